@@ -1,4 +1,4 @@
-//! A mirror of an index, to see times, memory and requests.
+//! Mirrors an index and reports time, memory and requests.
 //!
 //! `mirror_index look URL FOLDER [postgres://..]` reads what has changed since the last time
 //! (everything, the first time) into the store in FOLDER, or into that database, and says what it
@@ -81,7 +81,7 @@ async fn mirror(place: &[&str], scope: Scope, clock: Clock) {
     }
 }
 
-/// Releases of the gems that are there, one after another.
+/// Pushes a release to each of the first gems, one after another.
 async fn push(database: &str, count: usize, now: Timestamp) {
     let store = SqliteStore::open(&SqliteSettings::new(database), now).unwrap();
     let page = store.fragment_page(0, count).await.unwrap();

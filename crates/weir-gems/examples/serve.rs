@@ -1,7 +1,7 @@
-//! The index alone: for trying clients and for profiles.
+//! Serves an index alone, for trying out clients and for profiling.
 //!
-//! `serve ADDRESS CORES FOLDER [postgres://..]` serves what is in the folder, or in that database
-//! with the files of the folder, makes an API key for everything, and prints it.
+//! `serve ADDRESS CORES FOLDER [postgres://..]` serves the index in the folder, or in that database
+//! with the files of the folder. It creates an API key with all scopes and prints it.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 

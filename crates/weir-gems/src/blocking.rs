@@ -1,4 +1,5 @@
-//! Work that may wait for a disk. It has one type, so that tokio's task for it is compiled once.
+//! Runs blocking work on tokio's blocking threads. The work is boxed to a single type, so that
+//! tokio's task for it is compiled once.
 
 use std::any::Any;
 use std::io;
@@ -7,7 +8,8 @@ use tokio::task::{JoinError, spawn_blocking};
 
 type Work = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
-/// Runs `work` on a thread that may wait. An error: it has panicked.
+/// Runs `work` on a thread that may block and returns its result. Returns an error if `work`
+/// panicked.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -15,7 +17,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     Ok(*done.downcast().expect("the work's own result"))
 }
 
-/// The same, of what reads or writes files.
+/// Like [`blocking`], for work that reads or writes files. A panic becomes an [`io::Error`].
 pub(crate) async fn blocking_io<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

@@ -1,7 +1,7 @@
-//! `/api/v1/dependencies`: for each of some gems, its releases with their dependencies.
+//! `/api/v1/dependencies`: lists the releases of the requested gems with their dependencies.
 //!
-//! What is asked changes with every request, so answers are not kept; they are put together from a
-//! [`Fragment`] of each gem that is written whenever the gem changes.
+//! Every request asks for other gems, so responses are not cached. They are joined from one
+//! [`Fragment`] per gem, which is rewritten whenever the gem changes.
 
 mod document;
 mod fragment;

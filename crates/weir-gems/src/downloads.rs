@@ -1,18 +1,20 @@
-//! How often each `.gem` file was asked for: counted in memory, and kept by the store every few seconds
-//! ([`crate::Gems::write_downloads`]). A crash loses what was counted since; nothing waits for a count.
+//! Counts downloads of `.gem` files in memory; the store saves the counts every few seconds
+//! ([`crate::Gems::write_downloads`]). A crash loses the unsaved counts. No request waits for a
+//! count to be saved.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Counts that are not kept yet.
+/// Download counts that are not saved yet.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads {
-    /// std: held to add one. By full name.
+    /// Counts by full name. A std mutex: it is locked only to add one count.
     waiting: Mutex<HashMap<String, u64>>,
 }
 
 impl Downloads {
-    /// One more; at most for so many releases, until they are kept. False: it is not counted.
+    /// Counts one download. Returns false, and does not count, if `waiting_max` other releases
+    /// already have unsaved counts.
     pub(crate) fn count(&self, full_name: &str, waiting_max: usize) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = waiting.get_mut(full_name) {
@@ -26,13 +28,13 @@ impl Downloads {
         has_room
     }
 
-    /// What is to be kept now.
+    /// Takes all counts that are to be saved.
     pub(crate) fn take(&self) -> Vec<(String, u64)> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *waiting).into_iter().collect()
     }
 
-    /// What could not be kept waits on.
+    /// Adds counts back that could not be saved.
     pub(crate) fn put_back(&self, counts: Vec<(String, u64)>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for (full_name, count) in counts {

@@ -1,5 +1,5 @@
-//! The folder of `.gem` files. Each is named by its SHA-256, so a name says what must be there, and
-//! a file that no release names is invisible.
+//! The directory of `.gem` files. Each file is named by its SHA-256, so its name determines its
+//! content, and a file that no release refers to is never served.
 
 mod arriving;
 mod check;
@@ -12,16 +12,16 @@ pub(crate) use self::arriving::Arriving;
 pub use self::check::FileProblem;
 use crate::release::Checksum;
 
-/// Files that are not whole yet.
+/// Subdirectory for files that are incomplete.
 const ARRIVING: &str = "arriving";
 
-/// The folder.
+/// The directory of `.gem` files.
 #[derive(Clone, Debug)]
 pub struct Files {
     folder: PathBuf,
 }
 
-/// Whether a file was there before.
+/// Whether a file existed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     New,
@@ -29,11 +29,11 @@ pub(crate) enum Kept {
 }
 
 impl Files {
-    /// Opens the folder, or makes it, and removes what arrived only in part before a crash. Another
-    /// process may use it at the same time: what arrives there is locked.
+    /// Opens the directory, creating it if needed, and removes incomplete files left by a crash.
+    /// Another process may use the directory at the same time: files it is receiving are locked.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the file system.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let files = Self { folder: folder.into() };
         let arriving = files.folder.join(ARRIVING);
@@ -47,18 +47,18 @@ impl Files {
         self.folder.join(&name[..2]).join(format!("{name}.gem"))
     }
 
-    /// The file of a release. Blocks.
+    /// Opens the file of a release. Blocks.
     pub(crate) fn get(&self, checksum: Checksum) -> io::Result<File> {
         File::open(self.path(checksum))
     }
 
-    /// A place for a file that comes. Blocks.
+    /// Creates a temporary file to receive a `.gem` file. Blocks.
     pub(crate) fn arrive(&self) -> io::Result<Arriving> {
         Arriving::new(&self.folder.join(ARRIVING))
     }
 
-    /// Keeps a file that has come and has this checksum; it is on disk when this returns. One that is
-    /// there already may be damaged, and is replaced. Blocks.
+    /// Moves a received file with this checksum to its final name and syncs it to disk before
+    /// returning. Replaces an existing file, which may be damaged. Blocks.
     pub(crate) fn keep(&self, arriving: Arriving, checksum: Checksum) -> io::Result<Kept> {
         let path = self.path(checksum);
         let kept = if path.exists() { Kept::Known } else { Kept::New };
@@ -70,13 +70,13 @@ impl Files {
         Ok(kept)
     }
 
-    /// Removes a file that no release names. Blocks.
+    /// Removes a file that no release refers to. Blocks.
     pub(crate) fn remove(&self, checksum: Checksum) -> io::Result<()> {
         fs::remove_file(self.path(checksum))
     }
 }
 
-/// A name is on disk when its folder is.
+/// Syncs a directory; only then is a new name in it durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(files.keep(arriving, checksum).unwrap(), Kept::New);
         assert_eq!(count(), 0);
         assert_eq!(io::read_to_string(again.get(checksum).unwrap()).unwrap(), "gem");
-        // What is there is as good as what comes, or worse.
+        // The existing file is at best identical to the received one.
         fs::write(files.path(checksum), "mud").unwrap();
         let mut arriving = again.arrive().unwrap();
         arriving.write(b"gem").unwrap();

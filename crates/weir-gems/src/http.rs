@@ -1,7 +1,7 @@
-//! What clients ask over HTTP: a request in, an answer out, on the core that accepted it.
+//! Handles HTTP requests on the core that accepted them.
 //!
-//! Reads touch memory or a page cache and are answered where they arrive; what waits for a disk runs
-//! on threads that may wait.
+//! Reads that touch only memory or the page cache run on that core. Work that waits for a disk runs
+//! on blocking threads.
 
 mod authorize;
 mod body;
@@ -54,7 +54,7 @@ use crate::operations::DependentsIndex;
 use crate::settings::{GemsSettings, Readers};
 use crate::store::GemStore;
 
-/// What a service is made of.
+/// Components of the service.
 #[derive(Debug)]
 pub struct GemsParts {
     pub store: GemStore,
@@ -62,7 +62,7 @@ pub struct GemsParts {
     pub settings: Arc<ArcSwap<GemsSettings>>,
     pub clock: Clock,
     pub metrics: GemsMetrics,
-    /// Endpoints that are off, by [`Endpoint::name`].
+    /// Switches that turn endpoints off, by [`Endpoint::name`].
     pub switches: Arc<Switches>,
 }
 
@@ -76,13 +76,13 @@ pub struct Gems {
     switches: Arc<Switches>,
     pushes: Semaphore,
     known_keys: KnownKeys,
-    /// std: held to count one, or to look one up.
+    /// A std mutex: it is locked only to count or look up one client.
     wrong_keys: Mutex<FailedAttempts>,
     waiting_keys: Semaphore,
     specs: SpecLists,
-    /// What is behind this index, if it is a mirror.
+    /// The mirror that fetches files which this index does not have yet, if there is one.
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
-    /// For operators.
+    /// The index of dependents, for operators.
     dependents: DependentsIndex,
     downloads: Arc<Downloads>,
 }
@@ -93,7 +93,7 @@ impl fmt::Debug for Gems {
     }
 }
 
-/// The head of a request, and what its path means.
+/// The head of a request, and its parsed path.
 struct Call<'a> {
     request: &'a hyper::http::request::Parts,
     settings: &'a GemsSettings,
@@ -102,7 +102,7 @@ struct Call<'a> {
 type Answer = Result<Response<ResponseBody>, Failure>;
 
 impl Gems {
-    /// Puts a service together.
+    /// Creates the service from its components.
     #[must_use]
     pub fn new(parts: GemsParts) -> Arc<Self> {
         let pushes_max = parts.settings.load().limits.pushes_max;
@@ -129,7 +129,7 @@ impl Gems {
         })
     }
 
-    /// The store, for commands and views.
+    /// Returns the store, for commands and views.
     #[must_use]
     pub fn store(&self) -> &GemStore {
         &self.store
@@ -143,14 +143,14 @@ impl Gems {
         self.clock.now()
     }
 
-    /// The store, for a mirror.
+    /// Returns the shared store, for a mirror.
     #[must_use]
     pub fn shared_store(&self) -> Arc<GemStore> {
         Arc::clone(&self.store)
     }
 
-    /// From now on files of mirrored releases that are not here are asked for there, and webhooks
-    /// are taken. Once; false: there is one already.
+    /// Attaches a mirror: from now on, missing files of mirrored releases are fetched through it,
+    /// and its webhooks are accepted. Returns false if a mirror is already attached.
     pub fn attach_mirror(&self, mirror: Arc<dyn MirrorDoor>) -> bool {
         self.mirror.set(mirror).is_ok()
     }
@@ -159,7 +159,7 @@ impl Gems {
         &self.downloads
     }
 
-    /// After a key was revoked: nobody reads with it any more.
+    /// Clears the cache of valid keys, so that a revoked key stops working at once.
     pub(crate) fn forget_keys(&self) {
         self.known_keys.forget();
     }
@@ -172,13 +172,13 @@ impl Gems {
         self.mirror.get().map(|mirror| &**mirror)
     }
 
-    /// Whether a path is one of these.
+    /// Returns whether `path` belongs to this service.
     #[must_use]
     pub fn serves(&self, path: &str) -> bool {
         Route::parse(path, &self.settings.load().mount).is_some()
     }
 
-    /// Answers a request, where every path begins with the settings' mount.
+    /// Handles a request whose path begins with the mount of the settings.
     pub fn answer<B>(&self, request: Request<B>) -> BoxFuture<'_, Response<ResponseBody>>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -191,7 +191,8 @@ impl Gems {
         })
     }
 
-    /// Answers a request, where every path begins with `mount`: one index may be at several places.
+    /// Handles a request whose path begins with `mount`. One index may be served under several
+    /// mounts.
     pub fn answer_below<'a, B>(
         &'a self,
         mount: &'a str,
@@ -227,7 +228,7 @@ impl Gems {
             if is_private {
                 set_private(response.headers_mut());
             }
-            // Of an answer to HEAD the body is not sent.
+            // The body of a response to HEAD is not sent.
             let is_sent = request.method != Method::HEAD;
             let bytes = response.body().size_hint().exact().filter(|_| is_sent).unwrap_or_default();
             let took = self.clock.now().since(start);
@@ -236,8 +237,8 @@ impl Gems {
         })
     }
 
-    /// Whether the endpoint takes the method, is on, and, if not everybody may read it, whether this
-    /// client may.
+    /// Checks that the endpoint supports the method, that it is on, and that the client may read if
+    /// `read` requires a key.
     async fn admit(
         &self,
         call: &Call<'_>,

@@ -1,11 +1,11 @@
-//! A file of releases from elsewhere: JSON lines, one gem in each.
+//! Reads a file of releases to import: JSON lines, one gem in each.
 //!
 //! `{"name":"rack","versions":[{"number":"3.0","platform":"ruby","sha256":"HEX",
 //! "dependencies":[["rake",">= 13, < 14"]],"ruby":">= 2.4","rubygems":">= 0",
 //! "created_at":"2026-11-22T06:20:58Z"}]}`
 //!
-//! `platform`, `dependencies`, `ruby`, `rubygems` and `created_at` may be left out: any Ruby, none,
-//! any, any, the time of the import. A gem may have several lines.
+//! `platform`, `dependencies`, `ruby`, `rubygems` and `created_at` may be omitted. Their defaults
+//! are: any Ruby, none, any, any, the time of the import. A gem may have several lines.
 
 use std::io::{self, BufRead, Read};
 
@@ -30,7 +30,7 @@ pub struct ImportLimits {
     pub line_bytes_max: u64,
 }
 
-/// What is wrong with a line.
+/// Errors in a line of the file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ImportFileError {
@@ -42,7 +42,7 @@ pub enum ImportFileError {
     Wrong { line: u64, problem: String },
 }
 
-/// Reads gems line by line.
+/// Iterates over the gems of a file, line by line.
 #[derive(Debug)]
 pub struct ImportFile<R> {
     input: R,
@@ -73,12 +73,12 @@ struct Row {
 }
 
 impl<R: BufRead> ImportFile<R> {
-    /// Reads `input`; releases without a time get `now`.
+    /// Creates a reader of `input`. Releases without a time get `now`.
     pub fn new(input: R, limits: ImportLimits, now: Timestamp) -> Self {
         Self { input, limits, now, line: 0, buffer: Vec::new() }
     }
 
-    /// The next line that is not empty; None at the end.
+    /// Reads the next line that is not empty. Returns None at the end.
     fn next_gem(&mut self) -> Result<Option<ImportedGem>, ImportFileError> {
         loop {
             self.line += 1;
@@ -157,7 +157,7 @@ fn requirement(text: Option<&str>) -> Result<Option<RequirementLine>, String> {
     Ok(RequirementLine::unless_any(&requirement))
 }
 
-/// Times before 1970 are 1970.
+/// Parses a time. Times before 1970 become 1970.
 fn timestamp(text: &str) -> Result<Timestamp, String> {
     let at: jiff::Timestamp =
         text.parse().map_err(|error| format!("created_at {text:?}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Texts of API keys. They are shown once, when they are made; only their digests are kept.
+//! Creates and hashes API keys. A key is shown once, at its creation; only its digest is stored.
 
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
@@ -7,15 +7,15 @@ use weir_base::secret::Secret;
 
 use crate::store::{GemStore, Key, KeySettings, NewKey, StoreError};
 
-/// What every key begins with, so that it is recognised where it should not be.
+/// Prefix of every key, by which secret scanners recognize a leaked one.
 pub(crate) const PREFIX: &str = "weir_";
-/// 192 bits: nobody guesses them, so a plain digest is enough.
+/// 192 random bits can't be guessed, so a plain digest without salt is enough.
 const RANDOM_BYTES: usize = 24;
 
-/// Makes a key and keeps its digest.
+/// Creates an API key, stores its digest and returns the key's text.
 ///
 /// # Errors
-/// The store's, or the system has no random bytes.
+/// Returns the store's error, or an error if the system provides no random bytes.
 pub fn create(
     store: &GemStore,
     settings: KeySettings,
@@ -31,7 +31,7 @@ pub fn create(
     })
 }
 
-/// What is kept of a key's text.
+/// Returns the digest of a key's text; the store holds only this.
 pub(crate) fn hash(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }

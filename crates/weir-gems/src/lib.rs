@@ -1,16 +1,18 @@
-//! A RubyGems index: what Bundler and RubyGems ask of it, byte for byte.
+//! A RubyGems server: serves the index that Bundler and RubyGems read, byte for byte.
 //!
-//! - [`name`], [`version`], [`platform`], [`requirement`], [`release`]: the words, with their rules;
-//! - [`index`]: the texts of the compact index, and their digests;
-//! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
-//! - [`package`]: `.gem` files, which anybody may have written;
-//! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
-//! - [`webhooks`]: servers elsewhere are told of pushes and yanks;
-//! - [`mirror`]: gems of other indexes;
-//! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files; `downloads`:
-//!   how often they were asked for;
-//! - [`keys`], [`settings`], `metrics`, `blocking`: threads that may wait for a disk;
-//! - for operators: [`view`], what they may see; [`operations`], what they can do.
+//! - [`name`], [`version`], [`platform`], [`requirement`], [`release`]: the basic types and their
+//!   rules;
+//! - [`index`]: the texts of the compact index and their digests;
+//! - [`dependency_api`], [`marshal`]: responses for clients without support for the compact index;
+//! - [`package`]: reads `.gem` files from untrusted sources;
+//! - [`store`]: persistent data and its transactions; [`import_file`]: bulk import of releases;
+//! - [`webhooks`]: notifies other servers of pushes and yanks;
+//! - [`mirror`]: copies gems of other indexes;
+//! - `http`: handles requests, starting at [`Gems::answer`]; `files`: the directory of `.gem`
+//!   files; `downloads`: download counts;
+//! - [`keys`], [`settings`], `metrics`; `blocking`: runs work that may block on a disk;
+//! - for operators: [`view`], the data that they may see; [`operations`], the actions that they can
+//!   take.
 
 mod blocking;
 pub mod dependency_api;

@@ -1,7 +1,7 @@
-//! Ruby's Marshal format, version 4.8, as far as old clients are answered in it. Nothing reads it:
-//! what others send as Marshal is never taken.
+//! Writes Ruby's Marshal format, version 4.8, as far as old clients need it. Marshal input is never
+//! read.
 //!
-//! Source: Ruby's `marshal.c` and its documentation "Marshal Format".
+//! The format follows Ruby's `marshal.c` and its documentation "Marshal Format".
 
 mod gemspec;
 mod specs;
@@ -9,14 +9,16 @@ mod specs;
 pub use self::gemspec::gemspec_rz;
 pub use self::specs::{SpecList, SpecListError, write_specs};
 
-/// What every document begins with.
+/// Header of every document.
 const HEADER: [u8; 2] = [4, 8];
 
-/// Writes a document from its outside in: what is said to have so many parts must get them.
+/// Writes a document from the outside in. After announcing a number of parts, the caller must write
+/// exactly that many.
 #[derive(Debug)]
 pub(crate) struct Writer {
     out: Vec<u8>,
-    /// Written in full once; later ones say their place. A document has a few dozen at most.
+    /// Symbols written so far: each is written in full once, then by its index. A document has a
+    /// few dozen at most.
     symbols: Vec<&'static str>,
 }
 
@@ -29,22 +31,23 @@ impl Writer {
         self.out
     }
 
-    /// Bytes that are written and not taken.
+    /// Returns the number of bytes that are written and not taken yet.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// The bytes so far; symbols stay known.
+    /// Takes the bytes written so far. Symbols stay known.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Bytes of a part that [`Writer::part`] gave.
+    /// Writes bytes that [`Writer::part`] returned.
     pub(crate) fn raw(&mut self, part: &[u8]) {
         self.out.extend_from_slice(part);
     }
 
-    /// What `write` writes, to be repeated with [`Writer::raw`]. Its symbols must be known already.
+    /// Returns the bytes that `write` writes, to be repeated with [`Writer::raw`]. All symbols in
+    /// them must already be known.
     pub(crate) fn part(&mut self, write: impl FnOnce(&mut Self)) -> Vec<u8> {
         let before = std::mem::take(&mut self.out);
         let known = self.symbols.len();
@@ -71,13 +74,13 @@ impl Writer {
         self.long(length);
     }
 
-    /// So many keys with a value each follow.
+    /// Begins a hash; `length` pairs of key and value must follow.
     pub(crate) fn hash(&mut self, length: usize) {
         self.out.push(b'{');
         self.long(length);
     }
 
-    /// UTF-8.
+    /// Writes a string in UTF-8.
     pub(crate) fn string(&mut self, text: &str) {
         self.out.push(b'I');
         self.out.push(b'"');
@@ -101,27 +104,27 @@ impl Writer {
         }
     }
 
-    /// An object whose class has `marshal_dump`; what that gives follows.
+    /// Begins an object whose class has `marshal_dump`; the dumped value must follow.
     fn user_marshal(&mut self, class: &'static str) {
         self.out.push(b'U');
         self.symbol(class);
     }
 
-    /// An object whose class has `_dump`, and what that gives.
+    /// Writes an object whose class has `_dump`, with its dumped bytes.
     fn user_defined(&mut self, class: &'static str, dumped: &[u8]) {
         self.out.push(b'u');
         self.symbol(class);
         self.bytes(dumped);
     }
 
-    /// An object; so many names of variables with a value each follow.
+    /// Begins an object; `variables` pairs of variable name and value must follow.
     fn object(&mut self, class: &'static str, variables: usize) {
         self.out.push(b'o');
         self.symbol(class);
         self.long(variables);
     }
 
-    /// A `Gem::Version`.
+    /// Writes a `Gem::Version`.
     pub(crate) fn version(&mut self, version: &str) {
         self.user_marshal("Gem::Version");
         self.array(1);
@@ -133,7 +136,7 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    /// `w_long` for what is not negative; lengths that don't fit four bytes don't occur.
+    /// Writes a non-negative integer as `w_long` does. Lengths above four bytes don't occur.
     fn long(&mut self, value: usize) {
         let [first, second, third, fourth, ..] = value.to_le_bytes();
         debug_assert!(u32::try_from(value).is_ok(), "a length of more than 4 GiB");
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn values_are_written_as_ruby_writes_them() {
-        // From `ruby -e 'p Marshal.dump(..)'`.
+        // Expected bytes are those of `ruby -e 'p Marshal.dump(..)'`.
         assert_eq!(written(|it| it.array(0)), b"\x04\x08[\x00");
         assert_eq!(written(|it| it.string("a")), b"\x04\x08I\"\x06a\x06:\x06ET");
         let version = written(|it| it.version("1.0"));

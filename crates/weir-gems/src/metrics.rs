@@ -19,7 +19,7 @@ pub use self::mirror::MirrorMetrics;
 pub(crate) use self::mirror::{FetchFailure, Outcome, UpstreamMetrics};
 use crate::http::Endpoint;
 
-/// From 0.1 ms to 10 s.
+/// Buckets from 0.1 ms to 10 s.
 const SECONDS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0];
 const NAMES: [f64; 8] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
@@ -40,7 +40,7 @@ struct LimitLabel {
     limit: &'static str,
 }
 
-/// A limit of `[gems.limits]` that somebody ran into.
+/// A limit of `[gems.limits]` that a request exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     DependencyNamesMax,
@@ -52,7 +52,7 @@ pub(crate) enum Limit {
     BodyTimeout,
     FormBytesMax,
     GemBytesMax,
-    /// Any limit that a package's contents run into.
+    /// Any limit that applies to the contents of a package.
     Package,
     DownloadsWaitingMax,
     WrongKeysMax,
@@ -95,7 +95,7 @@ impl Limit {
     }
 }
 
-/// Statuses that mean something to who looks at the index; the others by their first digit.
+/// Values of the status label. Other statuses are grouped by their first digit.
 const STATUSES: [&str; 7] = ["200", "206", "304", "2xx", "3xx", "4xx", "5xx"];
 
 const fn status_index(status: StatusCode) -> usize {
@@ -128,7 +128,7 @@ struct EndpointMetrics {
 }
 
 impl GemsMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let seconds: Family<EndpointLabel, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
@@ -198,10 +198,10 @@ impl GemsMetrics {
         self.wrong_keys.inc();
     }
 
-    /// Room for so many bytes of an answer.
+    /// Reserves memory for `bytes` bytes of a response.
     ///
     /// # Errors
-    /// There is none left.
+    /// Returns the limit that is exhausted.
     pub(crate) fn room(
         &self,
         budget: Budget,

@@ -1,19 +1,21 @@
-//! Gems of other indexes: their index is copied and kept up to date, their files are fetched when
-//! they are asked for, and both are served while they are away.
+//! Mirrors other gem indexes: copies an index and keeps it up to date, fetches files on request,
+//! and serves both while the upstream is unavailable.
 //!
-//! - [`read`]: their texts, which anybody may have written; `client`: HTTP to them;
-//! - `versions`, `infos`: the index, whole and then what has changed; `gone`: how much of it may go at
-//!   once; `files`: `.gem` files;
-//! - [`policy`], `decide`: which names come from where, and which never do;
-//! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner; `together`: once, for a
-//!   command;
+//! - [`read`]: parses the upstream's texts, which are untrusted; `client`: sends HTTP requests;
+//! - `versions`, `infos`: synchronize the index, first all of it, then changes; `gone`: limits how
+//!   much of it may disappear at once; `files`: fetches `.gem` files;
+//! - [`policy`], `decide`: determine which names may come from which upstream;
+//! - `hooks`: processes webhooks from upstreams; `run`: schedules synchronization; `asked`: runs it
+//!   earlier on request; `together`: runs it once, for a command;
 //! - [`state`], [`progress`], [`settings`].
 //!
-//! Promises: a private name (by the policy, or pushed here), or one that could be taken for it, is
-//! never taken from an upstream, whatever answers or does not; nothing is served from an upstream that was not asked for by its index, and
-//! no file with another checksum than that, nor with another than the release was first seen with unless an
-//! operator accepts it; everything that was taken is whole, and a mirror that is
-//! killed goes on where it was.
+//! Guarantees:
+//! - A private name (by the policy, or because it was pushed here), or a name that could be
+//!   confused with it, is never taken from an upstream, whether or not that upstream is reachable.
+//! - A gem is served only from the upstream whose index lists it. A file is served only if its
+//!   checksum is the one in that index and the one the release had at first, unless an operator
+//!   accepts the change.
+//! - Data is stored only when complete. A mirror that is killed continues where it stopped.
 
 mod asked;
 mod claims;
@@ -71,21 +73,21 @@ use crate::store::mirror::ReplacedRelease;
 use crate::store::{GemStore, StoreError};
 use crate::view::MirrorView;
 
-/// What a mirror is made of.
+/// Components of a mirror.
 #[derive(Debug)]
 pub struct MirrorParts {
-    /// The one that the gems are served from ([`crate::Gems::shared_store`]).
+    /// The store that the gems are served from ([`crate::Gems::shared_store`]).
     pub store: Arc<GemStore>,
     pub files: Files,
     pub settings: MirrorSettings,
     pub policy: Policy,
-    /// What a `.gem` file may have.
+    /// Limits for the contents of a `.gem` file.
     pub package: PackageLimits,
     pub clock: Clock,
     pub metrics: MirrorMetrics,
 }
 
-/// What is wrong with a mirror's settings.
+/// Errors in the settings of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MirrorSetupError {
@@ -107,10 +109,10 @@ pub struct Mirror {
     limits: MirrorLimits,
     clock: Clock,
     metrics: MirrorMetrics,
-    /// In their order.
+    /// Upstreams in the order of the settings.
     upstreams: Vec<Upstream>,
-    /// tokio: read while something is decided or applied, written while what an earlier policy let
-    /// in is taken away.
+    /// A tokio lock: held for reading while changes are decided or applied, and for writing while
+    /// gems that only an earlier policy allowed are removed.
     enforced: tokio::sync::RwLock<Enforced>,
     inbox: Inbox,
     flights: Flights,
@@ -118,7 +120,7 @@ pub struct Mirror {
     started: Timestamp,
 }
 
-/// Whether what was mirrored under an earlier policy has been looked at.
+/// Whether gems that were mirrored under an earlier policy have been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Enforced {
     No,
@@ -132,11 +134,12 @@ impl fmt::Debug for Mirror {
 }
 
 impl Mirror {
-    /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`]. The policy may
-    /// name upstreams that are not its own: their names come from none of its own.
+    /// Creates a mirror. It does nothing until a method such as [`Mirror::run`] is called. The
+    /// policy may name upstreams that are not in the settings; their names are then taken from no
+    /// upstream.
     ///
     /// # Errors
-    /// The settings contradict each other.
+    /// Fails if the settings contradict each other.
     pub fn new(parts: MirrorParts) -> Result<Arc<Self>, MirrorSetupError> {
         let MirrorParts { store, files, settings, policy, package, clock, metrics } = parts;
         settings.check_upstreams()?;
@@ -159,10 +162,10 @@ impl Mirror {
         }))
     }
 
-    /// How it is.
+    /// Returns the state of the mirror and its upstreams.
     ///
     /// # Errors
-    /// The store fails.
+    /// Returns the store's error.
     pub fn state(&self) -> BoxFuture<'_, Result<MirrorState, StoreError>> {
         Box::pin(async move {
             let mut state = MirrorState {
@@ -174,7 +177,7 @@ impl Mirror {
             for upstream in &self.upstreams {
                 let name = upstream.name.as_str();
                 let known = upstream.state();
-                // Counting reads all names; each look that changes anything does.
+                // Counting reads all names, so the counts of the last synchronization are reused.
                 let counts = match known.last_look {
                     Some(_) => known.counts,
                     None => self.store.counts(name).await?,
@@ -195,31 +198,32 @@ impl Mirror {
         })
     }
 
-    /// The same, for operators.
+    /// Returns the state of the mirror for operators.
     ///
     /// # Errors
-    /// The store fails.
+    /// Returns the store's error.
     pub fn view(&self) -> BoxFuture<'_, Result<MirrorView, StoreError>> {
         Box::pin(async move { Ok(MirrorView::of(self.state().await?, self.clock.now())) })
     }
 
-    /// From now on files may have this.
+    /// Replaces the limits for files that are fetched from now on.
     pub fn set_package_limits(&self, limits: PackageLimits) {
         self.package.store(Arc::new(limits));
     }
 
-    /// Has all upstreams looked at as soon as possible, by [`Mirror::run`]. The answer has come when
-    /// [`MirrorState::rounds_done`] is this number.
+    /// Requests that [`Mirror::run`] synchronizes all upstreams as soon as possible. Returns a
+    /// number; the request is done when [`MirrorState::rounds_done`] reaches it.
     pub fn request_synchronization(&self, scope: Scope) -> u64 {
         self.asked.request_synchronization(scope)
     }
 
-    /// Takes the file that an upstream has now of a release, which was kept out since it is another one
-    /// than before. It comes with the next look, which begins as soon as possible; a file that is yet
-    /// another one is kept out again. None: no such release is kept out.
+    /// Accepts the changed file of a release that was rejected because its checksum differs from
+    /// the earlier one. Requests a synchronization, which then adds the release. If the upstream
+    /// changes the file once more, it is rejected again. Returns None if no such release is
+    /// rejected.
     ///
     /// # Errors
-    /// The store fails.
+    /// Returns the store's error.
     pub fn accept<'a>(
         &'a self,
         name: &'a GemName,
@@ -239,7 +243,7 @@ impl Mirror {
         })
     }
 
-    /// Whether all that these upstreams list has been noted lately.
+    /// Returns whether all names that these upstreams list have been recorded recently.
     fn is_known(&self, names: &[UpstreamName]) -> bool {
         let now = self.clock.now();
         let mut listed = self.those(names).map(|upstream| upstream.state().last_listed);

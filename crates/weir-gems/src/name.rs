@@ -1,48 +1,49 @@
-//! Names of gems: case is kept, and names that look alike are told.
+//! Names of gems. They are case-sensitive; similar names can be detected.
 
 mod skeleton;
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a name; rubygems.org has the same limit.
+/// Maximum length of a name in bytes, as on rubygems.org.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// The name of a gem, as its author writes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GemName(Box<str>);
 
-/// Why a text is no name of a gem.
+/// Reasons why a text is not a valid gem name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the name of a gem must not be empty")]
     Empty,
-    /// Longer than [`NAME_BYTES_MAX`].
+    /// The name is longer than [`NAME_BYTES_MAX`].
     #[error("the name of a gem has at most {NAME_BYTES_MAX} bytes; this one has {0}")]
     TooLong(usize),
-    /// Not a letter, digit, dash, underscore or dot.
+    /// The name has a character other than a letter, digit, dash, underscore or dot.
     #[error("the name {name:?} has {character:?}; letters, digits, '-', '_' and '.' are allowed")]
     Character { name: String, character: char },
-    /// Only for new gems.
+    /// The name starts with punctuation. Only checked for new gems.
     #[error("the name {0:?} must begin with a letter or a digit")]
     Start(String),
-    /// Only for new gems.
+    /// The name has no letter. Only checked for new gems.
     #[error("the name {0:?} needs a letter: digits alone are taken for a version")]
     NoLetter(String),
 }
 
 impl GemName {
-    /// The text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Rules for gems that are pushed or imported. An upstream may have older ones that break them.
+    /// Checks the stricter rules for gems that are pushed or imported. An upstream may have older
+    /// gems that break them.
     ///
     /// # Errors
-    /// The name begins with punctuation, or has no letter.
+    /// Fails if the name begins with punctuation or has no letter.
     pub fn check_for_push(&self) -> Result<(), NameError> {
         if !self.0.starts_with(|first: char| first.is_ascii_alphanumeric()) {
             return Err(NameError::Start(self.0.to_string()));
@@ -53,26 +54,26 @@ impl GemName {
         Ok(())
     }
 
-    /// The same for all names that may be taken for each other by a machine, too: case does not count,
-    /// and `_` is `-`. Names that share it share their [`GemName::skeleton`].
+    /// Returns the name in lower case with `_` replaced by `-`. Names with the same folded form can
+    /// collide on case-insensitive systems; they also have the same [`GemName::skeleton`].
     #[must_use]
     pub fn folded(&self) -> String {
         folded(&self.0)
     }
 
-    /// The same for all names that a reader may take for each other.
+    /// Returns a form that is equal for all names that a reader may confuse with each other.
     #[must_use]
     pub fn skeleton(&self) -> String {
         skeleton::of(&self.0)
     }
 }
 
-/// [`GemName::folded`] of a name, or of a pattern of names.
+/// Returns [`GemName::folded`] of a name, or of a pattern of names.
 pub(crate) fn folded(text: &str) -> String {
     text.to_ascii_lowercase().replace('_', "-")
 }
 
-/// What a name, a version's part and a platform are written with.
+/// Returns whether names, parts of versions and platforms may contain this character.
 pub(crate) fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
 }

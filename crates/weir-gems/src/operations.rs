@@ -1,4 +1,4 @@
-//! What operators may do, and how they see it: the console, the admin API, the command line.
+//! Actions and queries for operators, used by the console, the admin API and the command line.
 
 mod dependents;
 mod latest;
@@ -27,26 +27,26 @@ use crate::view::{
     ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
 };
 
-/// Characters of a key's name: it is shown in one line of a table.
+/// Maximum length of a key's name in characters: it has to fit one line of a table.
 pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
 
-/// A key that is to be made.
+/// Parameters of a new key.
 #[derive(Clone, Debug)]
 pub struct KeyWanted {
-    /// For people: who has it.
+    /// A label for people, such as the owner's name.
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Gems that it pushes and yanks; none: all.
+    /// Patterns of gems that the key may push and yank; empty for all.
     pub gems: Vec<Pattern>,
-    /// None: it does not expire.
+    /// Validity of the key; None if it does not expire.
     pub expires_after: Option<Duration>,
 }
 
 impl Gems {
-    /// The index as a whole.
+    /// Returns a summary of the index.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn overview(&self) -> BoxFuture<'_, Result<Overview, StoreError>> {
         Box::pin(async move {
             let names = self.store().text(TextKind::Names).await?;
@@ -62,10 +62,11 @@ impl Gems {
         })
     }
 
-    /// Names that hold `search`, whatever their case, behind the name `after`; none: all.
+    /// Returns up to `names_max` names that contain `search`, ignoring case, starting after the
+    /// name `after`, or at the first name if it is None.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn names<'a>(
         &'a self,
         search: &'a str,
@@ -78,10 +79,11 @@ impl Gems {
         })
     }
 
-    /// A gem with the releases of its newest versions, the newest first. None: there is none with releases.
+    /// Returns a gem with up to `releases_max` of its releases, newest first, or None if it has no
+    /// releases.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn gem<'a>(
         &'a self,
         name: &'a str,
@@ -107,11 +109,11 @@ impl Gems {
         })
     }
 
-    /// The gems of which some release needs this one. The first who asks waits until all gems were
-    /// read.
+    /// Returns the gems that depend on this one in any release. The first call waits until all gems
+    /// have been read.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn dependents<'a>(
         &'a self,
         name: &'a str,
@@ -120,21 +122,22 @@ impl Gems {
         Box::pin(async move { self.dependents_index().of(self.store(), name, names_max).await })
     }
 
-    /// What changed last, the latest first: the end of `/versions`. After a new baseline that is in
-    /// the order of names.
+    /// Returns the last changes, latest first, from the end of `/versions`. Directly after a
+    /// rebaseline the order is that of names.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn latest(&self, changes_max: usize) -> BoxFuture<'_, Result<Vec<ChangeView>, StoreError>> {
         Box::pin(async move {
             Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
         })
     }
 
-    /// Keeps what was downloaded since the last time. What can't be kept now waits for the next time.
+    /// Saves the download counts since the previous call. Counts that can't be saved are retried at
+    /// the next call.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn write_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let counts = self.downloads().take();
@@ -149,10 +152,10 @@ impl Gems {
         })
     }
 
-    /// Takes a release out of all lists, for good.
+    /// Permanently removes a release from all lists.
     ///
     /// # Errors
-    /// There is none, or the store's.
+    /// Fails if there is no such release, or with the store's error.
     pub fn yank_by_operator<'a>(
         &'a self,
         name: &'a GemName,
@@ -165,10 +168,10 @@ impl Gems {
         })
     }
 
-    /// Begins `/versions` and `/names` anew.
+    /// Rewrites `/versions` and `/names`, so that all clients fetch them completely.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn rebaseline(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             self.store().rebaseline(self.now()).await?;
@@ -177,10 +180,10 @@ impl Gems {
         })
     }
 
-    /// Makes a key; its text is known to nobody afterwards.
+    /// Creates a key and returns its text, which can't be recovered later.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn create_key(
         &self,
         wanted: KeyWanted,
@@ -196,10 +199,10 @@ impl Gems {
         })
     }
 
-    /// All keys, in the order in which they were made.
+    /// Returns all keys in order of creation.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyView>, StoreError>> {
         Box::pin(async move {
             let now = self.now();
@@ -208,14 +211,15 @@ impl Gems {
         })
     }
 
-    /// Forgets a key; false: there was none.
+    /// Revokes a key. Returns false if there is none.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn revoke_key(&self, id: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
         Box::pin(async move {
             let removed = self.store().remove_key(id).await;
-            // Whatever the answer is: it may have been lost on its way.
+            // Clear the cache even on error: the key may be removed although the store's reply was
+            // lost.
             self.forget_keys();
             let is_removed = removed?;
             if is_removed {
@@ -227,10 +231,10 @@ impl Gems {
 }
 
 impl Gems {
-    /// Who is told of changes, and how far each is.
+    /// Returns the webhook endpoints with their delivery state.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn webhooks(&self) -> BoxFuture<'_, Result<Vec<EndpointView>, StoreError>> {
         Box::pin(async move {
             let endpoints = self.store().webhook_endpoints().await?;

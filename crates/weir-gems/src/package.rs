@@ -1,10 +1,10 @@
-//! `.gem` files, which anybody may have written.
+//! Reads `.gem` files, which are untrusted.
 //!
 //! A `.gem` is a tar of `metadata.gz` (the specification, as YAML), `data.tar.gz` (the files) and
-//! `checksums.yaml.gz`. [`read`] goes over it once, in bounded memory, and never builds an object
-//! from what it reads: a tag is only a name. What could mean two things (a member twice, bytes
-//! behind an end, a key twice, a path that extended headers replace) is refused, because an
-//! installer might take the other one.
+//! `checksums.yaml.gz`. [`read`] makes one pass in bounded memory and never instantiates objects
+//! from the input: YAML tags are only compared as names. Ambiguous input (a duplicate member or
+//! key, bytes after an end, a path that extended headers replace) is rejected, because an installer
+//! might interpret it differently.
 
 mod checksums;
 mod contents;
@@ -29,20 +29,20 @@ pub use self::specification::{
 pub use self::yaml::YamlError;
 use crate::release::Checksum;
 
-/// A `.gem` file that is in order.
+/// A valid `.gem` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     pub specification: Specification,
-    /// Of the whole file.
+    /// Checksum of the whole file.
     pub checksum: Checksum,
-    /// Of the whole file, in bytes.
+    /// Size of the whole file in bytes.
     pub bytes: u64,
 }
 
-/// Reads a `.gem` file to its end.
+/// Reads and validates a whole `.gem` file.
 ///
 /// # Errors
-/// It is none, breaks a limit, or its checksums are wrong.
+/// Fails if the input is not a `.gem` file, exceeds a limit, or has wrong checksums.
 pub fn read(file: impl Read, limits: &PackageLimits) -> Result<Package, PackageError> {
     let members = Members::read(file, limits)?;
     members.check()?;

@@ -8,52 +8,53 @@ use std::str::FromStr;
 pub use self::parts::Parts;
 use crate::name::is_name_character;
 
-/// Bytes of a platform.
+/// Maximum length of a platform in bytes.
 pub const PLATFORM_BYTES_MAX: usize = 100;
 
 const RUBY: &str = "ruby";
 
-/// `ruby`, or something like `x86_64-linux`.
+/// A platform: `ruby`, or for example `x86_64-linux`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Platform(Box<str>);
 
-/// Why a text is no platform.
+/// Reasons why a text is not a valid platform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
-    /// None, or more than [`PLATFORM_BYTES_MAX`] bytes.
+    /// The text is empty or longer than [`PLATFORM_BYTES_MAX`] bytes.
     #[error("a platform has 1 to {PLATFORM_BYTES_MAX} bytes; this one has {0}")]
     Length(usize),
-    /// Not a letter, digit, dash, underscore or dot.
+    /// The text has a character other than a letter, digit, dash, underscore or dot.
     #[error("{0:?} is no platform: letters, digits, '-', '_' and '.' are allowed")]
     Character(String),
 }
 
 impl Platform {
-    /// Any Ruby.
+    /// Returns the platform `ruby`, which any Ruby can run.
     #[must_use]
     pub fn ruby() -> Self {
         Self(RUBY.into())
     }
 
-    /// The text.
+    /// Returns the platform as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Takes a text that was checked when it was written.
+    /// Wraps a text that was validated when it was written.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(text.into())
     }
 
-    /// Whether it runs on any Ruby; then it is left out of file names and lines.
+    /// Returns whether the platform is `ruby`, which file names and index lines omit.
     #[must_use]
     pub fn is_ruby(&self) -> bool {
         &*self.0 == RUBY
     }
 
-    /// Whether a client may ask for this platform's files by that text: each takes a platform apart and
-    /// writes it anew. RubyGems up to 3.3.21 leaves out `gnu` and what begins with it.
+    /// Returns whether a client may use `text` to request files for this platform. Clients parse a
+    /// platform and format it again; RubyGems up to 3.3.21 drops `gnu` and suffixes that begin with
+    /// it.
     #[must_use]
     pub fn is_known_as(&self, text: &str) -> bool {
         let Some(parts) = self.parts() else { return false };
@@ -65,7 +66,7 @@ impl Platform {
         [parts, older].iter().any(|parts| parts.to_string() == text)
     }
 
-    /// What clients compare; None: any Ruby.
+    /// Returns the parts that clients compare, or None for `ruby`.
     #[must_use]
     pub fn parts(&self) -> Option<Parts> {
         (!self.is_ruby()).then(|| Parts::of(self))
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_platform_is_known_by_what_clients_make_of_it() {
-        // `Gem::Platform.new(text).to_s` of RubyGems 3.3.15 and 3.6.
+        // Expected values are those of `Gem::Platform.new(text).to_s` in RubyGems 3.3.15 and 3.6.
         for (text, names) in [
             ("x86_64-linux-gnu", &["x86_64-linux-gnu", "x86_64-linux"][..]),
             ("arm-linux-gnueabihf", &["arm-linux-gnueabihf", "arm-linux"]),

@@ -1,4 +1,4 @@
-//! One released version of a gem, as the index tells it.
+//! A release: one version of a gem for one platform, with the data that the index lists.
 
 mod dependencies;
 mod requirement_line;
@@ -17,28 +17,29 @@ use crate::version::Version;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Checksum(pub [u8; 32]);
 
-/// What tells the releases of one gem apart.
+/// Number and platform, which identify a release within its gem.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub number: Version,
     pub platform: Platform,
 }
 
-/// A released version: what a line of `/info/NAME` holds, and when it came.
+/// A release, with the data of its line in `/info/NAME` and its creation time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     pub identity: Identity,
     pub dependencies: Dependencies,
     pub checksum: Checksum,
-    /// The Rubies that it runs on; None: any.
+    /// Versions of Ruby that it runs on; None for any.
     pub ruby: Option<RequirementLine>,
-    /// The RubyGems that can install it; None: any.
+    /// Versions of RubyGems that can install it; None for any.
     pub rubygems: Option<RequirementLine>,
     pub created_at: Timestamp,
 }
 
 impl Release {
-    /// The order of lines: creation, number, platform (as texts, so that any store can sort by it).
+    /// Compares two releases by creation time, number and platform. Numbers and platforms are
+    /// compared as text, so that any store can sort by them.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         let key = |release: &Self| release.created_at;
@@ -50,7 +51,7 @@ impl Release {
 }
 
 impl fmt::Display for Identity {
-    /// `1.0` or `1.0-x86_64-linux`, as in the compact index and in file names.
+    /// Writes `1.0` or `1.0-x86_64-linux`, as in the compact index and in file names.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.platform.is_ruby() {
             true => write!(formatter, "{}", self.number),
@@ -62,7 +63,7 @@ impl fmt::Display for Identity {
 impl fmt::Display for Checksum {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0; 64];
-        // 32 bytes are 64 digits.
+        // This can't fail: 32 bytes are exactly 64 digits.
         let _ = hex::encode_to_slice(self.0, &mut text);
         formatter.write_str(str::from_utf8(&text).unwrap_or_default())
     }

@@ -1,14 +1,14 @@
-//! Requirements on versions: `>= 1.2, < 2`.
+//! Requirements on versions, such as `>= 1.2, < 2`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::version::{Version, VersionError};
 
-/// Conditions of one requirement. Real ones have two or three.
+/// Maximum number of conditions in one requirement. Real requirements have two or three.
 pub const CONDITIONS_MAX: usize = 100;
 
-/// How a version is compared.
+/// Comparison operators of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is its own sign")]
 pub enum Operator {
@@ -18,34 +18,34 @@ pub enum Operator {
     Less,
     GreaterOrEqual,
     LessOrEqual,
-    /// `~> 1.2`: from 1.2 up to, but not, 2.
+    /// `~> 1.2`: at least 1.2, but less than 2.
     Pessimistic,
 }
 
-/// An operator and a version.
+/// An operator and the version to compare with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Condition {
     pub operator: Operator,
     pub version: Version,
 }
 
-/// All of these conditions; never none.
+/// Conditions that must all be met; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement(Vec<Condition>);
 
-/// Why a text is no requirement.
+/// Reasons why a text is not a valid requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
-    /// More than [`CONDITIONS_MAX`].
+    /// There are more than [`CONDITIONS_MAX`] conditions.
     #[error("a requirement has 1 to {CONDITIONS_MAX} conditions; this one has {0}")]
     Conditions(usize),
-    /// Its version is none.
+    /// The version of a condition is invalid.
     #[error("the requirement {text:?} can't be read: {error}")]
     Version { text: String, error: VersionError },
 }
 
 impl Operator {
-    /// Longer signs before those that they begin with.
+    /// All operators. A sign comes before the signs that are its prefix, for [`Self::split`].
     const ALL: [Self; 7] = [
         Self::NotEqual,
         Self::GreaterOrEqual,
@@ -56,7 +56,7 @@ impl Operator {
         Self::Less,
     ];
 
-    /// The sign.
+    /// Returns the operator's sign.
     #[must_use]
     pub const fn sign(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Operator {
         }
     }
 
-    /// The operator that a text begins with, and what comes behind it.
+    /// Splits a leading operator off `text`. Returns the operator and the remaining text, or None.
     fn split(text: &str) -> Option<(Self, &str)> {
         Self::ALL
             .into_iter()
@@ -79,10 +79,10 @@ impl Operator {
 }
 
 impl Requirement {
-    /// All of `conditions`.
+    /// Combines `conditions` into a requirement.
     ///
     /// # Errors
-    /// There are none, or too many.
+    /// Fails if there are no conditions, or more than [`CONDITIONS_MAX`].
     pub fn new(conditions: Vec<Condition>) -> Result<Self, RequirementError> {
         match conditions.len() {
             1..=CONDITIONS_MAX => Ok(Self(conditions)),
@@ -90,21 +90,21 @@ impl Requirement {
         }
     }
 
-    /// `>= 0`: any version.
+    /// Returns `>= 0`, which every version meets.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the text is a requirement")]
     pub fn any() -> Self {
         ">= 0".parse().expect("'>= 0' is a requirement")
     }
 
-    /// Whether it is `>= 0`, which lines leave out for Ruby and RubyGems.
+    /// Returns whether the requirement is `>= 0`, which index lines omit for Ruby and RubyGems.
     #[must_use]
     pub fn is_any(&self) -> bool {
         matches!(&self.0[..], [Condition { operator: Operator::GreaterOrEqual, version }]
             if version.as_str() == "0")
     }
 
-    /// The conditions, in their author's order.
+    /// Returns the conditions in the order in which the author wrote them.
     #[must_use]
     pub fn conditions(&self) -> &[Condition] {
         &self.0
@@ -127,7 +127,7 @@ impl FromStr for Condition {
 impl FromStr for Requirement {
     type Err = RequirementError;
 
-    /// Conditions between commas, as RubyGems prints them.
+    /// Parses conditions separated by commas, as RubyGems prints them.
     fn from_str(text: &str) -> Result<Self, RequirementError> {
         let count = text.split(',').count();
         if count > CONDITIONS_MAX {

@@ -1,4 +1,4 @@
-//! `[gems]`: what is served, and its limits.
+//! `[gems]`: settings of the gem server, and its limits.
 
 use std::time::Duration;
 
@@ -47,37 +47,37 @@ pub enum Readers {
 #[section(reload, path = "gems.limits")]
 pub struct GemsLimits {
     /// Names in one request to the dependency API; more get 422. Bundler sends 50 at a time.
-    // As rubygems.org had it; Bundler asks for at most 50.
+    // The same limit as formerly on rubygems.org.
     #[setting(advanced, range = COUNT, default = 200)]
     pub dependency_names_max: usize,
     /// Bytes of one response of the dependency API. A longer one is replaced by 413, and clients
     /// continue with the compact index.
-    // 50 gems with 500 releases of 12 dependencies each.
+    // Enough for 50 gems with 500 releases of 12 dependencies each.
     #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub dependency_answer_bytes_max: usize,
     /// Bytes of all responses of the dependency API that clients have not read yet; one more
     /// gets 503.
-    // Eight of the largest, or thousands as they are usually.
+    // Enough for eight of the largest responses, or thousands of usual ones.
     #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub dependency_memory_bytes_max: u64,
     /// The same for responses to /info that are not cached in memory, for specifications and for
     /// pages.
-    // rubygems.org's largest is 1.5 MB.
+    // The largest of rubygems.org has 1.5 MB.
     #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub info_memory_bytes_max: u64,
     /// Share of each of these two limits that one client may use, but always one response; one
     /// more gets 503. A client is an address (of IPv6: its /64); behind front.trusted_proxies it
     /// is the forwarded address; clients on this machine are not counted. 100: all.
-    // Two of the largest answers, or a whole office as it usually asks.
+    // Enough for two of the largest responses, or the usual requests of a whole office.
     #[setting(range = 1..=100, default = 25)]
     pub client_memory_percent_max: u8,
     /// How long a client may take to read a response that counts for these two limits, however
     /// steadily it reads; then its connection is cut, or its stream reset.
-    // The largest at 140 KB/s.
+    // Enough for the largest response at 140 KB/s.
     #[setting(range = WAIT, default = Duration::from_secs(120))]
     pub answer_timeout: Duration,
     /// Pushes at once, over all cores; one more gets 503.
-    // Each may hold a core with unpacking, and the disk with its file.
+    // Each can keep a core busy with decompression, and the disk with writing.
     #[setting(range = 1..=10_000, default = 8)]
     pub pushes_max: u32,
     /// How long a client may be silent within its request body; then it gets 408.
@@ -89,7 +89,7 @@ pub struct GemsLimits {
     /// Wrong API keys per minute from one client that are rejected immediately; after that, each
     /// further key of the client that was not valid before waits wrong_key_delay. Clients are
     /// those of client_memory_percent_max; all on this machine count as one.
-    // As for passwords of jobs.
+    // The same limit as for the passwords of job clients.
     #[setting(range = COUNT, default = 10)]
     pub wrong_keys_max: u32,
     /// How long a key of a client over wrong_keys_max waits for its check.
@@ -101,7 +101,7 @@ pub struct GemsLimits {
     pub waiting_keys_max: u32,
     /// Releases whose downloads are counted in memory until they are written; further ones are
     /// not counted.
-    // Some 10 MB.
+    // This takes about 10 MB.
     #[setting(advanced, range = COUNT, default = 100_000)]
     pub downloads_waiting_max: usize,
     #[setting(flatten)]
@@ -118,14 +118,14 @@ impl GemsSettings {
     }
 }
 
-/// Why clients can't be sent there.
+/// Returns why a URL can't be used as `files_url`, if so.
 fn files_url_problem(url: &str) -> Option<String> {
     (!is_base_url(url)).then(|| {
         format!("{url:?} is no URL to which a file's name can be appended; write it like \"https://files.example/gems\"")
     })
 }
 
-/// Whether it is a whole URL to which paths can be appended.
+/// Returns whether a text is an absolute URL to which paths can be appended.
 pub(crate) fn is_base_url(url: &str) -> bool {
     let has_scheme = url.starts_with("https://") || url.starts_with("http://");
     url.parse::<hyper::Uri>().is_ok_and(|uri| {

@@ -1,11 +1,11 @@
-//! What is stored, behind one trait: a database that ships with Weir, or one that is there already.
+//! Persistent storage behind one trait: the built-in SQLite, or an existing PostgreSQL.
 //!
-//! Promises of every [`Store`]:
-//! - what was answered as done survives a crash, whole;
-//! - a gem's `/info`, its digest in `/versions`, the lines of `/versions` and `/names` and what the
-//!   dependency API joins change in one transaction: no reader sees one without the others;
-//! - a [`Text`] is one snapshot, and so is an [`Info`]: digests are those of the bytes;
-//! - digests are computed when something is written, and go on from where they were.
+//! Guarantees of every [`Store`]:
+//! - a change survives a crash as a whole once it has returned;
+//! - a gem's `/info`, its digest in `/versions`, the lines of `/versions` and `/names`, and its
+//!   dependency API fragment change in one transaction, so no reader sees one without the others;
+//! - a [`Text`] and an [`Info`] are each one snapshot: the digests match the bytes;
+//! - digests are computed on write, and continue from their saved state.
 
 mod column;
 pub(crate) mod cuts;
@@ -42,7 +42,7 @@ use crate::index::text::Text;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity, Release};
 
-/// A text that grows.
+/// A text of the index that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the text of this path")]
 pub enum TextKind {
@@ -50,95 +50,96 @@ pub enum TextKind {
     Names,
 }
 
-/// `/info/NAME`.
+/// The text of `/info/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     pub content: Bytes,
     pub digests: Digests,
 }
 
-/// A release that is pushed.
+/// A release to push.
 #[derive(Clone, Debug)]
 pub struct NewRelease {
     pub name: GemName,
     pub release: Release,
-    /// Length of its file.
+    /// Size of its file in bytes.
     pub bytes: u64,
-    /// `quick/Marshal.4.8/..`.
+    /// The deflated specification, served as `quick/Marshal.4.8/..`.
     pub gemspec_rz: Vec<u8>,
-    /// Words for readers, as JSON.
+    /// Descriptive text for readers, as JSON.
     pub about: String,
 }
 
-/// A push that was done.
+/// Outcome of a successful push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// Names of other gems that this new name may be taken for; at most [`LOOKALIKES_MAX`].
+    /// Names of other gems that the new name may be confused with; at most [`LOOKALIKES_MAX`].
     pub lookalikes: Vec<String>,
 }
 
-/// Names that a warning lists.
+/// Maximum number of names that a warning lists.
 pub const LOOKALIKES_MAX: usize = 5;
 
-/// A gem with releases, from elsewhere: its files are not here.
+/// A gem with releases to import; its files are not stored here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedGem {
     pub name: GemName,
     pub releases: Vec<Release>,
 }
 
-/// What an import has done.
+/// Outcome of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Gems that were not known.
+    /// Number of gems that are new.
     pub gems: u64,
     pub releases: u64,
-    /// Releases that were here before, yanked ones included, and those of gems that come from an
-    /// upstream; they stay as they are.
+    /// Number of releases left unchanged: those that already existed, including yanked ones, and
+    /// those of gems that come from an upstream.
     pub known: u64,
-    /// Releases that were left out, because their file would have the name of another gem's.
+    /// Number of releases that were skipped because their file would have the name of another gem's
+    /// file.
     pub clashing: u64,
-    /// How long it took to write the rows of gems and releases, commits included ..
+    /// Time spent writing rows of gems and releases, including commits.
     pub storing: Duration,
-    /// .. and what follows from them: infos, digests, what the dependency API joins, the lists.
+    /// Time spent computing derived data: infos, digests, dependency API fragments and lists.
     pub indexing: Duration,
 }
 
-/// A `.gem` file that is here.
+/// A stored `.gem` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFile {
     pub checksum: Checksum,
     pub bytes: u64,
 }
 
-/// The numbers and platforms of some gems, in the order of the store.
+/// Dependency API fragments of some gems, in the store's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FragmentPage {
-    /// Names with their packed releases.
+    /// Names of gems with their packed releases.
     pub gems: Vec<(String, Vec<u8>)>,
-    /// Where the next page begins; None: there is none.
+    /// Start of the next page; None on the last one.
     pub next: Option<u64>,
 }
 
-/// What a check of the whole store has found.
+/// Report of a check of the whole store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Those with releases, as `/names` has them.
+    /// Number of gems with releases, as in `/names`.
     pub gems: u64,
-    /// Names of which all releases were yanked or taken back.
+    /// Number of names whose releases were all yanked or withdrawn.
     pub names_without_releases: u64,
     pub releases: u64,
-    /// What was wrong, at most [`PROBLEMS_MAX`] of it.
+    /// Descriptions of the problems found, at most [`PROBLEMS_MAX`].
     pub problems: Vec<String>,
-    /// How much was wrong.
+    /// Number of problems found.
     pub problems_total: u64,
     pub is_fixed: bool,
 }
 
-/// Problems that a report tells in words.
+/// Maximum number of problems that a report describes.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// Whether a check repairs what it finds.
+/// Whether a check repairs the problems that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Repair {
@@ -146,32 +147,33 @@ pub enum Repair {
     Fix,
 }
 
-/// Where gems are kept. Its futures are boxed, so that they are compiled in this crate.
+/// Storage for gems. Its futures are boxed, so that they are compiled in this crate.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// A text as it is now.
+    /// Returns a snapshot of a text.
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError>;
 
-    /// `/info/NAME`; None: there was never such a gem.
+    /// Returns `/info/NAME`, or None if the gem never existed.
     async fn info(&self, name: &str) -> Result<Option<Info>, StoreError>;
 
-    /// What the dependency API joins, for those of the names that are gems, in their order.
+    /// Returns the dependency API fragments of those names that are gems, in the given order.
     async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
-    /// The same for all gems, page by page; begins with `from` 0.
+    /// Returns one page of the dependency API fragments of all gems. The first page starts at
+    /// `from` 0.
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError>;
 
-    /// The file of a release that is not yanked, if the file is here, by its full name
-    /// (`rack-3.0`, `nokogiri-1.15-java`).
+    /// Returns the file of a release by its full name (`rack-3.0`, `nokogiri-1.15-java`), or None
+    /// if the release is yanked or its file is not stored here.
     async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError>;
 
-    /// Its specification, deflated.
+    /// Returns the deflated specification of a release.
     async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Adds a release. Its file must be in its place already.
+    /// Adds a release. Its file must already be in the directory of `.gem` files.
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError>;
 
-    /// Takes a release out of all lists.
+    /// Removes a release from all lists.
     async fn yank(
         &self,
         name: &GemName,
@@ -179,35 +181,37 @@ pub trait Store: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<(), YankError>;
 
-    /// Adds many releases, some gems at a time; what was added before an error stays.
+    /// Adds many releases, in batches of gems. Batches added before an error remain.
     async fn import(
         &self,
         gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
         clock: &Clock,
     ) -> Result<Imported, StoreError>;
 
-    /// Begins `/versions` and `/names` anew: shorter, but every client fetches all of them.
+    /// Rewrites `/versions` and `/names`. They become shorter, but every client fetches them
+    /// completely.
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError>;
 
-    /// Computes everything that follows from the releases anew, in bounded memory, and compares.
+    /// Recomputes all data derived from the releases, in bounded memory, and compares it with the
+    /// stored data.
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError>;
 
-    /// Adds to how often files were downloaded, by full name; each comes once.
+    /// Adds to the download counts of files, by full name. Each name must occur only once.
     async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError>;
 
-    /// How often the files of these full names were downloaded, in their order.
+    /// Returns the download counts of these full names, in the given order.
     async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError>;
 
-    /// Keeps a key.
+    /// Stores a new key.
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError>;
 
-    /// The key whose text has this SHA-256, expired ones included.
+    /// Returns the key whose text has this SHA-256, even if it has expired.
     async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError>;
 
-    /// All keys, in the order in which they were made.
+    /// Returns all keys in order of creation.
     async fn keys(&self) -> Result<Vec<Key>, StoreError>;
 
-    /// Forgets a key; false: there was none.
+    /// Deletes a key. Returns false if there is none.
     async fn remove_key(&self, id: u64) -> Result<bool, StoreError>;
 }
 

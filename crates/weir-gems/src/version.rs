@@ -1,6 +1,6 @@
 //! Versions, compared as RubyGems compares them.
 //!
-//! Source of the rules: `Gem::Version` (`canonical_segments`, `<=>`, `prerelease?`).
+//! The rules are those of `Gem::Version` (`canonical_segments`, `<=>`, `prerelease?`).
 
 mod segments;
 
@@ -10,51 +10,53 @@ use std::str::FromStr;
 
 use self::segments::canonical;
 
-/// Bytes of a version; rubygems.org has the same limit.
+/// Maximum length of a version in bytes, as on rubygems.org.
 pub const VERSION_BYTES_MAX: usize = 255;
 
-/// The version of a gem, as its author writes it: `1.0` and `1.0.0` are two of them, though neither
-/// is newer ([`Version::compare`]).
+/// The version of a gem, as its author writes it. `1.0` and `1.0.0` are different versions, but
+/// [`Version::compare`] orders neither before the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Box<str>);
 
-/// Why a text is no version.
+/// Reasons why a text is not a valid version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// Longer than [`VERSION_BYTES_MAX`].
+    /// The version is longer than [`VERSION_BYTES_MAX`].
     #[error("a version has at most {VERSION_BYTES_MAX} bytes; this one has {0}")]
     TooLong(usize),
-    /// Not digits, then letters and digits between dots.
+    /// The version is not a number followed by groups of letters and digits, separated by dots.
     #[error("{0:?} is no version: it begins with digits, then come '.' and letters or digits")]
     Malformed(String),
 }
 
 impl Version {
-    /// The text. It has no dash: RubyGems writes `1.0-rc1` as `1.0.pre.rc1`, and so does this.
+    /// Returns the version as text. It never has a dash: `1.0-rc1` is stored as `1.0.pre.rc1`, as
+    /// in RubyGems.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Takes a text that was checked when it was written.
+    /// Wraps a text that was validated when it was written.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(text.into())
     }
 
-    /// Whether it is older, newer or neither. Not `Ord`: that would have to tell `1` from `1.0`.
+    /// Compares two versions by precedence. This is not `Ord`, because `1` and `1.0` are equal in
+    /// precedence but not equal as values.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         segments::compare(&canonical(&self.0), &canonical(&other.0))
     }
 
-    /// Whether it has a letter: clients don't install it unless they are asked to.
+    /// Returns whether the version has a letter. Clients install prereleases only on request.
     #[must_use]
     pub fn is_prerelease(&self) -> bool {
         self.0.contains(|letter: char| letter.is_ascii_alphabetic())
     }
 }
 
-/// `[0-9]+(\.[0-9a-zA-Z]+)*`
+/// Matches `[0-9]+(\.[0-9a-zA-Z]+)*`.
 fn is_plain(text: &str) -> bool {
     let mut parts = text.split('.');
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -65,7 +67,7 @@ fn is_word(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// `[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*`
+/// Matches `[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*`.
 fn is_suffix(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -85,7 +87,7 @@ impl FromStr for Version {
             None if is_plain(text) => Ok(Self(text.into())),
             Some((plain, suffix)) if is_plain(plain) && is_suffix(suffix) => {
                 let text = text.replace('-', ".pre.");
-                // `1-a-` and `1-a--b` would leave nothing between two dots.
+                // `1-a-` and `1-a--b` would result in an empty part between two dots.
                 if !is_plain(&text) {
                     return Err(malformed());
                 }

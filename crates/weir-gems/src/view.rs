@@ -1,4 +1,4 @@
-//! What operators may see: plain data, for the admin API, the console and the command line.
+//! Plain data that operators may see, for the admin API, the console and the command line.
 
 mod mirror;
 
@@ -11,37 +11,37 @@ pub use self::mirror::{
 };
 use crate::store::{Key, Scope};
 
-/// The index as a whole.
+/// Summary of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overview {
-    /// Gems that have a release.
+    /// Number of gems that have a release.
     pub gems: u64,
-    /// Bytes of `/versions`, which a new client fetches.
+    /// Size of `/versions` in bytes, which a new client downloads.
     pub versions_bytes: u64,
-    /// Its digest: two indexes with the same one have the same gems.
+    /// MD5 of `/versions`; indexes with the same digest have the same gems.
     pub versions_md5: String,
     /// Endpoints that are switched off.
     pub switched_off: Vec<String>,
 }
 
-/// Names of gems, in order.
+/// One page of gem names, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamePage {
     pub names: Vec<String>,
-    /// How many there are in all pages.
+    /// Number of names on all pages.
     pub total: u64,
-    /// Names behind this one are on the next page; None: there is none.
+    /// Pass this name as `after` to get the next page; None on the last page.
     pub next: Option<String>,
 }
 
-/// A gem with its releases, the newest first.
+/// A gem with its releases, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GemView {
     pub name: String,
-    /// Not all, if there are more than were asked for.
+    /// The newest releases, up to the requested number.
     pub releases: Vec<ReleaseView>,
     pub releases_total: usize,
-    /// Downloads of all of them, here.
+    /// Downloads of all releases from this server.
     pub downloads: u64,
 }
 
@@ -49,58 +49,58 @@ pub struct GemView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseView {
     pub number: String,
-    /// `ruby`: any.
+    /// `ruby` for any platform.
     pub platform: String,
     pub dependencies: Vec<DependencyView>,
-    /// Of its file, in hex.
+    /// SHA-256 of its file, in hex.
     pub sha256: String,
-    /// The Rubies that it runs on; None: any. For RubyGems likewise.
+    /// Ruby versions that it runs on; None for any. `rubygems` likewise.
     pub ruby: Option<String>,
     pub rubygems: Option<String>,
-    /// Length of its file; None: it was imported, and its file is elsewhere.
+    /// Size of its file in bytes; None if it was imported without its file.
     pub bytes: Option<u64>,
-    /// How often its file was downloaded here.
+    /// Downloads of its file from this server.
     pub downloads: u64,
 }
 
-/// What a release needs.
+/// A dependency of a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyView {
     pub name: String,
-    /// `>= 2.0, < 3`
+    /// For example `>= 2.0, < 3`.
     pub requirement: String,
 }
 
-/// The gems that need a gem.
+/// The gems that depend on a gem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependents {
-    /// In order; not all, if there are more than were asked for.
+    /// Names in order, up to the requested number.
     pub names: Vec<String>,
     pub total: u64,
 }
 
-/// A line at the end of `/versions`: what has changed of a gem.
+/// A line at the end of `/versions`: a change of a gem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeView {
     pub name: String,
-    /// `1.0`, `1.0-java`
+    /// For example `1.0` or `1.0-java`.
     pub pushed: Vec<String>,
     pub yanked: Vec<String>,
-    /// Versions of the line that are not told.
+    /// Number of further versions in the line.
     pub more: usize,
 }
 
-/// How it is with an endpoint of webhooks.
+/// Delivery state of a webhook endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndpointView {
     pub name: String,
-    /// Events that it has not got.
+    /// Number of events not delivered yet.
     pub waiting: u64,
-    /// When the oldest of them happened; seconds since the Unix epoch, as all times here.
+    /// Time of the oldest undelivered event, in seconds since the Unix epoch, as all times here.
     pub oldest_at: Option<f64>,
-    /// Attempts that failed since the last that did not.
+    /// Number of failed attempts since the last success.
     pub failures: u32,
-    /// When the next attempt is due.
+    /// Time of the next attempt.
     pub due_at: f64,
 }
 
@@ -110,11 +110,11 @@ pub struct KeyView {
     pub id: u64,
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Patterns of names; none: all gems.
+    /// Patterns of gem names; empty for all gems.
     pub gems: Vec<String>,
     /// Seconds since the Unix epoch.
     pub created_at: f64,
-    /// None: it does not expire.
+    /// Expiry in seconds since the Unix epoch; None if the key does not expire.
     pub expires_at: Option<f64>,
     pub is_expired: bool,
 }

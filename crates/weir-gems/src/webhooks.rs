@@ -1,12 +1,12 @@
-//! Webhooks: servers elsewhere are told of pushes and yanks.
+//! Webhooks: notify other servers of pushes and yanks.
 //!
-//! A store keeps each event in the transaction of its change ([`crate::store::webhooks`]);
-//! [`WebhookSender`] sends what is there, in order, to each endpoint by itself.
+//! The store saves each event in the transaction of its change ([`crate::store::webhooks`]).
+//! [`WebhookSender`] sends the saved events in order, independently for each endpoint.
 //!
-//! Promises: an event arrives at least once, or is dropped and counted by reason; of an endpoint the
-//! next event is sent when the one before has arrived or was given up; what was not sent when a
-//! process ends, in whatever way, the next one sends; an endpoint that is slow or dead costs its own
-//! place in the order, never another's.
+//! Guarantees: an event is delivered at least once, or dropped and counted by reason. An endpoint
+//! receives an event only after the previous one was delivered or dropped. Events that are unsent
+//! when a process ends, even by a crash, are sent by the next process. A slow or unreachable
+//! endpoint delays only its own events.
 
 mod metrics;
 mod outbox;

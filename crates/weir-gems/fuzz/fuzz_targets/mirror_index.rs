@@ -1,5 +1,5 @@
-//! Texts of an upstream, whatever they are: no panic, where they are cut does not matter, and what is
-//! taken can be written into an index and read again.
+//! Parses arbitrary texts of an upstream. There must be no panic, the split into pieces must not
+//! matter, and accepted entries must survive being written to an index and read again.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
     }
 });
 
-/// What is kept of a policy says the same.
+/// Checks that a policy is equal after it was written and read again.
 fn policies(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     if let Ok(policy) = text.parse::<Policy>() {

@@ -1,6 +1,6 @@
-//! A `.gem` file, whatever it is: no panic, no more memory than the limits say, and what is taken
-//! can be written into the index. The input is a whole file, or a specification in a file that is
-//! otherwise in order, which gets deeper.
+//! Reads arbitrary `.gem` files. There must be no panic, memory must stay within the limits, and
+//! accepted gems must be writable to the index. The input is a whole file, or a specification in an
+//! otherwise valid file, which reaches deeper code.
 
 #![no_main]
 

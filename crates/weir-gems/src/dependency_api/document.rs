@@ -1,11 +1,12 @@
-//! Answers of the dependency API: an array of `{name, number, platform, dependencies}`.
+//! Responses of the dependency API: an array of `{name, number, platform, dependencies}`.
 
 use serde::Serialize;
 
 use super::{Fragment, FragmentRelease};
 use crate::marshal::Writer;
 
-/// An answer that is written release by release; what is written can be taken on the way.
+/// A response that is written release by release. The bytes written so far can be taken at any
+/// time.
 #[derive(Debug)]
 pub struct Document(Kind);
 
@@ -13,7 +14,7 @@ pub struct Document(Kind);
 enum Kind {
     Marshal {
         writer: Writer,
-        /// Lists of dependencies of the gem that is written: each is put together once and then
+        /// Encoded lists of dependencies of the current gem. Each is encoded once and then
         /// repeated.
         lists: Vec<Option<Vec<u8>>>,
     },
@@ -32,7 +33,7 @@ struct Row<'a> {
 }
 
 impl Document {
-    /// In Ruby's Marshal; so many releases must follow.
+    /// Begins a document in Ruby's Marshal format. Exactly `releases` releases must follow.
     #[must_use]
     pub fn marshal(releases: usize) -> Self {
         let mut writer = Writer::new();
@@ -40,13 +41,13 @@ impl Document {
         Self(Kind::Marshal { writer, lists: Vec::new() })
     }
 
-    /// In JSON.
+    /// Begins a document in JSON.
     #[must_use]
     pub fn json() -> Self {
         Self(Kind::Json { out: b"[".to_vec(), is_first: true })
     }
 
-    /// From here on releases are those of this gem.
+    /// Starts a gem: the releases that follow belong to it.
     pub fn gem(&mut self, fragment: &Fragment<'_>) {
         if let Kind::Marshal { lists, .. } = &mut self.0 {
             lists.clear();
@@ -54,7 +55,7 @@ impl Document {
         }
     }
 
-    /// The next release of the gem.
+    /// Writes the next release of the gem.
     pub fn release(&mut self, name: &str, fragment: &Fragment<'_>, release: FragmentRelease<'_>) {
         let (number, platform) = (release.number, release.platform);
         let dependencies = fragment.dependencies(release);
@@ -67,14 +68,15 @@ impl Document {
                 if !std::mem::take(is_first) {
                     out.push(b',');
                 }
-                // Texts and lists of texts always have a JSON form, and memory takes everything.
+                // This can't fail: texts and lists of texts always have a JSON form, and the sink
+                // is memory.
                 let written = serde_json::to_writer(out, &row);
                 debug_assert!(written.is_ok());
             }
         }
     }
 
-    /// Bytes that are written and not taken.
+    /// Returns the number of bytes that are written and not taken yet.
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Kind::Marshal { writer, .. } => writer.len(),
@@ -82,7 +84,7 @@ impl Document {
         }
     }
 
-    /// What is written so far; the rest follows.
+    /// Takes the bytes written so far.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         match &mut self.0 {
             Kind::Marshal { writer, .. } => writer.take(),
@@ -90,7 +92,7 @@ impl Document {
         }
     }
 
-    /// What was not taken, to its end.
+    /// Ends the document and returns the bytes that were not taken yet.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         match self.0 {

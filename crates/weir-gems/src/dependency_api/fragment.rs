@@ -1,14 +1,14 @@
-//! What the dependency API needs of one gem, packed: most releases have the dependencies of the one
-//! before, so lists of dependencies are written once.
+//! Packed data of one gem for the dependency API. Most releases have the same dependencies as the
+//! one before, so each distinct list is written once.
 //!
-//! Numbers are LEB128, texts have their length before them:
-//! `lists, {dependencies, {name, requirement}}, releases, {number, platform, list}`.
+//! Numbers are LEB128, texts are prefixed by their length: `lists, {dependencies, {name,
+//! requirement}}, releases, {number, platform, list}`.
 
 use hashbrown::HashMap;
 
 use crate::release::Release;
 
-/// Bytes that are no fragment.
+/// Error for bytes that are not a valid fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored dependencies cannot be read; `weir gems verify --fix` rewrites them")]
 pub struct FragmentError;
@@ -25,7 +25,7 @@ pub struct Fragment<'a> {
 pub struct FragmentRelease<'a> {
     pub number: &'a str,
     pub platform: &'a str,
-    /// Which of the lists.
+    /// Index of its list of dependencies.
     list: usize,
 }
 
@@ -77,10 +77,10 @@ fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 impl<'a> Fragment<'a> {
-    /// Reads one.
+    /// Parses a fragment.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// Fails if the bytes are not a valid fragment.
     pub fn read(bytes: &'a [u8]) -> Result<Self, FragmentError> {
         let mut rest = Rest(bytes);
         let mut fragment = Self::default();
@@ -102,10 +102,10 @@ impl<'a> Fragment<'a> {
         if rest.0.is_empty() { Ok(fragment) } else { Err(FragmentError) }
     }
 
-    /// How many releases there are in one, without unpacking it.
+    /// Returns the number of releases in a fragment without unpacking it.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// Fails if the bytes are not a valid fragment.
     pub fn count(bytes: &[u8]) -> Result<usize, FragmentError> {
         let mut rest = Rest(bytes);
         for _ in 0..rest.count()? {
@@ -117,31 +117,31 @@ impl<'a> Fragment<'a> {
         rest.count()
     }
 
-    /// All releases.
+    /// Iterates over all releases.
     pub fn releases(&self) -> impl ExactSizeIterator<Item = FragmentRelease<'a>> {
         self.releases.iter().copied()
     }
 
-    /// Names and requirements (`>= 1, < 2`) of a release's dependencies.
+    /// Returns names and requirements (`>= 1, < 2`) of a release's dependencies.
     #[must_use]
     pub fn dependencies(&self, release: FragmentRelease<'a>) -> &[(&'a str, &'a str)] {
         &self.lists[release.list]
     }
 
-    /// Names that some release depends on. One comes as often as there are lists with it, which is
-    /// seldom as often as there are releases.
+    /// Iterates over the names that some release depends on. A name is repeated for each list that
+    /// has it; there are usually far fewer lists than releases.
     pub fn needed(&self) -> impl Iterator<Item = &'a str> {
         self.lists.iter().flatten().map(|(name, _)| *name)
     }
 
-    /// The lists of dependencies, and which of them a release has.
+    /// Returns the distinct lists of dependencies.
     pub(super) fn lists(&self) -> &[Vec<(&'a str, &'a str)>] {
         &self.lists
     }
 }
 
 impl FragmentRelease<'_> {
-    /// `1.0` or `1.0-java`.
+    /// Returns the number with the platform: `1.0` or `1.0-java`.
     #[must_use]
     pub fn full(&self) -> String {
         match self.platform {
@@ -171,7 +171,8 @@ impl<'a> Rest<'a> {
         Err(FragmentError)
     }
 
-    /// How many items follow: each has a byte at least, so damage can't ask for much memory.
+    /// Reads the number of items that follow. It is at most the number of remaining bytes, so that
+    /// damaged data can't cause large allocations.
     fn count(&mut self) -> Result<usize, FragmentError> {
         self.number().ok().filter(|count| *count <= self.0.len()).ok_or(FragmentError)
     }

@@ -1,10 +1,10 @@
-//! A file that is not whole yet. It is removed unless it is kept.
+//! An incomplete file. It is removed on drop unless it is persisted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Removes a path when it is dropped.
+/// Removes a path when dropped.
 #[derive(Debug)]
 struct Remove(Option<PathBuf>);
 
@@ -15,11 +15,11 @@ pub(crate) struct Arriving {
     path: Remove,
 }
 
-/// Removes files whose writer has gone.
+/// Removes files that a crashed process left behind.
 pub(super) fn remove_orphans(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        // One that has gone meanwhile has become a gem.
+        // A file that has disappeared was completed meanwhile.
         let Ok(file) = File::open(&path) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(&path)?;
@@ -34,7 +34,8 @@ impl Arriving {
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let path = folder.join(hex::encode(random));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        // Held until the file is closed, by a crash too: so others know that it is not abandoned.
+        // The lock is released when the file is closed, also by a crash. It tells other processes
+        // that the file is not abandoned.
         file.lock()?;
         Ok(Self { file, path: Remove(Some(path)) })
     }
@@ -43,13 +44,13 @@ impl Arriving {
         self.file.write_all(bytes)
     }
 
-    /// What was written, from its beginning.
+    /// Rewinds the file to read what was written.
     pub(crate) fn read_again(&mut self) -> io::Result<&File> {
         self.file.rewind()?;
         Ok(&self.file)
     }
 
-    /// Writes it to disk and gives it its name.
+    /// Syncs the file to disk and renames it.
     pub(super) fn persist(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         if let Some(from) = self.path.0.take() {
@@ -62,7 +63,7 @@ impl Arriving {
 impl Drop for Remove {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
-            // If it can't be removed now, the next start does it.
+            // If this fails, the next start removes the file.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a file still is what was pushed.
+//! Checks that a stored file is unchanged.
 
 use std::io::{self, Read};
 
@@ -8,10 +8,10 @@ use super::Files;
 use crate::release::Checksum;
 use crate::store::StoredFile;
 
-/// Bytes that are read at once.
+/// Bytes to read at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// What is wrong with a file.
+/// Problems of a stored file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FileProblem {
@@ -26,10 +26,10 @@ pub enum FileProblem {
 }
 
 impl Files {
-    /// Reads a file and compares. Blocks.
+    /// Reads a file and compares its length and checksum. Blocks.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the problem that was found.
     pub fn check(&self, stored: StoredFile) -> Result<(), FileProblem> {
         let StoredFile { checksum, bytes: expected } = stored;
         let unreadable = |error| FileProblem::Unreadable { checksum, error };

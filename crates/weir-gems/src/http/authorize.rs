@@ -1,4 +1,4 @@
-//! Who may do it: whether a request's key is for that.
+//! Checks that a request's API key is valid and allows the operation.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use crate::name::GemName;
 use crate::store::{Key, Scope};
 
 impl Gems {
-    /// The key, if it allows `scope`. For which gem is asked once that is known.
+    /// Returns the request's key if it allows `scope`. The caller checks whether it is for the gem,
+    /// once the gem is known.
     pub(super) async fn authorize(
         &self,
         call: &Call<'_>,
@@ -29,7 +30,8 @@ impl Gems {
         Ok(key)
     }
 
-    /// Whether the key is one to read with. One that was a moment ago is not looked up again.
+    /// Checks that the request's key may read. A key that was checked within the last second is not
+    /// looked up again.
     pub(super) async fn authorize_reader(&self, call: &Call<'_>) -> Result<(), Failure> {
         let scope = Scope::IndexRubygems;
         let text = key_of(&call.request.headers).ok_or_else(|| without_key(scope))?;
@@ -44,7 +46,7 @@ impl Gems {
         self.check_key(&key, scope)
     }
 
-    /// As the store has it now.
+    /// Looks a key up in the store.
     async fn stored_key(&self, call: &Call<'_>, hash: [u8; 32]) -> Result<Arc<Key>, Failure> {
         let (now, epoch) = (self.clock.now(), self.known_keys.epoch());
         let Some(key) = self.store.key(hash).await?.map(Arc::new) else {
@@ -58,8 +60,9 @@ impl Gems {
         Ok(key)
     }
 
-    /// A client with many wrong keys waits before each further check, whatever comes of it; not with a
-    /// key that was right before, since others may have the same address.
+    /// Delays the check for a client that has sent many wrong keys, whether or not this key is
+    /// valid. A key that was valid before is not delayed, since other clients may share the
+    /// address.
     async fn wait_if_guessing(&self, call: &Call<'_>, hash: [u8; 32]) -> Result<(), Failure> {
         let limits = &call.settings.limits;
         let wrong = self.wrong_keys().count(client_address(call), self.clock.now());
@@ -97,7 +100,7 @@ impl Gems {
     }
 }
 
-/// Clients of this machine are one.
+/// Returns the client's address. All clients on this machine count as one.
 fn client_address(call: &Call<'_>) -> IpAddr {
     let client = call.request.extensions.get::<ClientAddress>();
     client.map_or(Ipv4Addr::LOCALHOST.into(), |client| client.address())

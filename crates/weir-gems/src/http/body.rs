@@ -1,4 +1,4 @@
-//! Bodies that are longer than should be copied: pieces of a text, and files.
+//! Response bodies that are too long to copy: pieces of a text, and files.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,18 +17,18 @@ use weir_net::server::{BoxError, ResponseBody};
 
 use crate::index::text::Text;
 
-/// The pieces of a text.
+/// A body that consists of the pieces of a text.
 struct Pieces {
     pieces: VecDeque<Bytes>,
     left: u64,
 }
 
-/// A range of a text, shared with all who are sent it.
+/// Returns a body with a range of a text. The bytes are shared with other responses.
 pub(super) fn of_text(text: &Text, range: Range<u64>) -> ResponseBody {
     of_pieces(text.range(range).collect())
 }
 
-/// Bytes that lie in several places; each is let go when it is sent.
+/// Returns a body of several byte buffers. Each is freed once it is sent.
 pub(super) fn of_pieces(mut pieces: VecDeque<Bytes>) -> ResponseBody {
     let left = pieces.iter().map(|piece| piece.len() as u64).sum();
     match pieces.len() {
@@ -60,10 +60,10 @@ impl HttpBody for Pieces {
     }
 }
 
-/// Bytes of a file that are read at once, ahead of a client that takes them.
+/// Maximum number of bytes to read from a file at once.
 const CHUNK_BYTES: u64 = 128 << 10;
 
-/// A range of a file, read on threads that may wait for the disk.
+/// A body with a range of a file, read on blocking threads.
 struct FilePart {
     file: Arc<File>,
     at: u64,
@@ -71,7 +71,7 @@ struct FilePart {
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-/// A range of a file.
+/// Returns a body with a range of a file.
 pub(super) fn of_file(file: File, range: Range<u64>) -> ResponseBody {
     let (at, end) = (range.start, range.end);
     ResponseBody::new(FilePart { file: Arc::new(file), at, end, reading: None })
@@ -82,7 +82,7 @@ impl FilePart {
         let (file, at) = (Arc::clone(&self.file), self.at);
         let length = (self.end - at).min(CHUNK_BYTES);
         tokio::task::spawn_blocking(move || {
-            // No more than CHUNK_BYTES.
+            // This can't fail: the length is at most CHUNK_BYTES.
             let mut chunk = vec![0; usize::try_from(length).unwrap_or_default()];
             file.read_exact_at(&mut chunk, at)?;
             Ok(chunk.into())
@@ -123,15 +123,15 @@ impl HttpBody for FilePart {
     }
 }
 
-/// A body after whose end something is done.
+/// A body that runs a callback after its end.
 struct Then<F> {
     body: ResponseBody,
     left: u64,
     done: Option<F>,
 }
 
-/// `done` is called when the connection has taken all of a body's bytes, which are so many; never, if
-/// its client is gone before.
+/// Returns a body that calls `done` with the number of bytes when the connection has taken all of
+/// them. `done` is not called if the client disconnects before that.
 pub(super) fn then(
     body: ResponseBody,
     length: u64,

@@ -1,5 +1,5 @@
-//! The key that a request names: bare, as `gem push` sends it; behind `Bearer`, as scripts do; or by
-//! HTTP Basic, as `bundle` and `gem` send what stands before the `@` of a source.
+//! Extracts the API key of a request. `gem push` sends it bare, scripts behind `Bearer`, and
+//! `bundle` and `gem` as HTTP Basic from the user information in the URL of a source.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 
 use crate::keys::PREFIX;
 
-/// The text of a key; None: the request names none.
+/// Returns the text of the key, or None if the request has none.
 pub(super) fn key_of(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?.trim_ascii();
     let key = match text.split_once(' ') {
@@ -20,8 +20,8 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     Some(key).filter(|key| !key.is_empty())
 }
 
-/// The one of `USER:PASSWORD` that looks like a key: it is the password as a rule, but some write it
-/// in the place of the user, with nothing or `x-oauth-basic` behind it.
+/// Returns the part of `USER:PASSWORD` that looks like a key. That is usually the password, but
+/// some users put the key in the place of the user, with an empty password or `x-oauth-basic`.
 fn of_basic(pair: &str) -> String {
     let Ok(pair) = BASE64_STANDARD.decode(pair.trim_ascii()) else { return pair.to_owned() };
     let pair = String::from_utf8_lossy(&pair);

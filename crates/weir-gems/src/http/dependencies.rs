@@ -1,4 +1,4 @@
-//! `/api/v1/dependencies?gems=a,b`, in Marshal and in JSON.
+//! Handler of `/api/v1/dependencies?gems=a,b`, in Marshal and in JSON.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,7 +18,8 @@ use crate::metrics::{Budget, Limit};
 use crate::settings::GemsLimits;
 use crate::store::StoreError;
 
-/// What is written of an answer before others have their turn: well under a millisecond's work.
+/// Bytes of a response that are written before yielding to other tasks: well under a millisecond of
+/// work.
 const SLICE_BYTES: usize = 64 << 10;
 
 impl Gems {
@@ -34,12 +35,12 @@ impl Gems {
             return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, text));
         }
         if names.is_empty() {
-            // Clients ask so whether there is such an API.
+            // Clients send a request without names to find out whether the API exists.
             return Ok(response(format, ResponseBody::empty()));
         }
         let stored = self.store.fragments(&names).await?;
         let packed = stored.iter().map(|(_, bytes)| bytes.len()).sum();
-        // What is packed is shorter than the answer.
+        // A packed fragment is shorter than its response, so this check is safe before unpacking.
         self.check_length(packed, limits)?;
         let account = Account::of(call, Budget::Dependencies);
         let _room = self.room(account, packed, limits)?;
@@ -47,8 +48,8 @@ impl Gems {
         Ok(with_end(response(format, body::of_pieces(slices)), limits))
     }
 
-    /// The answer. Others have their turn after each slice, and it takes its room slice by slice; of
-    /// what it is made from, one gem at a time is unpacked.
+    /// Writes the response. It yields to other tasks and reserves memory after each slice, and
+    /// unpacks one gem at a time.
     async fn written(
         &self,
         gems: &[(String, Vec<u8>)],
@@ -71,7 +72,7 @@ impl Gems {
                 if document.len() >= SLICE_BYTES {
                     let mut slice = document.take();
                     length += slice.len();
-                    // It was written into up to twice as much memory.
+                    // The buffer may have grown to twice the size of its content.
                     slice.shrink_to_fit();
                     slices.push_back(self.kept(account, slice, limits)?);
                     yield_now().await;
@@ -96,19 +97,19 @@ impl Gems {
     }
 }
 
-/// How many releases there are.
+/// Counts the releases of all gems.
 fn count(gems: &[(String, Vec<u8>)]) -> Result<usize, StoreError> {
     let counts = gems.iter().map(|(_, packed)| Fragment::count(packed));
     Ok(counts.sum::<Result<_, _>>()?)
 }
 
-/// The value of `gems`; the last one counts.
+/// Returns the value of the parameter `gems`. If it occurs several times, the last one counts.
 fn names(query: &str) -> Cow<'_, str> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     pairs.filter(|(key, _)| key == "gems").last().map(|(_, value)| value).unwrap_or_default()
 }
 
-/// Each name once, in the order in which they are asked for.
+/// Splits the list of names, without duplicates, in the order of the request.
 fn split(gems: &str) -> Vec<&str> {
     let mut names: Vec<(usize, &str)> =
         gems.split(',').filter(|name| !name.is_empty()).enumerate().collect();

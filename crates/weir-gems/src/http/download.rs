@@ -1,4 +1,4 @@
-//! `/gems/NAME-VERSION.gem` and `/quick/Marshal.4.8/NAME-VERSION.gemspec.rz`.
+//! Handlers of `/gems/NAME-VERSION.gem` and `/quick/Marshal.4.8/NAME-VERSION.gemspec.rz`.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::platform::Platform;
 use crate::store::StoredFile;
 use crate::store::cuts::{Cut, cuts};
 
-/// What stays as it is in the path that a client is sent to.
+/// Characters to escape in the path of a redirect.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 impl Gems {
@@ -43,7 +43,7 @@ impl Gems {
         let (stored, file) = self.open(full_name, stored).await?;
         let described = described(&stored);
         let answer = described.answer(call.request, |range| body::of_file(file, range));
-        // Parts are of who has some of it already.
+        // Partial responses are not counted: they resume an earlier download.
         if call.request.method == Method::GET && answer.status() == StatusCode::OK {
             let counted = self.when_fetched(full_name, call.settings.limits.downloads_waiting_max);
             return Ok(answer.map(|body| body::then(body, stored.bytes, counted)));
@@ -51,7 +51,8 @@ impl Gems {
         Ok(answer)
     }
 
-    /// What is to be done when all of a file is sent. A client that breaks off tries again.
+    /// Returns a callback that counts a download once the whole file is sent. A client that
+    /// disconnects early tries again, so it is not counted twice.
     fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<> {
         let (downloads, metrics) = (Arc::clone(&self.downloads), self.metrics.clone());
         let full_name = full_name.to_owned();
@@ -62,7 +63,7 @@ impl Gems {
         }
     }
 
-    /// What is here, or an upstream has.
+    /// Returns the stored file, or fetches it from an upstream.
     async fn file_or_fetched(&self, full_name: &str) -> Result<Option<StoredFile>, Failure> {
         if let Some(stored) = self.store.file(full_name).await? {
             return Ok(Some(stored));
@@ -73,7 +74,8 @@ impl Gems {
         }
     }
 
-    /// The specification comes with the file.
+    /// Returns the stored specification, or fetches the file from an upstream, which includes the
+    /// specification.
     async fn gemspec_or_fetched(&self, full_name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let gemspec = self.store.gemspec(full_name).await?;
         match self.mirror.get() {
@@ -85,7 +87,8 @@ impl Gems {
         }
     }
 
-    /// The file of a release. One that is lost is fetched again if an upstream has it.
+    /// Opens the file of a release. A missing file is fetched again if the release comes from an
+    /// upstream.
     async fn open(
         &self,
         full_name: &str,
@@ -123,7 +126,7 @@ impl Gems {
         opening.await
     }
 
-    /// Why there is no file, nor what is in it.
+    /// Returns the response for a release without a file or specification.
     async fn absent(&self, full_name: &str) -> Result<Failure, Failure> {
         let text = match self.is_listed(full_name).await? {
             true => format!(
@@ -136,8 +139,9 @@ impl Gems {
         Ok(Failure::not_found(text))
     }
 
-    /// The full name of the release that a client means whose RubyGems writes platforms in its own way:
-    /// `a-1.0-x86_64-linux` for `a-1.0-x86_64-linux-gnu`. None: there is none, or more than one.
+    /// Finds the release that a client means whose RubyGems formats platforms differently, such as
+    /// `a-1.0-x86_64-linux` for `a-1.0-x86_64-linux-gnu`. Returns its full name, or None if there
+    /// is no such release or more than one.
     async fn listed_as(&self, full_name: &str) -> Result<Option<String>, Failure> {
         let mut found = None;
         for Cut { name, identity } in cuts(full_name).filter(|cut| !cut.identity.platform.is_ruby())
@@ -183,12 +187,13 @@ impl Gems {
     }
 }
 
-/// Another error says nothing of the file: too many may be open.
+/// Returns whether the file is missing or damaged. Other errors, such as too many open files, say
+/// nothing about the file.
 fn is_lost(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
-/// A file never changes, and its checksum is known without reading it.
+/// Describes a file by its stored checksum, without reading it: files never change.
 fn described(stored: &StoredFile) -> Described {
     let base64 = BASE64_STANDARD.encode(stored.checksum.0);
     Described {

@@ -1,4 +1,4 @@
-//! Answers that say what is wrong, in one sentence: `gem` shows it to its user.
+//! Error responses. Each has one sentence of text, which `gem` shows to its user.
 
 use std::io;
 
@@ -12,18 +12,18 @@ use crate::mirror::FileError;
 use crate::package::PackageError;
 use crate::store::{PushError, StoreError, YankError};
 
-/// Bytes of a sentence: some quote what a client has sent.
+/// Maximum length of the text in bytes; some texts quote data that a client has sent.
 const TEXT_BYTES_MAX: usize = 1_000;
-/// Seconds.
+/// Value of `Retry-After` in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
-/// A key is taken in other ways, too, but this one makes a browser ask its user.
+/// Keys are accepted in other forms, too, but the Basic challenge makes a browser prompt its user.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"gems\", charset=\"UTF-8\"");
 
 const FULL: &str = "the disk of this index is full: nothing can be kept until who runs it has made \
                     room; what is here can be installed";
 
-/// Why a request is not answered with what it asks for.
+/// An error response, and why the request failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: StatusCode,
@@ -49,7 +49,8 @@ impl Failure {
         Self { allow: Some(methods), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, text) }
     }
 
-    /// What clients read falls back to something else on 404; what they do is to be tried again.
+    /// Returns the response for an endpoint that is switched off: 404 where clients then fall back
+    /// to another endpoint, 503 where they have to retry.
     pub(super) fn switched_off(endpoint: Endpoint) -> Self {
         let status = match endpoint {
             Endpoint::Push | Endpoint::Yank | Endpoint::File | Endpoint::Hook => {
@@ -60,7 +61,7 @@ impl Failure {
         Self::new(status, format!("{:?} is switched off at the moment", endpoint.name()))
     }
 
-    /// Trying again does not bring a file back that is lost.
+    /// Returns a response without `Retry-After`: a retry does not bring a lost file back.
     pub(super) fn unreadable_file(full_name: &str, path: String, error: io::Error) -> Self {
         let is_lost = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData);
         let error = StoreError::Io { path, error };
@@ -95,7 +96,7 @@ impl Failure {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
             }
-            // What is left of the body is not read.
+            // The remaining body is not read, so the connection can't be reused.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -105,8 +106,8 @@ impl Failure {
     }
 }
 
-/// One line without anything that a terminal would obey: a sentence may quote what a client has sent,
-/// byte for byte.
+/// Reduces a text to one line without control characters, because it may quote arbitrary bytes from
+/// a client.
 fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars().take(TEXT_BYTES_MAX) {
@@ -127,7 +128,7 @@ impl From<StoreError> for Failure {
 impl From<&StoreError> for Failure {
     fn from(error: &StoreError) -> Self {
         let text = match error {
-            // A limit, which has its own count.
+            // Not logged as an error: this is a limit with its own metric.
             StoreError::Busy { .. } => {
                 return Self::new(StatusCode::SERVICE_UNAVAILABLE, error);
             }
@@ -138,7 +139,7 @@ impl From<&StoreError> for Failure {
             error if error.is_full() => FULL,
             _ => "the gems' store does not answer; try again",
         };
-        // An operator reads the log; a client can do nothing about it.
+        // The details go to the log for operators; clients can't act on them.
         tracing::error!(%error, "a request to the gems' store failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }

@@ -1,5 +1,5 @@
-//! `POST /api/v1/add_spec.json`, `/api/v1/remove_spec.json`, `/api/v1/hooks/rubygems`: an upstream
-//! tells what has happened.
+//! Handlers of the webhooks that upstreams send: `POST /api/v1/add_spec.json`,
+//! `/api/v1/remove_spec.json`, `/api/v1/hooks/rubygems`.
 
 use hyper::{Response, StatusCode};
 use weir_net::server::ResponseBody;

@@ -1,8 +1,8 @@
-//! Keys that somebody used a moment ago, in memory: a `bundle install` asks hundreds of times, and its
-//! key is looked up in the store once a second.
+//! Caches recently used keys in memory. `bundle install` sends hundreds of requests, and its key is
+//! looked up in the store at most once a second.
 //!
-//! What is revoked here is unknown when that is answered. Another process with the same store, which
-//! serves it from Postgres or is being replaced, trusts a key for as long as [`TRUSTED_FOR`].
+//! A key that is revoked here stops working before the revocation returns. Another process with the
+//! same store (on Postgres, or during a restart) trusts it for up to [`TRUSTED_FOR`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use weir_base::clock::Timestamp;
 use crate::store::Key;
 
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
-/// Keys at once: with their names and patterns some hundred kilobytes.
+/// Maximum number of keys. With their names and patterns they take a few hundred kilobytes.
 const KEYS_MAX: usize = 1_000;
 
-/// By the digest of their texts.
+/// Keys by the digest of their text.
 #[derive(Debug, Default)]
 pub(super) struct KnownKeys(
-    /// std: held to look one up or to put it in.
+    /// A std mutex: it is locked only for one lookup or insertion.
     Mutex<Known>,
 );
 
@@ -29,7 +29,8 @@ struct Known {
     keys: HashMap<[u8; 32], Trusted>,
 }
 
-/// How often keys were forgotten: what was looked up before that is not kept after it.
+/// Number of times the cache was cleared. A key that was looked up before the last time is not
+/// inserted after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch(u64);
 
@@ -43,23 +44,23 @@ impl KnownKeys {
     pub(super) fn get(&self, hash: [u8; 32], now: Timestamp) -> Option<Arc<Key>> {
         let known = self.known();
         let trusted = known.keys.get(&hash)?;
-        // A clock that was set back says nothing.
+        // If the clock was set back, the age is unknown and the key is looked up again.
         let is_trusted = trusted.since <= now && now.since(trusted.since) < TRUSTED_FOR;
         is_trusted.then(|| Arc::clone(&trusted.key))
     }
 
-    /// Whether the store had this key when it was asked last, however long ago; as far as it is
-    /// remembered.
+    /// Returns whether the store had this key at its last lookup, however long ago that was, if the
+    /// key is still cached.
     pub(super) fn was_right(&self, hash: [u8; 32]) -> bool {
         self.known().keys.contains_key(&hash)
     }
 
-    /// For [`KnownKeys::put`]; to be taken before the store is asked.
+    /// Returns the current epoch for [`KnownKeys::put`]. Call this before the lookup in the store.
     pub(super) fn epoch(&self) -> Epoch {
         self.known().epoch
     }
 
-    /// Keeps a key that the store had at `since`.
+    /// Caches a key that the store had at `since`.
     pub(super) fn put(&self, hash: [u8; 32], key: Arc<Key>, since: Timestamp, epoch: Epoch) {
         let mut known = self.known();
         if known.epoch != epoch {
@@ -71,7 +72,7 @@ impl KnownKeys {
         known.keys.insert(hash, Trusted { key, since });
     }
 
-    /// After a key was revoked.
+    /// Clears the cache after a key was revoked.
     pub(super) fn forget(&self) {
         let mut known = self.known();
         known.epoch.0 += 1;

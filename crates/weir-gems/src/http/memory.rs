@@ -1,6 +1,7 @@
-//! Memory of answers that are there for one client alone, from when they are written until it has
-//! taken them. Clients that don't read hold no more than a budget, one of them no more than its part of
-//! it, and not for ever; who finds nothing left is told to come again.
+//! Limits the memory of responses that are built for a single client, from when they are written
+//! until the client has received them. Slow clients together use at most a budget, each of them at
+//! most its share of it, and only for a limited time. When the budget is exhausted, requests get
+//! 503.
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
@@ -12,7 +13,7 @@ use super::{Answer, Call, Failure, Gems};
 use crate::metrics::{Budget, Limit, Room, RoomMax};
 use crate::settings::GemsLimits;
 
-/// Bytes with their part of a budget.
+/// Bytes with their reservation from a budget.
 struct Kept<B> {
     bytes: B,
     _room: Room,
@@ -24,7 +25,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
     }
 }
 
-/// Whose memory an answer takes.
+/// The client and the budget that a response's memory counts against.
 #[derive(Clone, Copy)]
 pub(super) struct Account {
     budget: Budget,
@@ -42,13 +43,13 @@ impl Account {
             Budget::Infos => limits.info_memory_bytes_max,
         };
         let part = together / 100 * u64::from(limits.client_memory_percent_max);
-        // Whoever asks for a single answer gets it, however small the budget is.
+        // One client may always have one response, however small the budget is.
         RoomMax { together, of_client: part.max(limits.dependency_answer_bytes_max as u64) }
     }
 }
 
 impl Gems {
-    /// Room for so many bytes.
+    /// Reserves memory for `bytes` bytes.
     pub(super) fn room(
         &self,
         account: Account,
@@ -70,7 +71,8 @@ impl Gems {
         })
     }
 
-    /// The bytes, with room for them until they are sent or their client is gone.
+    /// Returns the bytes with a memory reservation, which ends when they are sent or the client has
+    /// disconnected.
     pub(super) fn kept<B>(
         &self,
         account: Account,
@@ -84,7 +86,7 @@ impl Gems {
         Ok(Bytes::from_owner(Kept { bytes, _room: room }))
     }
 
-    /// The answer with bytes that are there for this client alone.
+    /// Returns a response whose content exists only for this client.
     pub(super) fn for_one<B>(&self, call: &Call<'_>, described: Described, content: B) -> Answer
     where
         B: AsRef<[u8]> + Send + 'static,
@@ -95,7 +97,7 @@ impl Gems {
     }
 }
 
-/// An answer that holds room: its client has so long to take it.
+/// Limits the time in which the client must receive this response, because it holds memory.
 pub(super) fn with_end(
     mut answer: Response<ResponseBody>,
     limits: &GemsLimits,

@@ -1,4 +1,5 @@
-//! `/gems/NAME`: a page for people, where `gems.public_pages` allows it. Plain HTML, nothing to load.
+//! Handler of `/gems/NAME`: a page for people, if `gems.public_pages` is on. It is plain HTML
+//! without external resources.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use super::{Answer, Call, Failure, Gems};
 use crate::index::digest::Digests;
 use crate::view::{DependencyView, GemView, ReleaseView};
 
-/// Releases of one page; the newest.
+/// Maximum number of releases on a page; the newest are shown.
 const RELEASES_MAX: usize = 100;
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NOTHING_ELSE: HeaderValue = HeaderValue::from_static(
@@ -77,7 +78,7 @@ fn write_release(page: &mut String, release: &ReleaseView) {
         .map_or_else(|| "any Ruby".to_owned(), |it| format!("Ruby {}", escaped(it)));
     let needs: Vec<String> = release.dependencies.iter().map(dependency).collect();
     let needs = if needs.is_empty() { "nothing".to_owned() } else { needs.join(", ") };
-    // Writing to a String doesn't fail.
+    // Writing to a String can't fail.
     let _ = writeln!(
         page,
         "<tr><th scope=\"row\">{}{platform}</th><td>{ruby}</td><td>{needs}</td></tr>",
@@ -85,7 +86,7 @@ fn write_release(page: &mut String, release: &ReleaseView) {
     );
 }
 
-/// Beside this page, wherever it is mounted.
+/// Returns a link to a dependency's page, relative to this page so that it works under any mount.
 fn dependency(dependency: &DependencyView) -> String {
     let name = escaped(&dependency.name);
     format!("<a href=\"./{name}\">{name}</a> {}", escaped(&dependency.requirement))

@@ -1,4 +1,4 @@
-//! A body of a request, as long as its client goes on with it.
+//! Request bodies with a limit on how long the client may be silent.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use weir_net::server::BoxError;
 
-/// A body of a request, of whatever kind: what reads it is compiled once.
+/// A request body of any type, boxed so that the code that reads it is compiled once.
 pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A body whose silence is bounded.
+/// A request body with a timeout for silence.
 pub(super) struct Patient {
     body: RequestBody,
     patience: Duration,
-    /// Runs while the client is silent.
+    /// Timer that runs while the client is silent.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-/// Why a body ended before its end.
+/// Reasons why a body could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("the body did not arrive in time (gems.limits.advanced.body_timeout)")]
@@ -44,7 +44,7 @@ impl Patient {
             match frame.transpose() {
                 Err(error) => return Poll::Ready(Some(Err(BodyError::Broken(error)))),
                 Ok(None) => return Poll::Ready(None),
-                // Trailers say nothing here.
+                // Trailers are ignored.
                 Ok(Some(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         return Poll::Ready(Some(Ok(data)));

@@ -1,7 +1,7 @@
-//! `POST /api/v1/gems`: a gem comes.
+//! Handler of `POST /api/v1/gems`: pushes a gem.
 //!
-//! Into a file, read and judged there, kept under its digest, and only then in the store: a crash at
-//! any point leaves a file at most that nobody sees.
+//! The gem is received into a temporary file, validated, moved to the name of its digest, and then
+//! added to the store. A crash at any point leaves at most a file that no release refers to.
 
 use hyper::{Response, StatusCode};
 use weir_base::clock::Timestamp;
@@ -23,7 +23,7 @@ impl Gems {
     pub(super) async fn push(&self, call: &Call<'_>, body: RequestBody) -> Answer {
         let headers = &call.request.headers;
         self.authorize(call, Scope::PushRubygem).await?;
-        // As a reload may have changed it.
+        // A reload may have changed the limit.
         self.pushes.set_limit(call.settings.limits.pushes_max);
         let _permit = self.pushes.try_acquire().map_err(|full| {
             self.metrics.limit_hit(Limit::PushesMax);
@@ -31,7 +31,8 @@ impl Gems {
         })?;
         let Received { file, has_attestations } = self.receive_gem(headers, body).await?;
         let (file, package) = self.judge(file).await?;
-        // Its client may have taken long: the key may have been revoked, or have expired, meanwhile.
+        // The upload may have taken long. Check the key again, because it may have been revoked or
+        // have expired meanwhile.
         let key = self.authorize(call, Scope::PushRubygem).await?;
         check_gem(&key, &package.specification.name)?;
         let now = self.clock.now();
@@ -42,7 +43,7 @@ impl Gems {
         Ok(answer(&package.specification, &pushed, has_attestations))
     }
 
-    /// Reads the file on a thread that may wait, and take its time.
+    /// Reads and validates the file on a blocking thread.
     async fn judge(&self, mut file: Arriving) -> Result<(Arriving, Package), Failure> {
         let settings = self.settings.load_full();
         let judged = blocking(move || {
@@ -59,7 +60,7 @@ impl Gems {
         Ok((file, package))
     }
 
-    /// First the file, then the release that names it.
+    /// Stores the file first, and then the release that refers to it.
     async fn keep(
         &self,
         file: Arriving,
@@ -75,13 +76,14 @@ impl Gems {
         Ok(pushed?)
     }
 
-    /// Removes a file that no release names, and that nobody takes for one's at this moment.
+    /// Removes a rejected file, unless a release may refer to it or another request may be about to
+    /// add one.
     async fn forget(&self, kept: Kept, conflict: &Conflict, checksum: Checksum) {
         if kept == Kept::Known || conflict.is_about_the_same_file() {
             return;
         }
         let files = self.files.clone();
-        // If it stays, nobody sees it.
+        // If this fails, the file remains, but no release refers to it.
         let _ = blocking(move || files.remove(checksum)).await;
     }
 }
@@ -114,7 +116,7 @@ fn new_release(package: &Package, now: Timestamp) -> Result<NewRelease, Failure>
     })
 }
 
-/// What `gem push` shows.
+/// Returns the text that `gem push` shows.
 fn answer(
     specification: &Specification,
     pushed: &Pushed,

@@ -1,17 +1,18 @@
-//! `Range: bytes=..` (RFC 9110, 14.2), one range only.
+//! Parses `Range: bytes=..` (RFC 9110, 14.2), one range only.
 
 use std::ops::Range;
 
-/// What of a representation is asked for.
+/// The part of a representation that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     All,
     Part(Range<u64>),
-    /// It begins behind the end: 416.
+    /// The range begins after the end: respond with 416.
     Nothing,
 }
 
-/// What `value` asks for of `length` bytes. What is no range, or several, asks for all.
+/// Parses the header `value` for a representation of `length` bytes. An invalid header, or one with
+/// several ranges, selects everything.
 pub(super) fn wanted(value: Option<&str>, length: u64) -> Wanted {
     let Some(range) = value.and_then(|value| value.trim_ascii().strip_prefix("bytes=")) else {
         return Wanted::All;
@@ -38,14 +39,14 @@ fn from(first: u64, last: Option<u64>, length: u64) -> Wanted {
     }
 }
 
-/// `Some(None)`: there is none; None: it is no number.
+/// Parses a number. Returns `Some(None)` for an empty text and None for an invalid one.
 fn number(text: &str) -> Option<Option<u64>> {
     let text = text.trim_ascii();
     if text.is_empty() {
         return Some(None);
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    // One that is too large lies behind every end.
+    // A number that overflows lies after any end.
     is_number.then(|| Some(text.parse().unwrap_or(u64::MAX)))
 }
 

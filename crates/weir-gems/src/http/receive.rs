@@ -1,4 +1,4 @@
-//! Bodies of requests, within their limits: a gem into a file, a form into memory.
+//! Reads request bodies within their limits: a gem into a file, a form into memory.
 
 use std::io;
 
@@ -13,20 +13,20 @@ use crate::files::Arriving;
 use crate::metrics::Limit;
 use crate::store::StoreError;
 
-/// Bytes that are gathered before they are written, on a thread that may wait.
+/// Bytes to buffer before they are written on a blocking thread.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The field of a form with the gem in it.
+/// Name of the form field that holds the gem.
 const GEM_FIELD: &str = "gem";
 
-/// A gem that has come, and what came with it.
+/// A received gem, and the metadata of its upload.
 pub(super) struct Received {
     pub(super) file: Arriving,
-    /// Attestations were sent, which are not kept.
+    /// Whether the request had attestations. They are not stored.
     pub(super) has_attestations: bool,
 }
 
-/// A file that is written in large steps.
+/// A file that is written in large chunks.
 struct Writing {
     file: Option<Arriving>,
     waiting: Vec<u8>,
@@ -34,7 +34,7 @@ struct Writing {
 }
 
 impl Gems {
-    /// A pushed gem: the body itself, or a field of a form.
+    /// Receives a pushed gem, which is either the whole body or a field of a form.
     pub(super) async fn receive_gem(
         &self,
         headers: &HeaderMap,
@@ -70,7 +70,7 @@ impl Gems {
         Ok(Received { file, has_attestations })
     }
 
-    /// Answers whether attestations came with the gem.
+    /// Receives a gem from a form. Returns whether the form has attestations.
     async fn receive_form(
         &self,
         body: Patient,
@@ -116,7 +116,7 @@ impl Gems {
         }
     }
 
-    /// A short body, whole.
+    /// Reads a short body into memory.
     pub(super) async fn receive_text(&self, body: RequestBody) -> Result<Vec<u8>, Failure> {
         let settings = self.settings.load_full();
         let max = settings.limits.form_bytes_max;
@@ -161,7 +161,7 @@ impl Gems {
                 Some(GEM_FIELD) => self.too_large(*limit),
                 _ => self.form_too_large(error),
             },
-            // Other fields are short: it is the gem that is too large.
+            // Other fields are short, so it is the gem that is too large.
             multer::Error::StreamSizeExceeded { limit } => self.too_large(*limit),
             _ => bad(format!("the form can't be read: {error}")),
         }
@@ -193,7 +193,7 @@ impl Writing {
     }
 }
 
-/// Runs what may wait for the disk of the files' folder.
+/// Runs work that may block on the disk of the `.gem` files.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -1,4 +1,4 @@
-//! What is at a path, and what of it a request gets: all, a part, or the word that it is unchanged.
+//! Responds with a representation: all of it, a part, or 304 if the client has it.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use crate::index::digest::Digests;
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
-/// What an answer has at most, and what is added on its way.
+/// Maximum number of headers, including those that are added later.
 const HEADERS: usize = 12;
 
-/// Clients ask each time whether something has changed.
+/// For texts that may change: clients revalidate at every request.
 pub(super) const REVALIDATE: HeaderValue =
     HeaderValue::from_static("public, max-age=0, must-revalidate");
-/// What is wrong now may not be in a moment.
+/// For errors, which may be resolved a moment later.
 pub(super) const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-store");
-/// What never changes.
+/// For content that never changes.
 pub(super) const FOR_A_YEAR: HeaderValue = HeaderValue::from_static("public, max-age=31536000");
 
-/// The same, where not everybody may read it.
+/// [`REVALIDATE`] for an index that requires a key to read.
 const PRIVATE_REVALIDATE: HeaderValue =
     HeaderValue::from_static("private, max-age=0, must-revalidate");
 const PRIVATE_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("private, max-age=31536000");
@@ -33,11 +33,11 @@ const PRIVATE_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("private, max-a
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// What is said of a representation, whatever part of it is sent.
+/// Headers of a representation, whichever part of it is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) length: u64,
-    /// With quotes.
+    /// The entity tag, including quotes.
     pub(super) etag: String,
     pub(super) repr_digest: String,
     pub(super) digest: String,
@@ -57,13 +57,13 @@ impl Described {
         }
     }
 
-    /// The answer; `body` gives the bytes of a range.
+    /// Returns the response to a conditional or range request. `body` returns the bytes of a range.
     pub(super) fn answer(
         self,
         request: &Parts,
         body: impl FnOnce(Range<u64>) -> ResponseBody,
     ) -> Response<ResponseBody> {
-        // In this order (RFC 9110, 13.2.2).
+        // RFC 9110, 13.2.2 prescribes this order of conditions.
         if is_another_wanted(&request.headers, &self.etag) {
             return self.response(StatusCode::PRECONDITION_FAILED, ResponseBody::empty());
         }
@@ -91,9 +91,10 @@ impl Described {
         }
     }
 
-    /// A part is only of use to who has another part of the same.
+    /// Returns the requested range. `If-Range` must match the current version, since a part can
+    /// only complete an earlier part of it.
     fn wanted(&self, request: &Parts) -> Wanted {
-        // A range is for GET alone (RFC 9110, 14.2).
+        // Ranges are defined for GET only (RFC 9110, 14.2).
         if request.method != Method::GET {
             return Wanted::All;
         }
@@ -121,7 +122,7 @@ impl Described {
     }
 }
 
-/// From now on caches that many share keep nothing of an answer.
+/// Makes a response private, so that shared caches do not store it.
 pub(super) fn set_private(headers: &mut HeaderMap) {
     let told = match headers.get(header::CACHE_CONTROL) {
         Some(told) if *told == NOT_AT_ALL => return,
@@ -131,43 +132,43 @@ pub(super) fn set_private(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, told);
 }
 
-/// What is set is ASCII without control characters.
+/// Sets a header. The value must be ASCII without control characters.
 fn set(response: &mut Response<ResponseBody>, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
-/// Whether `If-Match` names other tags only. Weak ones match nothing here.
+/// Returns whether `If-Match` is present without matching the tag. Weak tags never match here.
 fn is_another_wanted(request: &HeaderMap, etag: &str) -> bool {
     let mut tags = tags(request, header::IF_MATCH).peekable();
     tags.peek().is_some() && !tags.any(|tag| tag == "*" || tag == etag)
 }
 
-/// The tags of all lists of that name.
+/// Returns the entity tags of all headers of that name.
 fn tags(request: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     let lists = request.get_all(name).into_iter().filter_map(|list| list.to_str().ok());
     lists.flat_map(|list| list.split(',')).map(str::trim_ascii)
 }
 
-/// Whether `If-None-Match` names the tag. Old clients leave out its quotes.
+/// Returns whether `If-None-Match` has the tag. Old clients omit the quotes.
 fn is_known(request: &HeaderMap, etag: &str) -> bool {
     tags(request, header::IF_NONE_MATCH).map(bare).any(|tag| tag == "*" || tag == bare(etag))
 }
 
-/// A tag without what may be left out.
+/// Strips the optional parts of a tag.
 fn bare(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
-/// The answer with bytes that are at hand.
+/// Returns a response with bytes that are in memory.
 pub(super) fn bytes(
     request: &Parts,
     described: Described,
     content: &Bytes,
 ) -> Response<ResponseBody> {
     described.answer(request, |range| {
-        // They are in memory, so their places fit.
+        // The content is in memory, so its offsets fit in a usize.
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
         content.slice(place(range.start)..place(range.end)).into()
     })

@@ -1,5 +1,5 @@
-//! `/`: a word for people. `gem install` of RubyGems 3.3 asks whether there is anything, and only then
-//! reads `/info/`; otherwise it fetches the list of all gems.
+//! Handler of `/`: a short text for people. `gem install` of RubyGems 3.3 uses `/info/` only if
+//! this URL exists; otherwise it downloads the list of all gems.
 
 use super::representation::{Described, TEXT, bytes};
 use super::{Answer, Call, Endpoint, Failure, Gems};
@@ -9,7 +9,8 @@ const WORDS: &str = "An index of gems. In a Gemfile: source \"URL\", with the UR
                      gem push --host URL FILE adds one.\n";
 
 impl Gems {
-    /// Where `/info/` is switched off, who would read it next is better off elsewhere.
+    /// Responds with the text, or with an error if `/info/` is switched off, so that such clients
+    /// don't go on to use it.
     pub(super) fn root(&self, call: &Call<'_>) -> Answer {
         if self.switches.is_off(Endpoint::Info.name(), self.clock.now()) {
             return Err(Failure::switched_off(Endpoint::Info));

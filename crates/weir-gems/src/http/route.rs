@@ -1,4 +1,4 @@
-//! What a path means.
+//! Maps paths to endpoints.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::marshal::SpecList;
 use crate::mirror::HookRoute;
 use crate::store::TextKind;
 
-/// What can be asked for: a label of metrics, and the name of a switch.
+/// An endpoint. Its name is a label of metrics and the name of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented by its name")]
 pub enum Endpoint {
@@ -29,7 +29,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// All of them.
+    /// All endpoints.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Root,
         Self::Names,
@@ -44,10 +44,10 @@ impl Endpoint {
         Self::Hook,
         Self::Page,
     ];
-    /// How many there are.
+    /// Number of endpoints.
     pub const COUNT: usize = 12;
 
-    /// Its name.
+    /// Returns the endpoint's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether something is read there that clients install from, or people look at. Whoever sends
-    /// something shows a key, or a secret, of its own.
+    /// Returns whether the endpoint serves data that clients install or people read. The others
+    /// require a key or a secret of their own.
     pub(super) const fn is_read(self) -> bool {
         !matches!(self, Self::Push | Self::Yank | Self::Hook)
     }
@@ -89,14 +89,14 @@ impl Endpoint {
     }
 }
 
-/// What the dependency API answers in.
+/// Format of a response of the dependency API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Marshal,
     Json,
 }
 
-/// What a path means.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     Root,
@@ -104,19 +104,19 @@ pub(super) enum Route<'a> {
     Info(Cow<'a, str>),
     Dependencies(Format),
     Specs(SpecList),
-    /// The full name of a release.
+    /// Full name of a release.
     Gemspec(Cow<'a, str>),
-    /// The full name of a release.
+    /// Full name of a release.
     File(Cow<'a, str>),
     Push,
     Yank,
     Hook(HookRoute),
-    /// The name of a gem.
+    /// Name of a gem.
     Page(Cow<'a, str>),
 }
 
 impl<'a> Route<'a> {
-    /// None: nothing is there.
+    /// Parses a path below `mount`. Returns None if there is nothing at the path.
     pub(super) fn parse(path: &'a str, mount: &str) -> Option<Self> {
         let path = path.strip_prefix(mount)?;
         Some(match path {
@@ -170,7 +170,8 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Why nothing is at a path: of what RubyGems' commands ask for, with what to do instead.
+/// Returns the 404 response for a path. For endpoints of other RubyGems commands, it says what to
+/// use instead.
 pub(super) fn not_served(path: &str, mount: &str) -> Failure {
     let path = path.strip_prefix(mount).unwrap_or(path);
     let of_gem = path.strip_prefix("/api/v1/gems/").and_then(|rest| rest.split_once('/'));

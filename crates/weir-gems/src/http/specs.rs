@@ -1,5 +1,5 @@
-//! `specs.4.8.gz` and its relatives. Each is built when it is asked for and has changed, once at a
-//! time, and kept: new clients never ask for them.
+//! Handlers of `specs.4.8.gz` and its relatives. A list is built on request if the index has
+//! changed, by one task at a time, and cached. Current clients never request them.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::index::digest::Digests;
 use crate::marshal::{SpecList, SpecListError, write_specs};
 use crate::store::{GemStore, StoreError, TextKind};
 
-/// Gems that are read at once.
+/// Number of gems to read at once.
 const PAGE_GEMS: usize = 500;
-/// The list of a store that is changing is begun again so often.
+/// Maximum number of attempts to build a list while the store is changing.
 const ATTEMPTS_MAX: usize = 5;
 
-/// A list as it was built.
+/// A list that was built.
 #[derive(Clone, Debug)]
 struct Built {
-    /// The `/versions` that it was built from.
+    /// Digests of the `/versions` that it was built from.
     from: Digests,
     digests: Digests,
     content: Bytes,
 }
 
-/// The lists that were built last. tokio's lock: who waits for a list waits for its builder.
+/// Cached lists. A tokio mutex: requests for a list that is being built wait for it.
 #[derive(Debug, Default)]
 pub(super) struct SpecLists([Mutex<Option<Built>>; 3]);
 
@@ -62,9 +62,9 @@ impl Gems {
                 Ok(content) => {
                     let digests = Digests::of(&content);
                     *place = Some(Built { from, digests, content });
-                    // What came meanwhile is asked for once more.
+                    // Changes arrived while the list was built, so check once more.
                 }
-                // The number of releases has changed between counting and writing.
+                // The number of releases changed between counting and writing. Try again.
                 Err(BuildError::List(SpecListError::Count { .. })) => {}
                 Err(error) => {
                     tracing::error!(%error, "a list of all gems could not be built");
@@ -72,14 +72,14 @@ impl Gems {
                 }
             }
         }
-        // A busy store changes all the time; a list of a moment ago is better than none.
+        // A busy store changes all the time; a slightly outdated list is better than none.
         place.clone().ok_or_else(|| {
             let text = "the list of all gems can't be built now; use the compact index";
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
         })
     }
 
-    /// Runs where it holds up nobody.
+    /// Builds a list on a blocking thread, so that no other request waits for it.
     async fn build(&self, list: SpecList) -> Result<Bytes, BuildError> {
         let gems =
             |store: &Arc<GemStore>| GemsOfList::all(Arc::clone(store), Handle::current(), list);
@@ -97,10 +97,10 @@ impl Gems {
     }
 }
 
-/// A gem with what the list has of it.
+/// A gem with its entries in the list.
 type Listed = (String, Vec<(String, String)>);
 
-/// All gems of a store, read page by page from a thread that may wait.
+/// All gems of a store, read page by page from a blocking thread.
 struct GemsOfList {
     store: Arc<GemStore>,
     runtime: Handle,

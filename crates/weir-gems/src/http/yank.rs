@@ -1,4 +1,4 @@
-//! `DELETE /api/v1/gems/yank`: a release goes. What it is comes as a form, or in the query.
+//! Handler of `DELETE /api/v1/gems/yank`: yanks a release, which the form or the query identifies.
 
 use hyper::{Response, StatusCode};
 use weir_net::server::ResponseBody;
@@ -16,7 +16,7 @@ impl Gems {
     pub(super) async fn yank(&self, call: &Call<'_>, body: RequestBody) -> Answer {
         self.authorize(call, Scope::YankRubygem).await?;
         let body = self.receive_text(body).await?;
-        // The same as with a push: now it counts.
+        // As for a push, check the key again after the body was read.
         let key = self.authorize(call, Scope::YankRubygem).await?;
         let query = call.request.uri.query().unwrap_or_default();
         let (name, identity) = wanted(query.as_bytes(), &body)?;
@@ -30,7 +30,7 @@ impl Gems {
     }
 }
 
-/// The fields `gem_name`, `version` and `platform`.
+/// Parses the fields `gem_name`, `version` and `platform`.
 fn wanted(query: &[u8], form: &[u8]) -> Result<(GemName, Identity), Failure> {
     let (mut name, mut number, mut platform) = (None, None, None);
     for (key, value) in form_urlencoded::parse(query).chain(form_urlencoded::parse(form)) {

@@ -1,7 +1,7 @@
-//! What clients check a text with, and how it goes on when the text grows.
+//! Digests that clients check a text with. They can be continued when the text grows.
 //!
-//! Old clients compare the `ETag` with the MD5 of what they have, new ones the SHA-256 in
-//! `Repr-Digest` or `Digest`. Both are always of the whole text, never of a range.
+//! Old clients compare the `ETag` with the MD5 of their copy, new ones the SHA-256 in `Repr-Digest`
+//! or `Digest`. Both are always of the whole text, never of a range.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,42 +17,42 @@ pub struct Digests {
     pub sha256: [u8; 32],
 }
 
-/// The digests of a text that goes on. Its state can be saved, so that a text of 22 MB is not read
-/// again for each line that is appended.
+/// Digests of a text that grows. Their state can be saved, so that a text of 22 MB need not be read
+/// again for each appended line.
 #[derive(Clone, Debug, Default)]
 pub struct RunningDigest {
     md5: Md5,
     sha256: Sha256,
 }
 
-/// A saved state that is none: of another version, or damaged.
+/// Error for a saved state that is damaged or of another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the saved state of the digests cannot be read; `weir gems verify --fix` recomputes it")]
 pub struct StateError;
 
-/// Of a SHA-256 in `Digest`: its name and its base64.
+/// Length of a SHA-256 in `Digest`: the name and the base64 of the digest.
 const DIGEST_BYTES: usize = 8 + 44;
 /// The first byte of a saved state.
 const STATE_VERSION: u8 = 1;
 
 impl Digests {
-    /// Those of `text`.
+    /// Computes the digests of `text`.
     #[must_use]
     pub fn of(text: &[u8]) -> Self {
         Self { md5: Md5::digest(text).into(), sha256: Sha256::digest(text).into() }
     }
 
-    /// A strong `ETag`: the MD5 in quotes, which Bundler 2.3 compares with its own.
+    /// Returns a strong `ETag`: the MD5 in quotes, which Bundler 2.3 compares with its own.
     #[must_use]
     pub fn etag(&self) -> String {
         let mut quoted = [b'"'; 34];
-        // 32 digits fit between the quotes, and are text.
+        // This can't fail: 32 digits fit between the quotes, and are UTF-8.
         let written = hex::encode_to_slice(self.md5, &mut quoted[1..33]);
         debug_assert!(written.is_ok());
         String::from_utf8_lossy(&quoted).into_owned()
     }
 
-    /// `Repr-Digest` (RFC 9530).
+    /// Returns the value of `Repr-Digest` (RFC 9530).
     #[must_use]
     pub fn repr_digest(&self) -> String {
         let mut digest = String::with_capacity(DIGEST_BYTES + 2);
@@ -62,7 +62,7 @@ impl Digests {
         digest
     }
 
-    /// `Digest` (RFC 3230), its predecessor.
+    /// Returns the value of `Digest` (RFC 3230), the predecessor of `Repr-Digest`.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut digest = String::with_capacity(DIGEST_BYTES);
@@ -73,13 +73,13 @@ impl Digests {
 }
 
 impl RunningDigest {
-    /// Goes on with more of the text.
+    /// Adds more of the text.
     pub fn update(&mut self, text: &[u8]) {
         self.md5.update(text);
         self.sha256.update(text);
     }
 
-    /// The digests of the text so far.
+    /// Returns the digests of the text so far.
     #[must_use]
     pub fn digests(&self) -> Digests {
         Digests {
@@ -88,7 +88,7 @@ impl RunningDigest {
         }
     }
 
-    /// What [`RunningDigest::restore`] goes on from.
+    /// Returns the state for [`RunningDigest::restore`].
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut state = vec![STATE_VERSION];
@@ -97,10 +97,10 @@ impl RunningDigest {
         state
     }
 
-    /// Goes on from a saved state.
+    /// Continues from a saved state.
     ///
     /// # Errors
-    /// The bytes are no such state.
+    /// Fails if the bytes are not a valid state.
     pub fn restore(state: &[u8]) -> Result<Self, StateError> {
         let Some((&STATE_VERSION, state)) = state.split_first() else { return Err(StateError) };
         let md5_bytes = Md5::default().serialize().len();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn headers_are_what_clients_compare() {
-        // From md5sum and openssl.
+        // Expected values are those of md5sum and openssl.
         let digests = Digests::of(b"---\n");
         assert_eq!(digests.etag(), "\"6105347ebb9825ac754615ca55ff3b0c\"");
         let sha256 = "9S1xEQPVCkN4MMb7zQT7S6tJoPgvbSbRx5HG6EiN0JA=";

@@ -1,4 +1,4 @@
-//! `/info/NAME`: `---`, then a line for each release that is not yanked.
+//! Writes `/info/NAME`: `---`, then a line for each release that is not yanked.
 //!
 //! `1.0-java rack:>= 2.0&< 3,rake:>= 0|checksum:SHA256,ruby:>= 2.7,rubygems:>= 3`
 
@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use crate::release::Release;
 
-/// What a text begins with; a gem whose releases are all yanked has no more.
+/// Beginning of a text, which is all of it if every release of the gem is yanked.
 pub const HEADER: &str = "---\n";
 
-/// The text of releases that are in order ([`Release::order`]).
+/// Writes the text of `releases`, which must be in order ([`Release::order`]).
 pub fn write<'a>(text: &mut String, releases: impl IntoIterator<Item = &'a Release>) {
     text.push_str(HEADER);
     for release in releases {
@@ -19,7 +19,7 @@ pub fn write<'a>(text: &mut String, releases: impl IntoIterator<Item = &'a Relea
 
 fn write_line(text: &mut String, release: &Release) {
     let Release { identity, dependencies, checksum, .. } = release;
-    // Writing to a String doesn't fail.
+    // Writing to a String can't fail.
     let _ = write!(text, "{identity} {}|checksum:{checksum}", dependencies.as_str());
     if let Some(ruby) = &release.ruby {
         let _ = write!(text, ",ruby:{}", ruby.as_str());

@@ -1,6 +1,6 @@
-//! `/names`: `---`, then each gem that has a release. New names come at the end.
+//! Writes `/names`: `---`, then each gem that has a release. New names are appended.
 
-/// What the text begins with.
+/// Beginning of the text.
 pub const HEADER: &str = "---\n";
 
 /// Appends a name.

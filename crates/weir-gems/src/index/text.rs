@@ -1,4 +1,4 @@
-//! A text that grows at its end, as one snapshot: bytes, length and digests belong together.
+//! A snapshot of a text that grows at its end, with consistent bytes, length and digests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use bytes::Bytes;
 
 use super::digest::Digests;
 
-/// A piece is closed when it has so many bytes: appending copies at most so much.
+/// Size at which a piece is closed. Appending copies at most this many bytes.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// One state of a text. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Counts how often it was begun anew.
+    /// Number of times the text was rewritten.
     pub generation: u64,
     pub digests: Digests,
     length: u64,
-    /// Full pieces, with where each of them begins.
+    /// Full pieces, each with its offset in the text.
     closed: Arc<Vec<(u64, Bytes)>>,
     last: Bytes,
 }
 
 impl Text {
-    /// Nothing yet.
+    /// Returns an empty text.
     #[must_use]
     pub fn empty(generation: u64) -> Self {
         Self {
@@ -35,13 +35,13 @@ impl Text {
         }
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The text with `more` behind it, whose digests are `digests`.
+    /// Returns the text with `more` appended. `digests` are those of the result.
     #[must_use]
     pub fn with(&self, more: &[u8], digests: Digests) -> Self {
         let mut text = self.clone();
@@ -50,7 +50,7 @@ impl Text {
         text
     }
 
-    /// Appends without new digests: only while a text is put together.
+    /// Appends without updating the digests. Only for assembling a text.
     pub(crate) fn append(&mut self, mut more: &[u8]) {
         while !more.is_empty() {
             let room = PIECE_BYTES - self.last.len();
@@ -66,7 +66,7 @@ impl Text {
         }
     }
 
-    /// The pieces that make up a range of it; what lies behind its end is left out.
+    /// Returns the pieces of a range. The part after the end of the text is left out.
     pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = Bytes> + use<> {
         let first = self
             .closed
@@ -81,16 +81,16 @@ impl Text {
             .filter(|piece| !piece.is_empty())
     }
 
-    /// All of it in one piece. For tests and small texts.
+    /// Copies the whole text into one buffer. For tests and small texts.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.range(0..self.length).flatten().collect()
     }
 }
 
-/// What of a piece that begins at `start` lies in `range`.
+/// Returns the part of a piece, which begins at `start`, that lies in `range`.
 fn within(start: u64, piece: &Bytes, range: &Range<u64>) -> Bytes {
-    // A piece is in memory, so places in it fit usize.
+    // A piece is in memory, so offsets in it fit in a usize.
     let place =
         |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(piece.len());
     let (from, to) = (place(range.start), place(range.end));

@@ -1,16 +1,16 @@
-//! `/versions`: when it was begun, then lines `NAME VERSION,VERSION-PLATFORM MD5`.
+//! Writes `/versions`: a header with its creation time, then lines `NAME VERSION,VERSION-PLATFORM
+//! MD5`.
 //!
-//! A baseline has one line for each gem. What happens later is appended: `NAME 1.1 MD5` for a push,
-//! `NAME -1.1 MD5` for a yank. The last line of a name has the digest of its `/info` that counts.
-//! What has been written never changes until the text is begun anew, which makes every client fetch
-//! all of it.
+//! A baseline has one line per gem. Later changes are appended: `NAME 1.1 MD5` for a push, `NAME
+//! -1.1 MD5` for a yank. The last line of a name has the current digest of its `/info`. Written
+//! lines never change until the text is rewritten, which makes every client download all of it.
 
 use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
 use weir_base::clock::Timestamp;
 
-/// What happened to a release.
+/// Kind of change of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Change {
@@ -18,13 +18,13 @@ pub enum Change {
     Yanked,
 }
 
-/// A text that names no change.
+/// Error for an unknown kind of change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no event {0:?}; there are push and yank")]
 pub struct UnknownChange(pub String);
 
 impl Change {
-    /// `push` or `yank`, as webhooks have it.
+    /// Returns `push` or `yank`, as used in webhooks.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,16 +50,16 @@ impl FromStr for Change {
     }
 }
 
-/// What a text that is begun at `created_at` begins with.
+/// Returns the header of a text that is created at `created_at`.
 #[must_use]
 pub fn header(created_at: Timestamp) -> String {
     let seconds = i64::try_from(created_at.as_millis() / 1_000).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    // Without a fraction: "2026-11-22T06:20:58Z".
+    // Formatted without a fraction: "2026-11-22T06:20:58Z".
     format!("created_at: {at}\n---\n")
 }
 
-/// Appends what a baseline has of a gem; nothing when it has no releases.
+/// Appends the baseline line of a gem, or nothing if it has no releases.
 pub fn write_gem(
     text: &mut String,
     name: &str,
@@ -70,7 +70,7 @@ pub fn write_gem(
     text.push_str(name);
     let mut separator = ' ';
     for release in releases {
-        // Writing to a String doesn't fail.
+        // Writing to a String can't fail.
         let _ = write!(text, "{separator}{release}");
         separator = ',';
     }

@@ -1,5 +1,5 @@
-//! `quick/Marshal.4.8/NAME-VERSION.gemspec.rz`: one specification, as `Gem::Specification#_dump`
-//! writes it, deflated.
+//! Writes `quick/Marshal.4.8/NAME-VERSION.gemspec.rz`: one specification, as
+//! `Gem::Specification#_dump` writes it, deflated.
 
 use std::io::Write;
 
@@ -11,10 +11,10 @@ use crate::package::{Dependency, DependencyKind, Specification};
 use crate::platform::{Parts, Platform};
 use crate::requirement::Requirement;
 
-/// The specification for a client that installs the gem.
+/// Returns the deflated specification for a client that installs the gem.
 ///
 /// # Panics
-/// Never: memory takes everything.
+/// Never panics: writing to memory can't fail.
 #[must_use]
 pub fn gemspec_rz(specification: &Specification) -> Vec<u8> {
     let mut writer = Writer::new();
@@ -24,7 +24,7 @@ pub fn gemspec_rz(specification: &Specification) -> Vec<u8> {
     written.and_then(|()| deflated.finish()).expect("memory takes everything")
 }
 
-/// The fields, in the order of `Gem::Specification#_dump`.
+/// Returns the fields in the order of `Gem::Specification#_dump`.
 fn fields(specification: &Specification) -> Vec<u8> {
     let about = &specification.about;
     let mut writer = Writer::new();
@@ -79,7 +79,7 @@ impl Writer {
         }
     }
 
-    /// A `Gem::Requirement`.
+    /// Writes a `Gem::Requirement`.
     fn requirement(&mut self, requirement: &Requirement) {
         self.user_marshal("Gem::Requirement");
         self.array(1);
@@ -91,7 +91,7 @@ impl Writer {
         }
     }
 
-    /// A `Gem::Dependency`.
+    /// Writes a `Gem::Dependency`.
     fn dependency(&mut self, dependency: &Dependency) {
         self.object("Gem::Dependency", 5);
         self.symbol("@name");
@@ -109,7 +109,7 @@ impl Writer {
         self.requirement(&dependency.requirement);
     }
 
-    /// A `Gem::Platform`, or "ruby".
+    /// Writes a `Gem::Platform`, or "ruby".
     fn platform(&mut self, platform: &Platform) {
         let Some(Parts { cpu, os, version }) = platform.parts() else {
             return self.string(platform.as_str());
@@ -121,12 +121,13 @@ impl Writer {
         }
     }
 
-    /// A `Time` at midnight UTC: `time_mdump` of Ruby's `time.c`. None: 1980-01-02, RubyGems' own
-    /// stand-in.
+    /// Writes a `Time` at midnight UTC, in the format of `time_mdump` in Ruby's `time.c`. None
+    /// becomes 1980-01-02, the default of RubyGems.
     fn date(&mut self, date: Option<&str>) {
         let date: Option<jiff::civil::Date> = date.and_then(|date| date.parse().ok());
         let date = date.unwrap_or(jiff::civil::date(1980, 1, 2));
-        // Years from 1900 to 2043 or so fit; nothing was built outside of them.
+        // The format has space for the years from 1900 to about 2043; no gem was built outside of
+        // them.
         let year = u32::try_from(date.year() - 1_900).unwrap_or(80) & 0xffff;
         let (month, day) = (date.month().unsigned_abs() - 1, date.day().unsigned_abs());
         let first: u32 =

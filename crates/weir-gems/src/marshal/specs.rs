@@ -1,4 +1,4 @@
-//! `specs.4.8.gz` and its two relatives: every release as `[name, version, platform]`.
+//! Writes `specs.4.8.gz` and its two relatives: every release as `[name, version, platform]`.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use super::Writer;
 use crate::dependency_api::Fragment;
 use crate::version::Version;
 
-/// Which releases a list has.
+/// Kind of list, which determines its releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum SpecList {
@@ -16,7 +16,7 @@ pub enum SpecList {
     Prerelease,
 }
 
-/// Why a list was not written.
+/// Reasons why a list was not written.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecListError {
@@ -27,7 +27,7 @@ pub enum SpecListError {
 }
 
 impl SpecList {
-    /// What the list has of one gem: numbers with platforms.
+    /// Returns the entries of one gem: numbers with platforms.
     #[must_use]
     pub fn of<'a>(self, fragment: &'a Fragment<'a>) -> Vec<(&'a str, &'a str)> {
         let all = fragment.releases().map(|release| (release.number, release.platform));
@@ -44,7 +44,7 @@ impl SpecList {
 fn latest<'a>(releases: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
     let mut newest: Vec<(Version, &str, &str)> = Vec::new();
     for (number, platform) in releases {
-        // What was stored is a version.
+        // Stored numbers are always valid versions.
         let Ok(version) = number.parse::<Version>() else { continue };
         match newest.iter_mut().find(|(_, _, other)| *other == platform) {
             Some(known) if version.compare(&known.0).is_gt() => {
@@ -57,14 +57,14 @@ fn latest<'a>(releases: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a st
     newest.into_iter().map(|(_, number, platform)| (number, platform)).collect()
 }
 
-/// Bytes that are gathered before they are written.
+/// Bytes to buffer before they are written.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Writes a list of `count` releases: each gem's name with its numbers and platforms. Memory stays
-/// bounded whatever the count.
+/// Writes a list of `count` releases, from each gem's name with its numbers and platforms. Uses
+/// constant memory, whatever the count.
 ///
 /// # Errors
-/// The sink's, or there are not as many as said.
+/// Returns the sink's error, or an error if the number of releases is not `count`.
 pub fn write_specs<N: AsRef<str>, E: From<SpecListError>>(
     mut sink: impl Write,
     count: usize,

@@ -1,4 +1,5 @@
-//! Memory of answers that wait for one client each, as it is accounted for and shown.
+//! Accounts for the memory of responses that are built for a single client, and exposes it as
+//! metrics.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,42 +16,43 @@ use super::{Limit, LimitLabel};
 
 type HeldGauge = Gauge<u64, AtomicU64>;
 
-/// Answers that share an amount of memory.
+/// Kinds of responses that share a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Budget {
     Dependencies,
     Infos,
 }
 
-/// How much may be held.
+/// Memory limits in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoomMax {
     pub(crate) together: u64,
-    /// By one client.
+    /// Limit per client.
     pub(crate) of_client: u64,
 }
 
-/// What is held of each budget. The gauge that is shown is the account.
+/// Memory in use per budget. The exposed gauge is also the counter for the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     held: [HeldGauge; 2],
     clients: Clients,
 }
 
-/// What clients hold; those that hold nothing are not in it. std: held for an addition.
+/// Memory in use per client; clients without any are absent. A std mutex: it is locked only for an
+/// addition.
 #[derive(Clone, Debug, Default)]
 struct Clients(Arc<Mutex<HashMap<(Budget, ClientAddress), u64>>>);
 
-/// A part of a budget; dropping it gives it back.
+/// A reservation from a budget, which is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Room {
     held: HeldGauge,
     bytes: u64,
-    /// Never read: it is given back with the rest.
+    /// Never read; its drop returns the client's part.
     _share: Option<Share>,
 }
 
-/// A client's part of it.
+/// The part of a reservation that counts against a client's limit.
 #[derive(Debug)]
 struct Share {
     clients: Clients,
@@ -84,10 +86,10 @@ impl Budgets {
         Self { held, clients: Clients::default() }
     }
 
-    /// Room for so many bytes.
+    /// Reserves `bytes` bytes.
     ///
     /// # Errors
-    /// That would be more than one of the limits.
+    /// Returns the limit that would be exceeded.
     pub(super) fn take(
         &self,
         budget: Budget,
@@ -155,7 +157,7 @@ mod tests {
         let rooms = [
             take(Budget::Dependencies, client, 3).unwrap(),
             take(Budget::Dependencies, client, 1).unwrap(),
-            // Each budget by itself, and nobody in particular.
+            // Each budget is counted separately, and there may be no client.
             take(Budget::Infos, client, 4).unwrap(),
             take(Budget::Dependencies, None, 6).unwrap(),
         ];

@@ -1,4 +1,5 @@
-//! Metrics of a mirror, `weir_gems_mirror_*`. Upstreams are few, and named in the settings.
+//! Metrics of a mirror, named `weir_gems_mirror_*`. Upstream names are safe as labels: they come
+//! from the settings and are few.
 
 mod outcome;
 mod upstream;
@@ -15,7 +16,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use self::outcome::{FetchFailure, Outcome};
 pub(crate) use self::upstream::UpstreamMetrics;
 
-/// From 10 ms to an hour.
+/// Buckets from 10 ms to an hour.
 const SECONDS: [f64; 11] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,7 +57,7 @@ pub struct MirrorMetrics {
 }
 
 impl MirrorMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             requests: Family::default(),
@@ -151,7 +152,8 @@ impl MirrorMetrics {
 
     pub(crate) fn of(&self, upstream: &str) -> UpstreamMetrics {
         let label = UpstreamLabel { upstream: upstream.to_owned() };
-        // There from the start: what appears with its first failure has not increased.
+        // Created at the start, because a counter that appears with its first error does not show
+        // an increase.
         for reason in FetchFailure::ALL {
             let (upstream, reason) = (upstream.to_owned(), reason.name());
             drop(self.failures.get_or_create(&FailureLabel { upstream, reason }));

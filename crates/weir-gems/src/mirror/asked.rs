@@ -1,6 +1,7 @@
-//! Looks that somebody asks for, between those that come by themselves.
+//! Synchronizations on request, between the scheduled ones.
 //!
-//! A round is over when each upstream was looked at since it was asked for; the first comes by itself.
+//! A round is done when each upstream was synchronized after the request. The first round starts by
+//! itself.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,30 +11,30 @@ use super::look::Scope;
 
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// std: held to change some numbers.
+    /// A std mutex: it is locked only to change some numbers.
     rounds: Mutex<Rounds>,
-    /// One for each upstream.
+    /// One notifier per upstream.
     bells: Vec<Notify>,
 }
 
 #[derive(Debug)]
 struct Rounds {
     newest: u64,
-    /// One for each upstream.
+    /// One entry per upstream.
     looks: Vec<Looks>,
 }
 
-/// Looks at one upstream.
+/// Synchronizations of one upstream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
-    /// What the next one is to be.
+    /// Requested scope of the next synchronization.
     wanted: Option<Scope>,
-    /// The round that the last one belongs to.
+    /// Round of the synchronization that was started last.
     begun: u64,
     done: u64,
 }
 
-/// One upstream's part of it.
+/// The requests for one upstream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane<'a> {
     asked: &'a Asked,
@@ -48,8 +49,8 @@ impl Asked {
         }
     }
 
-    /// Answers the number of the round that will have looked. Looks that have begun already may have
-    /// read what has changed since.
+    /// Requests a synchronization and returns the number of its round. Synchronizations in progress
+    /// don't count, as they may have read the upstream before its latest change.
     pub(super) fn request_synchronization(&self, scope: Scope) -> u64 {
         let newest = self.change(|rounds| {
             for looks in &mut rounds.looks {
@@ -67,12 +68,12 @@ impl Asked {
         newest
     }
 
-    /// The newest round that all upstreams had.
+    /// Returns the newest round that is done for all upstreams.
     pub(super) fn rounds_done(&self) -> u64 {
         self.change(|rounds| rounds.looks.iter().map(|looks| looks.done).min().unwrap_or_default())
     }
 
-    /// One for each upstream, in their order.
+    /// Returns one lane per upstream, in order.
     pub(super) fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
         (0..self.bells.len()).map(|place| Lane { asked: self, place })
     }
@@ -83,12 +84,13 @@ impl Asked {
 }
 
 impl Lane<'_> {
-    /// Resolves when somebody asks, or has asked since the last look.
+    /// Resolves when a synchronization is requested, or at once if one was requested since the last
+    /// call.
     pub(super) async fn rung(self) {
         self.asked.bells[self.place].notified().await;
     }
 
-    /// A look begins; what is it to be?
+    /// Marks the start of a synchronization. Returns the requested scope, if there is one.
     pub(super) fn begin(self) -> Option<Scope> {
         self.asked.change(|rounds| {
             let looks = &mut rounds.looks[self.place];
@@ -97,7 +99,7 @@ impl Lane<'_> {
         })
     }
 
-    /// That look has ended.
+    /// Marks the end of the synchronization.
     pub(super) fn end(self) {
         self.asked.change(|rounds| {
             let looks = &mut rounds.looks[self.place];
@@ -134,7 +136,7 @@ mod tests {
         other.begin();
         look(one);
         assert_eq!((asked.rounds_done(), asked.request_synchronization(Scope::Changes)), (0, 2));
-        // It does not wait for the slow one, which has begun before.
+        // It does not wait for the slow upstream, whose synchronization started earlier.
         look(one);
         other.end();
         assert_eq!(asked.rounds_done(), 1);

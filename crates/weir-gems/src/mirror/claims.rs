@@ -1,4 +1,4 @@
-//! What an upstream says about the whole of a text, with whatever part of it is sent.
+//! Checksums that an upstream states for a whole text, with whichever part of it is sent.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -7,11 +7,11 @@ use hyper::header::{self, HeaderName};
 use super::client::Answer;
 use crate::index::digest::Digests;
 
-/// What a text is checked with.
+/// The checksums of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Claims {
     sha256: Option<[u8; 32]>,
-    /// As it was sent: it is sent back.
+    /// The entity tag as received; it is sent back unchanged.
     pub(super) etag: Option<String>,
 }
 
@@ -23,8 +23,8 @@ impl Claims {
         Self { sha256: new.or_else(old), etag: answer.header(&header::ETAG).map(str::to_owned) }
     }
 
-    /// Whether a text is what was claimed. Whether the tags of this upstream are MD5s is known from
-    /// an earlier text: not every tag of 32 digits is one.
+    /// Returns whether a text matches. `are_tags_md5` tells whether this upstream's tags are MD5
+    /// digests; that is known from an earlier text, since not every tag of 32 digits is one.
     pub(super) fn hold(&self, digests: &Digests, are_tags_md5: bool) -> bool {
         match self.sha256 {
             Some(sha256) => sha256 == digests.sha256,
@@ -34,7 +34,7 @@ impl Claims {
     }
 }
 
-/// Whether a tag is the MD5 of the text.
+/// Returns whether a tag is the MD5 of the text.
 pub(super) fn is_md5(etag: &str, digests: &Digests) -> bool {
     let etag = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"');
     etag.eq_ignore_ascii_case(&hex::encode(digests.md5))

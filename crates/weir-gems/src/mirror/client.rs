@@ -1,4 +1,4 @@
-//! Requests to one upstream: redirects, repeated attempts, and what is counted of them.
+//! Sends requests to one upstream: follows redirects, retries, and counts both.
 
 mod answer;
 mod ask;
@@ -26,10 +26,10 @@ pub use self::url::{UpstreamUrl, UpstreamUrlError};
 use super::settings::{MirrorLimits, UpstreamSettings};
 use crate::metrics::UpstreamMetrics;
 
-/// Addresses that an upstream may send us on to, one after another.
+/// Maximum number of consecutive redirects.
 pub(super) const REDIRECTS_MAX: usize = 3;
 
-/// Asks one upstream. All tasks share it.
+/// HTTP client for one upstream. All tasks share it.
 #[derive(Debug)]
 pub(super) struct Client {
     url: UpstreamUrl,
@@ -63,18 +63,18 @@ impl Client {
         }
     }
 
-    /// An error at once if the upstream has just failed: whoever waits for an answer should not wait
-    /// for timeouts one after another.
+    /// Fails at once if the upstream has just failed, so that clients don't wait for one timeout
+    /// after another.
     pub(super) fn check_health(&self) -> Result<(), FetchError> {
         self.health.check()
     }
 
-    /// For how long it has asked not to be looked at.
+    /// Returns how long the upstream has asked us to wait before the next request.
     pub(super) fn busy_for(&self) -> Duration {
         self.health.busy_for()
     }
 
-    /// One attempt.
+    /// Sends a request, without retries.
     pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Answer, FetchError> {
         let response = self.get_without_count(ask).await;
         match &response {
@@ -92,7 +92,7 @@ impl Client {
         Ok(Answer::new(response?, self.metrics.clone(), Arc::clone(&self.health)))
     }
 
-    /// A whole text, at most `bytes_max` of it; tried again after what may pass.
+    /// Fetches a whole text of at most `bytes_max` bytes, and retries after temporary errors.
     pub(super) async fn text(
         &self,
         ask: &Ask<'_>,
@@ -152,24 +152,24 @@ impl Client {
         Ok(client.send(request).await?)
     }
 
-    /// How near a server may be that we are sent on to: no nearer than the upstream itself is, unless
-    /// the operator has named it.
+    /// Returns how local a redirect's target may be: not more local than the upstream itself,
+    /// unless the operator has allowed that host.
     fn nearest(&self, at: &HttpUrl, own: Reach) -> Reach {
         let is_named = self.redirect_hosts.iter().any(|host| host.is(at.host()));
         if is_named || at.is_same_server(self.url.http()) { Reach::Special } else { own }
     }
 
-    /// Credentials are for one host.
+    /// Returns the credentials for a URL. They are sent to the upstream's own server only.
     fn credentials_for(&self, url: &HttpUrl) -> Option<&HeaderValue> {
         self.credentials.as_ref().filter(|_| url.is_same_server(self.url.http()))
     }
 }
 
-/// `User-Agent`.
+/// Value of `User-Agent`.
 const AGENT: HeaderValue = HeaderValue::from_static("weir-gems-mirror");
 
 fn standard_headers(headers: &mut hyper::HeaderMap) {
     headers.insert(header::USER_AGENT, AGENT);
-    // Ranges and digests are of the bytes as they are.
+    // Ranges and digests refer to the uncompressed bytes.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }

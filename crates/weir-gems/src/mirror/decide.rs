@@ -1,41 +1,43 @@
-//! Whether a name is taken from an upstream. Pure, and the only place that says yes.
+//! Decides whether a name is taken from an upstream. This is a pure function, and the only place
+//! that allows it.
 //!
-//! A name has one source at a time: what was pushed or imported here; else the upstream that the
-//! policy names for it, if there is a line; else the first upstream that has it. What has come from
-//! elsewhere meanwhile is replaced whole, or, where the policy forbids it, taken away at once. Names
-//! of an upstream that is not in the settings any more stay with it until a line says otherwise.
+//! A name has one source at a time. In order of precedence: a push or import here; the upstream
+//! that a rule of the policy names; the first upstream that lists it. A gem that came from another
+//! source meanwhile is replaced as a whole, or, if the policy forbids it, removed at once. Names of
+//! an upstream that is no longer in the settings stay with it until a rule says otherwise.
 //!
-//! What could be taken for a name of ours is not let in, unless a line invites it by name. Where it was
-//! first it stays: a push, whose author is warned, takes nothing away from others.
+//! A name that could be confused with a local one is rejected, unless a rule names it exactly. If
+//! the mirrored name was there first it stays: a push warns its author, but does not remove other
+//! gems.
 
 use super::policy::{Policy, Rule};
 use super::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::store::mirror::{Owner, Refusal, Standing};
 
-/// What becomes of a name.
+/// Decision about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Take,
     Refuse(Refusal),
-    /// An upstream that comes earlier does not answer, and may have it.
+    /// Wait: an earlier upstream is unavailable and may list the name.
     Wait,
 }
 
-/// Where an upstream stands among all.
+/// Position of an upstream among all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rank<'a> {
     pub(super) upstream: &'a UpstreamName,
-    /// Upstreams that come before it.
+    /// Upstreams with higher precedence.
     pub(super) earlier: &'a [UpstreamName],
-    /// And behind it.
+    /// Upstreams with lower precedence.
     pub(super) later: &'a [UpstreamName],
-    /// Whether all of those have answered in this round.
+    /// Whether all earlier upstreams have responded in this round.
     pub(super) is_earlier_known: bool,
 }
 
-/// Why a name never comes from an upstream while this policy holds: what came from there earlier is
-/// taken away. None: it may.
+/// Returns why the policy forbids a name from an upstream, or None if it does not. A forbidden gem
+/// that was mirrored earlier is removed.
 pub(super) fn forbidden(policy: &Policy, name: &str, upstream: &str) -> Option<Refusal> {
     match policy.rule(name)? {
         Rule::Private => Some(Refusal::Policy),
@@ -59,7 +61,7 @@ pub(super) fn decide(
     if standing.resembles_ours && !standing.has_versions && !policy.invites(name) {
         return Decision::Refuse(Refusal::Lookalike);
     }
-    // A line for this upstream counts more than the order.
+    // A rule for this upstream overrides the order of upstreams.
     if policy.rule(name).is_some() {
         return Decision::Take;
     }
@@ -68,12 +70,13 @@ pub(super) fn decide(
         return Decision::Refuse(Refusal::Shadowed);
     }
     match &standing.owner {
-        // Also when that one does not list it any more: a name does not change hands by itself.
+        // This also holds if the earlier upstream no longer lists the name: the owner of a name
+        // does not change by itself.
         Owner::Upstream(owner) if is_one(rank.earlier, owner) => {
             Decision::Refuse(Refusal::Shadowed)
         }
         Owner::Upstream(owner) if owner == rank.upstream.as_str() => Decision::Take,
-        // Nor when it is not in the settings any more.
+        // The owner also stays if it is no longer in the settings.
         Owner::Upstream(owner) if !is_one(rank.later, owner) => Decision::Refuse(Refusal::Former),
         _ if rank.is_earlier_known => Decision::Take,
         _ => Decision::Wait,
@@ -89,7 +92,7 @@ mod tests {
         decided_for("rack", &policy, owner, listed_by, is_earlier_known)
     }
 
-    /// For the upstream b of a, b and c.
+    /// Decides for the upstream b of a, b and c.
     fn decided_for(
         name: &str,
         policy: &Policy,
@@ -122,14 +125,14 @@ mod tests {
             (Owner::Nobody, &["c"], true, Take),
             (Owner::Nobody, &["a"], true, shadowed),
             (Owner::Nobody, &["a"], false, shadowed),
-            // a may have it since it was last read.
+            // a may list it since it was last read.
             (Owner::Nobody, &[], false, Wait),
             (from("b"), &[], false, Take),
             (from("b"), &["a"], true, shadowed),
             (from("a"), &[], true, shadowed),
             (from("c"), &["c"], true, Take),
             (from("c"), &["c"], false, Wait),
-            // Not in the settings any more.
+            // The owner is no longer in the settings.
             (from("former"), &[], true, Refuse(Refusal::Former)),
             (from("former"), &["former"], false, Refuse(Refusal::Former)),
             (from("former"), &["a"], true, shadowed),
@@ -163,7 +166,7 @@ mod tests {
         };
         let refused = Decision::Refuse(Refusal::Lookalike);
         assert_eq!(of("none", Owner::Nobody, false), refused);
-        // All that it had was taken back, and now it is somebody else's.
+        // All its releases were withdrawn, so the similar local name takes precedence.
         assert_eq!(of("none", from("a"), false), refused);
         assert_eq!(of("from a *", Owner::Nobody, false), refused);
         assert_eq!(of("none", from("a"), true), Decision::Take);
@@ -178,7 +181,7 @@ mod tests {
         let of = |owner| decided_for("only-b", &policy, owner, &["a"], false);
         assert_eq!(of(Owner::Nobody), Decision::Take);
         assert_eq!(of(from("a")), Decision::Take);
-        // The operator's word about what came from one that is not in the settings any more.
+        // A rule assigns names of an upstream that is no longer in the settings.
         assert_eq!(of(from("former")), Decision::Take);
         assert_eq!(of(Owner::Local), Decision::Refuse(Refusal::Local));
     }

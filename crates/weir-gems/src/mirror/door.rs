@@ -1,4 +1,4 @@
-//! What requests of clients and operators need of a mirror, whatever store it has.
+//! The interface of a mirror for requests from clients and operators, independent of the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,59 +13,61 @@ use crate::store::mirror::ReplacedRelease;
 use crate::store::{StoreError, StoredFile};
 use crate::view::MirrorView;
 
-/// A file that is asked for, while it comes.
+/// Future of a file that is being fetched.
 pub type Fetched<'a> =
     Pin<Box<dyn Future<Output = Result<Option<StoredFile>, FileError>> + Send + 'a>>;
-/// How it is, while that is read.
+/// Future of the state of a mirror.
 pub type Viewed<'a> = Pin<Box<dyn Future<Output = Result<MirrorView, StoreError>> + Send + 'a>>;
-/// A release that is accepted, while that is written.
+/// Future of accepting a release.
 pub type Accepted<'a> =
     Pin<Box<dyn Future<Output = Result<Option<ReplacedRelease>, StoreError>> + Send + 'a>>;
 type Received<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, StoreError>> + Send + 'a>>;
 
-/// Which shape a webhook has.
+/// Formats of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookRoute {
     /// The Bundler API's `/api/v1/add_spec.json`.
     AddSpec,
-    /// Its `/api/v1/remove_spec.json`.
+    /// The Bundler API's `/api/v1/remove_spec.json`.
     RemoveSpec,
-    /// That of rubygems.org.
+    /// The webhook of rubygems.org.
     Rubygems,
 }
 
-/// What a webhook is answered.
+/// Outcome of receiving a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookAnswer {
-    /// It is on disk.
+    /// The webhook is saved to disk.
     Taken,
-    /// It does not prove that it comes from an upstream.
+    /// The webhook does not prove that it comes from an upstream.
     Denied,
-    /// It can't be read.
+    /// The webhook can't be parsed.
     Malformed(String),
-    /// Too many wait already.
+    /// Too many webhooks are waiting.
     Full,
 }
 
-/// What requests need.
+/// The operations of a mirror that requests use.
 pub trait MirrorDoor: Send + Sync {
-    /// The file of a mirrored release; fetched if it is not here. None: there is no such release.
+    /// Returns the file of a mirrored release, fetching it if it is missing, or None if there is no
+    /// such release.
     fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a>;
 
-    /// The same for one that was here and is lost, or damaged. None: it comes from no upstream.
+    /// Fetches a file again that was lost or damaged. Returns None if the release comes from no
+    /// upstream.
     fn lost_file<'a>(&'a self, full_name: &'a str) -> Fetched<'a>;
 
-    /// A webhook: on disk before it is answered.
+    /// Receives a webhook. It is saved to disk before this returns.
     fn hook<'a>(&'a self, route: HookRoute, headers: &'a HeaderMap, body: &'a [u8])
     -> Received<'a>;
 
-    /// How it is.
+    /// Returns the state of the mirror.
     fn view(&self) -> Viewed<'_>;
 
-    /// Takes the file that an upstream has now of a release ([`Mirror::accept`]).
+    /// Accepts the changed file of a release ([`Mirror::accept`]).
     fn accept<'a>(&'a self, name: &'a GemName, identity: &'a Identity) -> Accepted<'a>;
 
-    /// Has all upstreams looked at ([`Mirror::request_synchronization`]).
+    /// Requests a synchronization of all upstreams ([`Mirror::request_synchronization`]).
     fn request_synchronization(&self, scope: Scope) -> u64;
 }
 

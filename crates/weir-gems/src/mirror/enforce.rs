@@ -1,4 +1,4 @@
-//! The policy in force, and what was let in under an earlier one.
+//! Applies the policy, and removes gems that only an earlier policy allowed.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::Origins;
 
-/// Names that are compared with a policy at once.
+/// Number of names to check against a policy at once.
 const ORIGINS_PAGE: usize = 5_000;
 
-/// Why another policy does not hold, or not yet whole.
+/// Reasons why a new policy is not in force, or not completely.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PolicyChangeError {
@@ -26,11 +26,12 @@ pub enum PolicyChangeError {
 }
 
 impl Mirror {
-    /// Takes away what an earlier policy let in and this one does not, has decided anew what it
-    /// refused, and recalls how far earlier processes came. Before anything is served; each look does it, too.
+    /// Prepares the mirror before anything is served: removes gems that only an earlier policy
+    /// allowed, makes rejected names pending again, and loads the times of earlier
+    /// synchronizations. Each synchronization does this, too.
     ///
     /// # Errors
-    /// The store fails.
+    /// Returns the store's error.
     pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             drop(self.in_force().await?);
@@ -41,19 +42,19 @@ impl Mirror {
         })
     }
 
-    /// From now on another policy. What it forbids is taken away before this returns, and what it
-    /// allows comes with the next look.
+    /// Replaces the policy. Gems that it forbids are removed before this returns; those that it
+    /// newly allows are added by the next synchronization.
     ///
     /// # Errors
-    /// The policy names an upstream that there is not (the old one stays), or the store fails (the
-    /// new one holds, and what it forbids is taken away with the next look).
+    /// Fails if the policy names an unknown upstream; the old policy then stays. If the store
+    /// fails, the new policy is in force, and the next synchronization removes what it forbids.
     pub fn set_policy(&self, policy: Policy) -> BoxFuture<'_, Result<(), PolicyChangeError>> {
         Box::pin(async move {
             let names: Vec<_> =
                 self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
             policy.check(&names)?;
             self.policy.store(Arc::new(policy));
-            // Whoever decides or applies at this moment may do so by the old one.
+            // The lock waits for tasks that are deciding or applying by the old policy.
             let mut enforced = self.enforced.write().await;
             *enforced = Enforced::No;
             self.enforce(&mut enforced).await?;
@@ -63,8 +64,8 @@ impl Mirror {
         })
     }
 
-    /// Decides what needs no answer of an upstream: what was refused, and is work again since the
-    /// policy may be another, is told as refused even while upstreams are away.
+    /// Decides pending names that need no response of an upstream. After a change of the policy
+    /// this reports rejected names even while upstreams are unavailable.
     pub(super) async fn decide_refused(&self) -> Result<(), StoreError> {
         for upstream in &self.upstreams {
             self.refuse_pending(upstream).await?;
@@ -72,8 +73,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Holds the policy in force while something is decided or applied by it. Never while an
-    /// upstream is waited for: a change of the policy waits until this is dropped.
+    /// Locks the policy while something is decided or applied by it. Do not hold the guard while
+    /// waiting for an upstream, because changes of the policy wait for it.
     pub(super) async fn in_force(&self) -> Result<RwLockReadGuard<'_, Enforced>, StoreError> {
         let enforced = self.enforced.read().await;
         if *enforced == Enforced::Yes {
@@ -85,8 +86,8 @@ impl Mirror {
         Ok(enforced.downgrade())
     }
 
-    /// For commands that write into the same index and have no settings: before anything is decided
-    /// by it.
+    /// Saves the policy before it is used, for commands that write to the same index without having
+    /// the settings.
     async fn store_policy(&self, policy: &Policy) -> Result<(), StoreError> {
         let rules = (!policy.has_no_rules()).then(|| policy.to_string());
         match self.store.policy().await? == rules {
@@ -95,8 +96,8 @@ impl Mirror {
         }
     }
 
-    /// Takes away what came from where it may not come from, and has everything decided anew that
-    /// was refused. The other way round it needs nothing: what is taken away is work again.
+    /// Removes gems from upstreams that the policy forbids, and makes all rejected names pending
+    /// again. Removed names become pending as well.
     async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
         if *enforced == Enforced::Yes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Why a mirror could not do it.
+//! Errors of a mirror.
 
 use super::client::FetchError;
 use super::read::ReadError;
@@ -7,17 +7,17 @@ use crate::index::digest::StateError;
 use crate::metrics::FetchFailure;
 use crate::store::StoreError;
 
-/// Why a look at an upstream came to nothing. What was here stays as it was.
+/// Reason why a synchronization failed. The index stays as it was.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream {upstream}: {problem}")]
 pub struct MirrorError {
-    /// Whose fault it is.
+    /// Upstream that caused the error.
     pub upstream: UpstreamName,
-    /// What is wrong.
+    /// Description of the error.
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// Description of an error.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Problem {
@@ -51,12 +51,13 @@ impl From<StateError> for Problem {
 }
 
 impl Problem {
-    /// A request for `path` failed.
+    /// Returns the error of a failed request for `path`.
     pub(super) fn of_request(path: &str, error: &FetchError) -> Self {
         Self::Fetch(error.told(path))
     }
 
-    /// What is counted; None: it was when it happened, or is no fault of the upstream's.
+    /// Returns the reason under which the error is counted. Returns None if it was counted when it
+    /// occurred, or is not the upstream's fault.
     pub(super) const fn failure(&self) -> Option<FetchFailure> {
         match self {
             Self::Digest => Some(FetchFailure::Digest),

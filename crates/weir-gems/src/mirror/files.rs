@@ -1,5 +1,5 @@
-//! `.gem` files of upstreams: into a file of ours, compared with the checksum that the index has, and
-//! only then given to anybody.
+//! Fetches `.gem` files from upstreams into temporary files, and compares them with the checksum in
+//! the index before they are served.
 
 mod eager;
 mod flights;
@@ -26,10 +26,11 @@ use crate::release::Checksum;
 use crate::store::mirror::{MirroredFile, MirroredRelease};
 use crate::store::{GemStore, StoreError, StoredFile};
 
-/// Bytes that are gathered before they are written, on a thread that may wait.
+/// Bytes to buffer before they are written on a blocking thread.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Why a file could not be had. Cheap to clone: all who wait for it are told.
+/// Reasons why a file could not be fetched. Cheap to clone, since all requests that wait for the
+/// file get a copy.
 #[derive(Clone, Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FileError {
@@ -58,13 +59,14 @@ impl From<StoreError> for FileError {
 }
 
 impl Mirror {
-    /// None: there is no such release, or it may not come from there.
+    /// Fetches a file. Returns None if there is no such release, or if the policy forbids its
+    /// upstream.
     pub(super) async fn fetch_file(
         &self,
         full_name: &str,
     ) -> Result<Option<StoredFile>, FileError> {
         let Some(release) = self.store.mirrored(full_name).await? else { return Ok(None) };
-        // The index was taken under a policy that may have changed a moment ago.
+        // The policy may have changed since the release was added to the index.
         if forbidden(&self.policy.load(), release.name.as_str(), &release.upstream).is_some() {
             return Ok(None);
         }
@@ -94,7 +96,7 @@ impl Mirror {
         fetched.map(Some)
     }
 
-    /// The same for a file that was here and is lost, or damaged.
+    /// Like [`Mirror::fetch_file`], for a file that was lost or damaged.
     pub(super) async fn fetch_lost_file(
         &self,
         full_name: &str,
@@ -105,7 +107,7 @@ impl Mirror {
         }
     }
 
-    /// Fetches a file, checks it and keeps it.
+    /// Fetches a file, checks it and stores it.
     async fn fetch_release(
         &self,
         upstream: &Upstream,
@@ -186,11 +188,11 @@ impl Mirror {
     }
 }
 
-/// Lets a file go that is not what it was: if its release comes from an upstream, it is fetched when
-/// it is asked for again. Answers whether it does.
+/// Forgets a damaged file. If its release comes from an upstream, the next request fetches it
+/// again. Returns whether it does.
 ///
 /// # Errors
-/// The store's, or the folder's.
+/// Returns the error of the store or the file system.
 pub fn forget_file<'a>(
     store: &'a GemStore,
     files: &'a Files,
@@ -216,8 +218,9 @@ pub fn forget_file<'a>(
     })
 }
 
-/// The specification in a file, for clients of older kinds and for readers. Of some old gems it
-/// can't be read by today's rules; they are served all the same: they are what the index says.
+/// Reads the specification from a file, for older clients and for readers. Some old gems have
+/// specifications that are invalid by today's rules; they are served anyway, since the file matches
+/// the index.
 #[expect(clippy::type_complexity, reason = "the file is returned with the bytes that were read")]
 fn specification(
     mut file: Arriving,

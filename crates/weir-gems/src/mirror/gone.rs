@@ -1,5 +1,5 @@
-//! Names that an upstream does not have any more: how many of them are taken away. One that has lost
-//! its own data may lose it bit by bit, so what is gone counts together for a while.
+//! Limits how many names are removed because an upstream no longer lists them. An upstream that
+//! loses its data may lose it gradually, so removals are added up over a time window.
 
 use super::error::Problem;
 use super::settings::MirrorLimits;
@@ -8,7 +8,8 @@ use crate::store::StoreError;
 use crate::store::mirror::Gone;
 
 impl Mirror {
-    /// Whether so many names with versions may be gone from a list that has so many names now.
+    /// Checks whether `gone` names with versions may be missing from a list that now has `listed`
+    /// names.
     pub(super) async fn check_gone_from_list(
         &self,
         upstream: &Upstream,
@@ -23,7 +24,7 @@ impl Mirror {
         check_part(&self.limits, lately, gone, listed)
     }
 
-    /// Counts names that are about to be taken away, if they may be.
+    /// Counts names that are about to be removed. Fails if there are too many.
     pub(super) async fn count_gone(&self, upstream: &Upstream, gone: usize) -> Result<(), Problem> {
         if gone == 0 {
             return Ok(());
@@ -51,7 +52,7 @@ fn check_count(limits: &MirrorLimits, lately: Gone, gone: usize) -> Result<(), P
     }
 }
 
-/// Of what the list had before.
+/// Checks the share of missing names in the previous list.
 fn check_part(
     limits: &MirrorLimits,
     lately: Gone,

@@ -1,6 +1,7 @@
-//! Webhooks of upstreams: who sends them is proved, then they are on disk, then they are answered.
-//! Those of an upstream are worked off in their order: its `/versions` is asked for its tail, and for
-//! what is not in there yet the `/info` itself. No upstream waits for another. A hook is a hint to look: what it says is never taken.
+//! Webhooks of upstreams. A webhook is authenticated, saved to disk and then acknowledged. The
+//! webhooks of an upstream are processed in order: the new end of its `/versions` is fetched, and
+//! `/info` for names that are not in it yet. Upstreams don't wait for each other. A webhook only
+//! triggers a synchronization; its content is never added to the index.
 
 mod inbox;
 mod settle;

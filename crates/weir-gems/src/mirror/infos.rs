@@ -1,5 +1,5 @@
-//! Names that have changed: decided, their `/info` fetched some at a time, checked and applied in
-//! the order of their lines.
+//! Processes names that have changed: decides about them, fetches their `/info` several at a time,
+//! checks the texts and applies them in the order of `/versions`.
 
 mod apply;
 mod denied;
@@ -23,19 +23,19 @@ use crate::metrics::FetchFailure;
 use crate::store::StoreError;
 use crate::store::mirror::{Applied, Pending};
 
-/// What was done about the names that had changed.
+/// Outcome of processing changed names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     pub applied: Applied,
-    /// Names that are not taken.
+    /// Number of names that were rejected.
     pub refused: u64,
-    /// Names that wait for an upstream that comes earlier and does not answer.
+    /// Number of names that wait for an earlier upstream that is unavailable.
     pub waiting: u64,
-    /// Names whose `/info` is not what `/versions` says; they stay to be done.
+    /// Number of names whose `/info` does not match `/versions`. They stay pending.
     pub mismatched: u64,
-    /// Names whose `/info` could not be had, or read; they stay to be done.
+    /// Number of names whose `/info` could not be fetched or parsed. They stay pending.
     pub failed: u64,
-    /// Names that the upstream does not give out though it lists them; they stay to be done.
+    /// Number of names that the upstream lists but denies access to. They stay pending.
     pub denied: u64,
 }
 
@@ -51,7 +51,7 @@ impl Mirror {
         let (mut worked, mut after, mut seen) = (Worked::default(), 0, 0);
         upstream.denied.forget_after(self.settings.reconcile_interval, self.clock.now());
         loop {
-            // Some may be left from earlier.
+            // There may be more than `changed` if names are pending from earlier.
             progress.report(upstream, Phase::Gems, seen, Some(changed.max(seen)));
             let page = self.store.pending(name, after, self.limits.batch_gems.max(1)).await?;
             let Some(last) = page.last() else { return Ok(worked) };
@@ -63,8 +63,8 @@ impl Mirror {
         }
     }
 
-    /// Refuses what is to be refused whatever the upstream answers: so that it is told also while that
-    /// is away.
+    /// Rejects pending names whose decision does not depend on the upstream, so that they are
+    /// reported even while it is unavailable.
     pub(super) async fn refuse_pending(&self, upstream: &Upstream) -> Result<(), StoreError> {
         let (mut after, mut work) = (0, Work::default());
         let name = upstream.name.as_str();
@@ -77,7 +77,7 @@ impl Mirror {
         self.count(upstream).await
     }
 
-    /// Counting reads all names: after what may have changed many.
+    /// Counts names. This reads all of them, so it is only done after larger changes.
     pub(super) async fn count(&self, upstream: &Upstream) -> Result<(), StoreError> {
         let counts = self.store.counts(upstream.name.as_str()).await?;
         upstream.metrics.counted(&counts);
@@ -94,7 +94,7 @@ impl Mirror {
         }
     }
 
-    /// Those that are taken. Nothing is asked about the others.
+    /// Decides about names and returns those to take. No requests are sent for the others.
     async fn decided(
         &self,
         upstream: &Upstream,
@@ -124,7 +124,8 @@ impl Mirror {
         Ok(taken)
     }
 
-    /// Holds at most `batch_bytes` and one `/info` for each request.
+    /// Fetches and applies names. Uses memory for at most `batch_bytes`, plus one `/info` per
+    /// request in progress.
     async fn fetch_and_apply(
         &self,
         upstream: &Upstream,
@@ -158,10 +159,11 @@ impl Mirror {
                     _ => continue,
                 }
             };
-            // A task that was given up has fetched nothing: the name stays to be done.
+            // A cancelled task has fetched nothing: the name stays pending.
             let Ok((index, fetched)) = fetched else { continue };
             if let Err(problem) = self.take(upstream, index, fetched, &mut gathered, worked) {
-                // Names that fail each time must not keep the others from being taken.
+                // Apply what was fetched, so that names that fail every time don't block the
+                // others.
                 self.apply(upstream, &mut gathered, &mut worked.work).await?;
                 return Err(problem);
             }
@@ -196,7 +198,7 @@ impl Mirror {
                 upstream.missed(format!("{path} can't be read: {error}"));
             }
             Fetched::Denied { wanted, path, error } => {
-                // It has answered.
+                // A denial is a response, so the upstream is available.
                 gathered.failures = 0;
                 let problem = Problem::of_request(&path, &error);
                 return self.deny(upstream, &wanted, problem, worked);

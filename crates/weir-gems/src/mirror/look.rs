@@ -1,5 +1,4 @@
-//! A look at an upstream: what its `/versions` says, and then what it says of the names that have
-//! changed.
+//! Synchronizes an upstream: reads its `/versions`, and then the names that have changed.
 
 use std::time::Duration;
 
@@ -15,27 +14,27 @@ use super::{Mirror, Upstream};
 use crate::store::StoreError;
 use crate::store::mirror::LastLooks;
 
-/// Looks at an upstream one after another while it changes under our eyes.
+/// Maximum number of consecutive attempts while the upstream is changing.
 const ROUNDS_MAX: u32 = 3;
 
-/// How much is looked at.
+/// Scope of a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// What has changed since the last time.
+    /// Only changes since the last time.
     Changes,
-    /// Everything is compared.
+    /// A comparison of everything.
     Everything,
 }
 
-/// What came of a look.
+/// Outcome of a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// The first thing that was read.
+    /// Outcome of the first read of `/versions`.
     pub read: Read,
     pub work: Work,
-    /// Lines that can't be kept: of `/versions`, where all of it was read, and of infos.
+    /// Number of unusable lines: of `/versions`, where all of it was read, and of infos.
     pub left_out: u64,
-    /// When files are fetched eagerly.
+    /// Outcome of fetching files eagerly.
     pub files: EagerFiles,
     pub requests: u64,
     pub received_bytes: u64,
@@ -43,7 +42,7 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Whether all that the upstream has is here, but what is not to be.
+    /// Returns whether everything that the upstream has, and the policy allows, is now here.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.work.mismatched + self.work.failed + self.work.denied + self.work.waiting == 0
@@ -60,7 +59,7 @@ impl Mirror {
         self.synchronize_gated(upstream, look, progress, None).await
     }
 
-    /// `gate`: names are decided when it lets them pass.
+    /// Synchronizes an upstream. With a `gate`, names are decided only after the gate has opened.
     pub(super) async fn synchronize_gated(
         &self,
         upstream: &Upstream,
@@ -91,7 +90,8 @@ impl Mirror {
         looked.map_err(|problem| problem.of(&upstream.name))
     }
 
-    /// What earlier processes kept of their looks; ours go before it.
+    /// Loads the times of earlier processes' synchronizations. Times of this process take
+    /// precedence.
     pub(super) async fn recall(&self, upstream: &Upstream) -> Result<(), StoreError> {
         if upstream.state().last_look.is_some() {
             return Ok(());
@@ -106,7 +106,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Keeps when looks came to something, for the next process.
+    /// Saves the times of successful synchronizations for the next process.
     async fn keep(&self, upstream: &Upstream) {
         let state = upstream.state();
         let looks = LastLooks { complete: state.last_success, compared: state.last_compared };
@@ -150,7 +150,7 @@ impl Mirror {
         Ok(Looked { read, work, left_out, files, requests, received_bytes, took })
     }
 
-    /// From then on later upstreams' names are decided by what it lists.
+    /// Reads `/versions`. From then on it determines the decisions about names of later upstreams.
     async fn read_list(
         &self,
         upstream: &Upstream,
@@ -170,11 +170,11 @@ impl Mirror {
         looked: &Result<Looked, Problem>,
     ) {
         let now = self.clock.now();
-        // Not for each look that finds nothing.
+        // Not logged for every synchronization without changes.
         let is_idle = upstream.state().last_look.is_some()
             && looked.as_ref().is_ok_and(|looked| looked.work == Work::default());
         if !is_idle {
-            // What can't be counted now is as it was counted last.
+            // If counting fails, the previous counts stay.
             drop(self.count(upstream).await);
         }
         upstream.change_state(|state| {

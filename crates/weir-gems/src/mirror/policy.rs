@@ -1,6 +1,7 @@
-//! The namespace policy: which names never come from an upstream, and which only from a certain one.
+//! The namespace policy: which names never come from an upstream, and which only from a certain
+//! one.
 //!
-//! A file of lines; the first line that matches a name decides:
+//! A policy is a file of rules, one per line; the first one that matches a name applies:
 //!
 //! ```text
 //! # Ours, whether or not they were pushed already.
@@ -10,12 +11,12 @@
 //! from contribsys sidekiq-pro
 //! ```
 //!
-//! A file that says nothing may have been lost or cut off, and would let every name in; one with the
-//! line `none` says so.
+//! An empty file is an error, because it may have been truncated and would allow every name. A
+//! policy without rules has the line `none`.
 //!
-//! What was pushed or imported here is private without a line. Names are compared without regard to
-//! case, and `_` is `-`: what could be taken for a private name, by the policy or by a push, does not
-//! come either.
+//! Names that were pushed or imported here are private without a rule. Names are compared without
+//! regard to case, and `_` equals `-`. Names that could be confused with a private name, by the
+//! policy or by a push, are rejected, too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,28 +26,28 @@ use weir_base::switch::Pattern;
 use super::upstream_name::{UpstreamName, UpstreamNameError};
 use crate::name::folded;
 
-/// Bytes of a policy.
+/// Maximum size of a policy in bytes.
 pub const POLICY_BYTES_MAX: usize = 1 << 20;
 
 /// The line of a policy without rules.
 const NONE: &str = "none";
 
-/// Whose names are whose.
+/// The rules for the sources of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<(Pattern, Rule)>,
 }
 
-/// What a line says of the names that it matches.
+/// The effect of a rule on the names that it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// They never come from an upstream.
+    /// The names never come from an upstream.
     Private,
-    /// They come from no other upstream.
+    /// The names come from no other upstream.
     From(UpstreamName),
 }
 
-/// What is wrong with a policy.
+/// Errors in a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PolicyError {
@@ -73,14 +74,14 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// What it says of a name; None: nothing.
+    /// Returns the rule for a name, if there is one.
     #[must_use]
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.line(name).map(|(_, rule)| rule)
     }
 
-    /// Whether it says by name, and not by a pattern of names, where one comes from: the operator
-    /// means this one, also beside one of ours that it could be taken for.
+    /// Returns whether a rule names the upstream of exactly this name, without a wildcard. The
+    /// operator then allows it although it could be confused with a local name.
     #[must_use]
     pub fn invites(&self, name: &str) -> bool {
         let line = self.line(name);
@@ -94,22 +95,22 @@ impl Policy {
         self.rules.iter().find(|(pattern, _)| pattern.matches(&name))
     }
 
-    /// Whether it says nothing of any name.
+    /// Returns whether the policy has no rules.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether a name never comes from an upstream.
+    /// Returns whether a name never comes from an upstream.
     #[must_use]
     pub fn is_private(&self, name: &str) -> bool {
         self.rule(name) == Some(&Rule::Private)
     }
 
-    /// Says whether all upstreams that it names are there.
+    /// Checks that all upstreams that the policy names exist.
     ///
     /// # Errors
-    /// One is not.
+    /// Fails if one does not.
     pub fn check(&self, upstreams: &[UpstreamName]) -> Result<(), PolicyError> {
         for (_, rule) in &self.rules {
             if let Rule::From(upstream) = rule
@@ -144,7 +145,7 @@ impl FromStr for Policy {
     }
 }
 
-/// As it is written.
+/// Writes the policy in its file format.
 impl fmt::Display for Policy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rules.is_empty() {
@@ -212,7 +213,7 @@ mod tests {
         let text = "private a-b\nfrom pro shop_core\nfrom pro *\nfrom pro rack\n";
         let policy: Policy = text.parse().unwrap();
         assert!(policy.invites("shop-core") && policy.invites("Shop_Core"));
-        // The first line that matches decides.
+        // The first matching line applies.
         assert!(!policy.invites("rack") && !policy.invites("a-b") && !policy.invites("acme"));
     }
 

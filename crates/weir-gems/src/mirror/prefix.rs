@@ -1,19 +1,20 @@
-//! Digests for each beginning of names: what is known of an upstream is compared by them, so that
-//! only beginnings that differ are looked at name by name.
+//! Digests per prefix of names. The state of an upstream is compared by them, so that only prefixes
+//! that differ are compared name by name.
 
 use md5::Md5;
 use md5::digest::Digest;
 
-/// The first two bytes of a name; the second is 0 for names of one.
+/// The first two bytes of a name; the second is 0 if the name has one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix(pub [u8; 2]);
 
-/// The sum of the digests of lines. Their order does not count, and a line can be taken away again.
+/// The sum of the digests of lines. It is independent of their order, and lines can be subtracted
+/// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixDigest(pub u128);
 
 impl Prefix {
-    /// That of a name.
+    /// Returns the prefix of a name.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let bytes = name.as_bytes();

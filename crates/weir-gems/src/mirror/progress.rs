@@ -1,36 +1,36 @@
-//! What a look at an upstream is doing, for who watches.
+//! Progress of a synchronization, for display.
 
 use std::fmt;
 
 use super::Upstream;
 
-/// What it does.
+/// Current step of a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Bytes of `/versions` are read.
+    /// Reading `/versions`; counts bytes.
     Versions,
-    /// Gems are brought up to date.
+    /// Updating gems; counts names.
     Gems,
-    /// `.gem` files are fetched.
+    /// Fetching `.gem` files; counts files.
     Files,
 }
 
-/// How far it is.
+/// Progress within a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncProgress {
     pub upstream: String,
     pub phase: Phase,
     pub done: u64,
-    /// None: it is not known.
+    /// The total, or None if it is unknown.
     pub total: Option<u64>,
 }
 
-/// Who is told.
+/// A callback that receives the progress.
 #[derive(Clone, Copy)]
 pub struct Progress<'a>(pub &'a (dyn Fn(SyncProgress) + Send + Sync));
 
 impl Progress<'static> {
-    /// Nobody.
+    /// A callback that ignores the progress.
     pub const NONE: Self = Self(&|_| {});
 }
 

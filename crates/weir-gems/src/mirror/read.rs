@@ -1,7 +1,7 @@
-//! Texts of an upstream, which anybody may have written: read piece by piece, with bounded lines.
+//! Parses texts of an upstream, which are untrusted, piece by piece with limited line lengths.
 //!
-//! What can't be kept here (a name with a slash, a release without a checksum) is left out and
-//! counted; what is no such text at all is an error.
+//! Entries that can't be stored here (a name with a slash, a release without a checksum) are
+//! skipped and counted. A text in another format is an error.
 
 mod info;
 mod lines;
@@ -14,32 +14,32 @@ pub use self::names::NamesReader;
 pub(super) use self::versions::is_usable;
 pub use self::versions::{VersionsLine, VersionsReader};
 
-/// Why a text is none.
+/// Reasons why a text is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// A line that does not end.
+    /// A line is too long.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// It does not begin as such a text does.
+    /// The text lacks the header.
     #[error("it does not begin with `---`; is this the address of a gem index?")]
     Header,
-    /// Its end is in the middle of a line.
+    /// The text ends in the middle of a line.
     #[error("it ends in the middle of a line")]
     Unfinished,
-    /// More lines of it can't be read than one would expect of an index.
+    /// More lines are unreadable than is plausible for an index.
     #[error("{0} of its lines can't be read")]
     Malformed(u64),
 }
 
-/// What a text begins with, up to the lines.
+/// The line that ends the header.
 const RULE: &[u8] = b"---";
-/// Lines in front of the rule: `created_at: ..`, and what may come some day.
+/// Maximum number of header lines: `created_at: ..` and possible additions.
 const HEADER_LINES_MAX: u32 = 16;
 
-/// What lies in front of the lines.
+/// Parser of the header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
-    /// None: it has been read.
+    /// Number of header lines read so far; None after the end of the header.
     lines: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Header {
         Self { lines: None }
     }
 
-    /// Whether a line belongs to it.
+    /// Returns whether a line belongs to the header.
     fn takes(&mut self, line: &[u8]) -> Result<bool, ReadError> {
         let Some(lines) = &mut self.lines else { return Ok(false) };
         *lines += 1;

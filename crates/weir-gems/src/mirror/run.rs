@@ -1,5 +1,5 @@
-//! When upstreams are looked at: at the start, every `interval`, sooner after a failure, and at once
-//! when a webhook has come. Each at times of its own: one that is slow delays none of the others.
+//! Schedules synchronizations: at the start, every `interval`, sooner after an error, and at once
+//! after a webhook. Each upstream has its own schedule, so a slow one does not delay the others.
 
 use std::time::Duration;
 
@@ -16,26 +16,26 @@ use super::settings::FilesWhen;
 use super::versions::Look;
 use super::{Mirror, Upstream};
 
-/// How long after a failure of the store itself it is tried again.
+/// Delay before a retry after an error of the store.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// How long to wait for hooks when none is in the inbox; another process may have put one there.
+/// How long to wait if the inbox has no webhooks; another process may add some.
 const HOOKS_WAIT: Duration = Duration::from_secs(60);
 
-/// What came of a look at one upstream.
+/// Outcome of synchronizing one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// All that it has is here, but what is not to be.
+    /// Everything that the upstream has and the policy allows is here.
     Everything,
-    /// New names wait for what an earlier upstream lists.
+    /// New names wait for the list of an earlier upstream.
     Waiting,
     /// Something failed.
     Less,
 }
 
 impl Mirror {
-    /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
-    /// the next start goes on from there.
+    /// Keeps all upstreams up to date until shutdown. Work in progress is then abandoned; the next
+    /// start resumes it.
     pub fn run<'a>(&'a self, shutdown: &'a ShutdownToken) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let work = Box::pin(async {
@@ -48,7 +48,8 @@ impl Mirror {
         })
     }
 
-    /// Hooks wait neither for looks nor for those of another upstream, which may be silent for long.
+    /// Processes webhooks. They wait neither for synchronizations nor for webhooks of other,
+    /// possibly silent, upstreams.
     async fn run_hooks(&self) {
         let lanes = join_all(self.upstreams.iter().map(|upstream| self.run_hooks_of(upstream)));
         tokio::join!(lanes, self.drop_former_hooks());
@@ -64,7 +65,7 @@ impl Mirror {
                 Err(_) => STORE_WAIT,
             };
             tokio::select! {
-                // An error: there is no inbox any more, nor this.
+                // An error means that the inbox is closed, and this task is about to end.
                 _ = arrivals.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
@@ -76,7 +77,8 @@ impl Mirror {
         }
     }
 
-    /// Once: upstreams change with a restart alone.
+    /// Drops webhooks of upstreams that were removed. Done once, because upstreams only change with
+    /// a restart.
     async fn drop_former_hooks(&self) {
         while let Err(error) = self.give_up_former_hooks().await {
             tracing::error!(%error, "webhooks of former upstreams stay in the inbox for now");
@@ -85,7 +87,8 @@ impl Mirror {
     }
 
     async fn run_looks(&self) {
-        // Each look does it, too, but one of an upstream that is away does not come so far.
+        // Each synchronization does this, too, but one that fails because its upstream is
+        // unavailable does not get that far.
         if let Err(error) = self.decide_refused().await {
             tracing::warn!(%error, "names that are refused are not decided yet");
         }
@@ -95,11 +98,11 @@ impl Mirror {
 
     async fn run_looks_at(&self, upstream: &Upstream, lane: Lane<'_>) {
         let mut backoff = self.limits.backoff();
-        // At random, so that mirrors that were started together don't compare together.
+        // Randomized, so that mirrors that were started together don't compare at the same time.
         let first_comparison =
             self.clock.now() + backoff.jittered(self.settings.reconcile_interval);
         loop {
-            // Before the look: what is listed in the middle of it may come too late for it.
+            // Subscribe before synchronizing, so that no list that is read meanwhile is missed.
             let earlier = self.those(&upstream.earlier).map(Upstream::listings).collect();
             let scope = lane.begin();
             let found = self.synchronize_once(upstream, first_comparison, scope).await;
@@ -120,7 +123,7 @@ impl Mirror {
         }
     }
 
-    /// `scope`: what somebody asked for.
+    /// Synchronizes an upstream once. `scope` is the requested scope, if there is one.
     async fn synchronize_once(
         &self,
         upstream: &Upstream,
@@ -163,7 +166,7 @@ impl Mirror {
         }
     }
 
-    /// Files are fetched beside the index: there may be hours of them.
+    /// Fetches files in a separate task, because this may take hours.
     async fn run_files_of(&self, upstream: &Upstream) {
         loop {
             upstream.looked.notified().await;
@@ -178,12 +181,12 @@ impl Mirror {
     }
 }
 
-/// Resolves when one of some upstreams was read.
+/// Resolves when the `/versions` of one of these upstreams was read.
 async fn any_listing(mut upstreams: Vec<watch::Receiver<()>>) {
     if upstreams.is_empty() {
         return std::future::pending().await;
     }
     let changes = upstreams.iter_mut().map(|upstream| Box::pin(upstream.changed()));
-    // An error can't be: the sender lives as long as the mirror.
+    // This can't fail: the senders live as long as the mirror.
     drop(select_all(changes).await);
 }

@@ -1,4 +1,4 @@
-//! `[gems.mirror]`: where gems of others come from, and the limits.
+//! `[gems.mirror]`: the upstreams of a mirror, and its limits.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub use super::client::{RedirectHost, RedirectHostError, UpstreamUrl, UpstreamUr
 use super::policy::Policy;
 use super::upstream_name::UpstreamName;
 
-/// Upstreams of one mirror.
+/// Maximum number of upstreams of one mirror.
 pub const UPSTREAMS_MAX: usize = 8;
 
 /// Where gems of others come from.
@@ -32,7 +32,7 @@ pub struct MirrorSettings {
     pub interval: Duration,
     /// Time from one comparison with the whole of an upstream's /versions to the next. A
     /// comparison finds changes that no synchronization reported.
-    // All of rubygems.org's is 22 MB.
+    // The whole /versions of rubygems.org has 22 MB.
     #[setting(range = SECOND..=DAY.saturating_mul(365), default = HOUR)]
     pub reconcile_interval: Duration,
     /// PEM file with certificate authorities of your own, believed besides the public ones.
@@ -60,7 +60,7 @@ pub struct UpstreamSettings {
     pub hook_secret: Option<Secret>,
 }
 
-/// An upstream as the file has it.
+/// An upstream in the form of the settings file.
 #[derive(Debug, Section)]
 #[section(restart, path = "gems.mirror.upstreams")]
 struct UpstreamTable {
@@ -86,7 +86,7 @@ struct UpstreamTable {
 }
 
 impl UpstreamSettings {
-    /// Reads one; None: it lacks something, which is an error already.
+    /// Reads an upstream. Returns None if a required value is missing, which was already reported.
     pub fn read(table: &mut TableReader<'_>) -> Option<Self> {
         let mut upstream = UpstreamTable::default();
         upstream.read(table);
@@ -116,17 +116,17 @@ pub struct MirrorLimits {
     #[setting(range = 1..=10_000, default = 32)]
     pub file_fetches_max: u32,
     /// Bytes of an upstream's /versions. That of rubygems.org has 22MB.
-    // Ten times that of rubygems.org.
+    // Ten times the size of that of rubygems.org.
     #[setting(advanced, size, range = 1 << 10..=1 << 40, default = 256 << 20)]
     pub versions_bytes_max: u64,
     /// Names of one upstream; each takes about 80 bytes during a comparison.
-    // Five times those of rubygems.org; each takes some 80 bytes while all are compared.
+    // Five times the number of names on rubygems.org.
     #[setting(advanced, range = COUNT, default = 1_000_000)]
     pub names_max: usize,
     /// Names that may be removed within names_gone_window because the upstream no longer lists
     /// them, or lists no version. Beyond this the upstream has probably lost its data, and
     /// nothing more is removed.
-    // On rubygems.org some names a day.
+    // On rubygems.org a few names disappear per day.
     #[setting(range = COUNT, default = 1_000)]
     pub names_gone_max: usize,
     /// The same as a percentage of the names in the upstream's list. 100: no limit.
@@ -137,7 +137,7 @@ pub struct MirrorLimits {
     #[setting(advanced, range = SECOND..=DAY.saturating_mul(365), default = DAY)]
     pub names_gone_window: Duration,
     /// Bytes of one line of /versions.
-    // A gem of 4,000 releases has 60 KB in a baseline.
+    // A gem with 4,000 releases has a line of 60 KB in a baseline.
     #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub line_bytes_max: usize,
     /// Unreadable lines of /versions that are left out; with more, the response is not accepted
@@ -190,26 +190,26 @@ pub struct MirrorLimits {
 }
 
 impl MirrorSettings {
-    /// Everything as it is by default, with these upstreams.
+    /// Returns the default settings with these upstreams.
     #[must_use]
     pub fn new(upstreams: Vec<UpstreamSettings>) -> Self {
         Self { upstreams, ..Self::default() }
     }
 
-    /// Whether they fit each other, and the policy.
+    /// Checks that the settings are consistent with each other and with the policy.
     ///
     /// # Errors
-    /// What does not.
+    /// Returns the first inconsistency.
     pub fn check(&self, policy: &Policy) -> Result<(), MirrorSetupError> {
         self.check_upstreams()?;
         let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
         Ok(policy.check(&names)?)
     }
 
-    /// Whether they fit each other.
+    /// Checks that the settings of the upstreams are consistent.
     ///
     /// # Errors
-    /// What does not.
+    /// Returns the first inconsistency.
     pub fn check_upstreams(&self) -> Result<(), MirrorSetupError> {
         if !(1..=UPSTREAMS_MAX).contains(&self.upstreams.len()) {
             return Err(MirrorSetupError::Upstreams(self.upstreams.len()));
@@ -225,12 +225,12 @@ impl MirrorSettings {
 }
 
 impl MirrorLimits {
-    /// For an `/info`.
+    /// Returns the time limit for an `/info`.
     pub(super) const fn info_limit(&self) -> TimeLimit {
         TimeLimit::new(self.info_timeout, &Self::INFO_TIMEOUT)
     }
 
-    /// For `/versions` or a `.gem` file.
+    /// Returns the time limit for `/versions` or a `.gem` file.
     pub(super) const fn download_limit(&self) -> TimeLimit {
         TimeLimit::new(self.download_timeout, &Self::DOWNLOAD_TIMEOUT)
     }
@@ -247,7 +247,7 @@ impl MirrorLimits {
         }
     }
 
-    /// From `backoff_min` to `backoff_max`.
+    /// Returns delays from `backoff_min` to `backoff_max`.
     pub(super) fn backoff(&self) -> Backoff {
         Backoff::new(self.backoff_min, self.backoff_max, fastrand::Rng::new())
     }

@@ -1,5 +1,6 @@
-//! One look at all upstreams, side by side, for a command: none waits for another's gems, and each is
-//! decided when those before it have said what they list, or could not.
+//! Synchronizes all upstreams once, in parallel, for a command. Gems of one upstream don't wait for
+//! those of another, but each name is decided only after the earlier upstreams' lists were read, or
+//! could not be.
 
 use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
@@ -12,7 +13,7 @@ use super::settings::FilesWhen;
 use super::versions::Look;
 use super::{Mirror, Upstream};
 
-/// What keeps a name from being decided before upstreams that come earlier have been heard.
+/// Delays decisions about names until the lists of earlier upstreams were read.
 #[derive(Debug)]
 pub(super) struct Gate {
     own: watch::Sender<bool>,
@@ -20,7 +21,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// One for each of so many upstreams, in their order.
+    /// Returns one gate for each of `upstreams` upstreams, in order.
     fn each(upstreams: usize) -> Vec<Self> {
         let mut heard = Vec::new();
         let gates = (0..upstreams).map(|_| {
@@ -32,21 +33,22 @@ impl Gate {
         gates.collect()
     }
 
-    /// This one's list was read. Resolves when all earlier ones' were, or their looks have ended.
+    /// Reports that this upstream's list was read. Resolves when all earlier upstreams have
+    /// reported, or their synchronizations have ended.
     pub(super) async fn pass(&mut self) {
         self.own.send_replace(true);
         for earlier in &mut self.earlier {
-            // An error: that look has ended, and its gate with it.
+            // An error means that the synchronization has ended and dropped its gate.
             let _ = earlier.wait_for(|is_heard| *is_heard).await;
         }
     }
 }
 
 impl Mirror {
-    /// Looks at each upstream once.
+    /// Synchronizes each upstream once.
     ///
     /// # Errors
-    /// For each upstream by itself: one that is away does not keep the others from being read.
+    /// Returns an error per upstream: one that is unavailable does not affect the others.
     pub fn sync_once<'a>(
         &'a self,
         scope: Scope,
@@ -67,7 +69,8 @@ impl Mirror {
                 }
             });
             let looked = join_all(looks).await;
-            // What an earlier one has taken over is not a later one's any more, whose look may have been over.
+            // An earlier upstream may have taken names over from a later one whose synchronization
+            // had already ended.
             if let Err(error) = self.decide_refused().await {
                 tracing::warn!(%error, "names that are refused are not decided yet");
             }

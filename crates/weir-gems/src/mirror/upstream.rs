@@ -1,4 +1,4 @@
-//! Upstreams at run time.
+//! The state of an upstream at run time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,23 +17,24 @@ use crate::metrics::{MirrorMetrics, UpstreamMetrics};
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) name: UpstreamName,
-    /// Upstreams that come before it.
+    /// Upstreams with higher precedence.
     pub(super) earlier: Arc<[UpstreamName]>,
-    /// And behind it.
+    /// Upstreams with lower precedence.
     pub(super) later: Vec<UpstreamName>,
     pub(super) client: Arc<Client>,
     pub(super) metrics: UpstreamMetrics,
-    /// Files that somebody waits for. One for each upstream: those of one that is silent take no
-    /// place of another's.
+    /// Limits concurrent fetches of files that clients wait for. Each upstream has its own limit,
+    /// so that a silent one does not block the others.
     pub(super) file_fetches: Semaphore,
     pub(super) denied: Denied,
-    /// tokio: held while it is looked at.
+    /// A tokio mutex, held during a synchronization.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// Rung after each look.
+    /// Notified after each synchronization.
     pub(super) looked: Notify,
-    /// Changes when its `/versions` was read: names of later upstreams may wait for that.
+    /// Changes when its `/versions` was read, which decisions about names of later upstreams may
+    /// wait for.
     listed: watch::Sender<()>,
-    /// std: held to copy it or to change a field.
+    /// A std mutex: it is locked only to copy the state or to change a field.
     state: Mutex<UpstreamState>,
 }
 
@@ -78,12 +79,12 @@ impl Upstream {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Why a name could not be brought up to date.
+    /// Records why a name could not be updated.
     pub(super) fn missed(&self, reason: String) {
         self.change_state(|state| state.last_miss = Some(reason));
     }
 
-    /// Its `/versions` was read at that time; None: it could not be read.
+    /// Records when `/versions` was read; None if it could not be read.
     pub(super) fn was_listed(&self, at: Option<Timestamp>) {
         self.change_state(|state| state.last_listed = at);
         if at.is_some() {
@@ -91,12 +92,12 @@ impl Upstream {
         }
     }
 
-    /// Tells when its `/versions` is read from now on.
+    /// Returns a receiver that changes when `/versions` is read from now on.
     pub(super) fn listings(&self) -> watch::Receiver<()> {
         self.listed.subscribe()
     }
 
-    /// When all of `/versions` was compared.
+    /// Returns when all of `/versions` was last compared.
     pub(super) fn last_compared(&self) -> Option<Timestamp> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).last_compared
     }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of an upstream's name.
+/// Maximum length of an upstream's name in bytes.
 pub const UPSTREAM_NAME_BYTES_MAX: usize = 40;
 
 /// The name of an upstream: letters, digits, `-`, `_`, `.`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamName(Box<str>);
 
-/// The text is no name of an upstream.
+/// Error for a text that is not a valid name of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no name of an upstream: 1 to {UPSTREAM_NAME_BYTES_MAX} letters, digits, '-', '_' and \
@@ -19,7 +19,7 @@ pub struct UpstreamName(Box<str>);
 pub struct UpstreamNameError(pub String);
 
 impl UpstreamName {
-    /// The text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,7 +1,7 @@
-//! Reading an upstream's `/versions`: its tail, from where we were, or all of it.
+//! Reads an upstream's `/versions`: the tail after the known position, or all of it.
 //!
-//! Nothing is noted before the whole text was checked; then names first and the position with the
-//! last of them, so that a crash reads the same again.
+//! Nothing is recorded before the whole text was checked. Names are recorded first and the position
+//! with the last of them, so that the same part is read again after a crash.
 
 mod compare;
 mod reading;
@@ -18,33 +18,33 @@ use crate::index::digest::RunningDigest;
 use crate::store::mirror::{Noted, Position};
 
 const PATH: &str = "/versions";
-/// Names that are noted in one transaction.
+/// Number of names to record in one transaction.
 const BATCH: usize = 5_000;
 
-/// How much is looked at.
+/// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// What came since the last time.
+    /// The part that was added since the last time.
     Tail,
-    /// The same, past caches.
+    /// Like [`Look::Tail`], bypassing caches.
     FreshTail,
-    /// Everything, compared with what is known.
+    /// Everything, compared with the recorded state.
     Whole,
 }
 
-/// What was read.
+/// Outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Nothing has changed.
     Unchanged,
-    /// The tail; so many names have changed.
+    /// The tail was read; the number of names that have changed.
     Tail(u64),
-    /// All of it; so many names differed.
+    /// All of it was read; the number of names that differed.
     Whole(u64),
 }
 
 impl Read {
-    /// How many names have changed.
+    /// Returns the number of names that have changed.
     #[must_use]
     pub const fn names(self) -> u64 {
         match self {
@@ -54,13 +54,13 @@ impl Read {
     }
 }
 
-/// What came of asking for a tail.
+/// Outcome of requesting a tail.
 enum Tail {
     Unchanged,
     Read(Listed, Position),
-    /// The upstream sends all of it.
+    /// The upstream sends the whole text.
     Whole(Box<Answer>),
-    /// It is no tail of what was read: the text was begun anew.
+    /// The response does not continue the text that was read: the upstream has rewritten it.
     Other(&'static str),
 }
 
@@ -163,7 +163,7 @@ impl Mirror {
         Ok(Read::Whole(self.note(upstream, noted, position).await?))
     }
 
-    /// Answers how many names were noted.
+    /// Records names and returns their number.
     async fn note(
         &self,
         upstream: &Upstream,
@@ -188,13 +188,14 @@ fn unread(error: FetchError) -> Problem {
     Problem::of_request(PATH, &error)
 }
 
-/// `bytes 5-9/10`
+/// Returns whether a header such as `bytes 5-9/10` begins at `from`.
 fn is_range_from(header: Option<&str>, from: u64) -> bool {
     let first = header.and_then(|text| text.strip_prefix("bytes ")?.split('-').next());
     first.and_then(|text| text.parse().ok()) == Some(from)
 }
 
-/// Whether the tag of the text that was read is its MD5: then the next one is, too.
+/// Returns whether the entity tag of the recorded text is its MD5. The next one is then assumed to
+/// be, too.
 fn are_tags_md5(position: &Position) -> bool {
     let digests = RunningDigest::restore(&position.digest_state).map(|digest| digest.digests());
     match (&position.etag, digests) {

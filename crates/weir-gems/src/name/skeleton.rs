@@ -1,9 +1,9 @@
-//! What a name looks like at a glance.
+//! Computes the visual skeleton of a name.
 //!
-//! Names are ASCII, so no table of Unicode is needed: these are the pairs that have been used for
-//! typosquatting, and the letters that fonts draw alike.
+//! Names are ASCII, so a Unicode table is not needed: the pairs are those used for typosquatting,
+//! and letters that look alike in common fonts.
 
-/// The skeleton of a name. Two names with one skeleton look alike.
+/// Returns the skeleton of a name. Names with equal skeletons look alike.
 pub(super) fn of(name: &str) -> String {
     let mut skeleton = String::with_capacity(name.len());
     for character in name.chars() {

@@ -1,5 +1,5 @@
-//! Which gems need a gem: an index in memory, made when somebody first asks, and brought up to date
-//! with what `/versions` says has changed since.
+//! Index of the gems that depend on a gem. It is built in memory on first use and updated with the
+//! changes in `/versions` since then.
 
 use hashbrown::HashMap;
 
@@ -8,19 +8,20 @@ use crate::index::text::Text;
 use crate::store::{GemStore, StoreError, TextKind};
 use crate::view::Dependents;
 
-/// Gems that are read from the store at once.
+/// Number of gems to read from the store at once.
 const PAGE_GEMS: usize = 500;
-/// Changed names beyond which all is read anew: each is looked up by itself.
+/// Number of changed names beyond which the index is rebuilt, because each changed name needs a
+/// lookup.
 const CHANGED_MAX: usize = 20_000;
 
-/// The index; some 20 MiB for all of rubygems.org.
+/// The index; it takes about 20 MiB for all of rubygems.org.
 #[derive(Debug, Default)]
 pub(crate) struct DependentsIndex {
-    /// tokio: held while the store is read.
+    /// A tokio mutex, held while the store is read.
     known: tokio::sync::Mutex<Option<Known>>,
 }
 
-/// As of one `/versions`.
+/// The index as of one state of `/versions`.
 #[derive(Debug)]
 struct Known {
     generation: u64,
@@ -28,19 +29,19 @@ struct Known {
     gems: Graph,
 }
 
-/// Names by number, and who needs whom.
+/// Numbered names and the dependencies between them.
 #[derive(Debug, Default)]
 struct Graph {
     names: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
-    /// Of each number, what it needs ..
+    /// For each number, the gems that it depends on.
     needs: Vec<Box<[u32]>>,
-    /// .. and who needs it.
+    /// For each number, the gems that depend on it.
     needed_by: Vec<Vec<u32>>,
 }
 
 impl DependentsIndex {
-    /// The gems of which some release needs this one, in order, at most so many.
+    /// Returns up to `names_max` names of gems that depend on this one in any release, in order.
     pub(super) async fn of(
         &self,
         store: &GemStore,
@@ -62,7 +63,7 @@ impl DependentsIndex {
 }
 
 impl Known {
-    /// What has been appended since, read again.
+    /// Updates the graph with the gems that were appended to `/versions` since.
     async fn follow(self, store: &GemStore, text: &Text) -> Result<Graph, StoreError> {
         let mut gems = self.gems;
         let tail: Vec<u8> = text.range(self.length..text.length()).flatten().collect();
@@ -95,7 +96,7 @@ impl Graph {
                 gems.set(name, content)?;
             }
             next = page.next;
-            // Others on this thread wait for a page at most.
+            // Other tasks on this thread wait for one page at most.
             tokio::task::yield_now().await;
         }
         Ok(gems)
@@ -110,7 +111,7 @@ impl Graph {
         Ok(())
     }
 
-    /// In order, each once.
+    /// Sets the dependencies of a name, which must be sorted and distinct.
     fn set_needs(&mut self, name: &str, needs: &[u32]) {
         let gem = self.number(name);
         let before = std::mem::replace(&mut self.needs[gem as usize], needs.into());
@@ -122,7 +123,7 @@ impl Graph {
         }
     }
 
-    /// The number of a name; a new one, if it is new.
+    /// Returns the number of a name, adding it if it is new.
     fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -182,7 +183,7 @@ mod tests {
         }
         let rack = of(&gems, "rack");
         assert_eq!((rack.names.join(" ").as_str(), rack.total), ("a b", 3));
-        // Once for all of its releases, and not any more when none needs it.
+        // It is listed once for all its releases, and no longer when no release depends on it.
         gems.set("a", &fragment(&["rake:>= 0"])).unwrap();
         gems.set("b", &fragment(&[])).unwrap();
         gems.set("d", &fragment(&["a:>= 0"])).unwrap();

@@ -1,19 +1,19 @@
-//! What came last, from the end of `/versions`.
+//! Reads the last changes from the end of `/versions`.
 
 use crate::index::text::Text;
 use crate::view::ChangeView;
 
-/// Bytes of the end that are read.
+/// Bytes to read at the end of the text.
 const TAIL_BYTES: u64 = 64 << 10;
-/// Versions of one line that are told.
+/// Maximum number of versions to return for one line.
 const VERSIONS_MAX: usize = 10;
 
-/// The last changes, the latest first.
+/// Returns the last changes, latest first.
 pub(super) fn changes(text: &Text, changes_max: usize) -> Vec<ChangeView> {
     let start = text.length().saturating_sub(TAIL_BYTES);
     let tail: Vec<u8> = text.range(start..text.length()).flatten().collect();
     let tail = String::from_utf8_lossy(&tail);
-    // The first one may be the end of a line, or the header.
+    // The first line may be truncated, or the header.
     let lines = tail.lines().skip(usize::from(start > 0)).filter_map(change);
     let mut all: Vec<_> = lines.collect();
     all.reverse();
@@ -21,7 +21,7 @@ pub(super) fn changes(text: &Text, changes_max: usize) -> Vec<ChangeView> {
     all
 }
 
-/// `rack 2.0,-1.0,2.0-java MD5`
+/// Parses a line such as `rack 2.0,-1.0,2.0-java MD5`.
 fn change(line: &str) -> Option<ChangeView> {
     let mut words = line.split(' ');
     let (name, versions, _md5) = (words.next()?, words.next()?, words.next()?);

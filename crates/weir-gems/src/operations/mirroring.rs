@@ -1,4 +1,4 @@
-//! The index's mirror, if it has one.
+//! Operations on the index's mirror, if there is one.
 
 use crate::Gems;
 use crate::mirror::Scope;
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::view::{MirrorView, ReplacedView};
 use futures_util::future::BoxFuture;
 
-/// Why a replaced file is not accepted.
+/// Reasons why a replaced file can't be accepted.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AcceptError {
@@ -21,10 +21,10 @@ pub enum AcceptError {
 }
 
 impl Gems {
-    /// How the mirror is; None: there is none.
+    /// Returns the state of the mirror, or None if there is no mirror.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the store's error.
     pub fn mirrored(&self) -> BoxFuture<'_, Result<Option<MirrorView>, StoreError>> {
         Box::pin(async move {
             match self.mirror() {
@@ -34,10 +34,10 @@ impl Gems {
         })
     }
 
-    /// Takes the file that an upstream has now of a release, which was kept out.
+    /// Accepts the changed file of a release that was rejected because its checksum differs.
     ///
     /// # Errors
-    /// There is no such release, or no mirror, or the store's.
+    /// Fails if there is no such release or no mirror, or with the store's error.
     pub fn accept_replaced<'a>(
         &'a self,
         name: &'a GemName,
@@ -51,8 +51,9 @@ impl Gems {
         })
     }
 
-    /// Has all upstreams looked at as soon as possible: that is done when
-    /// [`MirrorView::rounds_done`] is this number. None: there is no mirror.
+    /// Requests a synchronization of all upstreams as soon as possible. Returns a number; the
+    /// request is done when [`MirrorView::rounds_done`] reaches it. Returns None if there is no
+    /// mirror.
     pub fn request_synchronization(&self, scope: Scope) -> Option<u64> {
         let round = self.mirror().map(|mirror| mirror.request_synchronization(scope));
         if round.is_some() {

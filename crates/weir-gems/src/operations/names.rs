@@ -1,24 +1,24 @@
-//! `/names`, looked through.
+//! Counts and searches `/names`.
 
 use std::collections::BinaryHeap;
 
 use crate::index::text::Text;
 use crate::view::NamePage;
 
-/// How many names there are.
+/// Returns the number of names.
 pub(super) fn count(text: &Text) -> u64 {
     let lines: usize = text
         .range(0..text.length())
         .map(|piece| piece.iter().filter(|byte| **byte == b'\n').count())
         .sum();
-    // The first one is no name.
+    // The first line is not a name.
     lines.saturating_sub(1) as u64
 }
 
-/// Those that hold `search` and come behind `after`, in order.
+/// Returns names in order that contain `search` and sort after `after`.
 pub(super) fn page(text: &Text, search: &str, after: Option<&str>, names_max: usize) -> NamePage {
     let search = search.to_ascii_lowercase();
-    // The largest of those that are kept is on top.
+    // A heap with the largest of the selected names on top.
     let mut first: BinaryHeap<String> = BinaryHeap::new();
     let (mut total, mut has_more) = (0, false);
     for_each(text, |name| {
@@ -31,7 +31,7 @@ pub(super) fn page(text: &Text, search: &str, after: Option<&str>, names_max: us
         }
         if first.len() == names_max {
             has_more = true;
-            // All that are kept come before it.
+            // The name sorts after all selected ones.
             if first.peek().is_none_or(|last| name > last.as_str()) {
                 return;
             }
@@ -44,7 +44,7 @@ pub(super) fn page(text: &Text, search: &str, after: Option<&str>, names_max: us
     NamePage { names, total, next }
 }
 
-/// Pieces end in the middle of names.
+/// Calls `work` for each name. Names may span pieces.
 fn for_each(text: &Text, mut work: impl FnMut(&str)) {
     let mut begun: Vec<u8> = Vec::new();
     let mut line = |line: &[u8]| {

@@ -1,27 +1,28 @@
-//! A line of `/info/NAME`, read again.
+//! Parses lines of `/info/NAME`.
 
 use std::cmp::Ordering;
 
 use crate::version::Version;
 use crate::view::{DependencyView, ReleaseView};
 
-/// `1.0-java rack:>= 2.0&< 3,rake:>= 0|checksum:SHA256,ruby:>= 2.7`
+/// A line such as `1.0-java rack:>= 2.0&< 3,rake:>= 0|checksum:SHA256,ruby:>= 2.7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReleaseLine<'a> {
-    /// `1.0-java`
+    /// Number and platform, for example `1.0-java`.
     pub(super) identity: &'a str,
     dependencies: &'a str,
     requirements: &'a str,
 }
 
-/// By their versions, as RubyGems orders them: a prerelease is older than its release, whenever it was
-/// pushed. Of one version that for every platform comes first, then they go by their names.
+/// Sorts by version as RubyGems does, newest first: a prerelease is older than its release,
+/// whenever it was pushed. Of the same version, the release for every platform comes first, then
+/// the others by platform.
 pub(super) fn newest_first(lines: &mut [ReleaseLine<'_>]) {
-    // Reading a version is most of comparing it.
+    // The key is cached, since parsing versions dominates the cost of comparing.
     lines.sort_by_cached_key(Newest::of);
 }
 
-/// The place of a release among others of its gem.
+/// Sort key of a release.
 struct Newest {
     number: Version,
     is_for_some: bool,
@@ -39,7 +40,7 @@ impl Newest {
 impl Ord for Newest {
     fn cmp(&self, other: &Self) -> Ordering {
         let others = || {
-            // `1.0` and `1.0.0` are as new as each other.
+            // `1.0` and `1.0.0` have the same precedence.
             let texts = other.number.as_str().cmp(self.number.as_str());
             texts
                 .then(self.is_for_some.cmp(&other.is_for_some))
@@ -64,7 +65,7 @@ impl PartialEq for Newest {
 impl Eq for Newest {}
 
 impl<'a> ReleaseLine<'a> {
-    /// None: it is none.
+    /// Parses a line. Returns None if it is invalid.
     pub(super) fn parse(line: &'a str) -> Option<Self> {
         let (identity, rest) = line.split_once(' ')?;
         let (dependencies, requirements) = rest.split_once('|')?;
@@ -85,7 +86,7 @@ impl<'a> ReleaseLine<'a> {
         }
     }
 
-    /// Its version and its platform.
+    /// Returns the number and the platform.
     fn parts(&self) -> (&'a str, &'a str) {
         self.identity.split_once('-').unwrap_or((self.identity, "ruby"))
     }

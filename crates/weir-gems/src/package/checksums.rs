@@ -1,10 +1,10 @@
-//! `checksums.yaml.gz`: SHA-256 and SHA-512 of the other members.
+//! Parses `checksums.yaml.gz`: SHA-256 and SHA-512 of the other members.
 
 use super::counting::MemberDigests;
 use super::error::PackageError;
 use super::yaml::{Document, Node, YamlLimits};
 
-/// Two or three algorithms with two members each.
+/// Real files have two or three algorithms with two members each.
 const LIMITS: YamlLimits = YamlLimits { values_max: 100, depth_max: 3, aliases_max: 0 };
 
 pub(super) struct Checksums(Document);
@@ -16,7 +16,8 @@ impl Checksums {
             .map_err(|error| PackageError::Checksums(error.to_string()))
     }
 
-    /// Whether a member is what is said of it, by one algorithm that still counts at least.
+    /// Checks a member against its checksums. At least one must use an algorithm that is still
+    /// secure.
     pub(super) fn check(
         &self,
         member: &'static str,

@@ -1,4 +1,4 @@
-//! `data.tar.gz`: what an installer would write, and where.
+//! Checks `data.tar.gz`: which paths an installer would write.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -11,7 +11,7 @@ use super::gunzip::{Allowance, Gunzip};
 use super::limits::PackageLimits;
 use super::members::DATA;
 
-/// Goes over all entries; nothing is unpacked anywhere.
+/// Checks all entries, without extracting them.
 pub(super) fn check(
     member: Entry<'_, impl Read>,
     limits: &PackageLimits,
@@ -42,10 +42,10 @@ fn allowance(packed: u64, limits: &PackageLimits) -> Allowance {
     }
 }
 
-/// What lies where, as far as later entries may step on it.
+/// Earlier entries, as far as later ones could conflict with them.
 #[derive(Default)]
 struct Layout {
-    /// A path through a link would leave the place that it names.
+    /// Links. A path through a link would be written to another location than it names.
     links: HashSet<Vec<String>>,
 }
 
@@ -57,7 +57,7 @@ impl Layout {
     ) -> Result<(), PackageError> {
         let header = entry.header();
         if header.entry_type() == EntryType::XGlobalHeader {
-            // Says nothing of paths; `git archive` writes one.
+            // A global header does not affect paths; `git archive` writes one.
             return Ok(());
         }
         let path = text(&header.path_bytes(), limits)?;
@@ -93,7 +93,7 @@ fn text(bytes: &[u8], limits: &PackageLimits) -> Result<String, PackageError> {
     Ok(text)
 }
 
-/// Both slashes separate: on Windows an installer takes them so.
+/// Splits a path at slashes and backslashes, since installers on Windows treat both as separators.
 fn split(path: &str) -> impl Iterator<Item = &str> {
     path.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".")
 }
@@ -106,7 +106,7 @@ fn check_relative(path: &str) -> Result<(), PackageError> {
     }
 }
 
-/// The parts of an entry's path.
+/// Returns the parts of an entry's path.
 fn parts(path: &str) -> Result<Vec<String>, PackageError> {
     check_relative(path)?;
     match split(path).any(|part| part == "..") {
@@ -115,9 +115,9 @@ fn parts(path: &str) -> Result<Vec<String>, PackageError> {
     }
 }
 
-/// A link may lead upwards, but not out of the gem. Upwards from its own folder alone, which is where
-/// it seems to be: what the parts of a target name may be links themselves, and what is above those
-/// is elsewhere.
+/// Checks that the target of a link stays inside the gem. Its `..` parts may only be at the
+/// beginning, relative to the link's own directory: later parts may be links themselves, whose
+/// parent is elsewhere.
 fn check_target(link: &[String], target: &str) -> Result<(), PackageError> {
     check_relative(target)?;
     let upwards = split(target).take_while(|part| *part == "..").count();

@@ -1,4 +1,4 @@
-//! Readers that count and digest what passes through them.
+//! Readers that count and digest the bytes that are read through them.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::error::Exceeded;
 
-/// Digests a whole file and bounds its length.
+/// Digests a whole file and limits its length.
 pub(super) struct WholeFile<R> {
     inner: R,
     sha256: Sha256,
@@ -36,14 +36,14 @@ impl<R: Read> Read for WholeFile<R> {
     }
 }
 
-/// The digests that `checksums.yaml.gz` has of a member.
+/// Digests of a member, for comparison with `checksums.yaml.gz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberDigests {
     pub(super) sha256: [u8; 32],
     pub(super) sha512: [u8; 64],
 }
 
-/// Digests a member as it is packed.
+/// Digests the compressed bytes of a member.
 pub(super) struct Member<R> {
     inner: R,
     sha256: Sha256,

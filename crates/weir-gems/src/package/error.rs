@@ -1,4 +1,4 @@
-//! Why a `.gem` file is refused.
+//! Reasons why a `.gem` file is rejected.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use super::specification::SpecificationError;
 use super::yaml::YamlError;
 
-/// A limit that was passed while a member was unpacked.
+/// A limit that was exceeded while a member was decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Exceeded {
@@ -23,11 +23,11 @@ pub enum Exceeded {
     Metadata(u64),
 }
 
-/// Why a `.gem` file is refused.
+/// Reasons why a `.gem` file is rejected.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PackageError {
-    /// The error quotes the bytes that are no header.
+    /// The source error quotes the bytes that are not a valid header.
     #[error("this is no .gem file: it is no tar archive, or a damaged one; `gem build` makes one")]
     NotATar(#[source] io::Error),
     #[error("{member}: {exceeded}")]
@@ -66,10 +66,10 @@ impl From<Exceeded> for io::Error {
     }
 }
 
-/// The limit that an error of reading came from, however deep libraries have wrapped it.
+/// Returns the limit that caused an I/O error, even if libraries have wrapped it.
 pub(super) fn exceeded_in(error: &io::Error) -> Option<Exceeded> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    // Two libraries wrap an error once each.
+    // Two libraries wrap the error once each, so 10 levels are plenty.
     for _ in 0..10 {
         let current = cause?;
         if let Some(exceeded) = current.downcast_ref::<Exceeded>() {
@@ -83,7 +83,7 @@ pub(super) fn exceeded_in(error: &io::Error) -> Option<Exceeded> {
     None
 }
 
-/// An error of unpacking `member`.
+/// Returns the error of decompressing `member`.
 pub(super) fn unpacking(member: &'static str, error: io::Error) -> PackageError {
     match exceeded_in(&error) {
         Some(exceeded) => PackageError::Exceeded { member: member.to_owned(), exceeded },

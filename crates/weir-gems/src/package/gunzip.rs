@@ -1,4 +1,4 @@
-//! Unpacking a member within its limits.
+//! Decompresses a member within its limits.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -9,14 +9,14 @@ use super::error::{Exceeded, PackageError, unpacking};
 
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// How much may come out of a member; the first that is passed is told.
+/// Limits for the size of a decompressed member; the first that is exceeded is reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     pub(super) bytes: u64,
     pub(super) exceeded: Exceeded,
 }
 
-/// A member that is unpacked.
+/// A member that is being decompressed.
 pub(super) struct Gunzip<R: Read> {
     name: &'static str,
     decoder: GzDecoder<BufReader<Member<R>>>,
@@ -30,8 +30,8 @@ impl<R: Read> Gunzip<R> {
         Self { name, decoder: GzDecoder::new(packed), bytes: 0, allowance }
     }
 
-    /// The digests of the member as it is packed. Whatever was not read is read first: an installer
-    /// must not find more than was looked at.
+    /// Returns the digests of the compressed member. The remaining bytes are read first, so that an
+    /// installer can't find unchecked data.
     pub(super) fn finish(mut self) -> Result<MemberDigests, PackageError> {
         let name = self.name;
         io::copy(&mut self, &mut io::sink()).map_err(|error| unpacking(name, error))?;

@@ -1,4 +1,4 @@
-//! `[gems.limits]`, as far as a `.gem` file runs into them.
+//! The part of `[gems.limits]` that applies to `.gem` files.
 
 use weir_settings::{COUNT, Section};
 
@@ -37,7 +37,7 @@ pub struct PackageLimits {
     pub metadata_aliases_max: usize,
 }
 
-/// A small file may grow so large whatever the ratio: text that repeats itself is common there.
+/// Size up to which the ratio is not checked: highly repetitive text is common in small files.
 const UNPACKED_FREE: u64 = 16 << 20;
 
 impl PackageLimits {
@@ -49,7 +49,7 @@ impl PackageLimits {
         }
     }
 
-    /// What `packed` bytes may unpack to by the ratio.
+    /// Returns the size to which `packed` bytes may be decompressed.
     pub(super) fn by_ratio(&self, packed: u64) -> u64 {
         packed.saturating_mul(self.unpacked_ratio_max).max(UNPACKED_FREE)
     }

@@ -1,4 +1,4 @@
-//! The members of a `.gem` file, each once.
+//! Reads the members of a `.gem` file and rejects duplicates.
 
 use std::io::{self, Read};
 
@@ -16,16 +16,17 @@ pub(super) const METADATA: &str = "metadata.gz";
 pub(super) const DATA: &str = "data.tar.gz";
 pub(super) const CHECKSUMS: &str = "checksums.yaml.gz";
 
-/// Signatures, as `gem build` adds them to signed gems. They are kept with the file, not judged.
+/// Signatures that `gem build` adds to signed gems. They are stored with the file, but not
+/// verified.
 const SIGNATURES: [&str; 3] = ["metadata.gz.sig", "data.tar.gz.sig", "checksums.yaml.gz.sig"];
 
-/// A text that was packed, and the digests of it as it was.
+/// A decompressed text, with the digests of its compressed form.
 pub(super) struct PackedText {
     pub(super) text: Vec<u8>,
     digests: MemberDigests,
 }
 
-/// All that was read of a file.
+/// All members of a file.
 pub(super) struct Members {
     pub(super) metadata: PackedText,
     data: MemberDigests,
@@ -45,7 +46,8 @@ impl Members {
     pub(super) fn read(file: impl Read, limits: &PackageLimits) -> Result<Self, PackageError> {
         let mut archive = Archive::new(WholeFile::new(file, limits.gem_bytes_max));
         let mut found = Found::default();
-        // Raw: extended headers are not applied but found, and refused by their names.
+        // Raw mode returns extended headers as entries instead of applying them, so that they are
+        // rejected by name.
         for entry in archive.entries().map_err(not_a_tar)?.raw(true) {
             found.take(entry.map_err(not_a_tar)?, limits)?;
         }
@@ -61,7 +63,7 @@ impl Members {
         })
     }
 
-    /// Whether the members are what their checksums say.
+    /// Checks the members against their checksums.
     pub(super) fn check(&self) -> Result<(), PackageError> {
         let checksums = Checksums::parse(&self.checksums.text)?;
         checksums.check(METADATA, &self.metadata.digests)?;
@@ -101,7 +103,7 @@ fn put<T>(
     Ok(())
 }
 
-/// A member that is small enough for memory.
+/// Reads a member that is small enough for memory.
 fn text(
     name: &'static str,
     entry: Entry<'_, impl Read>,
@@ -115,7 +117,7 @@ fn text(
     Ok(PackedText { text, digests: unpacked.finish()? })
 }
 
-/// Behind the last member only zeros may come.
+/// Checks that only zeros follow the last member.
 fn check_padding(file: &mut impl Read) -> Result<(), PackageError> {
     let mut buffer = [0; 8 << 10];
     loop {

@@ -1,4 +1,4 @@
-//! Small valid gems, and the parts of invalid ones. For tests, benches and fuzzers only.
+//! Builds small valid gems, and parts of invalid ones. For tests, benchmarks and fuzzers only.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -17,12 +17,12 @@ pub struct Sample {
     /// Names and requirements: `("rack", ">= 2, < 4")`.
     pub dependencies: Vec<(String, String)>,
     pub ruby: String,
-    /// Paths and what is there.
+    /// Paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
 impl Sample {
-    /// A gem with one file and no dependencies.
+    /// Returns a gem with one file and no dependencies.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         Self {
@@ -35,21 +35,21 @@ impl Sample {
         }
     }
 
-    /// With one more dependency.
+    /// Adds a dependency.
     #[must_use]
     pub fn with_dependency(mut self, name: &str, requirement: &str) -> Self {
         self.dependencies.push((name.to_owned(), requirement.to_owned()));
         self
     }
 
-    /// For another platform.
+    /// Sets the platform.
     #[must_use]
     pub fn for_platform(mut self, platform: &str) -> Self {
         platform.clone_into(&mut self.platform);
         self
     }
 
-    /// The `.gem` file.
+    /// Returns the bytes of the `.gem` file.
     #[must_use]
     pub fn build(&self) -> Vec<u8> {
         let files: Vec<_> =
@@ -57,7 +57,7 @@ impl Sample {
         pack(&gzip(self.metadata().as_bytes()), &gzip(&tar(&files)))
     }
 
-    /// Its specification, as `gem build` writes it.
+    /// Returns its specification, as `gem build` writes it.
     #[must_use]
     pub fn metadata(&self) -> String {
         let Self { name, version, platform, .. } = self;
@@ -102,7 +102,7 @@ fn requirement(conditions: &str, indent: &str) -> String {
     text
 }
 
-/// A `.gem` of these members, with checksums that are right.
+/// Builds a `.gem` file from members, with correct checksums.
 #[must_use]
 pub fn pack(metadata_gz: &[u8], data_tar_gz: &[u8]) -> Vec<u8> {
     let mut checksums = "---\n".to_owned();
@@ -124,34 +124,34 @@ pub fn pack(metadata_gz: &[u8], data_tar_gz: &[u8]) -> Vec<u8> {
     ])
 }
 
-/// Packed bytes; the same for the same bytes.
+/// Compresses bytes. The result is deterministic.
 ///
 /// # Panics
-/// Never: memory takes everything.
+/// Never panics: writing to memory can't fail.
 #[must_use]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes everything")
 }
 
-/// An archive of regular files.
+/// Builds an archive of regular files.
 #[must_use]
 pub fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let entries = files.iter().map(|(path, bytes)| (*path, EntryType::Regular, "", &bytes[..]));
     tar_of(entries)
 }
 
-/// An archive of anything: path, kind, target of a link, bytes.
+/// Builds an archive of any entries: path, type, target of a link, bytes.
 ///
 /// # Panics
-/// On paths that don't fit a header.
+/// Panics if a path does not fit in a header.
 pub fn tar_of<'a>(
     entries: impl IntoIterator<Item = (&'a str, EntryType, &'a str, &'a [u8])>,
 ) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
     for (path, kind, target, bytes) in entries {
         let mut header = Header::new_ustar();
-        // Written by hand: `set_path` refuses what a hostile archive has.
+        // The fields are written directly, because `set_path` rejects hostile paths.
         let field = &mut header.as_ustar_mut().expect("a ustar header").name;
         field[..path.len()].copy_from_slice(path.as_bytes());
         let field = &mut header.as_ustar_mut().expect("a ustar header").linkname;

@@ -1,4 +1,4 @@
-//! What a gem says of itself.
+//! The specification of a gem.
 
 mod fields;
 
@@ -14,7 +14,7 @@ use crate::release::DependenciesError;
 use crate::requirement::{Requirement, RequirementError};
 use crate::version::{Version, VersionError};
 
-/// What a gem says of itself, as far as an index or a client needs it.
+/// The specification of a gem, as far as an index or a client needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Specification {
     pub name: GemName,
@@ -26,26 +26,26 @@ pub struct Specification {
     pub about: About,
 }
 
-/// Words for readers: nothing follows from them.
+/// Descriptive fields, which affect nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub summary: String,
     pub description: Option<String>,
     pub authors: Vec<String>,
     pub email: Vec<String>,
-    /// Whether it is written as a list, also of one: RubyGems keeps it so.
+    /// Whether the email was written as a list, even of one item: RubyGems preserves this.
     #[serde(skip)]
     pub email_is_list: bool,
     pub homepage: Option<String>,
     pub licenses: Vec<String>,
     pub metadata: BTreeMap<String, String>,
-    /// `2026-11-22`, as far as it has one.
+    /// The date, for example `2026-11-22`, if there is one.
     pub date: Option<String>,
     pub rubygems_version: String,
     pub specification_version: u32,
 }
 
-/// A gem that it needs.
+/// A dependency of a gem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     pub name: GemName,
@@ -53,7 +53,7 @@ pub struct Dependency {
     pub kind: DependencyKind,
 }
 
-/// What it is needed for.
+/// Kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum DependencyKind {
@@ -61,7 +61,7 @@ pub enum DependencyKind {
     Development,
 }
 
-/// What is wrong with a specification.
+/// Errors in a specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecificationError {
@@ -104,7 +104,7 @@ impl Specification {
         })
     }
 
-    /// What has to be installed with it.
+    /// Returns the dependencies that must be installed with the gem.
     pub fn runtime_dependencies(&self) -> impl Iterator<Item = &Dependency> {
         self.dependencies.iter().filter(|it| it.kind == DependencyKind::Runtime)
     }
@@ -125,7 +125,7 @@ impl About {
             metadata: fields.metadata()?,
             date: date.and_then(|date| date.get(..10).map(str::to_owned)),
             rubygems_version: fields.words("rubygems_version")?.unwrap_or_default(),
-            // Before it was written down, it was 1 to 3; the shape is that of 4 for us.
+            // Old gems lack the field, or have 1 to 3; the parsed form is that of version 4.
             specification_version: version.and_then(|it| it.parse().ok()).unwrap_or(4),
         })
     }

@@ -1,4 +1,5 @@
-//! YAML as a tree of texts: no tag builds anything, an alias is a reference and copies nothing.
+//! Parses YAML to a tree of texts. Tags never instantiate objects, and an alias is a reference, not
+//! a copy.
 
 mod scalar;
 mod tag;
@@ -8,7 +9,7 @@ use saphyr_parser::{Event, Parser, ScanError};
 use self::scalar::{Meaning, Scalar};
 pub(super) use self::tag::Class;
 
-/// What a document may have at most.
+/// Limits for a document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct YamlLimits {
     pub(super) values_max: usize,
@@ -16,10 +17,10 @@ pub(super) struct YamlLimits {
     pub(super) aliases_max: usize,
 }
 
-/// Keys of one mapping. A specification has 40; a key is looked for one by one.
+/// Maximum number of keys of a mapping. A specification has 40; lookups are linear.
 const KEYS_MAX: usize = 1_000;
 
-/// Why a text is no document.
+/// Reasons why a text is not a valid document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum YamlError {
@@ -58,7 +59,7 @@ enum Value {
     Mapping(Class, Vec<(usize, usize)>),
 }
 
-/// One document.
+/// A document.
 #[derive(Debug)]
 pub(super) struct Document {
     values: Vec<Value>,
@@ -106,13 +107,13 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text of a scalar that whoever reads it takes for a text.
+    /// Returns the text of a scalar that every parser takes for a text.
     pub(super) fn text(self) -> Option<&'a str> {
         let scalar = self.as_scalar().filter(|scalar| scalar.meaning == Meaning::Text);
         scalar.map(|scalar| scalar.text.as_str())
     }
 
-    /// A scalar that is not null as it is written, whatever others take it for.
+    /// Returns the source text of a scalar that is not null, whatever type parsers give it.
     pub(super) fn written(self) -> Option<&'a str> {
         let scalar = self.as_scalar().filter(|scalar| scalar.meaning != Meaning::Null);
         scalar.map(|scalar| scalar.text.as_str())
@@ -122,7 +123,7 @@ impl<'a> Node<'a> {
         self.as_scalar().is_some_and(|scalar| scalar.meaning == Meaning::Null)
     }
 
-    /// What a mapping is; None: this is none.
+    /// Returns the class of a mapping, or None if this is not a mapping.
     pub(super) fn class(self) -> Option<Class> {
         match self.value() {
             Value::Mapping(class, _) => Some(*class),
@@ -130,7 +131,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The items of a sequence.
+    /// Returns the items of a sequence.
     pub(super) fn items(self) -> Option<impl Iterator<Item = Node<'a>>> {
         match self.value() {
             Value::Sequence(items) => Some(items.iter().map(move |index| self.at(*index))),
@@ -138,7 +139,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Keys and values of a mapping.
+    /// Returns keys and values of a mapping.
     pub(super) fn pairs(self) -> Option<impl Iterator<Item = (Node<'a>, Node<'a>)>> {
         match self.value() {
             Value::Mapping(_, pairs) => {
@@ -148,24 +149,24 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What a mapping has at a key; None: nothing, or this is no mapping.
+    /// Returns the value for a key, or None if it is missing or this is not a mapping.
     pub(super) fn get(self, key: &str) -> Result<Option<Node<'a>>, YamlError> {
         let pairs = self.pairs().into_iter().flatten();
         let mut found = pairs.filter(|(name, _)| name.written() == Some(key)).map(|(_, it)| it);
         let first = found.next();
         match found.next() {
-            // Which of them counts, parsers don't agree upon.
+            // Parsers don't agree on which duplicate counts.
             Some(_) => Err(YamlError::DuplicateKey(key.to_owned())),
             None => Ok(first),
         }
     }
 }
 
-/// A collection whose end has not come.
+/// A collection that is not closed yet.
 #[derive(Debug)]
 struct Open {
     index: usize,
-    /// A key that has no value yet.
+    /// A key without a value yet.
     key: Option<usize>,
 }
 
@@ -223,7 +224,7 @@ impl Tree {
         }
         self.values.push(value);
         let index = self.values.len() - 1;
-        // 0: it has none.
+        // 0 means that there is no anchor.
         if anchor != 0 {
             self.anchors.push((anchor, index));
         }
@@ -245,13 +246,13 @@ impl Tree {
         if self.aliases > self.limits.aliases_max {
             return Err(YamlError::Aliases(self.limits.aliases_max));
         }
-        // The parser numbers anchors upwards.
+        // The parser numbers anchors in ascending order.
         let found = self.anchors.binary_search_by_key(&anchor, |(number, _)| *number);
         let place = found.map_err(|_| YamlError::UnknownAlias)?;
         self.attach(self.anchors[place].1)
     }
 
-    /// Puts a value where it belongs: into the collection that is open, or at the root.
+    /// Attaches a value to the open collection, or makes it the root.
     fn attach(&mut self, index: usize) -> Result<(), YamlError> {
         let Some(open) = self.open.last_mut() else {
             return match self.root.replace(index) {
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(parse("[[[[[[1]]]]]]").unwrap_err(), YamlError::Depth(5));
         let many = format!("a: [{}]", "1, ".repeat(60));
         assert_eq!(parse(&many).unwrap_err(), YamlError::Values(50));
-        // The parser of flow sequences must not recurse either.
+        // Deep nesting must not overflow the stack in the parser of flow sequences either.
         assert!(parse(&"[".repeat(100_000)).is_err());
     }
 

@@ -1,10 +1,10 @@
-//! The parts of a platform, as `Gem::Platform.new` takes a text apart: clients compare these.
+//! Splits a platform into parts, as `Gem::Platform.new` does. Clients compare the parts.
 
 use std::fmt;
 
 use super::Platform;
 
-/// `x86_64`, `linux`, `gnu`.
+/// The parts of a platform, for example `x86_64`, `linux` and `gnu`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub cpu: Option<String>,
@@ -34,7 +34,7 @@ impl Parts {
 }
 
 impl fmt::Display for Parts {
-    /// As clients write it into the names of files: `x86-linux` for `i686-linux`.
+    /// Writes the form that clients use in file names: `x86-linux` for `i686-linux`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cpu, os, version } = self;
         let parts = [cpu.as_deref(), Some(os.as_str()), version.as_deref()];
@@ -46,23 +46,23 @@ impl fmt::Display for Parts {
     }
 }
 
-/// `/i\d86/`
+/// Matches `/i\d86/`.
 fn is_386(cpu: &str) -> bool {
     cpu.as_bytes().windows(4).any(|it| it[0] == b'i' && it[1].is_ascii_digit() && it[2..] == *b"86")
 }
 
-/// `/\d+(\.\d+)?$/`
+/// Matches `/\d+(\.\d+)?$/`.
 fn ends_as_version(text: &str) -> bool {
     text.ends_with(|last: char| last.is_ascii_digit())
 }
 
-/// `/^\d+(\.\d+)?$/`
+/// Matches `/^\d+(\.\d+)?$/`.
 fn is_version(text: &str) -> bool {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     [whole, part].iter().all(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What may follow a system's name as its version.
+/// Pattern of the version that may follow the name of a system.
 #[derive(Clone, Copy)]
 enum Version {
     None,
@@ -74,7 +74,7 @@ enum Version {
     Word,
 }
 
-/// In the order in which RubyGems looks: some names contain others.
+/// Systems in the order in which RubyGems checks them: some names contain others.
 const SYSTEMS: [(&str, &str, Version); 16] = [
     ("aix", "aix", Version::Digits),
     ("cygwin", "cygwin", Version::None),
@@ -124,7 +124,7 @@ fn version(rest: &str, kind: Version) -> Option<String> {
     }
 }
 
-/// `(mswin\d+)(_(\d+))?`
+/// Parses `(mswin\d+)(_(\d+))?`.
 fn mswin(cpu: Option<String>, os: &str) -> Parts {
     let (os, version) = os.split_once('_').map_or((os, None), |(os, rest)| (os, Some(rest)));
     let cpu = cpu.or_else(|| os.ends_with("32").then(|| "x86".to_owned()));
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn platforms_are_taken_apart_as_rubygems_does() {
-        // From `Gem::Platform.new(text).to_a`; RubyGems 3.3 and older leave out `gnu`.
+        // Expected values are those of `Gem::Platform.new(text).to_a`; RubyGems 3.3 and older drop
+        // `gnu`.
         for (text, cpu, os, version) in [
             ("x86_64-linux", Some("x86_64"), "linux", None),
             ("x86_64-linux-gnu", Some("x86_64"), "linux", Some("gnu")),

@@ -1,4 +1,4 @@
-//! What a release depends on at run time, as lines have it: `rack:>= 2.2.0,rake:>= 0`.
+//! Run-time dependencies of a release in the format of index lines: `rack:>= 2.2.0,rake:>= 0`.
 
 use std::str::FromStr;
 
@@ -6,14 +6,14 @@ use super::RequirementLine;
 use crate::name::{GemName, NameError};
 use crate::requirement::{Requirement, RequirementError};
 
-/// Dependencies of one release; the largest real ones have about 300.
+/// Maximum number of dependencies of one release; the largest real releases have about 300.
 pub const DEPENDENCIES_MAX: usize = 2_000;
 
 /// All run-time dependencies of a release, sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Dependencies(Box<str>);
 
-/// Why a list of dependencies is none.
+/// Reasons why a list of dependencies is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DependenciesError {
@@ -29,7 +29,7 @@ pub enum DependenciesError {
 
 impl Dependencies {
     /// # Errors
-    /// There are too many.
+    /// Fails if there are too many.
     pub fn new(list: &[(GemName, Requirement)]) -> Result<Self, DependenciesError> {
         let lines = list.iter().map(|(name, requirement)| (name, requirement.into()));
         Self::from_lines(lines.collect())
@@ -45,18 +45,18 @@ impl Dependencies {
         Ok(Self(parts.join(",").into()))
     }
 
-    /// The text.
+    /// Returns the dependencies as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Takes a text that was checked when it was written.
+    /// Wraps a text that was validated when it was written.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(text.into())
     }
 
-    /// Names, and their requirements as lines have them.
+    /// Iterates over names and requirements, in the format of index lines.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.split(',').filter_map(|part| part.split_once(':'))
     }

@@ -1,26 +1,26 @@
-//! A requirement as lines have it: `< 2&>= 1.2`, sorted.
+//! A requirement in the format of index lines: `< 2&>= 1.2`, sorted.
 
 use std::str::FromStr;
 
 use crate::requirement::{Condition, Requirement, RequirementError};
 
-/// The conditions of a requirement, sorted as texts, joined by `&`.
+/// The conditions of a requirement, sorted as texts and joined by `&`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequirementLine(Box<str>);
 
 impl RequirementLine {
-    /// The text.
+    /// Returns the requirement as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Takes a text that was checked when it was written.
+    /// Wraps a text that was validated when it was written.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(text.into())
     }
 
-    /// None for `>= 0`, which lines leave out for Ruby and RubyGems.
+    /// Returns the requirement, or None for `>= 0`, which index lines omit for Ruby and RubyGems.
     #[must_use]
     pub fn unless_any(requirement: &Requirement) -> Option<Self> {
         (!requirement.is_any()).then(|| Self::from(requirement))

@@ -1,21 +1,21 @@
-//! Releases by their full names: `rack-3.0`, `nokogiri-1.15.0-x86_64-linux`.
+//! Parses full names of releases, such as `rack-3.0` or `nokogiri-1.15.0-x86_64-linux`.
 //!
-//! Names have dashes and digits too, so a full name can be cut at several places. All of them are
-//! tried; a push makes sure that no two releases have one full name.
+//! Names may contain dashes and digits, so a full name can be split at several positions. All of
+//! them are tried; a push ensures that no two releases have the same full name.
 
 use crate::name::NAME_BYTES_MAX;
 use crate::release::Identity;
 
-/// A name, and what it is a release of.
+/// A possible split into name and release.
 pub(crate) struct Cut<'a> {
     pub(crate) name: &'a str,
     pub(crate) identity: Identity,
 }
 
-/// The ways in which a full name can be cut.
+/// Returns all possible splits of a full name.
 pub(crate) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
     let dashes = full_name.match_indices('-').map(|(at, _)| at);
-    // Behind the longest name there is nothing to look for.
+    // A name can't be longer than this.
     dashes.take_while(|at| *at <= NAME_BYTES_MAX).filter_map(|at| {
         let (name, rest) = (&full_name[..at], &full_name[at + 1..]);
         let (number, platform) = rest.split_once('-').unwrap_or((rest, "ruby"));
@@ -24,7 +24,8 @@ pub(crate) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
     })
 }
 
-/// Whether the full name of a release can be cut elsewhere at all: quick, and false of nearly all.
+/// Returns whether the full name of a release can be split in another way. This is a quick check
+/// that is false for nearly all releases.
 pub(super) fn may_clash(name: &str, identity: &Identity) -> bool {
     let has_number = |text: &str| {
         text.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())

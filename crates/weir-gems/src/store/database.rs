@@ -1,7 +1,7 @@
-//! The seam between statements and databases. What both of them understand alike is written once, in
-//! [`statements`](super::statements); texts of statements have `$1` and so on in the place of values.
+//! The interface between statements and databases. SQL that both databases understand is written
+//! once, in [`statements`](super::statements), with `$1` and so on as placeholders for values.
 //!
-//! In SQLite statements never wait: what is asked of it is there when it is first polled ([`at_once`]).
+//! SQLite statements never wait: their futures are ready at the first poll ([`at_once`]).
 
 use std::future::Future;
 
@@ -16,7 +16,7 @@ use crate::platform::Platform;
 use crate::release::Identity;
 use crate::version::Version;
 
-/// What both databases take as a value.
+/// A value that both databases accept.
 pub(super) trait Value: rusqlite::ToSql + tokio_postgres::types::ToSql {}
 
 impl<T: rusqlite::ToSql + tokio_postgres::types::ToSql + ?Sized> Value for T {}
@@ -24,16 +24,16 @@ impl<T: rusqlite::ToSql + tokio_postgres::types::ToSql + ?Sized> Value for T {}
 /// The values of a statement: `$1` is the first.
 pub(super) type Values<'a> = &'a [&'a (dyn Value + Sync)];
 
-/// What columns of both databases are read as.
+/// A type that columns of both databases can be read as.
 pub(super) trait Column: FromSqlite + for<'a> FromPostgres<'a> {}
 
 impl<T: FromSqlite + for<'a> FromPostgres<'a>> Column for T {}
 
-/// What a statement answers.
+/// A row of a statement's result.
 pub(super) trait Row {
     fn get<T: Column>(&self, column: usize) -> Result<T, StoreError>;
 
-    /// A number that is never negative.
+    /// Returns a number that is never negative.
     fn number(&self, column: usize) -> Result<u64, StoreError> {
         self.get(column).map(unsigned)
     }
@@ -43,7 +43,7 @@ pub(super) trait Row {
         Ok(micros.map(|micros| Timestamp::from_micros(unsigned(micros))))
     }
 
-    /// A digest of `N` bytes.
+    /// Returns a digest of `N` bytes.
     fn digest<const N: usize>(&self, column: usize) -> Result<[u8; N], StoreError> {
         let bytes: Vec<u8> = self.get(column)?;
         let length = bytes.len();
@@ -51,8 +51,7 @@ pub(super) trait Row {
         bytes.try_into().map_err(wrong)
     }
 
-    /// A release's number and platform, in two columns. What was checked when it was written is not
-    /// checked again.
+    /// Returns a release's number and platform from two columns, without validating them again.
     fn identity(&self, first: usize) -> Result<Identity, StoreError> {
         Ok(Identity {
             number: Version::from_checked(self.get(first)?),
@@ -61,18 +60,18 @@ pub(super) trait Row {
     }
 }
 
-/// A connection, or a transaction of one.
+/// A connection, or a transaction on one.
 pub(super) trait Database {
     type Row: Row;
 
-    /// All rows that a statement answers.
+    /// Runs a statement and returns all rows of its result.
     fn query(
         &self,
         sql: &str,
         values: Values<'_>,
     ) -> impl Future<Output = Result<Vec<Self::Row>, StoreError>> + Send;
 
-    /// How many rows a statement changes.
+    /// Runs a statement and returns the number of rows that it changed.
     fn execute(
         &self,
         sql: &str,
@@ -80,7 +79,7 @@ pub(super) trait Database {
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
-/// The first row that a statement answers, if there is one.
+/// Runs a statement and returns the first row of its result, if there is one.
 pub(super) async fn query_one<D: Database>(
     database: &D,
     sql: &str,
@@ -89,12 +88,12 @@ pub(super) async fn query_one<D: Database>(
     Ok(database.query(sql, values).await?.into_iter().next())
 }
 
-/// As columns have it: microseconds.
+/// Converts a time to microseconds, as stored in columns.
 pub(super) fn micros(time: Timestamp) -> i64 {
     signed(time.as_micros())
 }
 
-/// What is asked of a database that does not wait.
+/// Returns the result of a future that is ready at its first poll.
 pub(super) fn at_once<T>(asked: impl Future<Output = T>) -> T {
     asked.now_or_never().expect("SQLite answers at once")
 }

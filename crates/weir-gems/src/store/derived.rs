@@ -1,11 +1,11 @@
-//! What follows from the releases of one gem.
+//! Data that is derived from the releases of one gem.
 
 use crate::dependency_api::write_fragment;
 use crate::index::digest::Digests;
 use crate::index::info;
 use crate::release::Release;
 
-/// What is stored of a gem beside its releases, so that readers compute nothing.
+/// Data that is stored with a gem, so that readers need not compute it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Derived {
     pub(super) info: String,
@@ -14,7 +14,7 @@ pub(super) struct Derived {
 }
 
 impl Derived {
-    /// `releases` are in order.
+    /// Computes the derived data of `releases`, which must be in order.
     pub(super) fn of(releases: &[Release]) -> Self {
         let mut text = String::new();
         info::write(&mut text, releases);

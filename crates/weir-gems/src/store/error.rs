@@ -1,4 +1,4 @@
-//! What a store can't do, and why.
+//! Errors of a store.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::dependency_api::FragmentError;
 use crate::index::digest::StateError;
 
-/// The store itself does not work.
+/// An error of the store itself.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
@@ -48,7 +48,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether there is no room left on a disk, so that what reads goes on and what writes can't.
+    /// Returns whether a disk is full, so that reads still work but writes fail.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -66,7 +66,7 @@ fn code(error: &(dyn Error + 'static)) -> Option<rusqlite::ErrorCode> {
     error.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
 }
 
-/// What to do about it, where that is known.
+/// Returns advice for an error, if there is some.
 fn advice(error: &(dyn Error + 'static)) -> &'static str {
     match code(error) {
         Some(rusqlite::ErrorCode::DiskFull) => {
@@ -79,7 +79,7 @@ fn advice(error: &(dyn Error + 'static)) -> &'static str {
     }
 }
 
-/// Why a release can't be pushed.
+/// Reasons why a release can't be pushed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PushError {
@@ -89,7 +89,7 @@ pub enum PushError {
     Store(#[from] StoreError),
 }
 
-/// What is in a release's place already.
+/// An existing release or name that conflicts with a push.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Conflict {
@@ -113,19 +113,19 @@ pub enum Conflict {
     Mirrored {
         name: String,
         upstream: String,
-        /// The upstream's release of this number has the same file.
+        /// Whether the upstream's release of this number has the same file.
         is_same_file: bool,
     },
 }
 
 impl Conflict {
-    /// Whether the file that was pushed may be the one of what is in its place.
+    /// Returns whether the pushed file may be the one that the existing release refers to.
     pub(crate) const fn is_about_the_same_file(&self) -> bool {
         matches!(self, Self::SameContents { .. } | Self::Mirrored { is_same_file: true, .. })
     }
 }
 
-/// Why a release can't be yanked.
+/// Reasons why a release can't be yanked.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum YankError {

@@ -1,4 +1,4 @@
-//! The store that the settings choose.
+//! The store that the settings select.
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -10,9 +10,9 @@ use super::mirror::MirrorStore;
 use super::webhooks::WebhookStore;
 use super::{PostgresStore, SqliteStore};
 
-/// All that a store does.
+/// All operations of a store.
 pub trait FullStore: MirrorStore + WebhookStore + Debug {
-    /// Registers the metrics of queries, and of what is kept in memory.
+    /// Registers the metrics of queries and of memory caches.
     fn register_metrics(&self, registry: &mut Registry);
 }
 
@@ -28,7 +28,7 @@ impl FullStore for PostgresStore {
     }
 }
 
-/// The store that the settings choose. Clones share it.
+/// The store that the settings select. Clones share it.
 #[derive(Clone, Debug)]
 pub struct GemStore(Arc<dyn FullStore>);
 

@@ -1,4 +1,4 @@
-//! API keys: what somebody may do, and until when. Only a digest of a key's text is kept.
+//! API keys: scopes, gems and expiry. Only the digest of a key's text is stored.
 
 use std::str::FromStr;
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 use weir_base::switch::Pattern;
 
-/// What a key allows; the names are those of rubygems.org.
+/// A permission of a key. The names are those of rubygems.org.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Scope {
-    /// Reading, where [`crate::settings::Readers::WithKey`] may: the whole index, whatever gems the key
-    /// is for.
+    /// Read the whole index where [`crate::settings::Readers::WithKey`] is set, whichever gems the
+    /// key is for.
     IndexRubygems,
     PushRubygem,
     YankRubygem,
 }
 
-/// A scope that there is not.
+/// Error for an unknown scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope {0:?}; there are index_rubygems, push_rubygem and yank_rubygem")]
 pub struct UnknownScope(pub String);
 
 impl Scope {
-    /// Its name.
+    /// Returns the scope's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,28 +45,28 @@ impl FromStr for Scope {
     }
 }
 
-/// What a key is made with.
+/// Settings of a key at its creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySettings {
-    /// For people: who has it.
+    /// A label for people, such as the owner's name.
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Gems that it pushes and yanks; none: all. Reading is of the whole index.
+    /// Patterns of gems that the key may push and yank; empty for all. Reading is not restricted.
     pub gems: Vec<Pattern>,
-    /// Microseconds since 1970. None: it does not expire.
+    /// Expiry in microseconds since the Unix epoch; None if the key does not expire.
     pub expires_at_us: Option<u64>,
 }
 
-/// A key to be kept.
+/// A key to store.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     pub settings: KeySettings,
-    /// SHA-256 of its text. The text has more than 128 random bits, so no slow digest is needed.
+    /// SHA-256 of its text. The text has more than 128 random bits, so a slow hash is not needed.
     pub hash: [u8; 32],
     pub created_at: Timestamp,
 }
 
-/// A key that is kept.
+/// A stored key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     pub id: u64,
@@ -75,19 +75,19 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether its time is over.
+    /// Returns whether the key has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.settings.expires_at_us.is_some_and(|end| end <= now.as_micros())
     }
 
-    /// Whether it allows something at all.
+    /// Returns whether the key has a scope, for any gem.
     #[must_use]
     pub fn has_scope(&self, scope: Scope) -> bool {
         self.settings.scopes.contains(&scope)
     }
 
-    /// Whether it is for a gem.
+    /// Returns whether the key is for a gem.
     #[must_use]
     pub fn is_for(&self, gem: &str) -> bool {
         let gems = &self.settings.gems;

@@ -1,22 +1,25 @@
-//! What a mirror keeps beside the gems, behind a trait of its own: what upstreams' `/versions` say,
-//! how far each was read, where a gem came from, and the inbox of webhooks.
+//! Data that a mirror stores beside the gems, behind a separate trait: the content of upstreams'
+//! `/versions` and the position up to which each was read, the origin of gems, and the inbox of
+//! webhooks.
 //!
-//! Promises of every [`MirrorStore`]:
-//! - what an upstream says of a name ([`MirrorStore::note`]) is work until it is applied or refused:
-//!   a crash at any point leaves the work, never half of its result;
-//! - [`MirrorStore::apply`] changes a gem's releases, what follows from them, where it comes from and
-//!   that it is applied in one transaction, and never touches a gem that was pushed or imported here;
-//! - nor does it add a gem, or give one without releases any, that could be taken for one that was
-//!   pushed or imported here ([`crate::name::GemName::folded`]), unless it is invited;
-//! - nor one that an upstream lists which comes before ([`MirroredGem::earlier`]), whoever was asked
-//!   first;
-//! - a release keeps the file that it was first seen with: another one under the same version and
-//!   platform is listed ([`MirrorStore::replaced`]) and not taken until [`MirrorStore::accept`];
-//! - that something is applied says that the gem comes from this upstream and is what it says;
-//! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
-//!   name never has releases of two sources;
-//! - what was yanked here ([`Store::yank`]) of a mirrored gem never comes again from an upstream;
-//! - a hook that was taken is in the inbox until it is done.
+//! Guarantees of every [`MirrorStore`]:
+//! - a recorded name ([`MirrorStore::note`]) stays pending until it is applied or rejected: after a
+//!   crash at any point it is still pending, and never half applied;
+//! - [`MirrorStore::apply`] changes a gem's releases, their derived data, the gem's origin and its
+//!   applied state in one transaction, and never changes a gem that was pushed or imported here;
+//! - it neither adds a gem, nor gives releases to a gem without any, if the name could be confused
+//!   with one that was pushed or imported here ([`crate::name::GemName::folded`]), unless the
+//!   policy invites it;
+//! - it does not add a gem that an earlier upstream lists ([`MirroredGem::earlier`]), whichever
+//!   responded first;
+//! - a release keeps its first file: another file for the same version and platform is listed
+//!   ([`MirrorStore::replaced`]) and rejected until [`MirrorStore::accept`];
+//! - a name is in the applied state only if the gem comes from this upstream and matches its index;
+//! - [`Store::push`] rejects a name that came from an upstream ([`super::Conflict::Mirrored`]): a
+//!   name never has releases from two sources;
+//! - a release of a mirrored gem that was yanked here ([`Store::yank`]) is never added from an
+//!   upstream again;
+//! - a webhook that was received stays in the inbox until it is processed.
 
 mod changes;
 mod model;
@@ -36,13 +39,14 @@ use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::name::GemName;
 use crate::release::Identity;
 
-/// What a mirror keeps. See the module for the promises.
+/// Storage of a mirror. See the module for its guarantees.
 #[async_trait]
 pub trait MirrorStore: Store {
-    /// How far `/versions` was read; None: never to its end.
+    /// Returns the position up to which `/versions` was read, or None if it was never read to its
+    /// end.
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError>;
 
-    /// Notes what lines say, in their order, and how far the text was read, if that is given.
+    /// Records lines of `/versions` in order, and the position, if given.
     async fn note(
         &self,
         upstream: &str,
@@ -50,16 +54,16 @@ pub trait MirrorStore: Store {
         position: Option<Position>,
     ) -> Result<(), StoreError>;
 
-    /// The digests of all that is noted of an upstream, for each beginning of names.
+    /// Returns the digests of all recorded names of an upstream, per prefix.
     async fn noted_digests(
         &self,
         upstream: &str,
     ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError>;
 
-    /// The names that are noted as there, of one beginning.
+    /// Returns the recorded names with a prefix that the upstream still lists.
     async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError>;
 
-    /// Names to be applied, in the order of their lines, behind the place `after`.
+    /// Returns pending names in the order of their lines, starting after the position `after`.
     async fn pending(
         &self,
         upstream: &str,
@@ -67,43 +71,43 @@ pub trait MirrorStore: Store {
         names_max: usize,
     ) -> Result<Vec<Pending>, StoreError>;
 
-    /// Names that are not taken: no work until [`MirrorStore::reconsider`].
+    /// Marks names as rejected. They are not pending until [`MirrorStore::reconsider`].
     async fn refuse(
         &self,
         upstream: &str,
         names: Vec<(GemName, Refusal)>,
     ) -> Result<(), StoreError>;
 
-    /// What is known of a name, noted or not.
+    /// Returns what is known about a name, whether or not it is recorded.
     async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError>;
 
-    /// Makes work of all that was refused, of all upstreams: what decides may have changed.
+    /// Makes all rejected names of all upstreams pending, because decisions may have changed.
     async fn reconsider(&self) -> Result<(), StoreError>;
 
-    /// Names that are not taken, and why.
+    /// Returns rejected names with the reasons.
     async fn refused(
         &self,
         upstream: &str,
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError>;
 
-    /// Releases of an upstream whose file it has replaced, in the order of names.
+    /// Returns the releases of an upstream whose file it has replaced, in the order of names.
     async fn replaced(
         &self,
         upstream: &str,
         releases_max: usize,
     ) -> Result<Vec<ReplacedRelease>, StoreError>;
 
-    /// The file that an upstream has now of such a release is taken with the next look, and no other.
-    /// None: there is no such release.
+    /// Accepts the file that an upstream now has for such a release, and no other. The next
+    /// synchronization takes it. Returns None if there is no such release.
     async fn accept(
         &self,
         name: &GemName,
         identity: &Identity,
     ) -> Result<Option<ReplacedRelease>, StoreError>;
 
-    /// Makes the gems' releases what the upstream says, and each of them applied. Each name comes
-    /// once.
+    /// Makes the releases of gems equal to the upstream's, and marks the gems as applied. Each name
+    /// must occur only once.
     async fn apply(
         &self,
         upstream: &str,
@@ -111,56 +115,56 @@ pub trait MirrorStore: Store {
         now: Timestamp,
     ) -> Result<Applied, StoreError>;
 
-    /// Mirrored names, with their upstreams, page by page; begins with `from` 0.
+    /// Returns mirrored names with their upstreams, page by page. The first page starts at `from`
+    /// 0.
     async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError>;
 
-    /// Takes away what came from upstreams under these names. They are nobody's from then on: they
-    /// can be pushed, and are work again for each upstream that lists them. What was yanked here
-    /// stays so.
+    /// Removes mirrored releases of these names. The names then have no owner: they can be pushed,
+    /// and are pending for each upstream that lists them. Yanked releases stay yanked.
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError>;
 
-    /// The rules that were in force last, as text; None: there were none.
+    /// Returns the rules that were last in force as text, or None if there were none.
     async fn policy(&self) -> Result<Option<String>, StoreError>;
 
-    /// Notes the same.
+    /// Saves the rules that are in force.
     async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError>;
 
-    /// Some of the names that were pushed or imported here.
+    /// Returns up to `names_max` names that were pushed or imported here.
     async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError>;
 
-    /// When looks at an upstream last came to something.
+    /// Returns the times of the last successful synchronizations of an upstream.
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError>;
 
-    /// Notes the same, for the next process.
+    /// Saves those times for the next process.
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError>;
 
-    /// Names of an upstream that were taken away, as they were counted last.
+    /// Returns the saved count of removed names of an upstream.
     async fn gone(&self, upstream: &str) -> Result<Gone, StoreError>;
 
-    /// Notes the same.
+    /// Saves that count.
     async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError>;
 
-    /// How much of an upstream is known.
+    /// Returns counts of an upstream's names.
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError>;
 
-    /// The release of this full name that is not yanked, if it came from an upstream.
+    /// Returns the release of this full name if it came from an upstream and is not yanked.
     async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError>;
 
-    /// What there is of a release.
+    /// Returns whether a release and its file exist.
     async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError>;
 
-    /// Notes that the file of a release is in its place.
+    /// Records that the file of a release is stored.
     async fn keep_file(
         &self,
         release: &MirroredRelease,
         file: MirroredFile,
     ) -> Result<(), StoreError>;
 
-    /// Notes that the file of a release is not in its place any more.
+    /// Records that the file of a release is missing.
     async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError>;
 
-    /// Releases of an upstream whose files are not here, page by page; begins with `from` 0. A page
-    /// holds whole gems.
+    /// Returns releases of an upstream whose files are missing, page by page with whole gems. The
+    /// first page starts at `from` 0.
     async fn missing_files(
         &self,
         upstream: &str,
@@ -168,10 +172,10 @@ pub trait MirrorStore: Store {
         releases_max: usize,
     ) -> Result<MissingFiles, StoreError>;
 
-    /// Puts hooks into the inbox; they are on disk when this returns.
+    /// Adds webhooks to the inbox. They are on disk when this returns.
     async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError>;
 
-    /// Hooks of an upstream that are due, in the order in which they came.
+    /// Returns the webhooks of an upstream that are due, in order of arrival.
     async fn due_hooks(
         &self,
         upstream: &str,
@@ -179,19 +183,19 @@ pub trait MirrorStore: Store {
         hooks_max: usize,
     ) -> Result<Vec<Hook>, StoreError>;
 
-    /// When an upstream's next hook is due; None: there is none.
+    /// Returns when an upstream's next webhook is due, or None if there is none.
     async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Takes the hooks of all other upstreams out of the inbox, and answers how many there were.
+    /// Removes the webhooks of all other upstreams from the inbox and returns their number.
     async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError>;
 
-    /// Takes hooks out of the inbox, and puts others off.
+    /// Removes some webhooks from the inbox, and postpones others.
     async fn settle_hooks(
         &self,
         done: Vec<u64>,
         later: Vec<(u64, Timestamp)>,
     ) -> Result<(), StoreError>;
 
-    /// How many hooks wait.
+    /// Returns the number of webhooks in the inbox.
     async fn waiting_hooks(&self) -> Result<u64, StoreError>;
 }

@@ -1,13 +1,13 @@
-//! `/versions` and `/names`, which a store keeps in pieces.
+//! Pieces in which a store saves `/versions` and `/names`.
 
 use crate::index::digest::Digests;
 use crate::index::text::Text;
 use crate::store::{StoreError, TextKind};
 
-/// Bytes of a piece while a text is begun anew.
+/// Size of a piece in bytes when a text is rewritten.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// What a kind of text is called in the tables.
+/// Returns the id of a text in the tables.
 pub(super) const fn number(kind: TextKind) -> i64 {
     match kind {
         TextKind::Versions => 1,
@@ -15,15 +15,15 @@ pub(super) const fn number(kind: TextKind) -> i64 {
     }
 }
 
-/// A text that is read piece by piece. Many small pieces are put together first: each append copies the last part of
-/// a text.
+/// Assembles a text from its pieces. Small pieces are joined first, because each append copies the
+/// last part of a text.
 pub(super) struct Gathering {
     text: Text,
     waiting: Vec<u8>,
 }
 
 impl Gathering {
-    /// Goes on behind `start`.
+    /// Starts after the text `start`.
     pub(super) const fn behind(start: Text) -> Self {
         Self { text: start, waiting: Vec::new() }
     }
@@ -36,7 +36,7 @@ impl Gathering {
         }
     }
 
-    /// The whole, if it is as long as it should be.
+    /// Returns the whole text if it has the expected length.
     pub(super) fn finish(
         self,
         kind: TextKind,

@@ -1,13 +1,12 @@
-//! A store in Postgres, for several Weirs at once.
+//! A store in Postgres, for several Weir processes at once.
 //!
-//! Each connection is used by one operation at a time, and each operation is bounded in time. What
-//! writes takes turns: within a process by a lock of ours, among processes by one of Postgres, which
-//! a transaction holds to its end. So a writer sees all that was written before, in whatever order
-//! writers come, and no commit fails because of another. Readers never wait for writers: each sees
-//! one state, by asking one question or in a transaction with a snapshot. A text that a process has
-//! read is compared with the database at each use, so it is seen at once what another one pushed.
+//! Each connection runs one operation at a time, with a timeout. Writers are serialized: within a
+//! process by a mutex, between processes by a Postgres lock that a transaction holds to its end. A
+//! writer therefore sees all earlier writes, and no commit fails because of another. Readers never
+//! wait for writers: each uses a single query, or a transaction with a snapshot. A cached text is
+//! compared with the database at each use, so pushes by other processes are visible at once.
 //!
-//! Postgres need not be there when Weir starts: tables are made on the first connection.
+//! Postgres need not be available when Weir starts: tables are created on the first connection.
 
 mod analyze;
 mod columns;
@@ -71,12 +70,12 @@ pub struct PostgresStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     pool: Pool,
-    /// Behind the pool, so that it outlives its connections.
+    /// Declared after the pool, so that it is dropped after the connections.
     io: IoThread,
     clock: Clock,
     schema: SchemaName,
     import_batch: usize,
-    /// Told when something was pushed or yanked here.
+    /// Notified after each push or yank in this process.
     changes: watch::Sender<()>,
     is_prepared: AtomicBool,
     turns: Turns,
@@ -85,19 +84,19 @@ struct Inner {
     queries: QueryMetrics,
 }
 
-/// A text as it was last read.
+/// A cached text.
 #[derive(Debug)]
 struct Cached {
     text: ArcSwap<Text>,
-    /// tokio's: who reads it anew does so for all that wait.
+    /// A tokio mutex: one task reloads the text while others wait for it.
     reading: Mutex<()>,
 }
 
 impl PostgresStore {
-    /// A store that connects when it is first needed.
+    /// Creates a store that connects on first use.
     ///
     /// # Errors
-    /// The file of certificate authorities can't be used, or no thread could be made.
+    /// Fails if the file of certificate authorities can't be used, or no thread could be started.
     pub fn open(
         settings: &PostgresSettings,
         clock: Clock,
@@ -121,22 +120,22 @@ impl PostgresStore {
         })))
     }
 
-    /// Connects, and makes the tables that are missing. Otherwise the first operation does it.
+    /// Connects, and creates missing tables. If this is not called, the first operation does it.
     ///
     /// # Errors
-    /// There is no connection, or the tables are another Weir's.
+    /// Fails if there is no connection, or if the tables belong to another version of Weir.
     pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move { self.0.lease().await.map(drop) })
     }
 }
 
 impl PostgresStore {
-    /// Registers the metric of queries.
+    /// Registers the metrics of queries.
     pub(super) fn register_metrics(&self, registry: &mut Registry) {
         self.0.queries.register(registry);
     }
 
-    /// [`Inner::write`] within `write_timeout`, measured.
+    /// Runs [`Inner::write`] within `write_timeout`, and measures it.
     async fn write<T, W>(&self, query: &'static str, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -148,7 +147,7 @@ impl PostgresStore {
         self.0.write(Limit::Write, work).await
     }
 
-    /// [`Inner::write_hooks`], measured.
+    /// Runs [`Inner::write_hooks`], and measures it.
     async fn write_hooks<T, W>(&self, query: &'static str, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -168,7 +167,7 @@ impl Cached {
 }
 
 impl Inner {
-    /// A connection to a database with our tables.
+    /// Returns a connection to a database that has the tables.
     async fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
         let lease = self.pool.lease().await?;
         if self.is_prepared.load(Ordering::Acquire) {
@@ -181,7 +180,7 @@ impl Inner {
         self.pool.lease().await
     }
 
-    /// Makes the tables. The connection has other timeouts afterwards, and perhaps a lock.
+    /// Creates the tables. The connection may have other timeouts and hold a lock afterwards.
     async fn prepare(&self, mut lease: Lease) -> Result<(), StoreError> {
         let time = self.pool.limits.maintenance_timeout;
         let now = self.clock.now();
@@ -205,7 +204,7 @@ impl Inner {
         let late = |_| StoreError::Late { limit: Limit::Text.setting() };
         let time = self.pool.limits.text_timeout;
         let _reading = timeout(time, cached.reading.lock()).await.map_err(late)?;
-        // Who had the lock may have read it.
+        // The previous holder of the lock may have reloaded it.
         if let Some(text) = self.current(kind).await? {
             return Ok(text);
         }
@@ -217,7 +216,7 @@ impl Inner {
         Ok(fresh)
     }
 
-    /// The text as it was read, if it is still so.
+    /// Returns the cached text if it is up to date.
     async fn current(self: &Arc<Self>, kind: TextKind) -> Result<Option<Text>, StoreError> {
         let lease = self.lease().await?;
         let known = Text::clone(&self.cached(kind).text.load());
@@ -228,7 +227,7 @@ impl Inner {
     }
 }
 
-/// A question with one connection, within `query_timeout`.
+/// Runs a query on one connection, within `query_timeout`.
 macro_rules! ask {
     ($store:expr, $query:literal, $question:path $(, $argument:expr)*) => {{
         let inner = &$store.0;

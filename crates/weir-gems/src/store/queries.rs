@@ -1,4 +1,4 @@
-//! How long queries take, by what is asked.
+//! Metrics of query times, by query.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-/// From 0.1 ms to 5 s.
+/// Buckets from 0.1 ms to 5 s.
 const SECONDS: [f64; 7] = [0.0001, 0.0005, 0.002, 0.01, 0.1, 1.0, 5.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -14,7 +14,7 @@ struct QueryLabel {
     query: &'static str,
 }
 
-/// The histogram of query time, the same for each store. Clones count together.
+/// The histogram of query times, equal for each store. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct QueryMetrics(Family<QueryLabel, Histogram, fn() -> Histogram>);
 
@@ -33,13 +33,13 @@ impl QueryMetrics {
         );
     }
 
-    /// Measures until the timer is dropped. `query` is the name of a store's method.
+    /// Starts to measure until the timer is dropped. `query` is the name of a store's method.
     pub(super) fn start(&self, query: &'static str) -> QueryTimer<'_> {
         QueryTimer { metrics: self, query, start: Instant::now() }
     }
 }
 
-/// A query that is being answered.
+/// Timer of a query in progress.
 #[derive(Debug)]
 pub(super) struct QueryTimer<'a> {
     metrics: &'a QueryMetrics,

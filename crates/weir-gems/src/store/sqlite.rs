@@ -1,9 +1,9 @@
 //! The embedded store: one SQLite file with a write-ahead log.
 //!
-//! Reads run where they are asked for: they touch a page cache, not a network. There are as many
-//! connections as threads that read at once. Writes take turns on one connection, on threads that
-//! may wait for the disk. Another process (an import by command line) may write to the same file:
-//! what is kept in memory, texts and infos, is compared with the file at each use.
+//! Reads run on the calling thread, since they touch a page cache and not a network. There is one
+//! connection per thread that reads concurrently. Writes are serialized on one connection and run
+//! on blocking threads. Another process (such as an import from the command line) may write to the
+//! same file, so cached texts and infos are compared with the file at each use.
 
 mod connections;
 mod database;
@@ -57,7 +57,7 @@ pub struct SqliteSettings {
     pub path: PathBuf,
     /// Memory for pages of the database of each connection that reads; there is one for each core,
     /// and one for each list that is built.
-    // Holds the index of 190,000 names: a read of an info costs one page more.
+    // Enough for the index of 190,000 names: reading an info then costs one more page.
     #[setting(size, range = 64 << 10..=1 << 40, default = 16 << 20)]
     pub reader_cache_bytes: u64,
     /// So much of the file, from its beginning, is mapped by each connection that reads, which
@@ -65,7 +65,8 @@ pub struct SqliteSettings {
     /// several cores, but is the kernel's page cache: it goes as soon as the memory is needed. A
     /// disk that fails to read ends the service process, which is started anew. 0: everything is
     /// read by calls.
-    // All of 190,000 gems: 650 MB. Without it an info of the file costs 30 us instead of 17.
+    // The database of 190,000 gems has 650 MB. Without mapping, reading an info from the file takes
+    // 30 µs instead of 17 µs.
     #[setting(size, range = 0..=Self::MAPPED_MAX, default = 1 << 30)]
     pub mapped_bytes: u64,
     /// Memory for pages of the database of the connection that writes.
@@ -73,7 +74,7 @@ pub struct SqliteSettings {
     pub writer_cache_bytes: u64,
     /// Memory for recently requested /info responses, for all cores together. Each use is
     /// checked against the database, so nothing is out of date. 0: none is kept.
-    // Those of some 40,000 gems.
+    // Enough for the infos of about 40,000 gems.
     #[setting(size, range = 0..=1 << 40, default = 64 << 20)]
     pub info_cache_bytes: u64,
     /// Gems that an import adds in one transaction. More is quicker; pushes wait that much longer
@@ -83,10 +84,10 @@ pub struct SqliteSettings {
 }
 
 impl SqliteSettings {
-    /// SQLite maps no more (`SQLITE_MAX_MMAP_SIZE`: 2 GiB less 64 KiB).
+    /// The maximum that SQLite can map (`SQLITE_MAX_MMAP_SIZE`: 2 GiB less 64 KiB).
     pub const MAPPED_MAX: u64 = 0x7fff_0000;
 
-    /// Everything as it is by default, in the file at `path`.
+    /// Returns the default settings for the file at `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
@@ -103,18 +104,18 @@ struct Inner {
     infos: InfoCache,
     queries: QueryMetrics,
     import_batch: usize,
-    /// Told when something was pushed or yanked.
+    /// Notified after each push or yank in this process.
     changes: watch::Sender<()>,
-    /// The texts as they were last read.
+    /// Cached texts.
     versions: ArcSwap<Text>,
     names: ArcSwap<Text>,
 }
 
 impl SqliteStore {
-    /// Opens the file, or makes it.
+    /// Opens the file, creating it if needed.
     ///
     /// # Errors
-    /// It can't be opened, or is not ours.
+    /// Fails if it can't be opened, or is not a database of Weir.
     pub fn open(settings: &SqliteSettings, now: Timestamp) -> Result<Self, StoreError> {
         let connections = Connections::open(settings)?;
         let store = Self(Arc::new(Inner {
@@ -130,13 +131,13 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Registers the metrics of what is kept in memory, and of queries.
+    /// Registers the metrics of memory caches and of queries.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.0.infos.register(registry);
         self.0.queries.register(registry);
     }
 
-    /// [`Inner::read`], measured.
+    /// Runs [`Inner::read`], and measures it.
     fn read<T>(
         &self,
         query: &'static str,
@@ -146,7 +147,7 @@ impl SqliteStore {
         self.0.read(work)
     }
 
-    /// [`Inner::read_once`], measured.
+    /// Runs [`Inner::read_once`], and measures it.
     fn read_once<T>(
         &self,
         query: &'static str,
@@ -156,7 +157,7 @@ impl SqliteStore {
         self.0.read_once(work)
     }
 
-    /// Runs `work` where waiting for the disk holds up nobody else.
+    /// Runs `work` on a blocking thread.
     async fn blocking<T, E>(
         &self,
         query: &'static str,
@@ -174,7 +175,8 @@ impl SqliteStore {
 }
 
 impl Inner {
-    /// Runs `work` with a connection that reads; all of it sees one state of the file.
+    /// Runs `work` on a connection for reading, in one transaction with a consistent view of the
+    /// file.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -182,12 +184,12 @@ impl Inner {
         let mut reader = self.connections.reader()?;
         let transaction = reader.transaction()?;
         let result = work(&transaction);
-        // Nothing was written; ending it any way releases the state.
+        // Nothing was written, so rollback and commit are equivalent.
         drop(transaction);
         result
     }
 
-    /// Runs `work`, which asks one question.
+    /// Runs `work`, which may run only a single query.
     fn read_once<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -195,7 +197,7 @@ impl Inner {
         work(&*self.connections.reader()?)
     }
 
-    /// Runs `work` in one transaction, which is on disk when this returns.
+    /// Runs `work` in one transaction. It is on disk when this returns.
     fn write<T, E: From<rusqlite::Error>>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,

@@ -1,5 +1,5 @@
-//! Statements that both databases understand alike. What differs is beside the database: many rows at
-//! once, and what a request waits for.
+//! SQL that both databases understand. SQL that differs, such as bulk operations and queries on the
+//! request path, is in each database's module.
 
 pub(super) mod files;
 pub(super) mod hooks;

@@ -1,8 +1,8 @@
-//! Everything that follows from the releases, compared with what is stored; each store brings its
-//! rows.
+//! Compares everything that is derived from the releases with the stored data. Each store supplies
+//! its rows.
 //!
-//! The texts are replayed as a client does it. Of each gem only its last digest is kept, and the sum
-//! of the digests of its releases: 200,000 gems take some 20 MB, whatever the text's length.
+//! The texts are replayed as a client would. For each gem only its last digest and the sum of its
+//! releases' digests are held: 200,000 gems take some 20 MB, whatever the length of the texts.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -13,25 +13,26 @@ use super::{Report, StoreError, TextKind};
 use crate::index::digest::{Digests, RunningDigest};
 use crate::release::Release;
 
-/// There are releases of a gem, and nothing says which gem it is: no repair can know.
+/// Returns the error for releases whose gem is missing from the table of gems, which can't be
+/// repaired.
 pub(super) fn nameless(gem: i64) -> StoreError {
     StoreError::Lost(format!("gem {gem} has releases and no name"))
 }
 
-/// What `/versions` says of a gem.
+/// What `/versions` lists for a gem.
 #[derive(Clone, Copy, Debug, Default)]
 struct Listed {
     md5: [u8; 16],
-    /// Sum of the digests of its releases: adding and taking away commute.
+    /// Sum of the digests of its releases, so that adding and removing are commutative.
     releases: u64,
 }
 
-/// First the pieces of both texts, then all gems.
+/// Verifies first the pieces of both texts, and then all gems.
 #[derive(Default)]
 pub(super) struct Verification {
     pub(super) report: Report,
     gems: HashMap<String, Listed>,
-    /// Names that no gem was seen of.
+    /// Names in the texts without a gem so far.
     names: HashMap<String, ()>,
     hasher: DefaultHashBuilder,
 }
@@ -45,7 +46,7 @@ pub(super) struct Reading {
     length: u64,
 }
 
-/// What is stored of a text beside its pieces.
+/// Stored data of a text beside its pieces.
 pub(super) struct StoredText {
     pub(super) length: u64,
     pub(super) digests: Digests,
@@ -60,7 +61,7 @@ impl Reading {
 }
 
 impl Verification {
-    /// The next piece, which begins at `start`.
+    /// Adds the next piece, which begins at `start`.
     pub(super) fn piece(&mut self, reading: &mut Reading, start: u64, content: &[u8]) {
         let kind = reading.kind;
         if start != reading.length {
@@ -77,7 +78,7 @@ impl Verification {
         reading.rest.drain(..whole);
     }
 
-    /// The end of a text; compares its length and its digests.
+    /// Ends a text, and compares its length and digests.
     pub(super) fn text_ends(&mut self, reading: Reading, stored: Option<StoredText>) {
         let Reading { kind, digest, rest, length, .. } = reading;
         if !rest.is_empty() {
@@ -96,7 +97,7 @@ impl Verification {
 
     fn line(&mut self, kind: TextKind, index: usize, line: &str) {
         let problem = match kind {
-            // "created_at: .." and "---".
+            // The first two lines are the header: "created_at: .." and "---".
             TextKind::Versions if index >= 2 => (!self.versions_line(line))
                 .then(|| format!("/versions has a line that is none: {line:?}")),
             TextKind::Names if index >= 1 => {
@@ -110,7 +111,7 @@ impl Verification {
         }
     }
 
-    /// A line as a client reads it; false: it is none.
+    /// Applies a line as a client does. Returns false if it is invalid.
     fn versions_line(&mut self, line: &str) -> bool {
         let mut words = line.split(' ');
         let (Some(name), Some(releases), Some(md5), None) =
@@ -139,7 +140,7 @@ impl Verification {
         hasher.finish()
     }
 
-    /// A gem with its releases in order, and whether what is stored of it is what follows from them.
+    /// Adds a gem with its releases in order, and whether its stored derived data is correct.
     pub(super) fn gem(
         &mut self,
         name: &str,
@@ -171,7 +172,7 @@ impl Verification {
         }
     }
 
-    /// After all gems: what the texts have and the store has not.
+    /// Reports names that the texts have and the store does not, after all gems.
     pub(super) fn finish(mut self) -> Report {
         for (name, listed) in &self.gems {
             if listed.releases != 0 {

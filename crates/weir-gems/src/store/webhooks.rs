@@ -1,12 +1,12 @@
-//! Events for receivers elsewhere, kept with what they tell.
+//! Events for webhook endpoints, stored with their content.
 //!
-//! Promises of every [`WebhookStore`]:
-//! - the event of a push or a yank is written in its transaction: there is one without the other
-//!   never, whoever pushes and whether or not anybody sends;
-//! - events have numbers without gaps in the order of the changes, and each endpoint has a place in
-//!   that order, so nothing is sent out of order or left out unseen;
-//! - of two senders only one holds an endpoint, and one that was killed loses it after a while;
-//! - at most `events_max` events are kept, the newest.
+//! Guarantees of every [`WebhookStore`]:
+//! - the event of a push or a yank is written in the same transaction, whichever process makes the
+//!   change and whether or not a sender is running;
+//! - events are numbered without gaps in the order of changes, and each endpoint has a position in
+//!   that order, so no event is sent out of order or skipped unnoticed;
+//! - only one sender at a time holds an endpoint; the claim of a killed sender expires;
+//! - at most `events_max` events are stored, the newest.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use weir_base::clock::Timestamp;
 use super::{Store, StoreError};
 use crate::store::column::unsigned;
 
-/// What happened to a release.
+/// Kind of change of a release.
 pub use crate::index::versions::{Change, UnknownChange};
 
 /// An event.
@@ -26,91 +26,91 @@ pub struct WebhookEvent {
     pub name: String,
     pub number: String,
     pub platform: String,
-    /// When it happened.
+    /// Time of the change.
     pub at: Timestamp,
-    /// JSON of the release, without addresses ([`crate::webhooks`] adds them).
+    /// JSON of the release, without URLs ([`crate::webhooks`] adds them).
     pub release: String,
 }
 
-/// What is noted of an endpoint.
+/// Stored state of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointState {
     pub name: String,
-    /// Events that it has not got.
+    /// Number of events not delivered yet.
     pub waiting: u64,
-    /// When the oldest of them happened.
+    /// Time of the oldest undelivered event.
     pub oldest_at: Option<Timestamp>,
-    /// Attempts that failed since the last that did not.
+    /// Number of failed attempts since the last success.
     pub failures: u32,
-    /// When the next attempt is due.
+    /// Time of the next attempt.
     pub due_at: Timestamp,
-    /// Until when somebody sends to it.
+    /// End of the current sender's claim, if there is one.
     pub held_until: Option<Timestamp>,
 }
 
-/// Who wants to send to an endpoint, and what.
+/// A sender's request for events of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub endpoint: String,
-    /// Tells senders apart.
+    /// Identifies the sender.
     pub holder: String,
-    /// The claim lasts so long, unless it is settled before.
+    /// End of the claim, unless it is settled earlier.
     pub held_until: Timestamp,
     pub events_max: u32,
 }
 
-/// Events to be sent, in order.
+/// Claimed events, to be sent in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     pub events: Vec<WebhookEvent>,
-    /// Attempts for the first of them that failed.
+    /// Number of failed attempts for the first event.
     pub failures: u32,
-    /// Events that were too many and are gone.
+    /// Number of events that were dropped because there were too many.
     pub dropped: u64,
 }
 
-/// What became of claimed events.
+/// Outcome of sending claimed events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub endpoint: String,
     pub holder: String,
-    /// All events up to this one are done. None: none was.
+    /// Number of the last event that is done, or None if none is.
     pub done: Option<u64>,
     pub failures: u32,
     pub due_at: Timestamp,
-    /// The claim goes on until then. None: it ends.
+    /// New end of the claim, or None to release it.
     pub held_until: Option<Timestamp>,
 }
 
-/// Where events are kept. See the module for the promises.
+/// Storage of events. See the module for its guarantees.
 #[async_trait]
 pub trait WebhookStore: Store {
-    /// From now on events are kept for these endpoints and for no others. One that is new gets what
-    /// happens from now on.
+    /// Sets the endpoints for which events are stored. A new endpoint gets the events from now on.
     async fn set_webhook_endpoints(
         &self,
         names: Vec<String>,
         events_max: u64,
     ) -> Result<(), StoreError>;
 
-    /// All endpoints.
+    /// Returns the state of all endpoints.
     async fn webhook_endpoints(&self) -> Result<Vec<EndpointState>, StoreError>;
 
-    /// The next events of an endpoint; None: it is somebody else's, not due, or not known.
+    /// Claims the next events of an endpoint. Returns None if another sender holds it, nothing is
+    /// due, or it is unknown.
     async fn claim_webhooks(
         &self,
         claim: Claim,
         now: Timestamp,
     ) -> Result<Option<Claimed>, StoreError>;
 
-    /// Notes what became of claimed events; false: the claim was lost.
+    /// Saves the outcome of claimed events. Returns false if the claim was lost.
     async fn settle_webhooks(&self, settled: Settled) -> Result<bool, StoreError>;
 
-    /// Changes whenever this process has pushed or yanked.
+    /// Returns a receiver that changes after each push or yank in this process.
     fn changes(&self) -> watch::Receiver<()>;
 }
 
-/// The number of events between two.
+/// Returns the number of events between two positions.
 pub(super) fn lost(cursor: i64, first: i64) -> u64 {
     unsigned(first - cursor - 1)
 }

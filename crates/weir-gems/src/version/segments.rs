@@ -1,18 +1,19 @@
-//! A version's segments: numbers of any length and runs of letters.
+//! Segments of a version: numbers of any length and runs of letters.
 
 use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment<'a> {
     Letters(&'a str),
-    /// Digits without zeros before them; none for zero. As text, because dates and hashes don't fit
-    /// any integer.
+    /// A number without leading zeros; empty for zero. A text, because dates and hashes don't fit
+    /// any integer type.
     Number(&'a str),
 }
 
 const ZERO: Segment<'static> = Segment::Number("");
 
-/// The segments that count: without zeros at the end of the release, nor at the end of the rest.
+/// Returns the significant segments, without trailing zeros of the release and of the prerelease
+/// part.
 pub(super) fn canonical(text: &str) -> Vec<Segment<'_>> {
     let mut all = split(text);
     let is_letters = |segment: &Segment<'_>| matches!(segment, Segment::Letters(_));
@@ -27,7 +28,7 @@ pub(super) fn canonical(text: &str) -> Vec<Segment<'_>> {
     all
 }
 
-/// `scan(/[0-9]+|[a-z]+/i)`
+/// Splits as `scan(/[0-9]+|[a-z]+/i)` does.
 fn split(text: &str) -> Vec<Segment<'_>> {
     let mut segments = Vec::new();
     for part in text.split('.') {
@@ -49,7 +50,7 @@ fn split(text: &str) -> Vec<Segment<'_>> {
 pub(super) fn compare(one: &[Segment<'_>], other: &[Segment<'_>]) -> Ordering {
     let length = one.len().max(other.len());
     for index in 0..length {
-        // A missing segment counts as zero, which is more than any letter.
+        // A missing segment counts as zero, which is greater than any letter.
         let left = one.get(index).copied().unwrap_or(ZERO);
         let right = other.get(index).copied().unwrap_or(ZERO);
         let order = match (left, right) {

@@ -1,4 +1,4 @@
-//! A mirror, as operators see it.
+//! The state of a mirror for operators.
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
@@ -11,101 +11,103 @@ use crate::store::mirror::{Refusal, ReplacedRelease};
 /// A mirror.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MirrorView {
-    /// In their order.
+    /// Upstreams in the order of the settings.
     pub upstreams: Vec<UpstreamView>,
-    /// Webhooks in the inbox.
+    /// Number of webhooks in the inbox.
     pub hooks_waiting: u64,
-    /// The newest round of looks that all upstreams have had; the first comes by itself.
+    /// The newest round of synchronizations that is done for all upstreams. The first round starts
+    /// by itself.
     pub rounds_done: u64,
-    /// When this mirror was started: another one counts anew. Seconds since the Unix epoch, as all
-    /// times here.
+    /// When this mirror was started; rounds are counted from then on. In seconds since the Unix
+    /// epoch, as all times here.
     pub started_at: f64,
 }
 
-/// How it is with one upstream.
+/// State of one upstream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamView {
     pub name: String,
     pub url: String,
-    /// None: nothing is being done.
+    /// Progress of the synchronization in progress; None if there is none.
     pub progress: Option<ProgressView>,
     pub last_look_at: Option<f64>,
-    /// When all that it had was here; None: never.
+    /// When everything it had was last here; None if that never was.
     pub last_success_at: Option<f64>,
-    /// How long ago that is.
+    /// Seconds since then.
     pub staleness_seconds: Option<f64>,
-    /// When all of its `/versions` was compared.
+    /// When all of its `/versions` was last compared.
     pub last_compared_at: Option<f64>,
-    /// Of the last look, if it came to nothing.
+    /// Error of the last synchronization, if it failed.
     pub last_error: Option<String>,
-    /// Why a name could not be brought up to date by the last look; None: all were.
+    /// Why a name could not be updated by the last synchronization; None if all were.
     pub last_miss: Option<String>,
-    /// Names that it lists and does not give out; the first of the last look.
+    /// Names that it lists but denies access to; the first ones of the last synchronization.
     pub denied_names: Vec<String>,
-    /// Of the last look that came to something.
+    /// Outcome of the last successful synchronization.
     pub last_result: Option<LookView>,
-    /// Names that it lists.
+    /// Number of names that it lists.
     pub names: u64,
-    /// Names that are not up to date.
+    /// Number of pending names.
     pub pending: u64,
-    /// Names that it lists and that are not taken from it.
+    /// Number of names that it lists and that are rejected.
     pub refused: u64,
-    /// Some of them.
+    /// Some of the rejected names.
     pub refused_names: Vec<RefusedView>,
-    /// Releases whose file it has replaced under the same version: kept out until an operator accepts
-    /// them.
+    /// Number of releases whose file it has replaced without a new version. They are rejected until
+    /// an operator accepts them.
     #[serde(default)]
     pub replaced: u64,
-    /// Some of them.
+    /// Some of these releases.
     #[serde(default)]
     pub replaced_releases: Vec<ReplacedView>,
-    /// Since the start.
+    /// Number of requests since the start.
     pub requests: u64,
     pub received_bytes: u64,
 }
 
-/// What is being done.
+/// Progress of a synchronization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressView {
     pub phase: PhaseView,
     pub done: u64,
-    /// None: it is not known.
+    /// The total, or None if it is unknown.
     pub total: Option<u64>,
 }
 
-/// What it is about, and counted in.
+/// Current step, and the unit of its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseView {
-    /// Bytes of `/versions`.
+    /// Reading `/versions`; in bytes.
     Versions,
-    /// Gems that are brought up to date.
+    /// Updating gems; in names.
     Gems,
-    /// `.gem` files.
+    /// Fetching `.gem` files; in files.
     Files,
 }
 
-/// What came of a look.
+/// Outcome of a synchronization.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookView {
     pub read: ReadView,
-    /// Names that were brought up to date, those that were left from earlier included.
+    /// Number of names that were updated, including those pending from earlier.
     pub names: u64,
-    /// Versions that came, went, and say something else than before.
+    /// Numbers of versions that were added, removed and changed.
     pub added: u64,
     pub yanked: u64,
     pub changed: u64,
-    /// Names that are not taken from there.
+    /// Number of names that were rejected.
     pub refused: u64,
-    /// Names that wait for an upstream that comes earlier and does not answer.
+    /// Number of names that wait for an earlier upstream that is unavailable.
     pub waiting: u64,
-    /// Names that could not be brought up to date; they are tried again.
+    /// Number of names that could not be updated; they are tried again.
     pub failed: u64,
-    /// Names that the upstream lists and does not give out (401, 403); they are tried again.
+    /// Number of names that the upstream lists but denies access to (401, 403); they are tried
+    /// again.
     pub denied: u64,
-    /// Lines that can't be kept.
+    /// Number of unusable lines.
     pub left_out: u64,
-    /// `.gem` files, where a look fetches them.
+    /// Numbers of `.gem` files, if they are fetched eagerly.
     pub files: u64,
     pub files_failed: u64,
     pub requests: u64,
@@ -122,8 +124,7 @@ pub enum ReadView {
     Whole,
 }
 
-/// A name that is not taken, and why: `policy`, `local`, `bound`, `shadowed`, `former`,
-/// `lookalike`.
+/// A rejected name and the reason: `policy`, `local`, `bound`, `shadowed`, `former`, `lookalike`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedView {
     pub name: String,
@@ -136,16 +137,16 @@ pub struct ReplacedView {
     pub name: String,
     pub number: String,
     pub platform: String,
-    /// Of the file as it was first seen, in hexadecimal digits. It is served if it was fetched.
+    /// Checksum of the first file, in hex. That file is served if it was fetched.
     pub pinned_sha256: String,
-    /// Of the file that the upstream has now.
+    /// Checksum of the file that the upstream has now.
     pub offered_sha256: String,
-    /// When that was first seen.
+    /// When the new file was first seen.
     pub since: f64,
 }
 
 impl MirrorView {
-    /// As it is at that time.
+    /// Returns the view of a state at the time `now`.
     #[must_use]
     pub fn of(state: MirrorState, now: Timestamp) -> Self {
         let MirrorState { upstreams, hooks_waiting, rounds_done, started } = state;
@@ -186,7 +187,7 @@ impl UpstreamView {
 }
 
 impl ProgressView {
-    /// How far a look is.
+    /// Returns the view of a progress.
     #[must_use]
     pub const fn of(progress: &SyncProgress) -> Self {
         let phase = match progress.phase {
@@ -199,7 +200,7 @@ impl ProgressView {
 }
 
 impl LookView {
-    /// What came of it.
+    /// Returns the view of an outcome.
     #[must_use]
     pub fn of(looked: &Looked) -> Self {
         let Looked { read, work, left_out, files, requests, received_bytes, took } = looked;

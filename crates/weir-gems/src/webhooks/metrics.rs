@@ -12,16 +12,16 @@ use weir_net::webhook::DeliveryMetrics;
 
 use crate::store::webhooks::EndpointState;
 
-/// From a receiver next door to the last retries.
+/// Buckets from a receiver on the same network to the last retries.
 const SECONDS: [f64; 10] = [0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
 
-/// There are at most as many as endpoints.
+/// There are at most as many label sets as endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndpointLabel {
     endpoint: String,
 }
 
-/// Why an event was not delivered, by the setting that says so.
+/// Reasons why an event was dropped, named after the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropReason {
     RetryFor,
@@ -39,7 +39,7 @@ impl DropReason {
     }
 }
 
-/// The metrics. Clones count together.
+/// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
     pub(super) delivery: DeliveryMetrics,
@@ -49,7 +49,7 @@ pub struct WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             delivery: DeliveryMetrics::new(&DropReason::ALL.map(DropReason::name), &SECONDS),

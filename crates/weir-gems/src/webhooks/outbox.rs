@@ -1,4 +1,5 @@
-//! One endpoint's events: claimed from the store, sent one after the other, settled one by one.
+//! Delivers the events of one endpoint: claims them from the store, sends them in order, and
+//! settles them one by one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,26 +25,26 @@ pub(super) struct EndpointOutbox {
     parts: Arc<Parts>,
     endpoint: WebhookEndpoint,
     claimed: Option<ClaimedEvents>,
-    /// Something was pushed here.
+    /// Changes after a push or yank in this process.
     changes: watch::Receiver<()>,
     log: Seldom,
 }
 
-/// Events that no other sender takes for now.
+/// Events that are claimed by this sender.
 struct ClaimedEvents {
     waiting: VecDeque<WebhookEvent>,
-    /// The last that is settled.
+    /// Number of the last settled event.
     done: Option<u64>,
-    /// Of the first one that waits.
+    /// Number of failed attempts for the first waiting event.
     failures: u32,
 }
 
 /// What to do next.
 enum Step {
     Send(WebhookEvent),
-    /// There may be more.
+    /// Continue at once: there may be more events.
     GoOn,
-    /// Nothing can be done before this.
+    /// Wait this long before the next attempt.
     Wait(Duration),
 }
 
@@ -56,7 +57,7 @@ impl EndpointOutbox {
     async fn next_event(&mut self) -> Option<WebhookEvent> {
         loop {
             let is_ending = self.parts.shutdown.is_requested();
-            // Before the look: what comes behind it is seen again.
+            // Marked before reading the store, so that a later change is not missed.
             self.changes.mark_unchanged();
             let step = if is_ending { self.release().await } else { self.step().await };
             match step {
@@ -83,7 +84,7 @@ impl EndpointOutbox {
         self.claim().await
     }
 
-    /// Lets others have what was claimed.
+    /// Releases the claim, so that other senders can take the events.
     async fn release(&mut self) -> Result<Step, StoreError> {
         if let Some(ClaimedEvents { done, failures, .. }) = self.claimed.take() {
             self.settle(done, failures, self.parts.clock.now(), None).await?;
@@ -116,7 +117,7 @@ impl EndpointOutbox {
         Ok(Step::GoOn)
     }
 
-    /// Whether there is anything to claim: asked without a write.
+    /// Returns whether there is anything to claim, without a write.
     async fn is_due(&self, now: Timestamp) -> Result<bool, StoreError> {
         let states = self.parts.store.webhook_endpoints().await?;
         let state = states.into_iter().find(|state| state.name == self.endpoint.name);
@@ -141,7 +142,8 @@ impl EndpointOutbox {
         Ok(())
     }
 
-    /// The event is tried again, unless it is too old. How long to wait.
+    /// Settles a failed attempt: schedules a retry, or drops the event if it is too old. Returns
+    /// how long to wait.
     async fn settle_failed(
         &mut self,
         event: WebhookEvent,
@@ -167,7 +169,7 @@ impl EndpointOutbox {
         Ok(delay.min(self.parts.settings.poll_interval))
     }
 
-    /// False: another sender has the endpoint now.
+    /// Settles events. Returns false if another sender has claimed the endpoint.
     async fn settle(
         &self,
         done: Option<u64>,
@@ -180,7 +182,7 @@ impl EndpointOutbox {
         self.parts.store.settle_webhooks(settled).await
     }
 
-    /// What was claimed is free again when its time is over.
+    /// Handles an error of the store. The claim expires by itself.
     async fn store_failed(&mut self, error: &StoreError) {
         self.claimed = None;
         self.warn(format_args!("wait for the store: {error}"));

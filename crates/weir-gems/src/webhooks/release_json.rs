@@ -1,5 +1,5 @@
-//! A release as JSON, in the shape that rubygems.org sends: what it tells and we don't know
-//! (downloads, development dependencies) has the value that says nothing.
+//! A release as JSON, in the format of rubygems.org. Fields that are unknown here (downloads,
+//! development dependencies) have empty values.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::name::GemName;
 use crate::package::About;
 use crate::release::Release;
 
-/// What is kept with an event.
+/// The part that is stored with an event.
 #[derive(Serialize)]
 struct Kept<'a> {
     name: &'a str,
@@ -50,21 +50,22 @@ struct Dependency<'a> {
     requirements: String,
 }
 
-/// What is added when it is sent.
+/// The part that is added when the event is sent.
 #[derive(Serialize)]
 struct Addresses {
     project_uri: Option<String>,
     gem_uri: Option<String>,
 }
 
-/// The release, without addresses of this index. `about` is what was kept of its specification.
+/// Returns the release without URLs of this index. `about` is the stored descriptive JSON of its
+/// specification.
 pub(crate) fn write(
     name: &GemName,
     release: &Release,
     about: Option<&str>,
     change: Change,
 ) -> String {
-    // What can't be read says nothing.
+    // JSON that can't be parsed is treated as empty.
     let about: About = about.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let link = |key: &str| about.metadata.get(key);
     let description = about.description.as_deref().filter(|text| !text.is_empty());
@@ -95,7 +96,7 @@ pub(crate) fn write(
         funding_uri: link("funding_uri"),
         dependencies: Dependencies { development: [], runtime: runtime.collect() },
     };
-    // Texts, numbers and maps with texts as keys are always JSON.
+    // This can't fail: texts, numbers and maps with text keys always have a JSON form.
     serde_json::to_string(&kept).unwrap_or_default()
 }
 
@@ -105,7 +106,7 @@ fn iso8601(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// The body of a request: what was kept, with addresses under `public_url`.
+/// Returns the body of a request: the stored part with URLs below `public_url`.
 pub(crate) fn with_addresses(
     kept: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! An event as a signed request.
+//! Builds a signed request for an event.
 
 use hmac::{Hmac, KeyInit, Mac};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -11,11 +11,11 @@ use super::release_json::with_addresses;
 use super::settings::WebhookEndpoint;
 use crate::store::webhooks::WebhookEvent;
 
-/// HMAC-SHA256 of the body, as hexadecimal digits.
+/// HMAC-SHA256 of the body, in hex.
 const SIGNATURE: HeaderName = HeaderName::from_static("x-weir-signature");
 /// `push` or `yank`.
 const EVENT: HeaderName = HeaderName::from_static("x-weir-event");
-/// The same for each attempt at an event, and greater for each later event.
+/// Id of the event: equal for all attempts, and greater for each later event.
 const DELIVERY: HeaderName = HeaderName::from_static("x-weir-delivery");
 
 pub(super) fn signed(
@@ -29,7 +29,7 @@ pub(super) fn signed(
     let headers = &mut request.headers;
     headers.insert(EVENT, HeaderValue::from_static(event.change.name()));
     headers.insert(DELIVERY, HeaderValue::from(event.id));
-    // Hexadecimal digits are always a header's value.
+    // This can't fail: hex digits are a valid header value.
     if let Ok(signature) = HeaderValue::from_str(&signature) {
         headers.insert(SIGNATURE, signature);
     }
@@ -56,7 +56,8 @@ fn signature(secret: &Secret, body: &[u8]) -> String {
     hex::encode(mac.finalize().into_bytes())
 }
 
-/// As rubygems.org proves that it was asked to send: the digest of name, version and the key.
+/// Returns the `Authorization` of rubygems.org, which authenticates the sender: the digest of name,
+/// version and key.
 fn authorization(event: &WebhookEvent, key: &Secret) -> String {
     let mut digest = Sha256::new();
     for part in [event.name.as_str(), event.number.as_str(), key.expose()] {
@@ -91,7 +92,8 @@ mod tests {
         assert_eq!(request.target.to_string(), "/hooks?a=b");
         assert_eq!(header("x-weir-event"), "yank");
         assert_eq!(header("x-weir-delivery"), "7");
-        // printf '%s' BODY | openssl dgst -sha256 -hmac secret; printf shop1.0key | sha256sum
+        // Computed with: printf '%s' BODY | openssl dgst -sha256 -hmac secret; printf shop1.0key |
+        // sha256sum
         assert_eq!(
             header("x-weir-signature"),
             "5c7ac60dce6a5e84d1cfb6403c6c5086e8a76ff9d50028ac684c448124849d31"

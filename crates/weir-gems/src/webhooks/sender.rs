@@ -1,4 +1,4 @@
-//! Sends what the store has.
+//! Sends the stored events.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::outbox::EndpointOutbox;
 use super::settings::{WebhookEndpoint, WebhookSettings, WebhookSettingsError};
 use crate::store::GemStore;
 
-/// What a sender is made of.
+/// Components of a sender.
 #[derive(Debug)]
 pub struct WebhookParts {
     pub store: Arc<GemStore>,
     pub settings: WebhookSettings,
     pub clock: Clock,
     pub metrics: WebhookMetrics,
-    /// Ends it: an attempt that is on its way is waited for.
+    /// Stops the sender, which first waits for the attempt in progress.
     pub shutdown: ShutdownToken,
 }
 
-/// Sends events until it is told to end. For other settings, end it and start another one.
+/// Sends events until shutdown. To change the settings, stop it and start another one.
 #[derive(Debug)]
 pub struct WebhookSender {
     parts: Arc<Parts>,
 }
 
-/// What endpoints have in common.
+/// Data that all endpoints share.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) store: Arc<GemStore>,
@@ -39,15 +39,15 @@ pub(super) struct Parts {
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
     pub(super) shutdown: ShutdownToken,
-    /// Tells this sender from others, also in other processes.
+    /// Identifies this sender among all, including those of other processes.
     pub(super) holder: String,
 }
 
 impl WebhookSender {
-    /// A sender; nothing is sent until it [`run`](WebhookSender::run)s.
+    /// Creates a sender. It sends nothing until [`run`](WebhookSender::run) is called.
     ///
     /// # Errors
-    /// The settings can't be used together.
+    /// Fails if the settings contradict each other.
     pub fn new(parts: WebhookParts) -> Result<Self, WebhookSettingsError> {
         let WebhookParts { store, settings, clock, metrics, shutdown } = parts;
         settings.check()?;
@@ -56,14 +56,14 @@ impl WebhookSender {
         Ok(Self { parts: Arc::new(Parts { store, settings, clock, metrics, shutdown, holder }) })
     }
 
-    /// Sends until it is time to end.
+    /// Sends events until shutdown.
     pub fn run(self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             if !self.announce().await {
                 return;
             }
             if self.parts.settings.endpoints.is_empty() {
-                // The store is not asked again and again about nobody.
+                // Without endpoints there is nothing to poll for.
                 return self.parts.shutdown.requested().await;
             }
             let mut senders = JoinSet::new();
@@ -95,7 +95,8 @@ impl WebhookSender {
         )
     }
 
-    /// Tells the store whom events are kept for, when it answers; false: it is time to end.
+    /// Registers the endpoints in the store, retrying until the store is available. Returns false
+    /// on shutdown.
     async fn announce(&self) -> bool {
         let Parts { store, settings, .. } = &*self.parts;
         let names: Vec<_> = settings.endpoints.iter().map(|it| it.name.clone()).collect();
@@ -103,7 +104,7 @@ impl WebhookSender {
         while !self.parts.shutdown.is_requested() {
             match store.set_webhook_endpoints(names.clone(), events_max).await {
                 Ok(()) => return true,
-                // Nobody waits for any.
+                // There are no endpoints, so this is not urgent.
                 Err(error) if settings.endpoints.is_empty() => {
                     tracing::debug!(%error, "that there are no gems webhooks is not stored yet");
                 }
@@ -114,12 +115,12 @@ impl WebhookSender {
         false
     }
 
-    /// Sets the gauges.
+    /// Updates the gauges.
     async fn show(&self) {
         let now = self.parts.clock.now();
         match self.parts.store.webhook_endpoints().await {
             Ok(states) => states.iter().for_each(|state| self.parts.metrics.shows(state, now)),
-            // The senders say so.
+            // The senders report this error.
             Err(error) => tracing::debug!(%error, "the state of gems webhooks is not known"),
         }
     }

@@ -11,7 +11,7 @@ use crate::index::versions::Change;
 use crate::settings::is_base_url;
 use crate::store::webhooks::WebhookEvent;
 
-/// Endpoints; each costs a task, and a connection while it gets something.
+/// Maximum number of endpoints. Each needs a task, and a connection while it receives events.
 pub const WEBHOOK_ENDPOINTS_MAX: usize = 32;
 
 /// Who is told, and how often it is tried.
@@ -43,7 +43,7 @@ pub struct WebhookSettings {
     #[setting(range = WAIT, default = Duration::from_secs(300))]
     pub retry_delay_max: Duration,
     /// An event that is older than this when an attempt fails is dropped.
-    // A receiver that broke on a Friday evening.
+    // Long enough for a receiver that fails on a Friday evening.
     #[setting(range = Duration::ZERO..=DAY.saturating_mul(365), default = DAY.saturating_mul(3))]
     pub retry_for: Duration,
     /// PEM file with certificate authorities of your own, believed besides the public ones.
@@ -69,39 +69,40 @@ pub struct WebhookLimits {
     pub response_bytes_max: usize,
 }
 
-/// A receiver.
+/// An endpoint that receives events.
 #[derive(Clone, Debug)]
 pub struct WebhookEndpoint {
-    /// What its place in the order of events is kept under: a new URL goes on there.
+    /// Name under which its position in the order of events is stored. With a new URL it continues
+    /// there.
     pub name: String,
     pub url: HttpUrl,
-    /// Signs each request.
+    /// Secret that signs each request.
     pub secret: Secret,
-    /// For receivers of rubygems.org's webhooks: the key in their `Authorization`.
+    /// For receivers of rubygems.org's webhooks: the key from which `Authorization` is computed.
     pub api_key: Option<Secret>,
-    /// Which changes it is told; none: all.
+    /// Kinds of changes to send; empty for all.
     pub events: Vec<Change>,
-    /// Of which gems; none: of all.
+    /// Patterns of gems whose changes to send; empty for all.
     pub gems: Vec<Pattern>,
 }
 
-/// Why settings can't be used.
+/// Reasons why settings can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookSettingsError {
-    /// Two with one name.
+    /// Two endpoints have the same name.
     #[error("two endpoints of gems.webhooks have the name {0:?}; give each its own")]
     Twice(String),
-    /// See [`WEBHOOK_ENDPOINTS_MAX`].
+    /// There are more endpoints than [`WEBHOOK_ENDPOINTS_MAX`].
     #[error("gems.webhooks has {0} endpoints; there may be {WEBHOOK_ENDPOINTS_MAX}")]
     TooMany(usize),
-    /// Empty, or too long for a label of metrics.
+    /// The name is empty, or too long for a metric label.
     #[error("{0:?} can't be an endpoint's name; write 1 to 64 letters, digits, - and _")]
     Name(String),
 }
 
-/// What is done again and again is not done more often, whatever is set.
+/// Minimum of all intervals, whatever the settings say.
 const INTERVAL_LEAST: Duration = Duration::from_millis(1);
-/// A claim lasts so much longer than what may happen in it.
+/// Time by which a claim exceeds the longest attempt.
 const CLAIM_MARGIN: Duration = Duration::from_secs(5);
 
 /// An endpoint as the file has it.
@@ -130,7 +131,7 @@ struct EndpointTable {
 }
 
 impl WebhookEndpoint {
-    /// Reads one; None: it lacks something, which is an error already.
+    /// Reads an endpoint. Returns None if a required value is missing, which was already reported.
     fn read(table: &mut TableReader<'_>) -> Option<Self> {
         let mut endpoint = EndpointTable::default();
         endpoint.read(table);
@@ -154,10 +155,10 @@ impl WebhookSettings {
         }
     }
 
-    /// Whether they can be used together.
+    /// Checks that the settings can be used together.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first error.
     pub fn check(&self) -> Result<(), WebhookSettingsError> {
         if self.endpoints.len() > WEBHOOK_ENDPOINTS_MAX {
             return Err(WebhookSettingsError::TooMany(self.endpoints.len()));
@@ -174,7 +175,7 @@ impl WebhookSettings {
         Ok(())
     }
 
-    /// The same, without pauses that are none.
+    /// Returns the settings with intervals of at least [`INTERVAL_LEAST`] and usable limits.
     pub(super) fn within_reason(mut self) -> Self {
         for pause in [&mut self.poll_interval, &mut self.retry_delay_min, &mut self.retry_delay_max]
         {
@@ -185,7 +186,8 @@ impl WebhookSettings {
         self
     }
 
-    /// How long an endpoint is held: an attempt, on a kept connection and then on a new one.
+    /// Returns how long to claim an endpoint: one attempt on a reused connection, and then one on a
+    /// new connection.
     pub(super) fn claim_time(&self) -> Duration {
         self.connect_timeout + 2 * self.response_timeout + CLAIM_MARGIN
     }
@@ -205,7 +207,7 @@ impl WebhookSettings {
 }
 
 impl WebhookEndpoint {
-    /// One that is told everything.
+    /// Returns an endpoint that receives all events.
     #[must_use]
     pub fn new(name: impl Into<String>, url: HttpUrl, secret: Secret) -> Self {
         let name = name.into();

@@ -1,15 +1,15 @@
-//! A client's copy of `/versions`, kept and read as Bundler does it.
+//! A client's copy of `/versions`, updated and parsed as Bundler does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a client knows of one gem.
+/// What a client knows about one gem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) versions: BTreeSet<String>,
     pub(crate) md5: String,
 }
 
-/// What `/versions` says.
+/// Parses `/versions`.
 pub(crate) fn read_versions(text: &[u8]) -> BTreeMap<String, Known> {
     let text = str::from_utf8(text).unwrap();
     let (header, lines) = text.split_once("---\n").unwrap();
@@ -30,14 +30,14 @@ pub(crate) fn read_versions(text: &[u8]) -> BTreeMap<String, Known> {
     all
 }
 
-/// The versions that an `/info` has, in its order.
+/// Returns the versions of an `/info`, in order.
 pub(crate) fn versions_of_info(text: &[u8]) -> Vec<String> {
     let text = str::from_utf8(text).unwrap();
     let lines = text.strip_prefix("---\n").unwrap().lines();
     lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// The names that `/names` has.
+/// Returns the names of `/names`.
 pub(crate) fn read_names(text: &[u8]) -> Vec<String> {
     let text = str::from_utf8(text).unwrap();
     text.strip_prefix("---\n").unwrap().lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! The service, asked as clients ask it. No sockets: a request in, an answer out.
+//! Tests the service with requests as clients send them, without sockets.
 
 mod compact_index;
 mod download;
@@ -29,7 +29,7 @@ use weir_net::server::ResponseBody;
 
 use crate::store::NOW;
 
-/// An index of its own.
+/// A temporary index.
 pub(crate) struct Index {
     pub(crate) gems: Arc<Gems>,
     pub(crate) settings: Arc<ArcSwap<GemsSettings>>,
@@ -37,13 +37,13 @@ pub(crate) struct Index {
     switches: Arc<Switches>,
     registry: Registry,
     folder: PathBuf,
-    /// Removes it with the test.
+    /// Removes the directory at the end of the test.
     _guard: Option<tempfile::TempDir>,
-    /// A key for everything.
+    /// A key with all scopes.
     pub(crate) key: String,
 }
 
-/// An answer that has come.
+/// A response with its whole body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -69,14 +69,14 @@ impl Index {
         index
     }
 
-    /// As after a restart: what is on disk, and nothing else.
+    /// Opens the index again as after a restart, with only the data on disk.
     pub(crate) fn opened_again(self) -> Self {
         let Self { folder, _guard, clock, key, gems, .. } = self;
         drop(gems);
         Self { key, ..Self::open(folder, _guard, clock) }
     }
 
-    /// In another process's folder.
+    /// Opens an index in another process's directory.
     pub(crate) fn at(folder: &Path) -> Self {
         Self::open(folder.to_owned(), None, Clock::manual(NOW))
     }
@@ -86,7 +86,7 @@ impl Index {
         Self::with(store, folder, guard, clock)
     }
 
-    /// On another store.
+    /// Creates an index with the given store.
     pub(crate) async fn on(store: impl Into<GemStore>) -> Self {
         let guard = tempfile::tempdir().unwrap();
         let folder = guard.path().to_owned();
@@ -124,7 +124,7 @@ impl Index {
         }
     }
 
-    /// A key that is for everything but what `change` changes.
+    /// Creates a key with all scopes, modified by `change`.
     pub(crate) async fn new_key(&self, change: impl FnOnce(&mut KeySettings)) -> String {
         let mut settings = KeySettings {
             name: "test".to_owned(),
@@ -148,7 +148,7 @@ impl Index {
         self.switches.turn_off(off, NOW).unwrap();
     }
 
-    /// An answer of which nothing was read yet.
+    /// Sends a request and returns the response with an unread body.
     pub(crate) async fn begin(
         &self,
         method: &str,
@@ -198,7 +198,7 @@ impl Index {
         &self.folder
     }
 
-    /// Files of the folder: those of releases, and those that are not whole.
+    /// Returns the files of releases, and the number of incomplete files.
     pub(crate) fn files(&self) -> (Vec<PathBuf>, usize) {
         let (mut gems, mut arriving) = (Vec::new(), 0);
         for folder in fs::read_dir(self.folder.join("files")).unwrap() {
@@ -213,7 +213,7 @@ impl Index {
         (gems, arriving)
     }
 
-    /// The metrics, as Prometheus reads them.
+    /// Returns the metrics in the format of Prometheus.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();

@@ -1,4 +1,4 @@
-//! What the crate promises, from outside.
+//! Tests of the crate's public behaviour.
 #![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 #![allow(clippy::print_stdout, reason = "a test that was skipped says so")]
 

@@ -1,5 +1,5 @@
-//! A mirror, its upstreams and its clients. Upstreams are indexes of this crate behind real sockets,
-//! or scripts that answer what no good index would.
+//! A mirror, its upstreams and its clients. Upstreams are indexes of this crate behind real
+//! sockets, or scripts with responses that a correct index would not send.
 
 mod asked;
 mod confusion;
@@ -49,7 +49,7 @@ pub(crate) struct Replica {
     registry: Registry,
 }
 
-/// A mirror's settings in a test: waits are short, since scripts fail on purpose.
+/// Settings of a mirror in a test. Waits are short, since scripts fail on purpose.
 pub(crate) struct Setup {
     pub(crate) settings: MirrorSettings,
     pub(crate) policy: String,
@@ -117,7 +117,7 @@ impl Replica {
         self.mirror.sync_once(Scope::Changes, Progress::NONE).await
     }
 
-    /// Of the first upstream, which has to answer.
+    /// Synchronizes the first upstream, which must succeed.
     pub(crate) async fn sync(&self) -> Looked {
         self.try_sync().await.remove(0).unwrap()
     }
@@ -134,7 +134,7 @@ impl Replica {
         self.index.get(&format!("/gems/{full_name}.gem")).await
     }
 
-    /// The releases that it lists of a gem.
+    /// Returns the releases that the mirror lists for a gem.
     pub(crate) async fn listed(&self, name: &str) -> Vec<String> {
         let text = self.store().text(TextKind::Versions).await.unwrap().to_vec();
         let known = read_versions(&text).remove(name).unwrap_or_default();
@@ -157,7 +157,7 @@ async fn text(store: &(impl Store + ?Sized), kind: TextKind) -> Vec<u8> {
     store.text(kind).await.unwrap().to_vec()
 }
 
-/// Whether everything fits together in the mirror, and it says what its upstream says.
+/// Checks that the mirror is consistent and has the same content as its upstream.
 pub(crate) async fn assert_same(replica: &Replica, upstream: &GemStore) {
     crate::store::assert_consistent(&**replica.store()).await;
     let seen = |text: Vec<u8>| {

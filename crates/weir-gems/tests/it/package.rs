@@ -1,4 +1,4 @@
-//! `.gem` files: what is read, and what is refused with which words.
+//! Reads `.gem` files: which are accepted, and with which message others are rejected.
 
 use tar::EntryType;
 use weir_gems::package::sample::{Sample, gzip, pack, tar, tar_of};
@@ -19,7 +19,7 @@ fn with_data(data: &[u8]) -> Vec<u8> {
     pack(&gzip(Sample::new("a", "1.0").metadata().as_bytes()), &gzip(data))
 }
 
-/// A gem whose specification has these fields.
+/// Returns a gem whose specification has these fields.
 fn with_metadata(fields: &str) -> Vec<u8> {
     with_document(&format!("--- !ruby/object:Gem::Specification\n{fields}"))
 }
@@ -106,7 +106,7 @@ fn a_specification_that_is_wrong_is_told_by_its_field() {
     }
 }
 
-/// What Weir and RubyGems would read differently.
+/// Weir and RubyGems would read these values differently.
 #[test]
 fn what_ruby_reads_as_another_thing_is_refused() {
     let unquoted = "is written without quotes";
@@ -136,7 +136,7 @@ fn what_ruby_reads_as_another_thing_is_refused() {
         let metadata = format!("{document}name: a\nversion: '1'\n");
         assert!(refusal(&with_document(&metadata)).contains("the document is not what"));
     }
-    // Of words for readers nothing follows.
+    // Descriptive texts affect nothing else, so they are accepted.
     let words = "name: a\nversion: '1'\nsummary: yes\nauthors: [1.10]\ndate: 2026-01-02\n";
     let about = read(&with_metadata(words)[..], &limits()).unwrap().specification.about;
     assert_eq!((&*about.summary, &about.authors[..]), ("yes", &["1.10".to_owned()][..]));
@@ -232,7 +232,7 @@ fn nothing_is_written_through_a_link() {
 #[test]
 fn links_do_not_lead_out_of_the_gem_one_after_another() {
     let link = EntryType::Symlink;
-    // Whichever comes first: "d/e/up" is "d", and what is two above that is not in the gem.
+    // In either order, "d/e/up" is "d", and two levels above it is outside of the gem.
     let (up, out) = (("d/e/up", link, "..", &b""[..]), ("out", link, "d/e/up/../..", &b""[..]));
     for links in [[up, out], [out, up]] {
         let refusal = refusal(&with_data(&tar_of(links)));

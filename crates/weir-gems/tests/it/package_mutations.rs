@@ -1,4 +1,4 @@
-//! `.gem` files with seeded damage: whatever comes, it is a refusal or a gem in order.
+//! Reads `.gem` files with seeded damage: each is rejected, or is a valid gem.
 
 use proptest::prelude::*;
 use weir_gems::package::sample::{Sample, gzip, pack, tar};
@@ -16,12 +16,12 @@ fn limits() -> PackageLimits {
     }
 }
 
-/// Each has a version of its own, so that one that is taken keeps no other from being taken.
+/// Returns a gem with a version of its own, so that accepted gems don't conflict.
 fn sample(seed: u64) -> Sample {
     Sample::new("mutant", &format!("1.2.{seed}")).with_dependency("rack", ">= 2, < 4")
 }
 
-/// Overwrites, cuts, doubles or moves some bytes.
+/// Overwrites, truncates, duplicates or moves some bytes.
 fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     for _ in 0..=random.usize(..4) {
         if bytes.is_empty() {
@@ -44,7 +44,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Damage to the whole file, or to a member with the checksums made right again: that gets deeper.
+/// Damages the whole file, or a member with corrected checksums, which reaches deeper code.
 pub(crate) fn mutant(seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let sample = sample(seed);
@@ -73,7 +73,7 @@ fn damaged_gems_are_refused_or_in_order() {
     for seed in 0..MUTATIONS {
         match read(&mutant(seed)[..], &limits()) {
             Ok(package) => {
-                // What is taken can be written into a line.
+                // An accepted version can be written to a line.
                 let version = package.specification.version.to_string();
                 assert!(!version.contains(['\n', ' ', ',', '-']), "seed {seed}: {version:?}");
                 read_well += 1;
@@ -84,7 +84,7 @@ fn damaged_gems_are_refused_or_in_order() {
             }
         }
     }
-    // Both happen, or the damage is not of the kind that tests anything.
+    // Both outcomes must occur, or the damage does not test anything.
     assert!(refused > 300 && read_well > 50, "{refused} refused, {read_well} read");
 }
 

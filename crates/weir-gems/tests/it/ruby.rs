@@ -1,4 +1,5 @@
-//! What Ruby itself makes of what is written as Marshal. Without a Ruby, each test says so.
+//! Checks with Ruby itself the data that is written as Marshal. Without Ruby, each test reports
+//! that it is skipped.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use weir_gems::package::sample::{Sample, gzip, pack, tar};
 use weir_gems::package::{PackageLimits, read};
 use weir_gems::release::{Checksum, Identity, Release};
 
-/// What a script prints about `input`; None: there is no Ruby here.
+/// Returns the output of a script for `input`, or None if Ruby is not installed.
 fn ruby(script: &str, input: &[u8]) -> Option<String> {
     let child = Command::new("ruby")
         .args(["-rzlib", "-rjson", "-e", script])

@@ -1,4 +1,4 @@
-//! One suite for every store. What is particular to one of them comes behind it.
+//! One test suite for every store. Tests of a particular store are in its module.
 
 /// Everything that every store promises, as tests of the one that `$open` makes: empty, with what
 /// must live as long; None: it can't be tested here, and has said so.
@@ -78,12 +78,12 @@ use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{NewRelease, PostgresStore, SqliteSettings, SqliteStore};
 
-/// A place in Postgres; None: there is none here, which was said.
+/// Returns a schema in Postgres, or None if Postgres is not installed, which is reported.
 pub(crate) fn postgres_place() -> Option<postgres::Place> {
     postgres::Place::new()
 }
 
-/// The store in a place that another process names ([`postgres::Place::address`]).
+/// Opens the store that another process described with [`postgres::Place::address`].
 pub(crate) fn postgres_at(address: &str) -> PostgresStore {
     let (url, schema) = address.split_once(' ').unwrap();
     postgres::open(&postgres::settings(url, schema))
@@ -91,7 +91,7 @@ pub(crate) fn postgres_at(address: &str) -> PostgresStore {
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-/// A store in a folder that lasts as long as the test.
+/// Returns a store in a directory that exists until the end of the test.
 pub(crate) fn sqlite() -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&settings(&folder), NOW).unwrap();
@@ -102,7 +102,7 @@ pub(crate) fn settings(folder: &tempfile::TempDir) -> SqliteSettings {
     SqliteSettings { import_batch: 2, ..SqliteSettings::new(folder.path().join("gems.db")) }
 }
 
-/// `1.0` or `1.0-java`.
+/// Parses `1.0` or `1.0-java`.
 pub(crate) fn identity(text: &str) -> Identity {
     let (number, platform) = text.split_once('-').unwrap_or((text, "ruby"));
     Identity { number: number.parse().unwrap(), platform: platform.parse().unwrap() }

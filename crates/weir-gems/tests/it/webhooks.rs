@@ -1,4 +1,4 @@
-//! Webhooks to a real receiver.
+//! Sends webhooks to a real receiver.
 
 mod receiver;
 
@@ -20,7 +20,7 @@ use weir_gems::webhooks::{
 use self::receiver::{Got, PATIENCE, Receiver};
 use crate::store::{NOW, identity, new, postgres_place, settings, sqlite};
 
-/// A sender that runs.
+/// A running sender.
 struct Running {
     shutdown: ShutdownToken,
     task: JoinHandle<()>,
@@ -48,7 +48,7 @@ impl Running {
         self.task.await.unwrap();
     }
 
-    /// As if its process were killed.
+    /// Stops the sender as if its process were killed.
     async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -62,7 +62,7 @@ impl Running {
         line.unwrap_or_else(|| panic!("{name} in {text}")).parse().unwrap()
     }
 
-    /// Lets time pass until something is so.
+    /// Advances the clock in steps until a condition is met.
     async fn until(&self, step: Duration, is_so: impl AsyncFn() -> bool) {
         let passing = async {
             while !is_so().await {
@@ -88,7 +88,7 @@ fn to(receivers: &[(&str, &Receiver)]) -> WebhookSettings {
     }
 }
 
-/// After this an endpoint knows its place.
+/// Waits until the store knows the endpoints.
 async fn listening(store: &(impl WebhookStore + ?Sized), endpoints: usize) {
     let coming = async {
         while store.webhook_endpoints().await.unwrap().len() < endpoints {
@@ -148,7 +148,7 @@ async fn what_another_process_pushed_is_sent_too() {
     let Some(place) = postgres_place() else { return };
     let (receiver, clock) = (Receiver::start().await, Clock::manual(NOW));
     let store = Arc::new(GemStore::from(place.store()));
-    // Two processes that send, and one that only pushes: nothing arrives twice.
+    // With two sending processes, and one that only pushes, no event arrives twice.
     let settings = to(&[("ci", &receiver)]);
     let running =
         [(); 2].map(|()| Running::start(&Arc::new(place.store().into()), settings.clone(), &clock));
@@ -183,7 +183,7 @@ async fn order_is_kept_over_failures_and_others_do_not_wait() {
     for version in ["1", "2", "3"] {
         store.push(new("shop", version), NOW).await.unwrap();
     }
-    // No time passes: the failing one is tried once.
+    // The clock stands still, so the failing endpoint gets only one attempt.
     assert_eq!(fine.got(3).await.len(), 3);
     assert_eq!(failing.got(1).await.len(), 1);
     let second = Duration::from_secs(1);
@@ -191,7 +191,7 @@ async fn order_is_kept_over_failures_and_others_do_not_wait() {
     let all = failing.got(6).await;
     let pushed = ["1", "1", "1", "1", "2", "3"].map(|version| format!("push \"{version}\""));
     assert_eq!(versions(&all), pushed);
-    // Each attempt at an event is the same.
+    // All attempts at an event are equal.
     assert_eq!(all[0].header("x-weir-delivery"), all[3].header("x-weir-delivery"));
     assert_eq!(all[0].header("x-weir-signature"), all[3].header("x-weir-signature"));
     assert_eq!(running.metric("attempts_failed_total{reason=\"status\"}"), 3);
@@ -230,7 +230,7 @@ async fn what_was_not_sent_when_a_process_was_killed_is_sent_by_the_next() {
     for version in ["1", "2", "3"] {
         store.push(new("shop", version), NOW).await.unwrap();
     }
-    // It has the first, and no answer.
+    // It has received the first event, and has not responded.
     assert_eq!(receiver.got(1).await.len(), 1);
     running.kill().await;
     drop(store);
@@ -260,7 +260,7 @@ async fn an_end_waits_for_the_answer_and_lets_go() {
     receiver.go_on();
     running.end().await;
     let state = &store.webhook_endpoints().await.unwrap()[0];
-    // The first has arrived; nobody holds the endpoint.
+    // The first event was delivered, and no sender holds the endpoint.
     assert_eq!((state.waiting, state.held_until), (1, None));
 }
 

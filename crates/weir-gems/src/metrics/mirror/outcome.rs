@@ -1,6 +1,6 @@
-//! Values of labels.
+//! Values of metric labels.
 
-/// Why something from an upstream could not be used.
+/// Reasons why a response of an upstream could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFailure {
     Connect,
@@ -9,9 +9,9 @@ pub(crate) enum FetchFailure {
     Http,
     Status,
     Redirect,
-    /// Too long, or no such text.
+    /// The content is too long or invalid.
     Content,
-    /// Digests or checksums differ.
+    /// A digest or checksum differs.
     Digest,
 }
 
@@ -41,7 +41,7 @@ impl FetchFailure {
     }
 }
 
-/// What became of a hook, or of a `.gem` file that somebody asked for.
+/// Outcome of processing a webhook, or of a request for a `.gem` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Taken,
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     Malformed,
     Full,
     Done,
-    /// Tried as often as it may be.
+    /// Given up after the maximum number of attempts.
     GivenUp,
     Failed,
 }

@@ -71,12 +71,12 @@ impl UpstreamMetrics {
         }
     }
 
-    /// So far.
+    /// Returns the number of unusable lines so far.
     pub(crate) fn lines_left_out(&self) -> u64 {
         self.left_out.get()
     }
 
-    /// Requests and bytes so far.
+    /// Returns the numbers of requests and bytes so far.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         (self.requests.get(), self.bytes.get())
     }

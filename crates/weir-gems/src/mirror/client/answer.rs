@@ -1,4 +1,4 @@
-//! A response whose head was received, counted while its body arrives.
+//! A response whose head was received. Its body is counted as it arrives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(in crate::mirror) struct Answer {
     health: Arc<Health>,
 }
 
-/// Where a response sends us on to.
+/// Returns the target of a redirect.
 pub(super) fn location(response: &HttpResponse) -> Option<String> {
     match response.status().as_u16() {
         301 | 302 | 303 | 307 | 308 => response.header(&header::LOCATION).map(str::to_owned),
@@ -27,7 +27,7 @@ pub(super) fn location(response: &HttpResponse) -> Option<String> {
     }
 }
 
-/// A response that is of use, or why it is not.
+/// Returns the response if it is usable, or an error that describes why it is not.
 pub(super) fn judged(response: HttpResponse) -> Result<HttpResponse, FetchError> {
     let status = response.status();
     match status.as_u16() {
@@ -58,7 +58,7 @@ impl Answer {
         self.response.header(name)
     }
 
-    /// The next piece; None: the body has ended as it should.
+    /// Returns the next piece, or None at the end of a complete body.
     pub(in crate::mirror) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         let chunk = self.response.chunk().await;
         let received = chunk.as_ref().map(|chunk| chunk.as_ref().map_or(0, Bytes::len));
@@ -66,7 +66,7 @@ impl Answer {
         Ok(chunk?)
     }
 
-    /// The whole text.
+    /// Reads the whole text, at most `bytes_max` bytes.
     pub(super) async fn text(mut self, bytes_max: usize) -> Result<Vec<u8>, FetchError> {
         let text = self.response.read_to_end(bytes_max).await;
         self.count(text.as_ref().map(Vec::len));

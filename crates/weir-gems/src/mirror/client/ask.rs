@@ -1,4 +1,4 @@
-//! A request.
+//! A request to an upstream.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,18 +10,18 @@ use weir_net::http_client::{Deadline, HttpRequest, HttpUrl, TimeLimit};
 
 use super::{FetchError, standard_headers};
 
-/// What is asked for.
+/// Parameters of a request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mirror) struct Ask<'a> {
-    /// Encoded, behind the upstream's address.
+    /// Encoded path, relative to the upstream's URL.
     pub(in crate::mirror) path: &'a str,
-    /// The first byte that is wanted.
+    /// Offset of the first byte to request.
     pub(in crate::mirror) from: Option<u64>,
-    /// The tag of what is known.
+    /// Entity tag of the known version.
     pub(in crate::mirror) known: Option<&'a str>,
-    /// Caches on the way are to ask anew.
+    /// Whether caches on the way have to revalidate.
     pub(in crate::mirror) is_fresh: bool,
-    /// For the whole of it.
+    /// Time limit for the whole request.
     pub(in crate::mirror) timeout: TimeLimit,
 }
 
@@ -57,10 +57,10 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// `USER:PASSWORD` as a header; not shown in logs.
+/// Returns `USER:PASSWORD` as a sensitive header, which is not shown in logs.
 pub(super) fn basic(credentials: &Secret) -> HeaderValue {
     let text = format!("Basic {}", BASE64_STANDARD.encode(credentials.expose()));
-    // Base64 is ASCII.
+    // This can't fail: base64 is ASCII.
     let mut value =
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Basic"));
     value.set_sensitive(true);

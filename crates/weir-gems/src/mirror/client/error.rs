@@ -1,4 +1,4 @@
-//! Why something could not be fetched.
+//! Errors of requests to an upstream.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_net::http_client::{HttpError, HttpUrlError, Reach};
 use super::REDIRECTS_MAX;
 use crate::metrics::FetchFailure;
 
-/// Why an attempt failed.
+/// Reasons why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::mirror) enum FetchError {
     #[error(transparent)]
@@ -37,21 +37,21 @@ pub(in crate::mirror) enum FetchError {
 impl From<HttpError> for FetchError {
     fn from(error: HttpError) -> Self {
         match error {
-            // Only a redirect is bound to a distance.
+            // Only redirects have a limit on how local their target may be.
             HttpError::TooNear { host, reach } => Self::Nearer { host, reach },
             error => Self::Http(error),
         }
     }
 }
 
-/// When to come again, if it has said so.
+/// Describes when the upstream asked us to retry, if it did.
 fn again(retry_after: &Option<Duration>) -> String {
     let told = |after: &Duration| format!(", and asks to come again in {} s", after.as_secs());
     retry_after.as_ref().map(told).unwrap_or_default()
 }
 
 impl FetchError {
-    /// With what was asked for, unless the upstream was not reached at all.
+    /// Describes the error including the path, unless the upstream could not be reached at all.
     pub(in crate::mirror) fn told(&self, path: &str) -> String {
         match self {
             Self::Http(
@@ -65,7 +65,7 @@ impl FetchError {
         }
     }
 
-    /// Whether the upstream itself is away, which may pass.
+    /// Returns whether the upstream itself is unavailable, which may be temporary.
     pub(in crate::mirror) const fn is_outage(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Down => true,
@@ -99,7 +99,7 @@ impl FetchError {
     }
 }
 
-/// Whether the server itself is away.
+/// Returns whether the server itself is unavailable.
 pub(super) const fn is_outage(error: &HttpError) -> bool {
     !matches!(error, HttpError::TooNear { .. } | HttpError::TooLarge(_))
 }

@@ -1,4 +1,4 @@
-//! Whether an upstream has just failed.
+//! Tracks whether an upstream has just failed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use super::FetchError;
 use weir_base::backoff::Backoff;
 
-/// After a failure nobody who waits for an answer asks again for a moment, which grows with each.
+/// Delays requests that clients wait for after an error. The delay grows with each error.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// std: held for a comparison.
+    /// A std mutex: it is locked only for a comparison.
     state: Mutex<State>,
 }
 
@@ -19,11 +19,11 @@ pub(super) struct Health {
 struct State {
     backoff: Backoff,
     down_until: Option<Instant>,
-    /// Until when it has asked not to be looked at.
+    /// End of the time for which the upstream asked us to wait.
     busy_until: Option<Instant>,
 }
 
-/// Nobody is kept away for longer by what an upstream says.
+/// Maximum delay that an upstream can ask for.
 const BUSY_MAX: Duration = Duration::from_secs(3_600);
 
 impl Health {
@@ -42,20 +42,20 @@ impl Health {
     pub(super) fn failed(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        // Requests that fail together are one failure.
+        // Requests that fail at the same time count as one error.
         if state.down_until.is_none_or(|until| until <= now) {
             let wait = state.backoff.next_delay();
             state.down_until = Some(now + wait);
         }
     }
 
-    /// It wants to be left alone for so long.
+    /// Records that the upstream asked us to wait.
     pub(super) fn is_busy(&self, wait: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.busy_until = Some(Instant::now() + wait.min(BUSY_MAX));
     }
 
-    /// For how long it still does.
+    /// Returns the remaining time of that wait.
     pub(super) fn busy_for(&self) -> Duration {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let until = state.busy_until;
@@ -98,7 +98,7 @@ mod tests {
         health.failed();
         assert!(health.check().is_err());
         tokio::time::advance(second).await;
-        // The two were one: the first wait is over.
+        // Both errors counted as one, so the first delay is over.
         assert!(health.check().is_ok());
         health.failed();
         health.is_well();

@@ -1,15 +1,15 @@
-//! A host that an upstream may send us on to, wherever it is.
+//! A host that an upstream may redirect to, however local its address is.
 
 use std::fmt;
 use std::str::FromStr;
 
 use rustls_pki_types::ServerName;
 
-/// A name, or an address without brackets.
+/// A host name, or an address without brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectHost(Box<str>);
 
-/// The text is no host.
+/// Error for a text that is not a valid host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no host: write a name or an address alone, such as \"cdn.example\" or \"10.0.0.5\""

@@ -1,38 +1,38 @@
-//! Where an upstream is: `http://HOST[:PORT][/PATH]`, or the same with `https`.
+//! The URL of an upstream: `http://HOST[:PORT][/PATH]`, or the same with `https`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use weir_net::http_client::{HttpUrl, HttpUrlError};
 
-/// The URL below which an index has its `/versions`.
+/// The base URL of an index, which `/versions` is appended to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UpstreamUrl(HttpUrl);
 
-/// Why a text is no upstream's URL. Says what to write.
+/// Reasons why a text is not a valid URL of an upstream. The messages say what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamUrlError {
-    /// No URL at all.
+    /// The text is not a valid URL.
     #[error(transparent)]
     Url(#[from] HttpUrlError),
-    /// A query belongs to one request.
+    /// The URL has a query, which can't be part of a base URL.
     #[error("{0:?} has a query; write the URL below which /versions is")]
     Query(String),
 }
 
 impl UpstreamUrl {
-    /// Whether it begins with `https`.
+    /// Returns whether the scheme is `https`.
     #[must_use]
     pub const fn is_encrypted(&self) -> bool {
         self.0.is_encrypted()
     }
 
-    /// The server, and the path of the index.
+    /// Returns the server and the path of the index.
     pub(super) const fn http(&self) -> &HttpUrl {
         &self.0
     }
 
-    /// The same server, at a path below its own.
+    /// Returns the URL of a path below this one.
     pub(super) fn with_target(&self, path: &str) -> Result<HttpUrl, HttpUrlError> {
         let base = self.0.target().path().trim_end_matches('/');
         self.0.at(&format!("{base}{path}"))

@@ -1,4 +1,4 @@
-//! All files of an upstream, fetched without being asked for.
+//! Fetches all files of an upstream in advance.
 
 use super::FileError;
 use crate::mirror::decide::forbidden;
@@ -7,14 +7,14 @@ use crate::mirror::progress::{Phase, Progress};
 use crate::mirror::{Mirror, Upstream};
 use crate::store::mirror::MirroredRelease;
 
-/// Releases of one page.
+/// Number of releases in one page.
 const PAGE: usize = 1_000;
 
-/// What came of fetching all files.
+/// Outcome of fetching all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EagerFiles {
     pub fetched: u64,
-    /// They are tried again the next time.
+    /// Number of files that could not be fetched; they are tried again the next time.
     pub failed: u64,
 }
 
@@ -38,7 +38,8 @@ impl Mirror {
                     Err(error) => {
                         tracing::warn!(%error, "a file was not fetched");
                         done.failed += 1;
-                        // Others may be there still when it answers without one.
+                        // Other errors don't count: the upstream responds, so it may have the other
+                        // files.
                         failures = match error {
                             FileError::Away { .. } => failures + 1,
                             _ => 0,
@@ -55,7 +56,7 @@ impl Mirror {
         Ok(done)
     }
 
-    /// One at a time: whoever asks for a file should find the upstream free.
+    /// Fetches one file at a time, to leave the upstream free for files that clients wait for.
     async fn fetch_missing_file(
         &self,
         upstream: &Upstream,

@@ -1,4 +1,4 @@
-//! The way into the inbox: hooks that come at the same time are put on disk together.
+//! Adds webhooks to the inbox. Webhooks that arrive at the same time are saved in one transaction.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,23 +7,23 @@ use tokio::sync::{oneshot, watch};
 use crate::store::mirror::{Inbox as Taken, NewHook};
 use crate::store::{GemStore, StoreError};
 
-/// Hooks of one transaction.
+/// Maximum number of webhooks in one transaction.
 const BATCH_MAX: usize = 500;
 
 type Waiting = (NewHook, oneshot::Sender<Result<Taken, String>>);
 
 #[derive(Debug, Default)]
 pub(in crate::mirror) struct Inbox {
-    /// std: held to add one or to take some.
+    /// A std mutex: it is locked only to add one webhook or to take some.
     waiting: Mutex<Vec<Waiting>>,
-    /// tokio: held while some are written, by one of those who wait.
+    /// A tokio mutex, held by the task that is writing.
     writing: tokio::sync::Mutex<()>,
-    /// Tells all who work hooks off when some are on disk.
+    /// Notifies the tasks that process webhooks when some were saved.
     arrived: watch::Sender<()>,
 }
 
 impl Inbox {
-    /// Returns when the hook is on disk, or is not taken.
+    /// Returns when the webhook is on disk or was rejected.
     pub(super) async fn take(
         &self,
         store: &GemStore,
@@ -39,7 +39,7 @@ impl Inbox {
             }
             let batch = self.next_batch();
             if batch.is_empty() {
-                // Who had it went away before it was written; its sender is told to come again.
+                // The task that was to write it was cancelled. The error makes the sender retry.
                 let gone = "the client that sent the webhook has disconnected".to_owned();
                 return Err(StoreError::Abandoned(gone));
             }
@@ -47,7 +47,7 @@ impl Inbox {
         }
     }
 
-    /// Changes whenever hooks have come.
+    /// Returns a receiver that changes whenever webhooks were saved.
     pub(in crate::mirror) fn arrivals(&self) -> watch::Receiver<()> {
         self.arrived.subscribe()
     }
@@ -63,7 +63,7 @@ impl Inbox {
         let taken = store.take_hooks(hooks, waiting_max).await.map_err(|error| error.to_string());
         self.arrived.send_replace(());
         for sender in senders {
-            // One whose request has gone needs no answer.
+            // The request may have been cancelled; it then needs no response.
             let _ = sender.send(taken.clone());
         }
     }

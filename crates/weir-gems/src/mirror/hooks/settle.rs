@@ -1,4 +1,4 @@
-//! Hooks that are due: looked into, and taken out of the inbox or put off.
+//! Processes due webhooks: verifies them, and removes them from the inbox or postpones them.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::mirror::{Mirror, MirrorError, Problem, Upstream};
 use crate::store::StoreError;
 use crate::store::mirror::{Hook, HookKind, Noted, Presence};
 
-/// Webhooks that are processed together.
+/// Number of webhooks that are processed together.
 const HOOK_BATCH: usize = 500;
 
-/// What was done about hooks.
+/// Outcome of processing webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HooksDone {
-    /// What they tell is so here, or is not to be.
+    /// Number of webhooks whose change is now here, or was rejected.
     pub done: u64,
-    /// They are tried again.
+    /// Number of postponed webhooks.
     pub put_off: u64,
-    /// They were tried as often as they may be.
+    /// Number of webhooks that reached the maximum number of attempts.
     pub given_up: u64,
 }
 
@@ -40,11 +40,10 @@ impl HooksDone {
 }
 
 impl Mirror {
-    /// Works off the hooks that are due: of each upstream in their order, and all upstreams at the
-    /// same time.
+    /// Processes due webhooks: those of one upstream in order, all upstreams in parallel.
     ///
     /// # Errors
-    /// The store fails. An upstream that is away puts its hooks off.
+    /// Returns the store's error. Webhooks of an unavailable upstream are postponed instead.
     pub fn work_off_hooks(&self) -> BoxFuture<'_, Result<HooksDone, StoreError>> {
         Box::pin(async move {
             let given_up = self.give_up_former_hooks().await?;
@@ -73,7 +72,7 @@ impl Mirror {
         }
     }
 
-    /// Nobody can be asked about those any more. Answers how many there were.
+    /// Removes webhooks of upstreams that are no longer in the settings. Returns their number.
     pub(in crate::mirror) async fn give_up_former_hooks(&self) -> Result<u64, StoreError> {
         let names = self.upstreams.iter().map(|upstream| upstream.name.to_string());
         let hooks = self.store.drop_hooks_of_others(names.collect()).await?;
@@ -100,7 +99,7 @@ impl Mirror {
         if left.is_empty() {
             return Ok(());
         }
-        // Their /versions may be behind: some are put together seldom, and kept by caches.
+        // Their /versions may be behind: some servers rebuild it rarely, and caches keep it.
         if let Err(error) = self.fetch_infos_of_hooks(upstream, &left).await {
             return self.put_off(left, &error.to_string(), done).await;
         }
@@ -108,7 +107,7 @@ impl Mirror {
         self.put_off(left, "the upstream itself does not have it", done).await
     }
 
-    /// Takes those out of the inbox that are so here; answers with the others.
+    /// Removes webhooks from the inbox whose change is already here. Returns the others.
     async fn unsettled(
         &self,
         upstream: &Upstream,
@@ -137,20 +136,21 @@ impl Mirror {
         let hook = &hook.hook;
         let standing = self.store.standing(upstream.name.as_str(), &hook.name).await?;
         let policy = self.policy.load_full();
-        // Nothing is asked about what is not taken from there: not even that it is ours is told.
+        // Names that are rejected are not requested from the upstream, which would reveal that they
+        // exist here.
         if let Decision::Refuse(_) = decide(&policy, self.rank(upstream), &hook.name, &standing) {
             return Ok(true);
         }
         Ok(match self.store.presence(&hook.name, &hook.identity).await? {
             Presence::Served => hook.kind == HookKind::Added,
             Presence::Absent => hook.kind == HookKind::Removed,
-            // Whatever the upstream says.
+            // A yank here overrides the upstream.
             Presence::Yanked => true,
         })
     }
 
-    /// Asks for the `/info` of each name; what says what its hooks say is noted as if `/versions` had
-    /// it, and goes the way of all.
+    /// Fetches the `/info` of each name. If it confirms the webhooks, the name is recorded as if
+    /// `/versions` had listed it, and then processed as usual.
     async fn fetch_infos_of_hooks(
         &self,
         upstream: &Upstream,
@@ -202,7 +202,7 @@ impl Mirror {
                 self.metrics.hook(Outcome::GivenUp);
                 given_up.push(hook.id);
             } else {
-                // Never at once: whoever works off what is due would not come to an end.
+                // The delay is never zero: otherwise processing what is due would not end.
                 let wait = backoff.after(hook.attempts + 1).max(LEAST_WAIT);
                 later.push((hook.id, now + wait));
             }

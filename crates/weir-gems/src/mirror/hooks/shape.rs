@@ -1,9 +1,9 @@
-//! The shapes of webhooks, and how they prove where they come from. Pure.
+//! Parses the formats of webhooks and verifies their authentication. Pure functions.
 //!
-//! Source: rubygems.org's `NotifyWebHookJob` and `WebHook#api_key` (`Authorization` is the SHA-256, in
-//! hex, of name, number and key one after another; the key is itself hashed, unless the account has one
-//! from before API keys had scopes) and the Bundler API's `add_spec.json` and `remove_spec.json`
-//! (`rubygems_token` in the body).
+//! The formats follow rubygems.org's `NotifyWebHookJob` and `WebHook#api_key` (`Authorization` is
+//! the hex SHA-256 of the concatenated name, number and key; the key is itself hashed, unless the
+//! account has one from before API keys had scopes), and the Bundler API's `add_spec.json` and
+//! `remove_spec.json` (`rubygems_token` in the body).
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ use crate::platform::Platform;
 use crate::release::Identity;
 use crate::store::mirror::{HookKind, NewHook};
 
-/// The members that are read; rubygems.org's has many more.
+/// The members that are used; rubygems.org's payload has many more.
 #[derive(Deserialize)]
 struct Fields {
     name: String,
@@ -30,12 +30,12 @@ struct Fields {
     yanked: bool,
 }
 
-/// Not shown by accident.
+/// A text that Debug does not reveal.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Secretive(String);
 
-/// A hook that was read.
+/// A parsed webhook.
 pub(super) struct Shape {
     route: HookRoute,
     fields: Fields,
@@ -49,13 +49,13 @@ impl Shape {
         Ok(Self { route, fields })
     }
 
-    /// The upstream whose secret it knows.
+    /// Returns the upstream whose secret the webhook proves knowledge of.
     pub(super) fn sender<'a>(
         &self,
         authorization: Option<&str>,
         secrets: impl Iterator<Item = (&'a UpstreamName, &'a Secret)>,
     ) -> Option<&'a UpstreamName> {
-        // All are compared, whichever it is.
+        // Compare all secrets, so that the duration does not depend on which one matches.
         let mut sender = None;
         for (name, secret) in secrets {
             if self.proves(authorization, secret.expose()) && sender.is_none() {
@@ -77,7 +77,7 @@ impl Shape {
                     let expected = hex::encode(digest.clone().chain_update(key).finalize());
                     authorization.is_some_and(|given| is_same(given, &expected))
                 };
-                // rubygems.org keeps an API key as its SHA-256 and signs with that text.
+                // rubygems.org stores an API key as its SHA-256 and signs with that text.
                 signed_with(secret) | signed_with(&hex::encode(Sha256::digest(secret)))
             }
             HookRoute::AddSpec | HookRoute::RemoveSpec => {
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(sender(route, None, &body("third")), None);
             assert_eq!(sender(route, None, &body("")), None);
         }
-        // The token of one shape is no proof for the other.
+        // The token of one format is not valid for the other.
         assert_eq!(sender(HookRoute::Rubygems, None, &body("second")), None);
         assert_eq!(sender(HookRoute::Rubygems, Some("second"), &body("second")), None);
         let shape = Shape::parse(HookRoute::RemoveSpec, body("x").as_bytes()).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn rubygems_orgs_hook_is_signed() {
-        // From sha256sum of "rack1.0second".
+        // Computed with sha256sum of "rack1.0second".
         let signature = hex::encode(Sha256::digest("rack1.0second"));
         let body = "{\"name\":\"rack\",\"version\":\"1.0\",\"platform\":\"ruby\",\"downloads\":7}";
         let of = |given| sender(HookRoute::Rubygems, given, body);
@@ -172,7 +172,8 @@ mod tests {
         assert_eq!(of(None), None);
         let other = body.replace("1.0", "1.1");
         assert_eq!(sender(HookRoute::Rubygems, Some(&signature), &other), None);
-        // From sha256sum of "second", appended to "rack1.0": what its server has of a key.
+        // Computed with sha256sum of "rack1.0" followed by the sha256sum of "second", which is what
+        // rubygems.org stores.
         let hashed = hex::encode(Sha256::digest("second"));
         let signature = hex::encode(Sha256::digest(format!("rack1.0{hashed}")));
         assert_eq!(of(Some(&signature)).as_deref(), Some("two"));

@@ -1,4 +1,4 @@
-//! Gems that were read, some in one transaction, in the order of their lines.
+//! Applies fetched gems, several in one transaction, in the order of their lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::store::mirror::MirroredGem;
 /// Gems for one transaction.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// By their place.
+    /// Gems by their position.
     gems: BTreeMap<usize, MirroredGem>,
     pub(super) bytes: usize,
-    /// Requests that failed one after another.
+    /// Number of consecutive failed requests.
     pub(super) failures: u32,
 }
 
@@ -37,7 +37,8 @@ impl Mirror {
         let gems = std::mem::take(&mut gathered.gems).into_values();
         let in_force = self.in_force().await?;
         let policy = self.policy.load_full();
-        // The policy may have changed since they were decided. What it forbids is decided anew.
+        // The policy may have changed since the decision. Names that it now forbids are decided
+        // again.
         let is_allowed = |gem: &MirroredGem| {
             forbidden(&policy, gem.noted.name.as_str(), upstream.name.as_str()).is_none()
         };
@@ -49,7 +50,7 @@ impl Mirror {
         for gem in &mut gems {
             let name = gem.noted.name.as_str();
             gem.is_invited = policy.invites(name);
-            // A line for this upstream counts more than the order.
+            // A rule for this upstream overrides the order of upstreams.
             if policy.rule(name).is_none() {
                 gem.earlier = Arc::clone(&upstream.earlier);
             }

@@ -1,7 +1,7 @@
-//! Names whose `/info` an upstream does not give out (401, 403) though it lists them. They stay to be
-//! done, and are told; but they are not asked for with each look, since one that gives out what is on
-//! a list of its own denies nearly all that there is. After a `reconcile_interval` they are again, as
-//! everything is compared again, or sooner if an operator says so; and what has changed of one is at once.
+//! Names that an upstream lists but whose `/info` it denies (401, 403). They stay pending and are
+//! reported, but not requested at each synchronization, because an upstream with an allowlist
+//! denies nearly all names. They are requested again after a `reconcile_interval`, as everything is
+//! compared again; earlier if an operator requests it; and at once if the name has changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,42 +16,43 @@ use crate::mirror::state::DENIED_NAMES_MAX;
 use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
 
-/// Batches of names that are asked for in one look though each is denied and nothing comes: then the
-/// credentials are wrong rather than the names. The next look goes on behind them.
+/// Maximum number of consecutive batches in one synchronization in which every name is denied.
+/// Beyond that the credentials are probably wrong, rather than the names. The next synchronization
+/// continues after them.
 const BATCHES_IN_VAIN_MAX: usize = 10;
 
-/// What one upstream has denied.
+/// The names that one upstream has denied.
 #[derive(Debug, Default)]
 pub(in crate::mirror) struct Denied(
-    /// std: held to look one up or to add it.
+    /// A std mutex: it is locked only for one lookup or addition.
     Mutex<Remembered>,
 );
 
 #[derive(Debug, Default)]
 struct Remembered {
     since: Option<Timestamp>,
-    /// Places in the order of what was noted.
+    /// Positions of the recorded lines.
     sequences: HashSet<u64>,
 }
 
-/// What one look was denied.
+/// Names that were denied in one synchronization.
 #[derive(Debug, Default)]
 pub(in crate::mirror) struct Denials {
-    /// The first of them.
+    /// The first denied names.
     pub(in crate::mirror) names: Vec<GemName>,
-    /// Names that were asked for and denied.
+    /// Number of denied requests.
     asked: usize,
-    /// Whether anything was given out.
+    /// Whether any request was successful.
     pub(super) has_given: bool,
 }
 
 impl Denied {
-    /// From now on all are asked for again.
+    /// Forgets all denied names, so that they are requested again.
     pub(in crate::mirror) fn forget(&self) {
         *self.remembered() = Remembered::default();
     }
 
-    /// The same, if the first was denied so long ago.
+    /// Forgets all denied names if the first was denied at least `interval` ago.
     pub(super) fn forget_after(&self, interval: Duration, now: Timestamp) {
         let is_old = |since: Timestamp| now.since(since) >= interval;
         if self.remembered().since.is_some_and(is_old) {
@@ -84,7 +85,7 @@ impl Worked {
 }
 
 impl Mirror {
-    /// Those that were not denied a while ago.
+    /// Returns the names that were not denied recently.
     pub(super) fn not_denied(
         &self,
         upstream: &Upstream,
@@ -97,7 +98,7 @@ impl Mirror {
         asked
     }
 
-    /// The name is not given out; an error if nothing is.
+    /// Records that a name was denied. Returns an error if everything is denied.
     pub(super) fn deny(
         &self,
         upstream: &Upstream,

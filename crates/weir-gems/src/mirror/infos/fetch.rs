@@ -1,4 +1,4 @@
-//! An `/info` of an upstream, asked for and compared with what `/versions` says of it.
+//! Fetches an `/info` of an upstream and compares it with the digest in `/versions`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use weir_net::http_client::TimeLimit;
@@ -9,20 +9,20 @@ use crate::mirror::client::{Ask, Client, FetchError};
 use crate::mirror::read::{InfoText, ReadError, read_info};
 use crate::store::mirror::Noted;
 
-/// What stays as it is in a path.
+/// Characters to escape in a path.
 pub(in crate::mirror) const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// A name that is taken.
+/// A name to fetch.
 pub(super) struct Wanted {
-    /// Its place in the order of what was noted.
+    /// Its position in the order of recorded lines.
     pub(super) sequence: u64,
     pub(super) noted: Noted,
     /// Whether clients see versions of it here.
     pub(super) has_versions: bool,
 }
 
-/// What came of asking for an `/info`.
+/// Outcome of fetching an `/info`.
 pub(super) enum Fetched {
     Gem { wanted: Wanted, info: InfoText, bytes: usize },
     Mismatched { path: String },
@@ -35,7 +35,7 @@ pub(in crate::mirror) fn info_path(name: &str) -> String {
     format!("/info/{}", utf8_percent_encode(name, PATH))
 }
 
-/// The digest of an `/info` without releases: there is nothing to ask for.
+/// Returns the digest of an `/info` without releases, which need not be fetched.
 pub(in crate::mirror) fn without_releases() -> [u8; 16] {
     Digests::of(HEADER.as_bytes()).md5
 }
@@ -51,7 +51,7 @@ pub(super) async fn fetch(
     let ask = Ask { is_fresh, ..Ask::all(&path, timeout) };
     let text = match client.text(&ask, bytes_max).await {
         Ok((status, text)) if status.as_u16() == 200 => text,
-        // What has no release any more may be told so.
+        // An upstream may respond with 404 for a gem without releases.
         Ok(_) => HEADER.as_bytes().to_vec(),
         Err(error @ FetchError::Denied(_)) => return Fetched::Denied { wanted, path, error },
         Err(error) => return Fetched::Failed { path, error },

@@ -1,5 +1,5 @@
-//! Names that have no version at their upstream any more: what that takes away waits for the end of a
-//! look, and is taken away if it is not too much to be meant.
+//! Names that no longer have versions at their upstream. They are removed at the end of the
+//! synchronization, if there are not suspiciously many.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::mirror::{Mirror, Upstream};
 use crate::release::Release;
 use crate::store::mirror::{MirroredGem, Noted};
 
-/// What was done, and what is left to be done at the end of a look.
+/// Work that was done, and work that is left for the end of the synchronization.
 #[derive(Default)]
 pub(in crate::mirror) struct Worked {
     pub(in crate::mirror) work: Work,
@@ -20,10 +20,10 @@ pub(in crate::mirror) struct Worked {
     pub(in crate::mirror) denials: Denials,
 }
 
-/// Names that would lose all of their versions.
+/// Names that would lose all their versions.
 #[derive(Default)]
 struct Leaving {
-    /// One more than may go at most.
+    /// At most one more than may be removed.
     names: Vec<Noted>,
     total: usize,
 }
@@ -37,13 +37,14 @@ impl Leaving {
     }
 }
 
-/// What the policy says of it is asked when it is applied.
+/// The policy is checked when the gem is applied, so the fields that depend on it are empty.
 fn gem(noted: Noted, releases: Vec<Release>) -> MirroredGem {
     MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
 }
 
 impl Mirror {
-    /// What would take a name's last version away waits for the end of the look.
+    /// Adds a fetched gem, or, if it would lose its last version, postpones it to the end of the
+    /// synchronization.
     pub(super) fn gather(
         &self,
         index: usize,
@@ -62,7 +63,7 @@ impl Mirror {
         }
     }
 
-    /// Takes away what has no version at its upstream any more, if that is not too much to be meant.
+    /// Removes names without versions at their upstream, unless there are suspiciously many.
     pub(in crate::mirror) async fn let_go(
         &self,
         upstream: &Upstream,

@@ -1,4 +1,5 @@
-//! `/info/NAME`: `1.0-java rack:>= 2&< 3|checksum:SHA256,ruby:>= 2.7,rubygems:>= 3,created_at:..`
+//! Parses `/info/NAME`: `1.0-java rack:>= 2&< 3|checksum:SHA256,ruby:>= 2.7,rubygems:>=
+//! 3,created_at:..`
 
 use hashbrown::HashSet;
 use weir_base::clock::Timestamp;
@@ -7,20 +8,21 @@ use super::{RULE, ReadError};
 use crate::platform::Platform;
 use crate::release::{Checksum, Identity, Release, RequirementLine};
 
-/// A text that was read.
+/// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfoText {
-    /// In the order of lines, each once; those of which the text does not say when they came have
+    /// Distinct releases in the order of lines. Releases without a creation time in the text have
     /// the time 0.
     pub releases: Vec<Release>,
-    /// Lines that are no release that could be kept here: of older rules, without a checksum, twice.
+    /// Number of lines that can't be stored as a release here: by older rules, without a checksum,
+    /// or duplicate.
     pub left_out: u64,
 }
 
-/// Reads a whole text.
+/// Parses a whole text.
 ///
 /// # Errors
-/// It is no such text.
+/// Fails if the text is not a valid `/info`.
 pub fn read_info(text: &[u8]) -> Result<InfoText, ReadError> {
     let Some(lines) = text.strip_suffix(b"\n") else { return Err(ReadError::Unfinished) };
     let mut lines = lines.split(|byte| *byte == b'\n');
@@ -57,7 +59,7 @@ fn parse(line: &str) -> Option<Release> {
     })
 }
 
-/// What stands behind the dependencies. Words that are not known may come some day.
+/// The fields after the dependencies. Unknown fields are ignored, for future additions.
 #[derive(Default)]
 struct Words {
     checksum: Option<Checksum>,
@@ -89,7 +91,7 @@ fn checksum(text: &str) -> Option<Checksum> {
     Some(Checksum(bytes))
 }
 
-/// `>= 0` is left out here.
+/// Parses a requirement. `>= 0` becomes None, as it is omitted here.
 fn requirement(text: &str) -> Option<Option<RequirementLine>> {
     let line: RequirementLine = text.parse().ok()?;
     Some((line.as_str() != ">= 0").then_some(line))

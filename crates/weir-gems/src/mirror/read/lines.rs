@@ -1,18 +1,18 @@
-//! Lines out of pieces. Only a line that a piece cuts is copied.
+//! Splits pieces into lines. Only lines that span pieces are copied.
 
-/// A line has more bytes than it may.
+/// Error for a line that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line has more than {max} bytes (gems.mirror.limits.advanced.line_bytes_max)")]
 pub struct LineError {
-    /// The limit.
+    /// The limit in bytes.
     pub max: usize,
 }
 
-/// Puts lines together.
+/// Assembles lines.
 #[derive(Debug)]
 pub(super) struct Lines {
     max: usize,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -21,7 +21,7 @@ impl Lines {
         Self { max, begun: Vec::new() }
     }
 
-    /// Gives `each` the lines that end in `piece`, without their ends.
+    /// Calls `each` with the lines that end in `piece`, without line ends.
     pub(super) fn feed<E: From<LineError>>(
         &mut self,
         piece: &[u8],
@@ -56,7 +56,7 @@ impl Lines {
         }
     }
 
-    /// Whether the last line has ended.
+    /// Returns whether the last line is complete.
     pub(super) const fn is_finished(&self) -> bool {
         self.begun.is_empty()
     }

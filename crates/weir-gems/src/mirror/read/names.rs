@@ -1,10 +1,10 @@
-//! `/names`: one in each line.
+//! Parses `/names`: one name per line.
 
 use super::lines::Lines;
 use super::versions::is_usable;
 use super::{Header, ReadError};
 
-/// Reads the text as it comes.
+/// Parser of the text, piece by piece.
 #[derive(Debug)]
 pub struct NamesReader {
     header: Header,
@@ -13,16 +13,16 @@ pub struct NamesReader {
 }
 
 impl NamesReader {
-    /// From the beginning of the text.
+    /// Creates a parser for the text from its beginning.
     #[must_use]
     pub const fn new(line_bytes_max: usize) -> Self {
         Self { header: Header::expected(), lines: Lines::new(line_bytes_max), malformed: 0 }
     }
 
-    /// Goes on with the next piece.
+    /// Parses the next piece and calls `each` with its names.
     ///
     /// # Errors
-    /// It is no such text.
+    /// Fails if the text is invalid.
     pub fn feed(&mut self, piece: &[u8], mut each: impl FnMut(&str)) -> Result<(), ReadError> {
         let (header, malformed) = (&mut self.header, &mut self.malformed);
         self.lines.feed(piece, |line| {
@@ -37,10 +37,10 @@ impl NamesReader {
         })
     }
 
-    /// How many lines are no names that could be kept here.
+    /// Ends the text. Returns the number of lines that are not usable names.
     ///
     /// # Errors
-    /// The text can't end here.
+    /// Fails if the text is incomplete.
     pub fn finish(self) -> Result<u64, ReadError> {
         if !self.lines.is_finished() {
             return Err(ReadError::Unfinished);

@@ -1,4 +1,4 @@
-//! `/versions`: the last line of a name has the digest of its `/info`.
+//! Parses `/versions`: the last line of a name has the digest of its `/info`.
 
 use super::lines::Lines;
 use super::{Header, ReadError};
@@ -7,13 +7,13 @@ use crate::name::GemName;
 /// A line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionsLine<'a> {
-    /// What a name's `/info` has the digest of.
+    /// The digest of a name's `/info`.
     Gem { name: &'a str, md5: [u8; 16] },
-    /// No line of a gem that could be kept here.
+    /// A line without a usable gem.
     Malformed,
 }
 
-/// Reads the text as it comes.
+/// Parser of the text, piece by piece.
 #[derive(Debug)]
 pub struct VersionsReader {
     header: Header,
@@ -21,22 +21,22 @@ pub struct VersionsReader {
 }
 
 impl VersionsReader {
-    /// From the beginning of the text.
+    /// Creates a parser for the text from its beginning.
     #[must_use]
     pub const fn new(line_bytes_max: usize) -> Self {
         Self { header: Header::expected(), lines: Lines::new(line_bytes_max) }
     }
 
-    /// From the end of a line.
+    /// Creates a parser that starts at the end of a line, after the header.
     #[must_use]
     pub const fn from_a_line(line_bytes_max: usize) -> Self {
         Self { header: Header::read(), lines: Lines::new(line_bytes_max) }
     }
 
-    /// Goes on with the next piece.
+    /// Parses the next piece.
     ///
     /// # Errors
-    /// It is no such text.
+    /// Fails if the text is invalid.
     pub fn feed(
         &mut self,
         piece: &[u8],
@@ -51,10 +51,10 @@ impl VersionsReader {
         })
     }
 
-    /// Says whether the text may end here.
+    /// Checks that the text may end here.
     ///
     /// # Errors
-    /// It has no header, or ends in the middle of a line.
+    /// Fails if there is no header, or if the text ends in the middle of a line.
     pub fn finish(&self) -> Result<(), ReadError> {
         match self.lines.is_finished() {
             true => self.header.finish(),
@@ -75,7 +75,8 @@ fn parse(line: &[u8]) -> Option<VersionsLine<'_>> {
     Some(VersionsLine::Gem { name, md5 })
 }
 
-/// Names of dots alone are folders to whoever normalises a path.
+/// Returns whether a name can be used here. Names that consist of dots are excluded, because they
+/// have a meaning in normalized paths.
 pub(in crate::mirror) fn is_usable(name: &str) -> bool {
     name.parse::<GemName>().is_ok() && name.bytes().any(|byte| byte != b'.')
 }

@@ -1,5 +1,5 @@
-//! All that an upstream lists against all that is noted of it: by the digests of each beginning of
-//! names, then name by name where those differ.
+//! Compares all that an upstream lists with the recorded state: first the digest of each prefix,
+//! and then the names of prefixes that differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::name::GemName;
 use crate::store::mirror::Noted;
 
 impl Mirror {
-    /// What is to be noted so that all is.
+    /// Returns the lines to record so that the recorded state matches the list.
     pub(super) async fn compare(
         &self,
         upstream: &Upstream,
@@ -52,8 +52,8 @@ fn differing(ours: &[(Prefix, PrefixDigest)], listed: &Listed) -> BTreeSet<Prefi
     differing
 }
 
-/// Names that say something else, in the order of their lines, and those that are gone, with what
-/// was noted of them.
+/// Returns the names that differ, in the order of their lines, and the names that are gone with
+/// their recorded state.
 fn changes(
     listed: Listed,
     differing: &BTreeSet<Prefix>,
@@ -101,7 +101,7 @@ mod tests {
             let mut result = ours.clone();
             for noted in changed {
                 let md5 = noted.md5.unwrap()[0];
-                // Only what differs is told.
+                // Only differences are returned.
                 prop_assert_ne!(result.insert(noted.name.to_string(), md5), Some(md5));
             }
             for (name, _) in gone {

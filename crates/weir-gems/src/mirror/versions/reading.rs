@@ -1,4 +1,4 @@
-//! A text that is being read: its digests, its length and the last line of each name. Pure.
+//! Reads a text and tracks its digests, its length and the last line of each name. Pure functions.
 
 use hashbrown::HashMap;
 
@@ -9,14 +9,15 @@ use crate::mirror::read::{ReadError, VersionsLine, VersionsReader};
 use crate::mirror::settings::MirrorLimits;
 use crate::store::mirror::{Noted, Position};
 
-/// Bytes of the end that are asked for again: the digest of a line and more.
+/// Bytes at the end that are requested again to detect a rewritten text: the digest of a line and
+/// more.
 const OVERLAP_BYTES: usize = 64;
 
 /// The last line of each name.
 #[derive(Debug, Default)]
 pub(in crate::mirror) struct Listed(pub(in crate::mirror) HashMap<Box<str>, Line>);
 
-/// Its place, and what it says.
+/// A line: its position and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mirror) struct Line {
     pub(in crate::mirror) number: u32,
@@ -24,11 +25,11 @@ pub(in crate::mirror) struct Line {
 }
 
 impl Listed {
-    /// The names in the order of their last lines.
+    /// Returns the names in the order of their last lines.
     pub(super) fn in_order(self) -> Vec<Noted> {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_unstable_by_key(|(_, line)| line.number);
-        // Only names were taken up.
+        // This can't fail: only valid names were added.
         let noted = all.into_iter().filter_map(|(name, line)| {
             Some(Noted { name: name.parse().ok()?, md5: Some(line.md5) })
         });
@@ -42,14 +43,14 @@ pub(super) struct Reading<'a> {
     reader: VersionsReader,
     digest: RunningDigest,
     length: u64,
-    /// The last bytes.
+    /// The last bytes of the text.
     overlap: Vec<u8>,
     lines: u32,
     malformed: u64,
     listed: Listed,
-    /// Names or lines that are too many are found within a piece.
+    /// Whether a piece exceeded the limit of names or lines.
     has_too_many: bool,
-    /// A tail that can't be read is no tail.
+    /// Maximum number of unreadable lines; 0 for a tail, since a tail must continue the known text.
     malformed_max: u64,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Reading<'a> {
         self.malformed
     }
 
-    /// What it lists, and where its next tail begins, if it is what was claimed.
+    /// Returns the list and the new position, if the text matches its stated checksum.
     pub(super) fn finish(
         self,
         claims: Claims,

@@ -1,4 +1,4 @@
-//! Fields of a specification, in all the shapes that versions of RubyGems have written.
+//! Reads fields of a specification in all forms that versions of RubyGems have written.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::version::Version;
 
 type Result<T> = std::result::Result<T, SpecificationError>;
 
-/// A mapping whose values have names.
+/// A mapping with named values.
 pub(super) struct Fields<'a>(Node<'a>);
 
 impl<'a> Fields<'a> {
@@ -19,7 +19,8 @@ impl<'a> Fields<'a> {
         Self::of(node, Class::Specification, "the document")
     }
 
-    /// A mapping with another tag is something else for RubyGems, whatever it has.
+    /// Wraps a mapping. It must have the expected tag: with another tag, RubyGems builds another
+    /// object.
     fn of(node: Node<'a>, class: Class, name: &'static str) -> Result<Self> {
         match node.class() == Some(class) {
             true => Ok(Self(node)),
@@ -27,12 +28,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// None: it is not there, or null.
+    /// Returns the value of a field, or None if it is missing or null.
     fn get(&self, name: &'static str) -> Result<Option<Node<'a>>> {
         Ok(self.0.get(name)?.filter(|node| !node.is_null()))
     }
 
-    /// A text that something follows from: it is one for whoever reads it.
+    /// Returns a text that matters for the index. It must be a text for every YAML parser.
     pub(super) fn text(&self, name: &'static str) -> Result<String> {
         self.text_or_none(name)?.ok_or(SpecificationError::Missing(name))
     }
@@ -42,13 +43,13 @@ impl<'a> Fields<'a> {
         self.get(name)?.map(text).transpose()
     }
 
-    /// Words for readers, as they are written.
+    /// Returns a descriptive text as it is written.
     pub(super) fn words(&self, name: &'static str) -> Result<Option<String>> {
         let words = |node: Node<'a>| node.written().ok_or(SpecificationError::Kind(name));
         self.get(name)?.map(words).transpose().map(|words| words.map(str::to_owned))
     }
 
-    /// The same, once or several times.
+    /// Returns one or several descriptive texts.
     pub(super) fn all_words(&self, name: &'static str) -> Result<Vec<String>> {
         let Some(node) = self.get(name)? else { return Ok(Vec::new()) };
         if let Some(words) = node.written() {
@@ -61,18 +62,18 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// Whether it is written as a list.
+    /// Returns whether the field is written as a list.
     pub(super) fn is_list(&self, name: &'static str) -> Result<bool> {
         Ok(self.get(name)?.is_some_and(|node| node.items().is_some()))
     }
 
-    /// `1.0`, or an object around it.
+    /// Reads a version: `1.0`, or an object that contains it.
     pub(super) fn version(&self, name: &'static str) -> Result<Version> {
         let node = self.get(name)?.ok_or(SpecificationError::Missing(name))?;
         version(node, name)
     }
 
-    /// `x86_64-linux`, or an object of its parts. None: any Ruby.
+    /// Reads a platform: `x86_64-linux`, or an object of its parts. A missing one is any Ruby.
     pub(super) fn platform(&self, name: &'static str) -> Result<Platform> {
         let Some(node) = self.get(name)? else { return Ok(Platform::ruby()) };
         if node.class().is_none() {
@@ -103,7 +104,8 @@ impl<'a> Fields<'a> {
         Ok(all)
     }
 
-    /// A symbol; with a text of the same letters RubyGems takes it for neither kind.
+    /// Reads the kind, which must be a symbol: RubyGems does not recognize a plain text with the
+    /// same letters.
     fn dependency_kind(&self) -> Result<DependencyKind> {
         const NAME: &str = "type";
         let Some(node) = self.get(NAME)? else { return Ok(DependencyKind::Runtime) };
@@ -114,7 +116,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Pairs of texts; what is none is left out, as RubyGems warns of it only.
+    /// Reads pairs of texts. Others are skipped, since RubyGems only warns of them.
     pub(super) fn metadata(&self) -> Result<BTreeMap<String, String>> {
         let Some(node) = self.get("metadata")? else { return Ok(BTreeMap::new()) };
         let pairs = node.pairs().ok_or(SpecificationError::Kind("metadata"))?;
@@ -123,7 +125,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A number or a boolean that is meant as a text has lost what was written: `1.10` is 1.1.
+/// Returns the text of a node. Numbers and booleans are rejected, because parsers change their
+/// text: `1.10` becomes 1.1.
 fn text<'a>(node: Node<'a>, name: &'static str) -> Result<&'a str> {
     match (node.text(), node.written()) {
         (Some(text), _) => Ok(text),
@@ -148,7 +151,7 @@ fn dependency(fields: &Fields<'_>) -> Result<Dependency> {
         |error| SpecificationError::Dependency { name: name.clone(), error: Box::new(error) };
     let node = match fields.get("requirement")? {
         Some(node) => Some(node),
-        // Before RubyGems 1.3.
+        // Gems from before RubyGems 1.3 have this field.
         None => fields.get("version_requirements")?,
     };
     let requirement =
@@ -156,7 +159,7 @@ fn dependency(fields: &Fields<'_>) -> Result<Dependency> {
     Ok(Dependency { name: name.parse()?, requirement: requirement.map_err(wrong)?, kind })
 }
 
-/// `requirements: [[">=", VERSION], ..]`
+/// Reads a requirement: `requirements: [[">=", VERSION], ..]`
 fn requirement(node: Node<'_>, name: &'static str) -> Result<Requirement> {
     let fields = Fields::of(node, Class::Requirement, name)?;
     let list = fields.get("requirements")?.and_then(Node::items);
@@ -184,7 +187,7 @@ fn condition(node: Node<'_>, name: &'static str) -> Result<Condition> {
         return Err(kind());
     };
     let number = version(number, name)?;
-    // A default key of old parsers stands for "=".
+    // The default key of old parsers stands for "=".
     let sign = match operator.class() {
         Some(Class::DefaultKey) => "=",
         _ => operator.text().ok_or_else(kind)?,

@@ -1,8 +1,8 @@
-//! What a scalar means: Ruby reads some that are written without quotes as something else than their
-//! text (`1.10` is the number 1.1, `yes` is true), and so do tags.
+//! Types of scalars: Ruby reads some unquoted scalars as something else than text (`1.10` is the
+//! number 1.1, `yes` is true). Tags can also change the type.
 //!
-//! Sources: <https://yaml.org/type/>, and Psych's `scalar_scanner.rb`, which is what RubyGems reads
-//! specifications with. What either of them takes for another thing than a text is none.
+//! The rules combine <https://yaml.org/type/> and Psych's `scalar_scanner.rb`, which RubyGems uses.
+//! A scalar is a text only if it is one in both.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,10 +11,10 @@ use saphyr_parser::{ScalarStyle, Tag};
 use super::YamlError;
 use super::tag::name_of;
 
-/// A scalar with its meaning.
+/// A scalar with its type.
 #[derive(Debug)]
 pub(super) struct Scalar {
-    /// As it is written.
+    /// The text as it is written.
     pub(super) text: String,
     pub(super) meaning: Meaning,
 }
@@ -23,7 +23,7 @@ pub(super) struct Scalar {
 pub(super) enum Meaning {
     Null,
     Text,
-    /// A number, a time, a symbol, ..
+    /// A number, time, symbol or similar.
     Other,
 }
 
@@ -38,7 +38,7 @@ impl Scalar {
             None if style == ScalarStyle::Plain => plain(text),
             None | Some("!" | "!str" | "tag:yaml.org,2002:str") => Meaning::Text,
             Some("!binary" | "tag:yaml.org,2002:binary") => {
-                // What Ruby writes for a text that is not UTF-8.
+                // Ruby writes texts this way if they are not UTF-8.
                 return Ok(Self { text: unpacked(text)?, meaning: Meaning::Text });
             }
             Some("tag:yaml.org,2002:null") => Meaning::Null,
@@ -70,7 +70,7 @@ fn plain(text: &str) -> Meaning {
     }
 }
 
-/// `:runtime`
+/// Matches symbols such as `:runtime`.
 fn is_symbol(text: &str) -> bool {
     text.len() > 1 && text.starts_with(':')
 }
@@ -83,7 +83,7 @@ fn is_number(lower: &str) -> bool {
         || is_sexagesimal(unsigned)
 }
 
-/// `12`, `1_000`, `010`, `0x1f`, `0b11`
+/// Matches integers: `12`, `1_000`, `010`, `0x1f`, `0b11`.
 fn is_whole(text: &str) -> bool {
     let digits = |text: &str, of: fn(&u8) -> bool| {
         !text.is_empty() && text.bytes().all(|byte| of(&byte) || matches!(byte, b'_' | b','))
@@ -95,7 +95,7 @@ fn is_whole(text: &str) -> bool {
     })
 }
 
-/// `1.10`, `.5`, `1.`, `1.0e+3`
+/// Matches decimal numbers: `1.10`, `.5`, `1.`, `1.0e+3`.
 fn is_fraction(text: &str) -> bool {
     let Some((whole, rest)) = text.split_once('.') else { return false };
     let (fraction, exponent) = rest.split_once('e').map_or((rest, None), |(it, e)| (it, Some(e)));
@@ -109,14 +109,14 @@ fn is_fraction(text: &str) -> bool {
         && text != "."
 }
 
-/// `1:30`, `190:20:30.15`
+/// Matches sexagesimal numbers: `1:30`, `190:20:30.15`.
 fn is_sexagesimal(text: &str) -> bool {
     text.contains(':')
         && text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'_' | b'.'))
 }
 
-/// `2026-01-02`, and with a time behind it.
+/// Matches dates such as `2026-01-02`, with an optional time.
 fn is_date(text: &str) -> bool {
     let mut parts = text.strip_prefix('-').unwrap_or(text).splitn(3, '-');
     let (Some(year), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {

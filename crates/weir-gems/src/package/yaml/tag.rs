@@ -1,20 +1,20 @@
-//! Tags that gems have. RubyGems refuses others, or builds something that is no gem from them.
+//! Tags that occur in gems. RubyGems rejects others, or builds objects from them that are not gems.
 
 use saphyr_parser::Tag;
 
 use super::YamlError;
 
-/// What a mapping is, by its tag.
+/// The class of a mapping, by its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::package) enum Class {
-    /// A mapping and nothing more.
+    /// A plain mapping.
     None,
     Specification,
     Version,
     Requirement,
     Dependency,
     Platform,
-    /// `=` as Syck, the parser before Ruby 2.0, has written it by mistake.
+    /// `=`, which Syck, the parser before Ruby 2.0, wrote by mistake.
     DefaultKey,
 }
 
@@ -38,7 +38,7 @@ impl Class {
     }
 }
 
-/// A list has no class.
+/// Checks that a sequence has no tag with a class.
 pub(super) fn check_sequence(tag: Option<&Tag>) -> Result<(), YamlError> {
     match tag.map(name_of).as_deref() {
         None | Some("!" | "tag:yaml.org,2002:seq") => Ok(()),

@@ -1,5 +1,5 @@
-//! What has to change in a gem's releases so that they are an upstream's. Pure: every store applies
-//! the same.
+//! Computes the changes that make a gem's releases equal to an upstream's. Pure functions, which
+//! all stores use.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,43 +10,43 @@ use weir_base::clock::Timestamp;
 use super::Applied;
 use crate::release::{Checksum, Identity, Release};
 
-/// Digests that are known of a gem's releases beside those of the rows that are there: of releases
-/// that were taken away, and those that an operator has accepted.
+/// Known digests of releases without a current row: of removed releases, and of files that an
+/// operator has accepted.
 pub(crate) type Pins = HashMap<Identity, Checksum>;
 
-/// A release that the upstream has with another file than before: kept out.
+/// A rejected release: the upstream now has another file for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replaced {
     pub(crate) identity: Identity,
-    /// Of the file as it was first seen.
+    /// Checksum of the first file.
     pub(crate) pinned: Checksum,
-    /// Of the file that the upstream has now.
+    /// Checksum of the file that the upstream has now.
     pub(crate) offered: Checksum,
 }
 
-/// A release that is stored. Of a gem that comes from an upstream only what was yanked here stays
-/// as a yanked row: for good, whatever the upstream says. What the upstream takes back has none.
+/// A stored release. For a gem from an upstream, only releases that were yanked here have a yanked
+/// row; they stay yanked, whatever the upstream lists. Releases that the upstream withdraws have no
+/// row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredRelease {
     pub(crate) release: Release,
     pub(crate) is_yanked: bool,
 }
 
-/// What has to change.
+/// The changes to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// All releases that are there afterwards, in order.
+    /// All releases after the change, in order.
     pub(crate) live: Vec<Release>,
-    /// Those of them that were not there, by their places.
+    /// Indexes in `live` of new releases.
     insert: Vec<usize>,
-    /// Those of them whose rows are there and say something else.
+    /// Indexes in `live` of releases whose rows differ.
     replace: Vec<usize>,
-    /// Rows that go. Their digests stay pinned.
+    /// Rows to remove. Their digests stay pinned.
     pub(crate) remove: Vec<(Identity, Checksum)>,
-    /// Releases that are kept as they were, or stay away, since their file is another one by now.
+    /// Releases that keep their old data, or stay absent, because their file has changed.
     pub(crate) kept_out: Vec<Replaced>,
-    /// What the line in `/versions` has: `-1.0` for what goes, `1.0` for what comes, both for what
-    /// says something else.
+    /// Versions for the line in `/versions`: `-1.0` if removed, `1.0` if added, both if changed.
     pub(crate) line: Vec<String>,
     changed: u64,
 }
@@ -60,12 +60,12 @@ impl Applied {
     }
 }
 
-/// The least by which times differ.
+/// Smallest difference between two times.
 const STEP: Duration = Duration::from_micros(1);
 
 impl Changes {
-    /// `wanted` are in the order of the upstream's `/info`, each once; those with the time 0 came
-    /// `now`.
+    /// Computes the changes. `wanted` has distinct releases in the order of the upstream's `/info`;
+    /// those with the time 0 get `now`.
     pub(crate) fn between(
         stored: &[StoredRelease],
         pins: &Pins,
@@ -94,12 +94,12 @@ impl Changes {
                     come.push(name);
                     changes.replace.push(place);
                 }
-                // Only its place has changed.
+                // Its data is equal, so only its position has changed.
                 Some(old) if old != release => changes.replace.push(place),
                 Some(_) => {}
             }
         }
-        // In the order of what is stored, so that the same change is the same line everywhere.
+        // In stored order, so that the same change results in the same line everywhere.
         for old in stored {
             let Release { identity, checksum, .. } = &old.release;
             if known.contains_key(identity) {
@@ -112,13 +112,13 @@ impl Changes {
         if let (true, false, Some(first)) =
             (changes.line.is_empty(), changes.is_empty(), live.first())
         {
-            // Only the order has changed; a client has to hear that there is another digest.
+            // Only the order has changed, but clients need a line with the new digest.
             changes.line = vec![format!("-{}", first.identity), first.identity.to_string()];
         }
         Self { live, ..changes }
     }
 
-    /// In the order of keys, which is the order on disk.
+    /// Returns the new releases in the order of keys, which is the order on disk.
     pub(crate) fn inserted(&self) -> Vec<&Release> {
         let mut all: Vec<_> =
             self.insert.iter().filter_map(|place| self.live.get(*place)).collect();
@@ -130,7 +130,7 @@ impl Changes {
         self.replace.iter().filter_map(|place| self.live.get(*place))
     }
 
-    /// Whether the releases stay as they are.
+    /// Returns whether the releases stay as they are.
     pub(crate) fn is_empty(&self) -> bool {
         self.insert.is_empty() && self.replace.is_empty() && self.remove.is_empty()
     }
@@ -147,8 +147,8 @@ fn says_the_same(one: &Release, other: &Release) -> bool {
         && one.rubygems == other.rubygems
 }
 
-/// Holds each release to the first file that it was seen with: another one under the same name,
-/// version and platform is not taken. What is here stays as it is; what was here and went stays away.
+/// Keeps each release at its first file: another file for the same name, version and platform is
+/// rejected. A stored release stays as it is; a removed one stays removed.
 fn keep_pinned(
     wanted: Vec<Release>,
     known: &HashMap<&Identity, &Release>,
@@ -169,8 +169,8 @@ fn keep_pinned(
     (wanted.into_iter().filter_map(keep).collect(), kept_out)
 }
 
-/// Gives each a time so that the order of lines ([`Release::order`]) is theirs. What is stored keeps
-/// its time if it can.
+/// Assigns times so that [`Release::order`] yields the given order. Stored releases keep their
+/// times where possible.
 fn in_order(
     mut wanted: Vec<Release>,
     known: &HashMap<&Identity, &Release>,
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What a store does with changes.
+    /// Applies changes as a store does.
     fn applied(stored: &[StoredRelease], changes: &Changes) -> Vec<StoredRelease> {
         let mut all = stored.to_vec();
         all.retain(|row| changes.remove.iter().all(|(gone, _)| *gone != row.release.identity));
@@ -231,7 +231,7 @@ mod tests {
         all
     }
 
-    /// Without anything that was taken away earlier.
+    /// Computes changes without any removed releases.
     fn step(stored: &[StoredRelease], wanted: &[(u8, u8)]) -> (Vec<StoredRelease>, Changes) {
         step_with(stored, &mut Pins::new(), wanted)
     }
@@ -267,7 +267,7 @@ mod tests {
         let second = Changes::between(&stored, &pins, wanted.clone(), NOW);
         assert_eq!(second.line, ["-3", "-2", "3", "4"]);
         assert_eq!(second.changed, 1);
-        // What the upstream took back may come again.
+        // A release that the upstream withdrew may be added again.
         pins.extend(second.remove.iter().cloned());
         wanted.insert(1, release("2", 1));
         let third = Changes::between(&applied(&stored, &second), &pins, wanted, NOW);
@@ -278,7 +278,7 @@ mod tests {
     fn another_file_under_a_known_release_is_kept_out() {
         let mut pins = Pins::new();
         let (stored, _) = step_with(&[], &mut pins, &[(1, 1), (2, 1)]);
-        // Beside it everything is taken.
+        // Other releases are added as usual.
         let (stored, next) = step_with(&stored, &mut pins, &[(1, 9), (2, 1), (3, 1)]);
         assert_eq!((&next.line[..], next.changed), (&["3".to_owned()][..], 0));
         let kept_out = |offered| {
@@ -287,14 +287,14 @@ mod tests {
         };
         assert_eq!(next.kept_out, kept_out(9));
         assert_eq!(live(&stored)[0].checksum, Checksum([1; 32]));
-        // Also when it goes first, and comes again as another one.
+        // This also holds if it is removed first and then added with another file.
         let (stored, _) = step_with(&stored, &mut pins, &[(2, 1), (3, 1)]);
         let (stored, next) = step_with(&stored, &mut pins, &[(1, 9), (2, 1), (3, 1)]);
         assert_eq!((next.is_empty(), next.kept_out), (true, kept_out(9).to_vec()));
-        // What was first is welcome.
+        // The first file is accepted.
         let (stored, next) = step_with(&stored, &mut pins, &[(2, 1), (3, 1), (1, 1)]);
         assert_eq!((&next.line[..], next.kept_out.len()), (&["1".to_owned()][..], 0));
-        // An operator has accepted this one, and no other.
+        // An operator has accepted this file, and no other.
         pins.insert(release("1", 1).identity, Checksum([9; 32]));
         let (_, other) = step_with(&stored, &mut pins, &[(2, 1), (3, 1), (1, 8)]);
         assert_eq!(other.kept_out.len(), 1);
@@ -309,7 +309,7 @@ mod tests {
         stored[1].is_yanked = true;
         let (stored, same) = step(&stored, &[(1, 1), (2, 1)]);
         assert!(same.is_empty(), "{same:?}");
-        // Also when it says something else there, goes there, or comes again.
+        // This also holds if its data changes at the upstream, or it is removed or added again.
         for wanted in [&[(3, 1), (1, 1), (2, 9)][..], &[(1, 1)], &[(2, 1), (1, 1)]] {
             let (next, changes) = step(&stored, wanted);
             assert!(live(&next).iter().all(|it| it.identity.to_string() != "2"), "{changes:?}");

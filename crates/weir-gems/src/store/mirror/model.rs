@@ -1,4 +1,4 @@
-//! The words of what a mirror keeps.
+//! Types of the data that a mirror stores.
 
 use std::sync::Arc;
 
@@ -8,159 +8,161 @@ use crate::mirror::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity, Release};
 
-/// How far an upstream's `/versions` was read: to the end of a text that was checked.
+/// Position up to which an upstream's `/versions` was read: the end of a checked text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Bytes of the text.
+    /// Length of the text in bytes.
     pub length: u64,
-    /// Where its digests go on ([`crate::index::digest::RunningDigest::save`]).
+    /// State to continue its digests from ([`crate::index::digest::RunningDigest::save`]).
     pub digest_state: Vec<u8>,
-    /// Its last bytes: asked for again, they must be the same.
+    /// Its last bytes. They are requested again and must be unchanged.
     pub overlap: Vec<u8>,
     pub etag: Option<String>,
 }
 
-/// When looks at an upstream last came to something.
+/// Times of the last successful synchronizations of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastLooks {
-    /// When all that it had was here; None: never.
+    /// When everything it had was here; None if that never was.
     pub complete: Option<Timestamp>,
-    /// When all of its `/versions` was compared; None: never.
+    /// When all of its `/versions` was compared; None if that never was.
     pub compared: Option<Timestamp>,
 }
 
-/// Names that were taken away since their upstream does not have them any more.
+/// Count of names that were removed because their upstream no longer lists them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
-    /// When the first of them was; None: none yet.
+    /// When the first of them was removed; None if there is none.
     pub since: Option<Timestamp>,
     pub names: u64,
 }
 
-/// What the last line of a name says; None: the name is not there any more.
+/// The content of a name's last line, or a name that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
     pub name: GemName,
-    /// Of its `/info`.
+    /// MD5 of its `/info`; None if the name is gone.
     pub md5: Option<[u8; 16]>,
 }
 
-/// Whose a name is.
+/// The owner of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// There is no such gem here, or what came of it was taken away ([`super::MirrorStore::disown`]).
+    /// There is no such gem, or its mirrored releases were removed
+    /// ([`super::MirrorStore::disown`]).
     Nobody,
-    /// It was pushed or imported here.
+    /// The name was pushed or imported here.
     Local,
-    /// It came from the upstream of this name.
+    /// The name came from the upstream of this name.
     Upstream(String),
 }
 
-/// As stores keep it in the place of an upstream's number, which are counted from 1: the gem came
-/// from one and was taken away.
+/// Stored instead of the id of an upstream (which start at 1) if the gem came from an upstream and
+/// was removed.
 pub(crate) const NOBODY: i64 = 0;
 
-/// A name that is to be applied.
+/// A pending name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its place in the order of what was noted.
+    /// Its position in the order of recorded lines.
     pub sequence: u64,
     pub noted: Noted,
     pub standing: Standing,
 }
 
-/// What is known of a name beside what the upstream in question says of it.
+/// What is known about a name, apart from the data of the upstream in question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub owner: Owner,
-    /// Whether there are releases of it that are not yanked.
+    /// Whether it has releases that are not yanked.
     pub has_versions: bool,
-    /// Whether it could be taken for another name that was pushed or imported here
+    /// Whether it could be confused with another name that was pushed or imported here
     /// ([`GemName::folded`]).
     pub resembles_ours: bool,
-    /// Other upstreams whose `/versions` has it.
+    /// Other upstreams whose `/versions` lists it.
     pub listed_by: Vec<String>,
 }
 
-/// What there is of a release.
+/// Presence of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Presence {
     Absent,
     Served,
-    /// If it came from an upstream, it was yanked here: for good.
+    /// The release is yanked. If it came from an upstream, it was yanked here, permanently.
     Yanked,
 }
 
-/// Why a name is not taken from an upstream.
+/// Reasons why a name is not taken from an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The policy says that it is private.
+    /// The policy makes the name private.
     Policy,
-    /// It was pushed or imported here.
+    /// The name was pushed or imported here.
     Local,
-    /// The policy says that it comes from another upstream.
+    /// The policy assigns the name to another upstream.
     Bound,
-    /// An upstream that comes earlier has it.
+    /// An earlier upstream lists the name.
     Shadowed,
-    /// It came from an upstream that is not in the settings any more.
+    /// The name came from an upstream that is no longer in the settings.
     Former,
-    /// It could be taken for a name that was pushed or imported here.
+    /// The name could be confused with one that was pushed or imported here.
     Lookalike,
 }
 
-/// A gem as an upstream has it, in the order of its `/info`.
+/// A gem as an upstream lists it, in the order of its `/info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirroredGem {
     pub noted: Noted,
-    /// Those with the time 0 came now.
+    /// Releases; those with the time 0 get the current time.
     pub releases: Vec<Release>,
-    /// It is taken also when it is new and could be taken for a name of ours.
+    /// Whether the gem may be added although it could be confused with a local name.
     pub is_invited: bool,
-    /// Upstreams that come before this one: what one of them lists is not taken.
+    /// Earlier upstreams. The gem is not taken if one of them lists it.
     pub earlier: Arc<[UpstreamName]>,
 }
 
-/// What [`MirrorStore::apply`] has done.
+/// Outcome of [`MirrorStore::apply`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     pub gems: u64,
-    /// Gems that turned out to be local, new and to be taken for one that is, or an earlier upstream's,
-    /// and were left alone.
+    /// Number of gems that were left unchanged because they turned out to be local, new and
+    /// confusable with a local one, or listed by an earlier upstream.
     pub refused: u64,
     pub added: u64,
     pub yanked: u64,
-    /// Releases that say something else than before.
+    /// Number of releases whose data has changed.
     pub changed: u64,
-    /// Releases whose file the upstream has replaced: kept out.
+    /// Number of releases that were rejected because the upstream has replaced their file.
     pub kept_out: u64,
-    /// Releases that were left out: their file would have the name of another release's.
+    /// Number of releases that were skipped because their file would have the name of another
+    /// release's file.
     pub clashing: u64,
 }
 
-/// How much of an upstream is known.
+/// Counts of an upstream's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorCounts {
-    /// Names that its `/versions` has.
+    /// Number of names in its `/versions`.
     pub names: u64,
-    /// Names that are neither applied nor refused.
+    /// Number of names that are neither applied nor rejected.
     pub pending: u64,
     pub refused: u64,
-    /// Releases whose file it has replaced, and that wait for an operator.
+    /// Number of releases with a replaced file that wait for an operator.
     pub replaced: u64,
 }
 
-/// A release whose file an upstream has replaced under the same version. The new file is kept out
+/// A release whose file an upstream has replaced without a new version. The new file is rejected
 /// until an operator accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedRelease {
     pub name: GemName,
     pub identity: Identity,
-    /// Of the file as it was first seen.
+    /// Checksum of the first file.
     pub pinned: Checksum,
-    /// Of the file that the upstream has now.
+    /// Checksum of the file that the upstream has now.
     pub offered: Checksum,
-    /// When that was first seen.
+    /// When the new file was first seen.
     pub since: Timestamp,
 }
 
@@ -171,36 +173,37 @@ pub struct MirroredRelease {
     pub identity: Identity,
     pub checksum: Checksum,
     pub upstream: String,
-    /// Length of its file; None: the file is not here.
+    /// Size of its file in bytes; None if the file is missing.
     pub bytes: Option<u64>,
 }
 
-/// The file of a mirrored release, which is in its place.
+/// The stored file of a mirrored release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirroredFile {
     pub bytes: u64,
-    /// `quick/Marshal.4.8/..` and words for readers; None: its specification can't be read.
+    /// The deflated specification (`quick/Marshal.4.8/..`) and the descriptive JSON; None if the
+    /// specification can't be parsed.
     pub specification: Option<(Vec<u8>, String)>,
 }
 
-/// Releases whose files are not here.
+/// Releases whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingFiles {
     pub releases: Vec<MirroredRelease>,
-    /// Where the next page begins; None: there is none.
+    /// Start of the next page; None on the last one.
     pub next: Option<u64>,
 }
 
 /// Mirrored names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// With the upstreams that they came from.
+    /// Names with the upstreams that they came from.
     pub names: Vec<(GemName, String)>,
-    /// Where the next page begins; None: there is none.
+    /// Start of the next page; None on the last one.
     pub next: Option<u64>,
 }
 
-/// What a hook says has happened.
+/// Kind of event that a webhook reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum HookKind {
@@ -208,7 +211,7 @@ pub enum HookKind {
     Removed,
 }
 
-/// A hook that came from an upstream.
+/// A webhook received from an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewHook {
     pub upstream: String,
@@ -218,21 +221,21 @@ pub struct NewHook {
     pub received_at: Timestamp,
 }
 
-/// A hook in the inbox.
+/// A webhook in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub id: u64,
     pub hook: NewHook,
-    /// How often it was tried.
+    /// Number of attempts so far.
     pub attempts: u32,
 }
 
-/// Whether hooks were taken.
+/// Whether webhooks were added to the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inbox {
-    /// All are on disk.
+    /// All were saved to disk.
     Taken,
-    /// None is: too many wait.
+    /// None were added, because too many are waiting.
     Full,
 }
 
@@ -258,7 +261,7 @@ impl Refusal {
     const ALL: [Self; 6] =
         [Self::Policy, Self::Local, Self::Bound, Self::Shadowed, Self::Former, Self::Lookalike];
 
-    /// As stores keep it.
+    /// Returns the stored number.
     pub(crate) const fn number(self) -> i64 {
         match self {
             Self::Policy => 1,
@@ -274,7 +277,7 @@ impl Refusal {
         Self::ALL.into_iter().find(|refusal| refusal.number() == number)
     }
 
-    /// For lists and metrics.
+    /// Returns the name for lists and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Postgres is told how much there is, so that its plans are for that and not for empty tables.
+//! Updates the statistics of Postgres, so that plans fit the present size of the tables.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Inner;
 use super::metrics::Limit;
 use crate::store::StoreError;
 
-/// Fewer rows are read whatever the plan is.
+/// Minimum number of rows: below it, plans make no difference.
 const LEAST: u64 = 1_024;
 
 impl Inner {
@@ -22,8 +22,8 @@ impl Inner {
     }
 }
 
-/// Whether numbers that are given to rows have passed a power of two: often enough for plans, and
-/// seldom whatever there is.
+/// Returns whether the row ids have passed a power of two. This is often enough for good plans, and
+/// rare at any size.
 pub(super) const fn has_doubled(before: u64, after: u64) -> bool {
     after >= LEAST && after.ilog2() > (before | 1).ilog2()
 }
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn a_store_that_grows_is_looked_at_a_few_times() {
         let looks = (0..10_000).step_by(7).filter(|before| has_doubled(*before, before + 7));
-        // At 1,024, 2,048, 4,096 and 8,192.
+        // Expected at 1,024, 2,048, 4,096 and 8,192.
         assert_eq!(looks.count(), 4);
         assert!(!has_doubled(0, 0) && !has_doubled(5, 500) && has_doubled(0, 5_000));
     }

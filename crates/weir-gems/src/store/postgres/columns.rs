@@ -1,4 +1,4 @@
-//! Many rows at once, as columns: one statement for all of them.
+//! Passes many rows to one statement, as arrays of columns.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
@@ -10,10 +10,10 @@ use crate::name::GemName;
 use crate::release::{Identity, Release, RequirementLine};
 use crate::store::StoreError;
 
-/// What a statement gets.
+/// A parameter of a statement.
 type Parameter<'a> = &'a (dyn ToSql + Sync);
 
-/// Rows of releases.
+/// Columns of releases.
 #[derive(Default)]
 pub(super) struct ReleaseColumns<'a> {
     keys: KeyColumns<'a>,
@@ -25,8 +25,8 @@ pub(super) struct ReleaseColumns<'a> {
 }
 
 impl<'a> ReleaseColumns<'a> {
-    /// As a table, in a statement with [`Self::parameters`]: a gem's number, and the columns of
-    /// [`super::rows::RELEASE`].
+    /// The columns as a table, in a statement with [`Self::parameters`]: the gem's id, and the
+    /// columns of [`super::rows::RELEASE`].
     pub(super) const TABLE: &'static str =
         "unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[],
                 $7::text[], $8::bigint[])
@@ -64,7 +64,7 @@ impl<'a> ReleaseColumns<'a> {
     }
 }
 
-/// What tells releases apart.
+/// Columns of the keys of releases.
 #[derive(Default)]
 pub(super) struct KeyColumns<'a> {
     gems: Vec<i64>,
@@ -73,7 +73,7 @@ pub(super) struct KeyColumns<'a> {
 }
 
 impl<'a> KeyColumns<'a> {
-    /// As a table, in a statement with [`Self::parameters`].
+    /// The columns as a table, in a statement with [`Self::parameters`].
     pub(super) const TABLE: &'static str =
         "unnest($1::bigint[], $2::text[], $3::text[]) AS key (gem, number, platform)";
 
@@ -92,7 +92,7 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Adds gems in this order; answers with their numbers.
+/// Adds gems in this order and returns their ids.
 pub(super) async fn add_gems(
     transaction: &Transaction<'_>,
     names: &[&GemName],

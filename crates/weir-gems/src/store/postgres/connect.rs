@@ -1,8 +1,8 @@
-//! Connections, and the thread that reads and writes them.
+//! Connections, and the thread that runs their I/O.
 //!
-//! The service's cores come and go with their own runtimes, and each is busy with its own requests.
-//! A connection belongs to none of them: all live on one thread, which does nothing else but moving
-//! their bytes, and runs writes from begin to end, so that a client that hangs up breaks off none.
+//! Connections are independent of the service's cores, whose runtimes start and stop and are busy
+//! with requests. All connections live on one thread, which only moves their bytes. Writes run
+//! there to completion, so that a client that disconnects does not interrupt one.
 
 use std::future::Future;
 use std::path::Path;
@@ -26,13 +26,12 @@ use super::metrics::{Counted, PostgresMetrics};
 use super::settings::{PostgresLimits, PostgresSettings, for_server};
 use crate::store::StoreError;
 
-/// How Postgres calls us in its lists.
+/// The application name that Postgres shows in its activity views.
 const APPLICATION_NAME: &str = "weir-gems";
-/// An idle connection is asked so often whether its peer is there, so that a firewall does not
-/// forget it.
+/// Interval of TCP keepalives, which prevent firewalls from dropping idle connections.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// The thread. It ends when this is dropped, and all connections with it.
+/// The I/O thread. Dropping this ends it and closes all connections.
 #[derive(Debug)]
 pub(super) struct IoThread {
     handle: Handle,
@@ -51,7 +50,7 @@ impl IoThread {
         Ok(Self { handle, _alive: alive })
     }
 
-    /// Runs it to its end, whether or not somebody waits for it.
+    /// Runs a future to completion on the thread, even if the returned handle is dropped.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -60,11 +59,11 @@ impl IoThread {
     }
 }
 
-/// Makes connections for the pool.
+/// Creates connections for the pool.
 pub(super) struct Connector {
     handle: Handle,
     tls: Option<MakeRustlsConnect>,
-    /// What is said on each connection first.
+    /// Statements to run first on each connection.
     greeting: Arc<str>,
     metrics: PostgresMetrics,
 }
@@ -84,7 +83,7 @@ impl Connector {
     }
 }
 
-/// What of the settings a connection is made with.
+/// Returns the parameters of connections.
 pub(super) fn config(settings: &PostgresSettings, limits: &PostgresLimits) -> Config {
     let mut config = settings.url.config.clone();
     if let Some(password) = &settings.password {
@@ -95,13 +94,13 @@ pub(super) fn config(settings: &PostgresSettings, limits: &PostgresLimits) -> Co
         .connect_timeout(limits.connect_timeout)
         .keepalives_idle(KEEPALIVE)
         .tcp_user_timeout(limits.write_timeout)
-        // Of several servers the one that can be written to.
+        // Of several servers, use the writable one.
         .target_session_attrs(TargetSessionAttrs::ReadWrite);
     config
 }
 
-/// Plans don't depend on values here, and are made once. An answer that promises durability needs
-/// `synchronous_commit`, whatever the database's default is.
+/// Returns the first statements of a connection. Plans here don't depend on values, so generic
+/// plans are forced. Durability requires `synchronous_commit`, whatever the database's default is.
 fn greeting(settings: &PostgresSettings) -> String {
     let limits = settings.limits.within_reason();
     let (query, write) = (for_server(limits.query_timeout), for_server(limits.write_timeout));
@@ -137,7 +136,7 @@ impl Connect for Connector {
                     metrics.connect_failures.inc();
                     Err(error)
                 }
-                // The thread has ended; the pool's timeout says so.
+                // The thread has ended; the pool's timeout reports this.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -173,7 +172,7 @@ where
     }
 }
 
-/// The authorities that browsers trust, and those of a file.
+/// Returns the public certificate authorities, and those of the file.
 fn trust(ca: Option<&Path>) -> Result<Trust, StoreError> {
     match ca.map(|path| Trust::with_ca(path, "gems.postgres.ca")) {
         None => Ok(Trust::public()),

@@ -1,4 +1,4 @@
-//! Postgres, for statements that both databases understand.
+//! Implements the common database interface for Postgres.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::types::ToSql;

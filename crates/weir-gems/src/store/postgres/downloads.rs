@@ -1,4 +1,4 @@
-//! How often files were downloaded, by full name.
+//! Download counts by full name.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::pool::Lease;
 use crate::store::StoreError;
 use crate::store::column::{signed, unsigned};
 
-/// Each name comes once.
+/// Adds to the counts. Each name must occur only once.
 pub(super) async fn add(
     transaction: &Transaction<'_>,
     counts: Vec<(String, u64)>,

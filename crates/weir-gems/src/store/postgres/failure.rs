@@ -1,4 +1,4 @@
-//! What Postgres says, as errors of a store.
+//! Converts errors of Postgres to errors of a store.
 
 use std::error::Error;
 use std::io;
@@ -8,13 +8,13 @@ use tokio_postgres::error::SqlState;
 
 use crate::store::{PushError, StoreError, YankError};
 
-/// An error with what is behind it.
+/// Returns the message of an error and its sources.
 pub(super) fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
-        // Some errors repeat what is behind them.
+        // Some errors already include the message of their source.
         if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);
@@ -24,7 +24,7 @@ pub(super) fn sentence(error: &dyn Error) -> String {
     text
 }
 
-/// Whether it is the connection that has failed, so that nothing is known of what was sent last.
+/// Returns whether the connection failed, so that the outcome of the last statement is unknown.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || is_io(error) || error.code().is_some_and(is_shutdown)
 }
@@ -47,7 +47,7 @@ fn refuses_connections(code: &SqlState) -> bool {
         || [&SqlState::CANNOT_CONNECT_NOW, &SqlState::TOO_MANY_CONNECTIONS].contains(&code)
 }
 
-/// The error of a store.
+/// Converts an error of a statement.
 pub(super) fn of(error: &tokio_postgres::Error) -> StoreError {
     match error.code() {
         Some(&SqlState::LOCK_NOT_AVAILABLE) => {
@@ -81,7 +81,7 @@ impl From<tokio_postgres::Error> for YankError {
     }
 }
 
-/// Why there is no connection.
+/// Converts an error of the pool.
 pub(super) fn of_pool(error: PoolError) -> StoreError {
     use deadpool_postgres::TimeoutType::{Create, Recycle, Wait};
     match error {

@@ -1,4 +1,4 @@
-//! Many releases at once: some gems in each transaction, and the index with them.
+//! Imports releases: several gems in each transaction, including their index.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) async fn import(
     clock: Clock,
 ) -> Result<Imported, StoreError> {
     let (inner, runtime, now) = (Arc::clone(inner), Handle::current(), clock.now());
-    // Where gems come from may wait for a disk.
+    // The iterator of gems may read from a disk.
     let importing = blocking(move || {
         let mut done = Imported::default();
         loop {
@@ -84,7 +84,8 @@ async fn add(
     Ok(done)
 }
 
-/// Each gem once, and each of its releases, in order; how many were there twice.
+/// Merges duplicate gems, and removes duplicate releases. Returns the gems with sorted releases,
+/// and the number of duplicates.
 fn merged(batch: Vec<ImportedGem>) -> (Vec<ImportedGem>, u64) {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut merged: Vec<ImportedGem> = Vec::with_capacity(batch.len());
@@ -101,7 +102,7 @@ fn merged(batch: Vec<ImportedGem>) -> (Vec<ImportedGem>, u64) {
     for gem in &mut merged {
         let before = gem.releases.len();
         let mut seen = HashSet::with_capacity(before);
-        // Of several the first.
+        // Keep the first of several duplicates.
         gem.releases.retain(|release| seen.insert(release.identity.clone()));
         repeated += (before - gem.releases.len()) as u64;
         gem.releases.sort_by(Release::order);
@@ -109,8 +110,8 @@ fn merged(batch: Vec<ImportedGem>) -> (Vec<ImportedGem>, u64) {
     (merged, repeated)
 }
 
-/// The gems' rows; those that are missing are added, in the order of the batch. Those that come from
-/// an upstream are left alone: one name never has releases of two sources.
+/// Returns the rows of the gems, adding missing ones in the order of the batch. Gems from an
+/// upstream are skipped, because a name never has releases from two sources.
 async fn gems(
     transaction: &Transaction<'_>,
     mut batch: Vec<ImportedGem>,
@@ -147,7 +148,7 @@ async fn gems(
     rows.collect()
 }
 
-/// Adds the releases, and leaves those in `adding` that were not there.
+/// Adds the releases, and removes those from `adding` that already existed.
 async fn keep_new(
     transaction: &Transaction<'_>,
     adding: &mut [Adding],
@@ -184,7 +185,7 @@ async fn keep_new(
     Ok(())
 }
 
-/// What the known ones of the gems had before, without what was added now.
+/// Returns the earlier releases of gems, without those that were added now.
 async fn releases_before(
     transaction: &Transaction<'_>,
     adding: &[Adding],

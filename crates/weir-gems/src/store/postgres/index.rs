@@ -1,4 +1,4 @@
-//! What follows from a gem's releases, and the texts that list all gems.
+//! Writes the derived data of gems, and the texts that list all gems.
 
 use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
@@ -14,10 +14,10 @@ use crate::store::column::signed;
 use crate::store::derived::Derived;
 use crate::store::{StoreError, TextKind};
 
-/// Gems that are read at once while a text is begun anew.
+/// Number of gems to read at once while a text is rewritten.
 const PAGE_GEMS: i64 = 1_000;
 
-/// Writes what follows from gems' releases in place of what was there.
+/// Replaces the derived data of gems.
 #[derive(Default)]
 pub(super) struct Replacing<'a> {
     gems: Vec<i64>,
@@ -76,7 +76,7 @@ impl<'a> Replacing<'a> {
     }
 }
 
-/// Writes all that follows from a change of one release, within the transaction of the change.
+/// Writes all derived data after a change of one release, within the transaction of the change.
 pub(super) async fn apply(
     transaction: &Transaction<'_>,
     gem: rows::Gem,
@@ -99,13 +99,13 @@ pub(super) async fn apply(
             text.append(|text| names::write_line(text, name)).await?;
             text.finish().await
         }
-        // A name in the middle of the text has gone.
+        // The gem lost its last release, so its name must be removed from the middle of the text.
         (1.., 0) => write_names(transaction).await,
         _ => Ok(()),
     }
 }
 
-/// A new store has texts without gems.
+/// Creates the texts of a new store, without gems.
 pub(super) async fn begin_if_missing(
     transaction: &Transaction<'_>,
     now: Timestamp,
@@ -117,7 +117,7 @@ pub(super) async fn begin_if_missing(
     }
 }
 
-/// Begins both texts anew from what is stored of each gem.
+/// Rewrites both texts from the stored data of each gem.
 pub(super) async fn rebaseline(
     transaction: &Transaction<'_>,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! Gems whose releases have changed, and the texts that list them, in one transaction.
+//! Updates the index for several changed gems, and the texts that list them, in one transaction.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub(super) struct Indexing<'a> {
     versions: Writing<'a>,
     names: Writing<'a>,
     replacing: Replacing<'a>,
-    /// A name in the middle of `/names` has gone.
+    /// Whether a name must be removed from the middle of `/names`.
     has_gone: bool,
 }
 
@@ -32,8 +32,8 @@ impl<'a> Indexing<'a> {
         })
     }
 
-    /// What follows from a gem's `releases`, which are in order. `line` is what `/versions` has of
-    /// their change.
+    /// Adds the derived data of a gem's `releases`, which must be in order. `line` lists the
+    /// changed versions for `/versions`.
     pub(super) async fn gem(
         &mut self,
         gem: Gem,

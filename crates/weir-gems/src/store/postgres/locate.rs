@@ -1,4 +1,4 @@
-//! Releases by their full names.
+//! Finds releases by their full names.
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
@@ -10,7 +10,7 @@ use crate::store::column::unsigned;
 use crate::store::cuts::{Cut, cuts};
 use crate::store::{StoreError, StoredFile};
 
-/// The ways to cut a full name, as columns.
+/// The possible splits of a full name, as columns.
 #[derive(Default)]
 struct Cuts<'a> {
     names: Vec<&'a str>,
@@ -18,7 +18,7 @@ struct Cuts<'a> {
     platforms: Vec<String>,
 }
 
-/// Joins each cut with its release; of several the first.
+/// Joins each split with its release. The first match counts.
 pub(super) const RELEASE_OF_CUT: &str = "FROM unnest($1::text[], $2::text[], $3::text[])
      WITH ORDINALITY AS cut (name, number, platform, place)
      JOIN gems ON gems.name = cut.name
@@ -28,7 +28,7 @@ pub(super) const RELEASE_OF_CUT: &str = "FROM unnest($1::text[], $2::text[], $3:
 impl<'a> Cuts<'a> {
     fn of(all: impl Iterator<Item = Cut<'a>>) -> Self {
         let mut columns = Self::default();
-        // Postgres has no text with this character, and no gem has such a name.
+        // Postgres can't store this character, and no gem has it in its name.
         for cut in all.filter(|cut| !cut.name.contains('\0')) {
             columns.names.push(cut.name);
             columns.numbers.push(cut.identity.number.as_str().to_owned());
@@ -72,7 +72,7 @@ pub(super) async fn gemspec(lease: &Lease, full_name: &str) -> Result<Option<Vec
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// A release of another gem that has this full name too, yanked or not: its name and version.
+/// Returns name and version of a release of another gem with the same full name, yanked or not.
 pub(super) async fn other(
     transaction: &Transaction<'_>,
     name: &str,

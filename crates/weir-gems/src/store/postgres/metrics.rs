@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// From 0.1 ms to 5 s.
+/// Buckets from 0.1 ms to 5 s.
 const SECONDS: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -22,7 +22,7 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// A limit of `[gems.postgres.limits]` that somebody ran into.
+/// A limit of `[gems.postgres.limits]` that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     Waiting,
@@ -34,7 +34,7 @@ pub(super) enum Limit {
     Maintenance,
 }
 
-/// What became of a commit whose answer was lost.
+/// Outcome of a commit whose reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
@@ -55,7 +55,7 @@ impl Limit {
         }
     }
 
-    /// With its place in the settings.
+    /// Returns the name of the setting with its section.
     pub(super) const fn setting(self) -> &'static str {
         match self {
             Self::Waiting => "gems.postgres.limits.waiting_max",
@@ -69,7 +69,7 @@ impl Limit {
     }
 }
 
-/// The metrics. Clones count together.
+/// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct PostgresMetrics {
     pub(super) connections: Gauge,
@@ -98,7 +98,7 @@ impl Default for PostgresMetrics {
 }
 
 impl PostgresMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("weir_gems_postgres");
@@ -163,7 +163,7 @@ const fn label(outcome: Outcome) -> OutcomeLabel {
     }
 }
 
-/// Counts while it lives.
+/// Counts in a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Gauge);
 

@@ -1,7 +1,7 @@
-//! What a mirror keeps, in the same schema as the gems.
+//! Stores a mirror's data, in the same schema as the gems.
 //!
-//! Gems are applied some at a time, with a number of statements that does not depend on how many
-//! they are. What changes gems takes its turn with all others that do.
+//! Gems are applied in batches. The number of statements does not depend on the size of a batch.
+//! Transactions that change gems are serialized with all other writes to gems.
 
 mod apply;
 mod changed;

@@ -1,4 +1,4 @@
-//! Who may use a connection, and for how long.
+//! The connection pool, with its time limits.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Pool {
     pub(super) metrics: PostgresMetrics,
 }
 
-/// A connection, until it is given back by being dropped.
+/// A connection, which returns to the pool when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     object: Object,
@@ -40,7 +40,7 @@ impl Pool {
         metrics: PostgresMetrics,
     ) -> Result<Self, StoreError> {
         let limits = settings.limits.within_reason();
-        // What has ended is known without asking; what hangs is found by the timeouts.
+        // Closed connections are detected without a query; unresponsive ones by the timeouts.
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(config(settings, &limits), connector, manager_config);
         let timeouts = Timeouts {
@@ -57,7 +57,7 @@ impl Pool {
         Ok(Self { connections, limits, clock, metrics })
     }
 
-    /// A connection, soon or not at all.
+    /// Returns a connection, or an error once a limit is reached.
     pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
         if self.connections.status().waiting >= self.limits.waiting_max {
             self.metrics.limit_hit(Limit::Waiting);
@@ -81,8 +81,8 @@ impl Pool {
         failure::of_pool(error)
     }
 
-    /// Gives a connection back after `result`. What was not answered in time may be answered to
-    /// whoever comes next, so that connection is closed.
+    /// Returns a connection to the pool after `result`. After a timeout it is closed instead,
+    /// because the late reply could be mistaken for that of the next query.
     pub(super) fn settle<T, E: From<StoreError>>(
         &self,
         lease: Lease,
@@ -101,7 +101,7 @@ impl Pool {
 }
 
 impl Lease {
-    /// A transaction that sees one state, whose statements may take so long.
+    /// Begins a transaction with a snapshot, whose statements may each take up to `time`.
     pub(super) async fn snapshot(&mut self, time: Duration) -> Result<Transaction<'_>, Error> {
         let snapshot = self.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
         let snapshot = snapshot.read_only(true).start().await?;
@@ -110,14 +110,14 @@ impl Lease {
         Ok(snapshot)
     }
 
-    /// Closes it, for nobody knows what state it is in.
+    /// Closes the connection, whose state is unknown.
     pub(super) fn close(self) {
         drop(Object::take(self.object));
     }
 }
 
 impl Lease {
-    /// For what a transaction asks, too.
+    /// Returns the client, also for queries within a transaction.
     pub(super) fn client(&self) -> &Object {
         &self.object
     }

@@ -1,4 +1,4 @@
-//! The schema, and its tables in the newest format.
+//! Creates the schema, and migrates its tables to the newest format.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::{SchemaName, index};
 use crate::store::StoreError;
 use crate::store::column::signed;
 
-/// What makes format `number` out of the one before it.
+/// A migration from the previous format.
 struct Step {
     number: i32,
     name: &'static str,
     sql: &'static str,
 }
 
-/// In their order. A step that was released never changes.
+/// Migrations in order. A released step never changes.
 const STEPS: [Step; 9] = [
     Step { number: 1, name: "gems", sql: include_str!("migrations/V1__gems.sql") },
     Step { number: 2, name: "webhooks", sql: include_str!("migrations/V2__webhooks.sql") },
@@ -39,18 +39,19 @@ const STEPS: [Step; 9] = [
     },
     Step { number: 9, name: "replaced", sql: include_str!("migrations/V9__replaced.sql") },
 ];
-/// Which of them were applied. Its columns, and the checksums in it, are those of refinery 0.10, by which earlier
-/// versions of Weir read and wrote it: they can still open a schema of a format that they know.
+/// The applied migrations. Columns and checksums are those of refinery 0.10, which earlier versions
+/// of Weir used: they can still open a schema whose format they know.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS formats(
     version int4 PRIMARY KEY, name varchar(255), applied_on varchar(255), checksum varchar(255))";
 const APPLIED: &str = "SELECT version, name, checksum FROM formats ORDER BY version";
 const RECORD: &str = "INSERT INTO formats (version, name, applied_on, checksum) VALUES
     ($1, $2, to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), $3)";
-/// "weir", with the number of what is locked. Beside it the schema is in the lock.
+/// First number of the advisory lock: "wei", followed by a byte for the kind. The second number is
+/// the schema.
 const PREPARE_LOCK: i32 = 0x7765_6900;
 
-/// Makes what is missing, one process at a time. The connection is to be closed afterwards: it has
-/// the lock, and timeouts of its own.
+/// Creates what is missing, in one process at a time. Close the connection afterwards: it holds the
+/// lock and has other timeouts.
 pub(super) async fn prepare(
     lease: &mut Lease,
     schema: &SchemaName,
@@ -70,7 +71,8 @@ pub(super) async fn prepare(
     Ok(transaction.commit().await?)
 }
 
-/// Only if it is missing: who may not make schemas may use one that somebody has made.
+/// Creates the schema only if it is missing, so that a user without the right to create schemas can
+/// use an existing one.
 async fn make_schema(lease: &Lease, schema: &SchemaName) -> Result<(), StoreError> {
     let row = lease
         .query_one(
@@ -90,7 +92,7 @@ async fn make_schema(lease: &Lease, schema: &SchemaName) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Applies the steps that the schema does not have, each in a transaction with its record.
+/// Applies missing migrations, each in a transaction with its record.
 async fn apply_missing(lease: &mut Lease, schema: &SchemaName) -> Result<(), StoreError> {
     lease.batch_execute(TABLE).await?;
     let mut applied = 0;
@@ -110,7 +112,7 @@ async fn apply_missing(lease: &mut Lease, schema: &SchemaName) -> Result<(), Sto
     Ok(())
 }
 
-/// Whether a step that was applied is the one that this Weir applies as number `expected`.
+/// Checks that an applied migration is the one that this version of Weir has as number `expected`.
 fn check(
     schema: &SchemaName,
     expected: i32,
@@ -135,7 +137,8 @@ fn check(
 }
 
 impl Step {
-    /// As refinery 0.10 computes it: SipHash 1-3 of name, number and text, each as `Hash` writes it.
+    /// Returns the checksum as refinery 0.10 computes it: SipHash 1-3 of name, number and text,
+    /// each as `Hash` writes it.
     fn checksum(&self) -> u64 {
         let mut hasher = SipHasher13::new();
         self.name.hash(&mut hasher);

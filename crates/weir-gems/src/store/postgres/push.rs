@@ -1,4 +1,4 @@
-//! A release comes.
+//! Pushes a release.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ async fn add(
     Ok(Pushed { lookalikes })
 }
 
-/// Whether the release is in its place, with these contents.
+/// Returns whether the release exists with these contents.
 async fn is_there(transaction: &Transaction<'_>, new: &NewRelease) -> Result<bool, StoreError> {
     let Some(gem) = rows::gem(transaction, new.name.as_str()).await? else { return Ok(false) };
     let found = pushes::found(transaction, gem.id, &new.release.identity).await?;

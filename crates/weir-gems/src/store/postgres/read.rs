@@ -1,4 +1,4 @@
-//! What readers ask for.
+//! Queries for readers.
 
 use hashbrown::HashMap;
 
@@ -8,7 +8,7 @@ use crate::index::digest::Digests;
 use crate::store::column::signed;
 use crate::store::{FragmentPage, Info, StoreError};
 
-/// Postgres has no text with this character, and no gem has such a name.
+/// Returns whether Postgres can store the name. It can't store NUL, which no gem has in its name.
 fn is_storable(name: &str) -> bool {
     !name.contains('\0')
 }

@@ -13,7 +13,7 @@ pub(super) use crate::store::database::micros;
 use crate::store::mirror::NOBODY;
 pub(super) use crate::store::statements::releases::{RELEASE, release};
 
-/// A digest of `N` bytes.
+/// Returns a digest of `N` bytes.
 pub(super) fn digest<const N: usize>(row: &Row, column: usize) -> Result<[u8; N], StoreError> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes.try_into().map_err(|_| {
@@ -21,7 +21,7 @@ pub(super) fn digest<const N: usize>(row: &Row, column: usize) -> Result<[u8; N]
     })
 }
 
-/// A gem's number in the store, and how many of its releases are not yanked.
+/// The id of a gem, and its number of releases that are not yanked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gem {
     pub(super) id: i64,
@@ -37,11 +37,11 @@ pub(super) async fn gem(
     row.map(|row| Ok(Gem { id: row.try_get(0)?, live: row.try_get(1)? })).transpose()
 }
 
-/// A gem that is there.
+/// A gem that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownGem {
     pub(super) gem: Gem,
-    /// The upstream that it came from, or [`NOBODY`]; None: it was pushed or imported here.
+    /// The upstream that it came from, or [`NOBODY`]; None if it was pushed or imported here.
     pub(super) origin: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ impl KnownGem {
     }
 }
 
-/// Those of the names that are gems.
+/// Returns the rows of those names that are gems.
 pub(super) async fn gems(
     transaction: &Transaction<'_>,
     names: &[&str],
@@ -87,7 +87,7 @@ pub(super) async fn add_gem(
     Ok(Gem { id: row.try_get(0)?, live: 0 })
 }
 
-/// The releases of a gem that are not yanked, in the order of lines.
+/// Returns the releases of a gem that are not yanked, in the order of lines.
 pub(super) async fn releases(
     transaction: &Transaction<'_>,
     gem: i64,
@@ -100,7 +100,7 @@ pub(super) async fn releases(
     Ok(releases)
 }
 
-/// Adds a release; false: there is one of this number for this platform, yanked or not.
+/// Adds a release. Returns false if a release of this number and platform exists, yanked or not.
 pub(super) async fn add_release(
     transaction: &Transaction<'_>,
     gem: i64,

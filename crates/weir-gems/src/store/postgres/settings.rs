@@ -37,7 +37,8 @@ pub struct PostgresSettings {
 #[section(restart, path = "gems.postgres.limits")]
 pub struct PostgresLimits {
     /// Connections of this process.
-    // A read takes a fraction of a millisecond; Postgres allows 100 for all its clients.
+    // A read takes a fraction of a millisecond, and Postgres by default allows 100 connections for
+    // all clients.
     #[setting(range = 1..=10_000, default = 16)]
     pub connections_max: usize,
     /// Requests that wait for a connection; one more gets 503 at once.
@@ -73,7 +74,7 @@ impl PostgresSettings {
         }
     }
 
-    /// Everything as it is by default, for the database at `url`.
+    /// Returns the default settings for the database at `url`.
     #[must_use]
     pub fn new(url: PostgresUrl) -> Self {
         Self { url, ..Self::default() }
@@ -81,10 +82,10 @@ impl PostgresSettings {
 }
 
 impl PostgresLimits {
-    /// The same, with nothing that would mean "never" or "nothing".
+    /// Returns the limits without values that would mean "never" or "nothing".
     pub(super) fn within_reason(&self) -> Self {
         const LEAST: Duration = Duration::from_millis(1);
-        /// As milliseconds it fits what Postgres takes.
+        /// In milliseconds this fits the range of Postgres' timeouts.
         const MOST: Duration = Duration::from_secs(24 * 3_600);
         let within = |duration: Duration| duration.clamp(LEAST, MOST);
         Self {
@@ -100,17 +101,18 @@ impl PostgresLimits {
     }
 }
 
-/// What Postgres is told of a limit, in milliseconds: a second more, so that it is this side that
-/// reaches the limit, names and counts it. It ends what this side has given up.
+/// Returns the server-side timeout for a limit in milliseconds. It is a second longer, so that this
+/// side reaches the limit first, reports it and counts it. The server only ends statements that
+/// this side has abandoned.
 pub(super) fn for_server(limit: Duration) -> u128 {
     (limit + Duration::from_secs(1)).as_millis()
 }
 
-/// The name of a schema, which needs no quotes.
+/// The name of a schema that needs no quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaName(String);
 
-/// A text that is no such name.
+/// Error for a text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} can't be the schema; write at most 63 of a-z, 0-9 and _, not beginning with a digit or \

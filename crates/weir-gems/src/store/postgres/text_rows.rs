@@ -1,4 +1,4 @@
-//! `/versions` and `/names` as rows: pieces, and where the digests go on.
+//! Stores `/versions` and `/names` as rows: pieces, and the state of the digests.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Goes on with what is there.
+    /// Continues the stored text.
     pub(super) async fn go_on(
         transaction: &'a Transaction<'a>,
         kind: TextKind,
@@ -45,7 +45,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Begins anew, as a new generation.
+    /// Begins a new generation of the text.
     pub(super) async fn begin(
         transaction: &'a Transaction<'a>,
         kind: TextKind,
@@ -93,7 +93,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and the digests of all.
+    /// Writes the remaining bytes and the digests.
     pub(super) async fn finish(mut self) -> Result<(), StoreError> {
         self.flush().await?;
         let Digests { md5, sha256 } = self.digest.digests();
@@ -123,7 +123,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Whether the text is still as it is `known`: it only changes by growing or as a new generation.
+/// Returns whether the text `known` is up to date: a text changes only by growing or with a new
+/// generation.
 pub(super) async fn is_current(
     lease: &Lease,
     kind: TextKind,
@@ -136,7 +137,7 @@ pub(super) async fn is_current(
     Ok((Ok(row.try_get(0)?), Ok(row.try_get(1)?)) == known)
 }
 
-/// The text as it is, in one snapshot; of what is `known` only the rest is read.
+/// Reads the text in one snapshot. Only the part after `known` is read.
 pub(super) async fn fresh(
     lease: &mut Lease,
     kind: TextKind,
@@ -159,7 +160,7 @@ pub(super) async fn fresh(
     let statement = snapshot
         .prepare_cached("SELECT content FROM pieces WHERE kind = $1 AND start >= $2 ORDER BY start")
         .await?;
-    // Row by row: all at once would be in memory twice.
+    // Row by row: reading all rows at once would need twice the memory.
     let rows = snapshot.query_raw(&statement, [number(kind), from]).await?;
     let mut rows = std::pin::pin!(rows);
     while let Some(row) = rows.next().await {

@@ -1,4 +1,4 @@
-//! Where Postgres is: `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE[?..]`.
+//! The URL of a database: `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE[?..]`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,43 +7,44 @@ use std::str::FromStr;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// An address of a database. Shown without its password.
+/// The URL of a database. It is shown without its password.
 #[derive(Clone)]
 pub struct PostgresUrl {
     pub(super) config: Config,
 }
 
-/// Why a text is no such address. Does not repeat it: it may hold a password.
+/// Reasons why a text is not a valid URL. The messages don't repeat it, since it may contain a
+/// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostgresUrlError {
-    /// Another scheme, or none.
+    /// The scheme is missing or not `postgres`.
     #[error(
         "the address of the database does not begin with postgres:// or postgresql://; write for \
          example \"postgres://weir@db.example.org/weir\" or \
          \"postgres:///weir?host=/run/postgresql\""
     )]
     Scheme,
-    /// A fallback that an attacker could force.
+    /// A mode that would allow an attacker to force an unencrypted connection.
     #[error(
         "sslmode={0:?} can't be used; sslmode=require checks the server's certificate and its name, \
          sslmode=disable sends everything in the clear"
     )]
     SslMode(String),
-    /// Something else.
+    /// Another error.
     #[error("the address of the database can't be read: {0}")]
     Malformed(String),
-    /// No host.
+    /// The host is missing.
     #[error("the address of the database names no host; for a socket write ?host=/run/postgresql")]
     Host,
 }
 
 impl PostgresUrl {
-    /// Where there is none in the settings: no store connects to it.
+    /// Returns a placeholder for settings without a URL, to which no store connects.
     pub(super) fn nowhere() -> Self {
         "postgres://weir@127.0.0.1/weir".parse().expect("a sound address")
     }
 
-    /// Whether it holds a password, which does not belong into a file of settings.
+    /// Returns whether the URL contains a password, which should not be in a settings file.
     #[must_use]
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
@@ -75,7 +76,7 @@ impl FromStr for PostgresUrl {
     }
 }
 
-/// The text without `sslmode=..`, of which we know more values than the library.
+/// Removes `sslmode=..` from the text, because the library does not know all its values.
 fn without_ssl_mode(text: &str) -> (String, Option<&str>) {
     let Some((start, query)) = text.split_once('?') else { return (text.to_owned(), None) };
     let mode = query.split('&').filter_map(|pair| pair.strip_prefix("sslmode=")).next_back();
@@ -83,7 +84,7 @@ fn without_ssl_mode(text: &str) -> (String, Option<&str>) {
     (format!("{start}?{}", others.join("&")), mode)
 }
 
-/// Whether nothing leaves this machine.
+/// Returns whether the connection stays on this machine.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -1,4 +1,4 @@
-//! Everything that follows from the releases, computed anew some gems at a time and compared.
+//! Recomputes all derived data, several gems at a time, and compares it with the stored data.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Repair, Report, StoreError, TextKind};
 
-/// Gems that are in memory at once, with all of their releases.
+/// Number of gems that are in memory at once, with all their releases.
 const PAGE_GEMS: i64 = 200;
 
 pub(super) async fn verify(
@@ -42,7 +42,7 @@ pub(super) async fn verify(
     }
 }
 
-/// Compares, and writes anew what differs. Texts that are wrong are begun anew.
+/// Compares, and rewrites what differs. Texts with errors are rewritten completely.
 async fn fix(transaction: &Transaction<'_>, now: Timestamp) -> Result<Report, StoreError> {
     let mut report = run(transaction, Repair::Fix).await?;
     if report.problems_total > 0 {
@@ -56,8 +56,8 @@ async fn run(transaction: &Transaction<'_>, repair: Repair) -> Result<Report, St
     let mut verification = Verification::default();
     text(transaction, TextKind::Versions, &mut verification).await?;
     text(transaction, TextKind::Names, &mut verification).await?;
-    // Each table is told where the page begins: Postgres merges them by index, and would otherwise read the
-    // others from their first row for each page.
+    // Each table has its own condition for the start of the page: Postgres merges them by index,
+    // and would otherwise read the others from their first row for each page.
     let sql = "SELECT gems.id, gems.name, live, infos.name, md5, sha256, infos.content,
                       fragments.name, fragments.content FROM gems
                LEFT JOIN infos ON infos.gem = gems.id AND infos.gem > $1
@@ -91,7 +91,7 @@ async fn run(transaction: &Transaction<'_>, repair: Repair) -> Result<Report, St
     Ok(verification.finish())
 }
 
-/// The releases of the gems behind `last` up to `end` that are not yanked.
+/// Returns the releases that are not yanked of gems after `last` up to `end`.
 async fn releases(
     transaction: &Transaction<'_>,
     last: i64,
@@ -108,7 +108,7 @@ async fn releases(
     Ok(found)
 }
 
-/// An error: something is missing, or is no digest.
+/// Returns whether the stored data matches. Fails if a value is missing, or is not a valid digest.
 fn is_stored(gem: &Row, derived: &Derived, live: usize) -> Result<bool, StoreError> {
     let name: &str = gem.try_get(1)?;
     let digests = Digests { md5: digest(gem, 4)?, sha256: digest(gem, 5)? };

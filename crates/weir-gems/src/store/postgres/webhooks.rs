@@ -1,4 +1,4 @@
-//! The side of webhooks of the store in Postgres.
+//! Implements webhook storage for Postgres.
 
 use async_trait::async_trait;
 use tokio::sync::watch;

@@ -1,4 +1,4 @@
-//! Transactions that write: one at a time, each to its end.
+//! Write transactions: serialized, and always run to completion.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use super::pool::Lease;
 use super::settings::for_server;
 use crate::store::StoreError;
 
-/// How soon is asked again what became of a commit.
+/// Interval at which the outcome of an uncertain commit is queried.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What is written one at a time. Nobody takes two turns, so nobody waits for who waits for him.
+/// Kinds of serialized writes. No task takes both locks, so there are no deadlocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Gems and all about them.
+    /// Gems and their data.
     Gems,
-    /// Webhooks that have come: they are answered when they are on disk, and don't wait for an
-    /// import, nor for what is mirrored.
+    /// Received webhooks. They are acknowledged once they are on disk, so they must not wait for an
+    /// import or for mirrored gems.
     Hooks,
 }
 
-/// tokio's: held while a write waits for Postgres.
+/// Tokio mutexes, each held while a write waits for Postgres.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     gems: Mutex<()>,
@@ -38,7 +38,8 @@ pub(super) struct Turns {
 }
 
 impl Turn {
-    /// "weir", with the number of what is locked. Beside it the schema is in the lock.
+    /// Returns the first number of the advisory lock: "wei", followed by a byte for the kind. The
+    /// second number is the schema.
     const fn lock(self) -> i32 {
         match self {
             Self::Gems => 0x7765_6901,
@@ -56,18 +57,18 @@ impl Turns {
     }
 }
 
-/// What is done in a transaction. It has one type, so that all around it is compiled once.
+/// The work of a transaction, boxed to one type so that the code around it is compiled once.
 type Work = Box<dyn for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Worked> + Send>;
 
-/// What work came to: its own `Result`, and whether that is to be committed.
+/// The result of the work, and whether to commit it.
 struct Worked {
     result: Box<dyn Any + Send>,
     is_done: bool,
 }
 
 impl Inner {
-    /// Runs `work` in one transaction, which is on disk when this returns. It goes on to its end
-    /// when nobody waits for it any more.
+    /// Runs `work` in one transaction. It is on disk when this returns. The transaction runs to
+    /// completion even if this future is dropped.
     pub(super) async fn write<T, E, W>(self: &Arc<Self>, limit: Limit, work: W) -> Result<T, E>
     where
         T: Send + 'static,
@@ -77,7 +78,7 @@ impl Inner {
         self.write_in_turn(Turn::Gems, limit, work).await
     }
 
-    /// The same, of the inbox of webhooks and nothing else.
+    /// Like [`Self::write`], for the inbox of webhooks only.
     pub(super) async fn write_hooks<T, W>(self: &Arc<Self>, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -152,8 +153,8 @@ impl Inner {
         }
     }
 
-    /// What became of a change whose commit was not answered, by looking whether it `is_done` with
-    /// the lock of writers, which the transaction in doubt held as long as it could still commit.
+    /// Determines the outcome of a change whose commit got no reply. Checks `is_done` while holding
+    /// the writers' lock, which the uncertain transaction held as long as it could still commit.
     pub(super) async fn what_became<W>(
         self: &Arc<Self>,
         lost: String,
@@ -196,7 +197,7 @@ async fn transact(
 ) -> Result<Box<dyn Any + Send>, StoreError> {
     let transaction = lease.transaction().await?;
     let (time, lock) = (for_server(time), turn.lock());
-    // Each statement behind the lock sees what was committed before it was given.
+    // Each statement after the lock sees everything that was committed before it started.
     let begin = format!(
         "SET LOCAL statement_timeout = {time}; SET LOCAL lock_timeout = {time};
          SET LOCAL idle_in_transaction_session_timeout = {time};

@@ -1,4 +1,4 @@
-//! A release goes.
+//! Yanks a release.
 
 use std::sync::Arc;
 

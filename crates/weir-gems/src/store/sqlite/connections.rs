@@ -1,4 +1,4 @@
-//! Connections to the file: one that writes, and one for each thread that reads at the same time.
+//! Connections to the file: one for writing, and one per thread that reads concurrently.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -12,11 +12,11 @@ use rusqlite::{Connection, OpenFlags};
 use super::{SqliteSettings, schema};
 use crate::store::StoreError;
 
-/// How long a write waits for another process's.
+/// How long a write waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Statements that a connection keeps ready; there are about 30.
+/// Number of prepared statements to cache per connection; there are about 30.
 const STATEMENTS: usize = 64;
-/// Connections that are kept for later reads. More are opened when more threads read at once.
+/// Number of idle connections to keep. More are opened when more threads read at once.
 const IDLE_READERS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub(super) struct Connections {
     path: PathBuf,
     reader_cache_bytes: u64,
     mapped_bytes: u64,
-    /// std: held for a write, on threads that may wait.
+    /// A std mutex, held during a write, on blocking threads.
     writer: Mutex<Connection>,
-    /// std: held to take or to give back.
+    /// A std mutex: it is locked only to take or return a connection.
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A connection that reads, until it is given back by being dropped.
+/// A connection for reading, which is returned when dropped.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     connection: Option<Connection>,
@@ -58,7 +58,7 @@ impl Connections {
         })
     }
 
-    /// The connection that writes. A writer that panicked has rolled back.
+    /// Locks the connection for writing. If a writer panicked, its transaction was rolled back.
     pub(super) fn writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +77,8 @@ impl Connections {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         configure(&connection, self.reader_cache_bytes)?;
         connection.pragma_update(None, "query_only", true)?;
-        // Only what reads: SQLite writes by calls, so that a full disk is an error and no signal.
+        // Only for reading: SQLite writes with system calls, so that a full disk is an error and
+        // not a signal.
         let mapped = i64::try_from(self.mapped_bytes).unwrap_or(i64::MAX);
         connection.pragma_update(None, "mmap_size", mapped)?;
         Ok(connection)
@@ -87,8 +88,8 @@ impl Connections {
 fn configure(connection: &Connection, cache_bytes: u64) -> Result<(), StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Plans don't depend on values here. Otherwise SQLite plans each statement anew for each value,
-    // a third of the work of a read.
+    // Plans here don't depend on values. Otherwise SQLite plans each statement again for each
+    // value, which is a third of the work of a read.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Negative: KiB instead of pages.
     let cache = i64::try_from(cache_bytes / 1_024).unwrap_or(i64::MAX);
@@ -145,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A file that outgrows what is mapped of it, read while it grows.
+    /// Reads a file while it outgrows its mapping.
     #[test]
     fn what_lies_behind_the_mapped_part_is_read_all_the_same() {
         let (_folder, connections) = opened(256 << 10);

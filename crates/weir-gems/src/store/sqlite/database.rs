@@ -1,4 +1,4 @@
-//! SQLite, for statements that both databases understand.
+//! Implements the common database interface for SQLite.
 
 use std::future::{Future, ready};
 
@@ -8,10 +8,10 @@ use rusqlite::{CachedStatement, Connection};
 use crate::store::StoreError;
 use crate::store::database::{Column, Database, Row, Values};
 
-/// What a statement's values are called.
+/// Names of a statement's parameters.
 const PLACES: [&str; 8] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8"];
 
-/// A connection, or a transaction of one.
+/// A connection, or a transaction on one.
 pub(super) struct Sqlite<'a>(pub(super) &'a Connection);
 
 pub(super) struct SqliteRow(Vec<Owned>);

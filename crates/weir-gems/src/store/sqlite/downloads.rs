@@ -1,4 +1,4 @@
-//! How often files were downloaded, by full name.
+//! Download counts by full name.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

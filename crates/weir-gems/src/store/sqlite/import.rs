@@ -1,4 +1,4 @@
-//! Many releases at once: some gems in each transaction, and the index with them.
+//! Imports releases: several gems in each transaction, including their index.
 
 use rusqlite::Connection;
 use weir_base::clock::{Clock, Timestamp};
@@ -36,7 +36,7 @@ pub(super) fn import(
             };
             for gem in batch {
                 if at_once(origin_of(&Sqlite(transaction), gem.name.as_str()))?.is_some() {
-                    // One name never has releases of two sources.
+                    // A name never has releases from two sources.
                     done.known += gem.releases.len() as u64;
                 } else {
                     let changed = add_rows(transaction, gem, now, &mut done)?;
@@ -65,11 +65,11 @@ struct Changed {
     gem: rows::Gem,
     is_new: bool,
     name: GemName,
-    /// In order.
+    /// New releases, in order.
     added: Vec<Release>,
 }
 
-/// None: all of it was known.
+/// Adds the rows of a gem. Returns None if all its releases already existed.
 fn add_rows(
     connection: &Connection,
     imported: ImportedGem,
@@ -108,7 +108,8 @@ fn add_rows(
     Ok(is_changed.then_some(Changed { gem, is_new, name, added: releases }))
 }
 
-/// Files are asked for by full names, which two releases must not share.
+/// Removes releases with the full name of another release, because files are looked up by full
+/// name.
 fn leave_out_clashes(
     connection: &Connection,
     name: &GemName,
@@ -129,7 +130,7 @@ fn leave_out_clashes(
     failure.map_or(Ok(()), Err)
 }
 
-/// Writes what follows from a gem's releases.
+/// Writes the derived data of a gem.
 fn index(
     connection: &Connection,
     texts: &mut Texts<'_>,

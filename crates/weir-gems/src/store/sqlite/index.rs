@@ -1,4 +1,4 @@
-//! What follows from a gem's releases, and the texts that list all gems.
+//! Writes the derived data of gems, and the texts that list all gems.
 
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
@@ -15,7 +15,7 @@ use crate::store::derived::Derived;
 use crate::store::{StoreError, TextKind};
 
 impl Derived {
-    /// Writes it in place of what was there.
+    /// Replaces the stored derived data.
     pub(super) fn store(
         &self,
         connection: &Connection,
@@ -38,7 +38,7 @@ impl Derived {
     }
 }
 
-/// Writes all that follows from a change of one release, within the transaction of the change.
+/// Writes all derived data after a change of one release, within the transaction of the change.
 pub(super) fn apply(
     connection: &Connection,
     gem: rows::Gem,
@@ -58,7 +58,7 @@ pub(super) fn apply(
             text.append(|text| names::write_line(text, name))?;
             text.finish()
         }
-        // A name in the middle of the text has gone.
+        // The gem lost its last release, so its name must be removed from the middle of the text.
         (1.., 0) => write_names(connection),
         _ => Ok(()),
     }
@@ -69,7 +69,7 @@ pub(super) fn go_on(connection: &Connection, kind: TextKind) -> Result<Writing<'
         .ok_or_else(|| StoreError::Damaged(format!("{kind:?} is missing")))
 }
 
-/// A new store has texts without gems.
+/// Creates the texts of a new store, without gems.
 pub(super) fn begin_if_missing(connection: &Connection, now: Timestamp) -> Result<(), StoreError> {
     let count: i64 = connection.query_row("SELECT count(*) FROM texts", [], |row| row.get(0))?;
     match count {
@@ -78,7 +78,7 @@ pub(super) fn begin_if_missing(connection: &Connection, now: Timestamp) -> Resul
     }
 }
 
-/// Begins both texts anew from what is stored of each gem.
+/// Rewrites both texts from the stored data of each gem.
 pub(super) fn rebaseline(connection: &Connection, now: Timestamp) -> Result<(), StoreError> {
     let mut text = Writing::begin(connection, TextKind::Versions)?;
     text.append(|text| text.push_str(&versions::header(now)))?;

@@ -1,9 +1,9 @@
-//! Infos that were asked for recently, in memory: what many clients ask for costs no pages of the file.
+//! Caches recently requested infos in memory, so that popular gems need no reads of the file.
 //!
-//! Nothing stale is answered. Each use begins with a look at how far `/versions` is, two numbers of the
-//! file: whatever changes an info appends a line with its name, or begins the text anew, in the same
-//! transaction and in whichever process. So what was appended since the last look says what is to be
-//! forgotten.
+//! The cache never returns outdated infos. Each use first compares the position of `/versions`, two
+//! numbers in the file. Every change of an info, in any process, appends a line with its name, or
+//! rewrites the text, in the same transaction. The lines that were appended since the last use are
+//! therefore the names to evict.
 
 mod slots;
 
@@ -18,12 +18,14 @@ use self::slots::Slots;
 use super::{Inner, read, text_rows};
 use crate::store::{Info, StoreError, TextKind};
 
-/// Of what was appended, so much is read to find what is to be forgotten; of more, all is.
+/// Maximum number of appended bytes to read to find the names to evict; beyond it, the whole cache
+/// is cleared.
 const TAIL_BYTES_MAX: i64 = 1 << 20;
-/// A larger share of the cache is not kept of one gem: it would push out too many others.
+/// An info larger than this fraction of the cache is not cached, because it would evict too many
+/// others.
 const SHARE_MAX: usize = 16;
 
-/// How far a text is. Equal: nothing has changed.
+/// The length and generation of a text. If they are equal, nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) generation: i64,
@@ -37,24 +39,24 @@ pub(super) struct InfoCache {
     misses: Counter,
     evictions: Counter,
     bytes: Gauge,
-    /// std: held to look something up or to put it in.
+    /// A std mutex: it is locked only for one lookup or insertion.
     known: Mutex<Known>,
 }
 
 /// Infos as of one state of the file.
 #[derive(Debug, Default)]
 struct Known {
-    /// None: nothing was read yet.
+    /// Position of `/versions`; None if nothing was read yet.
     as_of: Option<Position>,
     slots: Slots,
 }
 
-/// What was appended between two states.
+/// The text that was appended between two states.
 #[derive(Debug)]
 struct Tail {
     from: Position,
     to: Position,
-    /// None: too much, or the text was begun anew.
+    /// The text; None if it is too long, or if `/versions` was rewritten.
     text: Option<String>,
 }
 
@@ -97,12 +99,12 @@ impl InfoCache {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is worth a look how far the file is.
+    /// Returns whether the info may be cached, so that comparing the position is worthwhile.
     fn has(&self, name: &str) -> bool {
         self.known().slots.has(name)
     }
 
-    /// The info as of this state; None: it is not known.
+    /// Returns the cached info of this state, if there is one.
     fn get(&self, name: &str, as_of: Position) -> Option<Info> {
         let mut known = self.known();
         if known.as_of != Some(as_of) {
@@ -111,7 +113,7 @@ impl InfoCache {
         known.slots.get(name)
     }
 
-    /// Keeps an info of this state, if that is the one that all others here are of.
+    /// Caches an info, if it has the same state as the whole cache.
     fn put(&self, name: &str, info: &Info, as_of: Position) {
         let mut known = self.known();
         if *known.as_of.get_or_insert(as_of) != as_of {
@@ -126,14 +128,14 @@ impl InfoCache {
         self.bytes.set(i64::try_from(known.slots.bytes()).unwrap_or(i64::MAX));
     }
 
-    /// Forgets what has changed.
+    /// Evicts infos that have changed.
     fn follow(&self, tail: &Tail) {
         let Tail { from, to, text } = tail;
         let mut known = self.known();
         let Some(as_of) = known.as_of else { return };
         let is_within = |length| (from.length..=to.length).contains(&length);
         match text {
-            // Another thread was here before, and has seen more.
+            // Another thread has already updated the cache to a later state.
             _ if as_of.generation == to.generation && as_of.length >= to.length => return,
             Some(text) if as_of.generation == to.generation && is_within(as_of.length) => {
                 for name in text.lines().filter_map(|line| line.split(' ').next()) {
@@ -152,7 +154,7 @@ impl InfoCache {
 }
 
 impl Inner {
-    /// From memory, if it is known there and still so; else from the file.
+    /// Returns an info from the cache if it is up to date, or else from the file.
     pub(super) fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
         let connection = &*self.connections.reader()?;
         let cache = &self.infos;
@@ -176,7 +178,7 @@ impl Inner {
         Ok(info)
     }
 
-    /// Brings what is kept to the state of the file, which was at `seen` a moment ago.
+    /// Updates the cache to the state of the file, which was at `seen` a moment ago.
     fn catch_up(&self, connection: &Connection, seen: Position) -> Result<(), StoreError> {
         match self.infos.as_of() {
             Some(from) if from != seen => {

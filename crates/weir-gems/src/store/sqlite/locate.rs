@@ -1,4 +1,4 @@
-//! Releases by their full names.
+//! Finds releases by their full names.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -51,7 +51,7 @@ pub(super) fn gemspec(
     Ok(None)
 }
 
-/// Whether the gem has this release, yanked or not.
+/// Returns whether the gem has this release, yanked or not.
 pub(super) fn exists(connection: &Connection, cut: &Cut<'_>) -> Result<bool, StoreError> {
     let Some(gem) = rows::gem(connection, cut.name)? else { return Ok(false) };
     let mut statement = connection.prepare_cached(

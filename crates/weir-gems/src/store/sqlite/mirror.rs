@@ -1,4 +1,4 @@
-//! What a mirror keeps, in the same file as the gems.
+//! Stores a mirror's data, in the same file as the gems.
 
 mod apply;
 mod changed;
@@ -29,7 +29,7 @@ use crate::store::mirror::{
 };
 use crate::store::statements::{self, refusals, rules, upstreams};
 
-/// What the mirror adds to the tables.
+/// Tables of a mirror.
 pub(super) const TABLES: &str = "
 CREATE TABLE upstreams (
     id INTEGER PRIMARY KEY,
@@ -80,26 +80,25 @@ CREATE TABLE hooks (
 CREATE INDEX hooks_due ON hooks (due_at);
 ";
 
-/// When looks came to something. NULL: never.
+/// Times of the last successful synchronizations; NULL if there was none.
 pub(super) const LAST_LOOKS: &str = "
 ALTER TABLE upstreams ADD COLUMN complete_at INTEGER;
 ALTER TABLE upstreams ADD COLUMN compared_at INTEGER;
 ";
 
-/// Those of one upstream are found without looking at the others'.
+/// An index that finds the webhooks of one upstream without reading those of others.
 pub(super) const HOOKS_BY_UPSTREAM: &str = "
 DROP INDEX hooks_due;
 CREATE INDEX hooks_due ON hooks (upstream, due_at);
 ";
 
-/// Names that were taken away since their upstream does not have them any more, and since when they
-/// are counted. NULL: none was.
+/// Count of removed names and the start of its time window; NULL if none were removed.
 pub(super) const GONE: &str = "
 ALTER TABLE upstreams ADD COLUMN gone_since INTEGER;
 ALTER TABLE upstreams ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// Digests of files. What a row of releases says is pinned by itself.
+/// Checksums of files. Those of current releases are in their rows.
 pub(super) const REPLACED: &str = "
 -- Of releases that were taken away, and those that an operator has accepted.
 CREATE TABLE pins (
@@ -123,7 +122,7 @@ CREATE TABLE replaced_releases (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// A row, or none.
+/// The policy: one row, or none.
 pub(super) const POLICY: &str = "
 CREATE TABLE mirror_policy (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -1,4 +1,4 @@
-//! A release comes.
+//! Pushes a release.
 
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
@@ -53,7 +53,7 @@ pub(super) fn push(
     Ok(Pushed { lookalikes })
 }
 
-/// Files are asked for by full names, which two releases must not share.
+/// Checks that no other release has the full name, because files are looked up by it.
 fn check_full_name(
     connection: &Connection,
     name: &GemName,

@@ -1,4 +1,4 @@
-//! What readers ask for.
+//! Queries for readers.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -8,7 +8,8 @@ use crate::store::column::signed;
 use crate::store::pieces::number;
 use crate::store::{FragmentPage, Info, StoreError, TextKind};
 
-/// An info, and how far `/versions` was at the same moment: one question sees one state.
+/// Returns an info, and the position of `/versions` in the same state: a single query sees one
+/// state.
 pub(super) fn info(
     connection: &Connection,
     name: &str,

@@ -11,7 +11,7 @@ use crate::store::column::signed;
 pub(super) use crate::store::statements::releases::RELEASE;
 use crate::version::Version;
 
-/// Microseconds.
+/// A time, stored in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Time(pub(super) Timestamp);
 
@@ -28,7 +28,7 @@ impl FromSql for Time {
     }
 }
 
-/// A gem's number in the store, and how many of its releases are not yanked.
+/// The id of a gem, and its number of releases that are not yanked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gem {
     pub(super) id: i64,
@@ -55,7 +55,7 @@ pub(super) fn add_gem(
     Ok(Gem { id: connection.last_insert_rowid(), live: 0 })
 }
 
-/// What was checked when it was written is not checked again.
+/// Reads a release from a row, without validating it again.
 pub(super) fn release(row: &Row<'_>, first: usize) -> rusqlite::Result<Release> {
     let line = |column| -> rusqlite::Result<Option<RequirementLine>> {
         let text: Option<String> = row.get(first + column)?;
@@ -74,7 +74,7 @@ pub(super) fn release(row: &Row<'_>, first: usize) -> rusqlite::Result<Release> 
     })
 }
 
-/// The releases of a gem that are not yanked, in the order of lines.
+/// Returns the releases of a gem that are not yanked, in the order of lines.
 pub(super) fn releases(connection: &Connection, gem: i64) -> rusqlite::Result<Vec<Release>> {
     let sql = format!("SELECT {RELEASE} FROM releases WHERE gem = ?1 AND yanked_at IS NULL");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -84,7 +84,7 @@ pub(super) fn releases(connection: &Connection, gem: i64) -> rusqlite::Result<Ve
     Ok(releases)
 }
 
-/// Adds a release; false: there is one of this number for this platform, yanked or not.
+/// Adds a release. Returns false if a release of this number and platform exists, yanked or not.
 pub(super) fn add_release(
     connection: &Connection,
     gem: i64,

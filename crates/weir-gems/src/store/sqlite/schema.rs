@@ -1,4 +1,4 @@
-//! Tables, and the version of their format.
+//! The tables, and the version of their format.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::{downloads, mirror, webhook_tables};
 use crate::store::StoreError;
 
-/// "weir", so that the file is not taken for another program's.
+/// "weir", which identifies the file as Weir's.
 const APPLICATION_ID: i64 = 0x7765_6972;
-/// Counts the steps in [`STEPS`].
+/// The current format: the number of [`STEPS`].
 const FORMAT: i64 = 9;
 
-/// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
+/// Infos have 1.4 KiB on average and are stored next to each other; larger pages waste less space.
 const PAGE_BYTES: i64 = 16_384;
 
-/// What makes format N + 1 out of format N. A step that was released never changes.
+/// Migrations from format N to N + 1. A released step never changes.
 const STEPS: [&str; 9] = [
     FIRST,
     mirror::TABLES,
@@ -99,7 +99,7 @@ CREATE TABLE keys (
 ) STRICT;
 ";
 
-/// Makes the tables, or brings them to the newest format.
+/// Creates the tables, or migrates them to the newest format.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let number = |connection: &Connection, name: &str| -> Result<i64, StoreError> {
         Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
@@ -119,11 +119,11 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), St
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     if (id, found) == (APPLICATION_ID, FORMAT) {
-        // Nothing is written: a full disk is no reason not to read.
+        // Return without writing, so that a full disk does not prevent reading.
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been first.
+    // Another process may have migrated the file meanwhile.
     let found = number(&transaction, "user_version")?;
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or_default()) {
         transaction.execute_batch(step)?;

@@ -1,4 +1,4 @@
-//! `/versions` and `/names` as rows: pieces, and where the digests go on.
+//! Stores `/versions` and `/names` as rows: pieces, and the state of the digests.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,7 +20,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Goes on with what is there; None: nothing is.
+    /// Continues the stored text. Returns None if there is none.
     pub(super) fn go_on(
         connection: &'a Connection,
         kind: TextKind,
@@ -34,7 +34,7 @@ impl<'a> Writing<'a> {
         Ok(Some(Self { connection, kind, generation, length, digest, waiting: String::new() }))
     }
 
-    /// Begins anew, as a new generation.
+    /// Begins a new generation of the text.
     pub(super) fn begin(connection: &'a Connection, kind: TextKind) -> Result<Self, StoreError> {
         let last: Option<i64> = connection
             .query_row("SELECT generation FROM texts WHERE kind = ?1", [number(kind)], |row| {
@@ -75,7 +75,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and the digests of all.
+    /// Writes the remaining bytes and the digests.
     pub(super) fn finish(mut self) -> Result<(), StoreError> {
         self.flush()?;
         let Digests { md5, sha256 } = self.digest.digests();
@@ -96,7 +96,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Whether the text is still as it is `known`: it only changes by growing or as a new generation.
+/// Returns whether the text `known` is up to date: a text changes only by growing or with a new
+/// generation.
 pub(super) fn is_current(
     connection: &Connection,
     kind: TextKind,
@@ -107,7 +108,7 @@ pub(super) fn is_current(
     Ok((Ok(generation), Ok(length)) == known)
 }
 
-/// How far the text is.
+/// Returns the position of the text.
 pub(super) fn position(connection: &Connection, kind: TextKind) -> Result<Position, StoreError> {
     let position = connection
         .prepare_cached("SELECT generation, length FROM texts WHERE kind = ?1")?
@@ -117,7 +118,8 @@ pub(super) fn position(connection: &Connection, kind: TextKind) -> Result<Positi
     Ok(position)
 }
 
-/// What was appended from a state to a length that it had later. None: it was begun anew since.
+/// Returns what was appended between a position and a later length, or None if the text was
+/// rewritten since.
 pub(super) fn between(
     connection: &Connection,
     kind: TextKind,
@@ -140,7 +142,7 @@ pub(super) fn between(
     Ok(String::from_utf8(text).ok().filter(|_| is_whole))
 }
 
-/// The text as it is; of what is `known` only the rest is read.
+/// Reads the text. Only the part after `known` is read.
 pub(super) fn fresh(
     connection: &Connection,
     kind: TextKind,

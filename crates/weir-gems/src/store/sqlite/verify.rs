@@ -1,4 +1,4 @@
-//! Everything that follows from the releases, computed anew one gem at a time and compared.
+//! Recomputes all derived data, one gem at a time, and compares it with the stored data.
 
 use rusqlite::{Connection, OptionalExtension};
 use weir_base::clock::Timestamp;
@@ -13,12 +13,12 @@ use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Report, StoreError, TextKind};
 
-/// Compares only.
+/// Compares without repairing.
 pub(super) fn check(connection: &Connection) -> Result<Report, StoreError> {
     run(connection, |_, _, _| Ok(()))
 }
 
-/// Compares, and writes anew what differs. Texts that are wrong are begun anew.
+/// Compares, and rewrites what differs. Texts with errors are rewritten completely.
 pub(super) fn fix(connection: &Connection, now: Timestamp) -> Result<Report, StoreError> {
     let mut report = run(connection, |gem, derived, live| derived.store(connection, gem, live))?;
     if report.problems_total > 0 {
@@ -72,14 +72,14 @@ fn text(
     Ok(())
 }
 
-/// All gems with their releases in order, one at a time.
+/// Calls `work` for each gem, with its releases in order.
 fn for_each_gem(
     connection: &Connection,
     mut work: impl FnMut(i64, &str, &[Release]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut gems = connection.prepare("SELECT id, name FROM gems ORDER BY id")?;
     let mut gems = gems.query([])?;
-    // Both go upwards by gem, so that each table is read once from one end to the other.
+    // Both queries are sorted by gem, so that each table is read once from start to end.
     let sql = format!("SELECT gem, {RELEASE} FROM releases WHERE yanked_at IS NULL ORDER BY gem");
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([])?;

@@ -1,4 +1,4 @@
-//! Tables of webhooks: events, and endpoints with their places in the order of events.
+//! Tables of webhooks: events, and endpoints with their positions in the order of events.
 
 pub(super) const TABLES: &str = "
 CREATE TABLE webhook_events (

@@ -1,4 +1,4 @@
-//! The embedded store's side of webhooks.
+//! Implements webhook storage for SQLite.
 
 use async_trait::async_trait;
 use tokio::sync::watch;

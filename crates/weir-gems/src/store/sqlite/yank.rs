@@ -1,4 +1,4 @@
-//! A release goes.
+//! Yanks a release.
 
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;

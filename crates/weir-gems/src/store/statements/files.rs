@@ -24,7 +24,7 @@ pub(in crate::store) async fn presence(
     })
 }
 
-/// Nothing is noted of a release that has another file by now.
+/// Records a stored file. Does nothing if the release has another checksum meanwhile.
 pub(in crate::store) async fn keep(
     database: &impl Database,
     release: MirroredRelease,
@@ -50,7 +50,7 @@ pub(in crate::store) async fn keep(
     Ok(())
 }
 
-/// Of a release that has another file by now nothing is forgotten.
+/// Records that a file is missing. Does nothing if the release has another checksum meanwhile.
 pub(in crate::store) async fn forget(
     database: &impl Database,
     release: MirroredRelease,
@@ -64,7 +64,7 @@ pub(in crate::store) async fn forget(
     Ok(())
 }
 
-/// The last gem of a page, if there may be more behind it.
+/// Selects the last gem of a page, if there may be further ones.
 const LAST: &str = "SELECT origins.gem FROM origins JOIN releases ON releases.gem = origins.gem
      WHERE origins.upstream = (SELECT id FROM upstreams WHERE name = $1) AND origins.gem >= $2
        AND releases.gem >= $2 AND yanked_at IS NULL AND bytes IS NULL

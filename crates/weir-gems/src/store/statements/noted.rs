@@ -1,4 +1,4 @@
-//! What upstreams' `/versions` say, name by name.
+//! The recorded content of upstreams' `/versions`, by name.
 
 use crate::mirror::prefix::Prefix;
 use crate::store::StoreError;
@@ -11,7 +11,8 @@ pub(in crate::store) async fn of_prefix(
     upstream: &str,
     prefix: Prefix,
 ) -> Result<Vec<Noted>, StoreError> {
-    // Names are ASCII: all that begin with a text lie between it and itself with DEL behind it.
+    // Names are ASCII: all names with a prefix sort between the prefix and the prefix followed by
+    // DEL.
     let bytes: Vec<u8> = prefix.0.into_iter().filter(|byte| *byte != 0).collect();
     let first = String::from_utf8_lossy(&bytes).into_owned();
     let last = format!("{first}\u{7f}");

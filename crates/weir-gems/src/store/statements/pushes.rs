@@ -1,4 +1,4 @@
-//! What a push or a yank finds in its place.
+//! Existing releases that a push or a yank finds.
 
 use super::releases::key;
 use crate::name::GemName;
@@ -16,7 +16,7 @@ pub(in crate::store) async fn lookalikes(
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// What there is of a release: its checksum, and whether it was yanked.
+/// Returns the checksum of a release and whether it is yanked, if it exists.
 pub(in crate::store) async fn found(
     database: &impl Database,
     gem: i64,
@@ -29,7 +29,7 @@ pub(in crate::store) async fn found(
     row.map(|row| Ok((row.digest(0)?, row.get(1)?))).transpose()
 }
 
-/// What is in the place of a release that could not be added.
+/// Returns what conflicts with a release that could not be added.
 pub(in crate::store) async fn conflict(
     database: &impl Database,
     gem: i64,

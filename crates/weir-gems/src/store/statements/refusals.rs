@@ -1,4 +1,4 @@
-//! Names that are not taken.
+//! Rejected names.
 
 use crate::store::StoreError;
 use crate::store::column::signed;

@@ -8,7 +8,7 @@ use crate::store::database::Row;
 pub(in crate::store) const RELEASE: &str =
     "number, platform, dependencies, sha256, ruby, rubygems, created_at";
 
-/// What was checked when it was written is not checked again.
+/// Reads a release from a row, without validating it again.
 pub(in crate::store) fn release(row: &impl Row, first: usize) -> Result<Release, StoreError> {
     let line = |column| -> Result<Option<RequirementLine>, StoreError> {
         let text: Option<String> = row.get(first + column)?;
@@ -24,7 +24,7 @@ pub(in crate::store) fn release(row: &impl Row, first: usize) -> Result<Release,
     })
 }
 
-/// A release's number and platform, as columns have them.
+/// Returns a release's number and platform in the form of columns.
 pub(in crate::store) fn key(identity: &Identity) -> (&str, &str) {
     (identity.number.as_str(), identity.platform.as_str())
 }

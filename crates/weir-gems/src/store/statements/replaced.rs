@@ -1,4 +1,4 @@
-//! Releases that are kept out, since their upstream has another file of them than the first one.
+//! Releases that are rejected because the upstream has replaced their file.
 
 use crate::release::Checksum;
 use crate::store::StoreError;
@@ -6,7 +6,7 @@ use crate::store::column::{name, signed};
 use crate::store::database::{Database, Row};
 use crate::store::mirror::ReplacedRelease;
 
-/// Columns of a release that is kept out, in the order of [`read`].
+/// Columns of a rejected release, in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "gems.name, number, platform, pinned, offered, since";
 
 pub(in crate::store) fn read(row: &impl Row) -> Result<ReplacedRelease, StoreError> {

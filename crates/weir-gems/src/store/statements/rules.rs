@@ -1,4 +1,4 @@
-//! Whose names are whose: the policy that was in force last, and names that are ours without one.
+//! The policy that was last in force, and names that are local without a rule.
 
 use crate::store::StoreError;
 use crate::store::column::signed;

@@ -1,11 +1,11 @@
-//! Upstreams as rows, and which gems came from them.
+//! Upstreams as rows, and the gems that came from them.
 
 use crate::store::StoreError;
 use crate::store::column::{name, signed};
 use crate::store::database::{Database, Row, Values, micros, query_one};
 use crate::store::mirror::{Gone, LastLooks, MirrorCounts, Origins, Position};
 
-/// The number of an upstream; None: nothing was noted of it.
+/// Returns the id of an upstream, or None if nothing was recorded of it.
 pub(in crate::store) async fn id(
     database: &impl Database,
     upstream: &str,
@@ -14,7 +14,7 @@ pub(in crate::store) async fn id(
     query_one(database, sql, &[&upstream]).await?.map(|row| row.get(0)).transpose()
 }
 
-/// The number of an upstream, of which nothing may have been noted yet.
+/// Returns the id of an upstream, adding a row if it has none.
 pub(in crate::store) async fn id_or_new(
     database: &impl Database,
     upstream: &str,
@@ -139,7 +139,7 @@ pub(in crate::store) async fn origins(
     Ok(Origins { names, next: last.filter(|_| is_full).map(|last| last + 1) })
 }
 
-/// The upstream that a gem comes from, by names.
+/// Returns the name of the upstream that a gem came from.
 pub(in crate::store) async fn origin_of(
     database: &impl Database,
     gem: &str,

@@ -1,4 +1,4 @@
-//! Events for webhooks, and the endpoints' places in their order.
+//! Events for webhooks, and the endpoints' positions.
 
 use weir_base::clock::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::store::webhooks::{
 };
 use crate::webhooks::release_json;
 
-/// Keeps what happened to a release, within the transaction in which it did, if anybody is told.
+/// Saves the event of a change, within the transaction of the change, if there are endpoints.
 pub(in crate::store) async fn tell(
     database: &impl Database,
     change: Change,
@@ -40,7 +40,7 @@ pub(in crate::store) async fn tell(
     Ok(())
 }
 
-/// The same, of a release that is here.
+/// Like [`tell`], for a release that is stored.
 pub(in crate::store) async fn tell_of_yank(
     database: &impl Database,
     gem: i64,
@@ -84,7 +84,7 @@ pub(in crate::store) async fn set_endpoints(
     forget_done(database).await
 }
 
-/// Removes what all endpoints have got.
+/// Removes events that all endpoints have received.
 async fn forget_done(database: &impl Database) -> Result<(), StoreError> {
     let sql = "DELETE FROM webhook_events WHERE id <= coalesce(
              (SELECT min(cursor) FROM webhook_endpoints), (SELECT last FROM webhook_log))";

@@ -8,16 +8,16 @@ use weir_gems::package::sample::Sample;
 
 use super::{Answer, Index};
 
-/// How a client checks what it has put together.
+/// How a client checks its copy.
 #[derive(Clone, Copy, Debug)]
 enum Client {
-    /// Bundler 2.3: its `ETag` is the MD5 of its file, and so must be the answer's.
+    /// Bundler 2.3 compares the MD5 of its file with the response's `ETag`.
     ByMd5,
-    /// Bundler since 2.5: it keeps the `ETag`, and wants a digest of the whole.
+    /// Bundler since 2.5 saves the `ETag` and checks the digest of the whole text.
     ByDigest,
 }
 
-/// A client's file, and what it has done for it.
+/// A client's file, and the responses that it received.
 struct Cached {
     client: Client,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl Cached {
         }
     }
 
-    /// `CompactIndexClient::Updater#update`
+    /// Updates the file as `CompactIndexClient::Updater#update` does.
     async fn update(&mut self, index: &Index, path: &str) {
         if !self.bytes.is_empty() {
             let range = format!("bytes={}-", self.bytes.len() - 1);
@@ -105,10 +105,10 @@ async fn clients_fetch_only_what_is_new() {
         info.update(&index, "/info/shop").await;
         index.gems.store().rebaseline(index.clock.now()).await.unwrap();
         versions.update(&index, "/versions").await;
-        // Full, nothing, two tails; then it has begun anew and is shorter.
+        // Full, unchanged, two tails; then the text was rewritten and is shorter.
         assert_eq!(versions.statuses, [200, 304, 206, 206, 416, 200], "{client:?}");
         assert_eq!(versions.bytes, index.get("/versions").await.body, "{client:?}");
-        // A yank makes it shorter, too.
+        // A yank makes the text shorter, too.
         assert_eq!(info.statuses, [200, 206, 416, 200], "{client:?}");
         assert_eq!(info.bytes, index.get("/info/shop").await.body, "{client:?}");
         assert!(info.bytes.starts_with(b"---\n1.1 |checksum:"));
@@ -165,13 +165,13 @@ async fn ranges_and_conditions() {
         (vec![("if-none-match", &*weak)], 304, "", ""),
         (vec![("if-none-match", "*")], 304, "", ""),
         (vec![("if-none-match", "\"x\"")], 200, all.text(), ""),
-        // A condition goes before a range.
+        // Conditions take precedence over ranges.
         (vec![("if-none-match", &*etag), ("range", "bytes=4-7")], 304, "", ""),
     ] {
         let answer = index.ask("GET", "/names", &headers, "").await;
         assert_eq!((answer.status.as_u16(), answer.text()), (status, body), "{headers:?}");
         assert_eq!(answer.header("content-range"), range, "{headers:?}");
-        // Whatever is sent, the digests are of the whole.
+        // Whichever part is sent, the digests are of the whole text.
         assert_eq!(answer.header("etag"), etag, "{headers:?}");
         assert_eq!(answer.header("repr-digest"), all.header("repr-digest"), "{headers:?}");
     }

@@ -1,4 +1,4 @@
-//! `.gem` files.
+//! Downloads of `.gem` files.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use weir_gems::package::sample::Sample;
 
 use super::Index;
 
-/// A gem of several chunks.
+/// Returns a gem that has several chunks.
 fn large() -> Sample {
     let mut random = fastrand::Rng::with_seed(3);
     let noise = std::iter::repeat_with(|| random.u8(..)).take(400_000).collect();
@@ -37,7 +37,7 @@ async fn a_file_is_what_was_pushed() {
     assert_eq!(answer.status.as_u16(), 416);
 }
 
-/// RubyGems 3.3 makes `x86_64-linux` of `x86_64-linux-gnu`, and asks for files by that.
+/// RubyGems 3.3 converts `x86_64-linux-gnu` to `x86_64-linux` and requests files by that name.
 #[tokio::test]
 async fn a_file_is_found_by_the_platform_that_older_clients_make_of_it() {
     let index = Index::new().await;
@@ -55,19 +55,19 @@ async fn a_file_is_found_by_the_platform_that_older_clients_make_of_it() {
         assert_eq!(file.status.as_u16(), 404, "{platform}");
         assert_eq!(index.get(&quick(platform)).await.status.as_u16(), 404, "{platform}");
     }
-    // What has that name itself is meant by it.
+    // A release with exactly this name takes precedence.
     let plain = Sample::new("native", "1.0").for_platform("x86_64-linux").build();
     assert!(index.push(plain.clone()).await.status.is_success());
     assert!(index.get("/gems/native-1.0-x86_64-linux.gem").await.body == plain);
     assert!(index.get("/gems/native-1.0-x86_64-linux-gnu.gem").await.body == gnu);
-    // Of two that are meant alike none is.
+    // An ambiguous platform matches no release.
     for platform in ["arm-linux-gnueabi", "arm-linux-gnueabihf"] {
         index.push_sample(&Sample::new("native", "1.0").for_platform(platform)).await;
     }
     assert_eq!(index.get("/gems/native-1.0-arm-linux.gem").await.status.as_u16(), 404);
 }
 
-/// RFC 9110, 14.2 and 13.1.1.
+/// See RFC 9110, 14.2 and 13.1.1.
 #[tokio::test]
 async fn ranges_are_for_get_and_preconditions_hold() {
     let index = Index::new().await;
@@ -143,7 +143,7 @@ async fn whole_files_that_are_asked_for_are_counted() {
     index.gems.write_downloads().await.unwrap();
     index.gems.write_downloads().await.unwrap();
     assert_eq!(counts().await, (3, vec![1, 2]));
-    // One whose client goes before the end.
+    // This client disconnects before the end.
     drop(index.begin("GET", "/gems/shop-1.0.gem", &[], "").await);
     index.gems.write_downloads().await.unwrap();
     assert_eq!(counts().await, (3, vec![1, 2]), "it was not fetched whole");

@@ -1,4 +1,4 @@
-//! Clients that ask and don't read.
+//! Clients that send requests but don't read the responses.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::NOW;
 const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const DEPENDENCIES: &str = "/api/v1/dependencies.json?gems=large";
 
-/// An index with a gem of many releases, on a store that keeps no infos in memory.
+/// Returns an index with a gem of many releases, on a store without a cache of infos.
 async fn index_with_large_gem() -> (tempfile::TempDir, Index) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gems.db");
@@ -40,7 +40,7 @@ async fn index_with_large_gem() -> (tempfile::TempDir, Index) {
     (folder, index)
 }
 
-/// Answers that stay unread, as many as there are until one is refused, and that one.
+/// Requests until one is rejected. Returns the unread responses and the rejection.
 async fn unread(
     index: &Index,
     path: &str,
@@ -57,7 +57,7 @@ async fn unread(
 }
 
 async fn check_bound(index: &Index, path: &str, limit: &str) {
-    // Copied: the answer itself would hold its room.
+    // Copied, because the response itself would hold its reservation.
     let whole = index.get(path).await.body.to_vec();
     let (mut answers, refused) = unread(index, path).await;
     assert_eq!(answers.len(), 3, "{path}");
@@ -67,7 +67,7 @@ async fn check_bound(index: &Index, path: &str, limit: &str) {
     assert!(index.metrics().contains(&format!("{held} {}\n", 3 * whole.len())), "{path}");
     let hit = format!("weir_gems_limit_hits_total{{limit=\"{limit}\"}} 1\n");
     assert!(index.metrics().contains(&hit), "{path}");
-    // Who has gone holds nothing.
+    // A client that has disconnected holds no memory.
     answers.pop();
     assert!(index.get(path).await.body == whole);
     drop(answers);
@@ -79,10 +79,10 @@ async fn answers_that_nobody_reads_hold_no_more_than_their_budget() {
     let (_folder, index) = index_with_large_gem().await;
     let length = index.get(DEPENDENCIES).await.body.len() as u64;
     assert!(length > 200_000, "several slices");
-    // Three, and what the fourth is made from.
+    // Enough for three responses, and the fragments of the fourth.
     index.change(|it| it.limits.dependency_memory_bytes_max = 3 * length + length / 2);
     check_bound(&index, DEPENDENCIES, "dependency_memory_bytes_max").await;
-    // One that has its room does not take that of infos.
+    // Responses of the dependency API don't use the budget of infos.
     let length = index.get("/info/large").await.body.len() as u64;
     index.change(|it| it.limits.info_memory_bytes_max = 3 * length + length / 2);
     check_bound(&index, "/info/large", "info_memory_bytes_max").await;
@@ -106,13 +106,13 @@ async fn a_client_that_reads_nothing_leaves_most_of_the_budget_to_others() {
     let refused = ask("192.0.2.7").await;
     assert_eq!((greedy[0].status(), refused.status()), (StatusCode::OK, BUSY));
     assert!(refused.headers().contains_key("retry-after"));
-    // Others, and who asks for many.
+    // Other clients, and requests without a client address, are not limited.
     for other in ["192.0.2.8", "2001:db8::1"] {
         assert_eq!(ask(other).await.status(), StatusCode::OK, "{other}");
     }
     greedy.push(index.begin("GET", DEPENDENCIES, &[], "").await);
     assert_eq!(greedy[1].status(), StatusCode::OK);
-    // Who has read has room again.
+    // A client that has read its responses may send further requests.
     greedy.clear();
     assert_eq!(ask("192.0.2.7").await.status(), StatusCode::OK);
     let hit = "weir_gems_limit_hits_total{limit=\"client_memory_percent_max\"} 1\n";
@@ -128,7 +128,7 @@ async fn answers_that_hold_room_have_an_end() {
         let within = answer.extensions().get::<AnswerWithin>();
         assert_eq!(within, Some(&AnswerWithin(Duration::from_secs(7))), "{path}");
     }
-    // What is in memory anyway may be read at leisure.
+    // A response that is in memory anyway has no time limit.
     let answer = index.begin("GET", "/versions", &[], "").await;
     assert_eq!(answer.extensions().get::<AnswerWithin>(), None);
 }

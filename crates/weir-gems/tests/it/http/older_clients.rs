@@ -28,7 +28,7 @@ async fn dependencies_of_what_is_asked_for() {
     assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
     let answer = index.get("/api/v1/dependencies?gems=shop").await;
     assert!(answer.body.starts_with(b"\x04\x08[\x08{\x09:\x09nameI\"\x09shop"));
-    // So clients ask whether there is such an API.
+    // Clients use this request to find out whether the API exists.
     let answer = index.get("/api/v1/dependencies").await;
     assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0));
     assert_eq!(index.get("/api/v1/dependencies?gems=none").await.body, &b"\x04\x08[\x00"[..]);
@@ -60,7 +60,7 @@ async fn what_is_asked_for_is_bounded() {
     }
 }
 
-/// The versions that a list has, as far as a test needs it without Ruby.
+/// Returns the versions in a list, as far as a test needs them without Ruby.
 async fn versions_in(index: &Index, path: &str) -> Vec<&'static str> {
     let answer = index.get(path).await;
     assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());

@@ -1,4 +1,4 @@
-//! Pushes over HTTP: what is taken, and what a refusal leaves behind.
+//! Pushes over HTTP: which are accepted, and what a rejected push leaves behind.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -161,7 +161,7 @@ async fn a_refused_push_leaves_nothing_behind() {
         assert_eq!((files.len(), arriving), (1, 0), "{expected}");
     }
     assert_eq!(index.get("/versions").await.body, versions);
-    // What was yanked does not come back, and its file does not stay.
+    // A yanked release can't be pushed again, and the file is removed.
     index.yank("gem_name=a&version=1.0").await;
     let other = Sample { ruby: ">= 3".to_owned(), ..Sample::new("a", "1.0") };
     assert_eq!(index.push(other.build()).await.status.as_u16(), 409);
@@ -188,7 +188,7 @@ async fn the_size_of_a_gem_is_bounded_before_it_is_read() {
     assert_eq!(index.files(), (Vec::new(), 0));
 }
 
-/// A client that says nothing.
+/// A body that never sends anything.
 struct Silent;
 
 impl Body for Silent {
@@ -203,7 +203,7 @@ impl Body for Silent {
     }
 }
 
-/// A body whose end comes when the test has done something.
+/// A body that ends when the test allows it.
 struct Slow {
     gem: Option<Bytes>,
     end: tokio::sync::oneshot::Receiver<()>,
@@ -224,7 +224,7 @@ impl Body for Slow {
     }
 }
 
-/// A push, or a yank, whose key ends in the middle of it; what it is answered.
+/// Sends a request whose key is revoked during its body. Returns the status.
 async fn ends_meanwhile(index: &Index, key: &str, path: &str, end_key: impl AsyncFnOnce()) -> u16 {
     let (sender, end) = tokio::sync::oneshot::channel();
     let method = if path.contains("yank") { "DELETE" } else { "POST" };
@@ -232,7 +232,7 @@ async fn ends_meanwhile(index: &Index, key: &str, path: &str, end_key: impl Asyn
     let gem = (method == "POST").then(|| gem.into());
     let request = Request::builder().method(method).uri(path).header("authorization", key);
     let mut answer = Box::pin(index.gems.answer(request.body(Slow { gem, end }).unwrap()));
-    // It gets as far as waiting for the end of its body.
+    // The request is now waiting for the end of its body.
     let polled = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context)));
     assert!(polled.await.is_pending());
     end_key().await;
@@ -273,7 +273,7 @@ async fn a_silent_client_holds_a_place_for_so_long_only() {
     };
     let mut waiting: Vec<_> = (0..max).map(|_| Box::pin(silent())).collect();
     for push in &mut waiting {
-        // Each gets as far as waiting for its body.
+        // Each request is now waiting for its body.
         let polled = std::future::poll_fn(|context| Poll::Ready(push.as_mut().poll(context)));
         assert!(polled.await.is_pending());
     }

@@ -1,4 +1,4 @@
-//! An index that not everybody may read.
+//! An index that requires a key to read.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Answer, Index};
 
 const REVALIDATE: &str = "private, max-age=0, must-revalidate";
 
-/// With a gem, for who has a key.
+/// Returns an index with one gem that requires a key.
 async fn private() -> Index {
     let index = Index::new().await;
     index.push_sample(&Sample::new("a", "1.0")).await;
@@ -28,7 +28,7 @@ async fn key_of_reader(index: &Index) -> String {
     index.new_key(|key| key.scopes = vec![Scope::IndexRubygems]).await
 }
 
-/// As `bundle` sends it.
+/// Returns the header that `bundle` sends.
 fn basic(pair: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
@@ -41,7 +41,7 @@ async fn status(index: &Index, path: &str, key: &str) -> u16 {
     read(index, path, key).await.status.as_u16()
 }
 
-/// What is read there; none: something is sent.
+/// Returns paths to read from an endpoint; none if it is for writing.
 fn paths(endpoint: Endpoint) -> &'static [&'static str] {
     match endpoint {
         Endpoint::Root => &["/"],
@@ -110,7 +110,7 @@ async fn a_key_reads_if_that_is_what_it_is_for() {
     let index = private().await;
     let read = async |key: &str| status(&index, "/info/a", key).await;
     assert_eq!(read("weir_nobody").await, 401);
-    // The one that pushes and yanks.
+    // This key may push and yank, but not read.
     assert_eq!(read(&index.key).await, 403);
     let headers = [("authorization", &*index.key)];
     let told = index.ask("GET", "/info/a", &headers, "").await;
@@ -185,7 +185,7 @@ async fn who_sends_something_needs_no_key_to_read_with() {
     let index = private().await;
     index.push_sample(&Sample::new("b", "1.0")).await;
     assert_eq!(index.yank("gem_name=b&version=1.0").await.status.as_u16(), 200);
-    // There is no mirror; but it is not asked for a key.
+    // There is no mirror, but the endpoint does not require a key.
     let hook = index.ask("POST", "/api/v1/hooks/rubygems", &[], "{}").await;
     assert_eq!(hook.status.as_u16(), 404);
     assert!(hook.text().contains("no mirror"), "{}", hook.text());

@@ -1,4 +1,4 @@
-//! Clients that guess keys, and clients that have the same address.
+//! Clients that guess keys, and clients that share their address.
 
 use std::time::Duration;
 
@@ -32,18 +32,18 @@ async fn wrong_keys_are_counted_and_slowed_and_right_ones_are_not() {
         assert!(slowed(), "after {number}");
     }
     assert!(index.metrics().contains("weir_gems_wrong_keys_total 3\n"), "{}", index.metrics());
-    // One that was right, also when it has to be looked up again.
+    // A key that was valid before is not delayed, even when it has to be looked up again.
     index.clock.advance(Duration::from_secs(5));
     assert_eq!(read(&index, &reader).await.status, StatusCode::OK);
     assert!(slowed());
-    // Any other waits, whatever it is.
+    // Any other key is delayed, whether valid or not.
     assert_eq!(read(&index, "weir_y").await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(read(&index, &late).await.status, StatusCode::OK);
     let push = index.push(Sample::new("a", "1.0").build()).await;
     assert_eq!(push.status, StatusCode::OK);
     let hits = "weir_gems_limit_hits_total{limit=\"wrong_keys_max\"} 3\n";
     assert!(index.metrics().contains(hits), "{}", index.metrics());
-    // Few wait at once.
+    // Only a limited number of keys may wait at once.
     index.change(|settings| {
         settings.limits.waiting_keys_max = 1;
         settings.limits.wrong_key_delay = Duration::from_millis(50);
@@ -52,7 +52,7 @@ async fn wrong_keys_are_counted_and_slowed_and_right_ones_are_not() {
     assert_eq!(one.status, StatusCode::UNAUTHORIZED);
     assert_eq!(other.status, StatusCode::TOO_MANY_REQUESTS, "{}", other.text());
     assert!(other.text().contains("gems.limits.advanced.waiting_keys_max"), "{}", other.text());
-    // After a minute it begins anew.
+    // After a minute the count starts again.
     index.clock.advance(Duration::from_secs(61));
     assert_eq!(read(&index, "weir_y").await.status, StatusCode::UNAUTHORIZED);
     assert!(index.metrics().contains("limit=\"wrong_keys_max\"} 5\n"), "{}", index.metrics());

@@ -1,4 +1,4 @@
-//! A mirror looks when somebody asks, and says what came of it.
+//! A mirror synchronizes on request and reports the outcome.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ async fn who_asks_is_answered_by_a_look_that_began_later() {
     shutdown.spawn(async move { mirror.run(&twin).await });
     until(|| async { view(&replica).await.rounds_done == 1 }).await;
 
-    // The clock stands still: nobody else looks.
+    // The clock stands still, so nothing else starts a synchronization.
     origin.store().push(new("a", "2.0"), NOW).await.unwrap();
     let round = replica.index.gems.request_synchronization(Scope::Changes).unwrap();
     until(|| async { view(&replica).await.rounds_done == round }).await;

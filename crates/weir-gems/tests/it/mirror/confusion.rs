@@ -1,4 +1,5 @@
-//! Dependency confusion: somebody publishes a private name on a public index, with a higher version.
+//! Dependency confusion: an attacker publishes a private name on a public index, with a higher
+//! version.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
 use crate::store::{NOW, new};
 
-/// What clients can ask that would tell of the attack.
+/// Checks all responses that could expose the attacker's gem.
 async fn assert_private(replica: &Replica, name: &str, version: &str) {
     let info = replica.index.get(&format!("/info/{name}")).await;
     assert!(!info.text().contains("99.0"), "{}", info.text());
@@ -54,12 +55,12 @@ async fn a_private_name_is_served_whatever_the_public_index_does() {
     replica.sync().await;
     replica.compare().await;
     assert_private(&replica, "billing", "1.0").await;
-    // Down.
+    // The upstream is unavailable.
     let index = origin.stop().await;
     assert!(replica.try_sync().await[0].is_err());
     assert_private(&replica, "billing", "1.0").await;
     assert_eq!(replica.file("rack-99.0").await.status, 200);
-    // And back, under another address for the same name.
+    // The upstream is available again, at another address under the same name.
     let origin = Origin::serve(index);
     let Replica { index, .. } = replica;
     let replica = Setup::new(&[("public", &origin.url())]).start_on(index.opened_again());
@@ -92,7 +93,7 @@ async fn a_private_name_is_not_even_asked_for_while_the_upstream_is_slow() {
     assert_private(&replica, "billing", "1.0").await;
     assert_eq!(replica.index.get("/info/acme-web").await.status, 404);
     assert_eq!(replica.file("acme-web-99.0").await.status, 404);
-    // No private name has left the house.
+    // No private name was sent to the upstream.
     assert!(upstream.asked().iter().all(|path| path == "/versions"), "{:?}", upstream.asked());
 }
 
@@ -107,7 +108,7 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
     assert_eq!(replica.file("acme_web-99.0").await.status, 200);
     let refused = replica.store().push(new("acme_web", "1.0"), NOW).await.unwrap_err();
     assert!(refused.to_string().contains("comes from the upstream public"), "{refused}");
-    // Case and underscores are no way around.
+    // Case and underscores do not circumvent the policy.
     let policy: Policy = "private ACME-*".parse().unwrap();
     replica.mirror.set_policy(policy).await.unwrap();
     assert_eq!(replica.listed("acme_web").await, Vec::<String>::new());
@@ -116,7 +117,7 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
     replica.compare().await;
     assert_private(&replica, "acme_web", "1.0").await;
     assert_eq!(replica.listed("rack").await, ["99.0"]);
-    // What was pushed stays private when the line is taken out.
+    // A pushed name stays private when the rule is removed.
     replica.mirror.set_policy(Policy::default()).await.unwrap();
     replica.compare().await;
     assert_private(&replica, "acme_web", "1.0").await;
@@ -133,7 +134,7 @@ async fn what_could_be_taken_for_a_pushed_name_is_not_let_in() {
     let replica = setup("none").start().await;
     replica.index.push_sample(&Sample::new("shop-core", "1.0")).await;
     let looked = replica.sync().await;
-    // Only a reader takes shopcore for it.
+    // Only a human reader may confuse shopcore with it.
     assert_eq!((looked.work.refused, looked.work.applied.gems), (2, 2));
     for name in attacks {
         assert_eq!(replica.index.get(&format!("/info/{name}")).await.status, 404, "{name}");

@@ -1,4 +1,4 @@
-//! Upstreams that do not give out all that they list.
+//! Upstreams that deny access to names that they list.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::scripted::{Reply, Scripted};
 use super::silent::run;
 use super::{Replica, Setup};
 
-/// Names with one release each, of which those are denied.
+/// Lists names with one release each, and denies access to some of them.
 fn list(upstream: &Scripted, names: &[String], is_denied: impl Fn(usize) -> bool) {
     let lines: Vec<_> = names.iter().map(|name| upstream.gem(name, &[("1.0", ONE)])).collect();
     upstream.versions(&lines);
@@ -27,7 +27,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("g{number:03}")).collect()
 }
 
-/// A mirror for which twenty names are as many as 5,000 are by default.
+/// Returns a mirror with limits so small that 20 names are as many as 5,000 are by default.
 fn setup(upstream: &Scripted) -> Setup {
     Setup::new(&[("one", &upstream.url())]).change(|it| it.limits.batch_gems = 2)
 }
@@ -52,7 +52,7 @@ async fn a_look_goes_on_behind_however_many_are_denied_if_some_come() {
     assert!(!looked.is_complete());
     assert!(is_here(&replica, "g003").await && is_here(&replica, "g099").await);
     let state = replica.state().await.upstreams.remove(0);
-    // As the answers came.
+    // In the order of the responses.
     assert_eq!(state.denied_names.len(), 5);
     assert!(!state.denied_names.contains(&"g003".to_owned()), "{:?}", state.denied_names);
     assert_eq!((state.counts.pending, state.last_success, state.last_error), (98, None, None));
@@ -73,7 +73,7 @@ async fn what_was_denied_is_not_asked_for_with_each_look_but_with_one_that_is_as
     let state = replica.state().await.upstreams.remove(0);
     assert_eq!(state.last_result.map(|looked| looked.work.denied), Some(5));
     assert_eq!(state.denied_names.len(), 5);
-    // What has changed is asked for, the others are not.
+    // Changed names are requested, others are not.
     upstream.forget();
     let mut lines: Vec<_> = names.iter().map(|name| upstream.gem(name, &[("1.0", ONE)])).collect();
     list(&upstream, &names, |place| place > 0);
@@ -82,7 +82,7 @@ async fn what_was_denied_is_not_asked_for_with_each_look_but_with_one_that_is_as
     until(|| async { replica.listed("g004").await == ["1.0", "2.0"] }).await;
     let asked: BTreeSet<_> = upstream.asked().into_iter().collect();
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), ["/info/g004", "/versions"]);
-    // An operator who has been let in says so.
+    // An operator who was granted access requests a synchronization.
     for name in &names {
         upstream.gem(name, &[("1.0", ONE)]);
     }

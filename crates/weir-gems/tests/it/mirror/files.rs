@@ -1,4 +1,5 @@
-//! `.gem` files of upstreams: on demand, all at once, and while upstreams are away.
+//! `.gem` files of upstreams: fetched on demand, all in advance, and while upstreams are
+//! unavailable.
 
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ async fn a_file_that_is_lost_or_damaged_is_fetched_again() {
         assert_eq!((again.status, &again.body[..]), (StatusCode::OK, &sample.build()[..]));
         assert_eq!(std::fs::read(&path).unwrap(), sample.build());
     }
-    // While the upstream is away that is what is said; later it is there.
+    // While the upstream is unavailable the response says so; later the file is fetched.
     std::fs::remove_file(&path).unwrap();
     let index = origin.stop().await;
     let away = replica.file("shop-1.0").await;
@@ -72,7 +73,7 @@ async fn a_file_that_is_lost_or_damaged_is_fetched_again() {
     let Replica { index, .. } = replica;
     let replica = Setup::new(&[("one", &origin.url())]).start_on(index.opened_again());
     assert_eq!(replica.file("shop-1.0").await.body, sample.build());
-    // One that was pushed here is nobody else's to bring.
+    // A file that was pushed here is not fetched from an upstream.
     replica.index.push_sample(&Sample::new("ours", "1.0")).await;
     let ours = replica.index.files().0.into_iter().find(|it| *it != path).unwrap();
     std::fs::remove_file(ours).unwrap();

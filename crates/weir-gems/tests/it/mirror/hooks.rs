@@ -1,4 +1,4 @@
-//! Webhooks: who may send them, that they are on disk before the answer, and what becomes of them.
+//! Webhooks of upstreams: authentication, durability before the response, and processing.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) const ADD: &str = "/api/v1/add_spec.json";
 const REMOVE: &str = "/api/v1/remove_spec.json";
 pub(super) const RUBYGEMS: &str = "/api/v1/hooks/rubygems";
 
-/// As the Bundler API gets it.
+/// Returns the body that the Bundler API receives.
 pub(super) fn spec(name: &str, version: &str, token: &str) -> String {
     let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
     format!(
@@ -28,7 +28,7 @@ pub(super) fn spec(name: &str, version: &str, token: &str) -> String {
     )
 }
 
-/// As rubygems.org sends it: the header, and the body.
+/// Returns header and body in the format of rubygems.org.
 pub(super) fn signed(name: &str, version: &str, secret: &str) -> (String, String) {
     let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
     let body = format!(
@@ -66,7 +66,7 @@ async fn what_a_hook_tells_is_looked_up_and_served() {
     assert_eq!(replica.hook(REMOVE, "", spec("a", "1.0", &token())).await, StatusCode::OK);
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
     assert_same(&replica, origin.store()).await;
-    // What is so already costs no request.
+    // A change that is already here needs no request.
     replica.hook(ADD, "", spec("b", "1.0", &token())).await;
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
     assert_eq!(replica.state().await.upstreams[0].requests, 2 + 3 + 2);
@@ -135,7 +135,7 @@ async fn a_hook_is_tried_again_until_it_is_given_up() {
     for (name, version) in [("a", "1.0"), ("acme-web", "99.0")] {
         replica.hook(ADD, "", spec(name, version, &token())).await;
     }
-    // The private one is done with: nothing is asked about it.
+    // The webhook for the private name is done without any request.
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 1, 0));
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 0, 0));
     let later = || replica.index.clock.advance(Duration::from_secs(60));
@@ -147,7 +147,7 @@ async fn a_hook_is_tried_again_until_it_is_given_up() {
     assert_eq!(replica.state().await.hooks_waiting, 0);
     assert!(upstream.asked().iter().all(|path| !path.contains("acme")), "{:?}", upstream.asked());
     assert!(replica.metrics().contains("given_up\"} 1"));
-    // One that is ours.
+    // A local name.
     replica.index.push_sample(&Sample::new("ours", "1.0")).await;
     upstream.versions(&[upstream.gem("ours", &[("99.0", [1; 32])])]);
     replica.hook(ADD, "", spec("ours", "99.0", &token())).await;
@@ -174,7 +174,7 @@ async fn nothing_is_asked_about_what_does_not_come_from_there() {
     assert_eq!(upstream.asked(), Vec::<String>::new());
 }
 
-/// Until something is so.
+/// Waits until a condition is met.
 pub(super) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     let waiting = async {
         while !is_so().await {

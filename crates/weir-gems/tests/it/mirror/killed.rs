@@ -1,4 +1,4 @@
-//! A mirror that is cut off anywhere, or killed, goes on where it was.
+//! A mirror that is interrupted at any point, or killed, continues where it stopped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,8 @@ use super::{Replica, Setup, assert_same};
 use crate::http::Index;
 use crate::store::{NOW, identity, new, postgres_at, postgres_place};
 
-/// Drops a look when it has reported so often, or lets it end; answers whether it was dropped.
+/// Interrupts a synchronization after a number of progress reports. Returns whether it was
+/// interrupted.
 async fn cut_after(mirror: &Mirror, scope: Scope, reports: u32) -> bool {
     let (count, cut) = (AtomicU32::new(0), Arc::new(Notify::new()));
     let ring = Arc::clone(&cut);
@@ -53,7 +54,7 @@ async fn whatever_is_cut_off_is_done_by_the_next_looks() {
         }
         let scope = if step % 5 == 4 { Scope::Everything } else { Scope::Changes };
         cuts += u32::from(cut_after(&replica.mirror, scope, step % 6).await);
-        // As a process that is killed: what is on disk, and nothing else.
+        // As after a killed process: only the data on disk remains.
         let Replica { index, mirror, .. } = replica;
         drop(mirror);
         replica = setup().start_on(index.opened_again());
@@ -95,7 +96,7 @@ const FOLDER: &str = "WEIR_GEMS_MIRROR_KILLED_FOLDER";
 const DATABASE: &str = "WEIR_GEMS_MIRROR_KILLED_DATABASE";
 const KILLS: u32 = 6;
 
-/// Not a test by itself: the process that is killed.
+/// Not a test by itself: runs as the process that is killed.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "this is how the parent names its store")]
 async fn child() {
@@ -108,7 +109,7 @@ async fn child() {
     }
 }
 
-/// Says how far it is.
+/// Prints the progress.
 async fn work(replica: Replica) {
     let report = |progress| println!("at {progress:?}");
     for _ in 0..100 {
@@ -119,7 +120,7 @@ async fn work(replica: Replica) {
     }
 }
 
-/// Kills a child when it has said so much.
+/// Runs a child and kills it after some lines.
 fn kill_after((variable, store): (&str, &str), url: &str, lines: u32) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "mirror::killed::child", "--nocapture"])

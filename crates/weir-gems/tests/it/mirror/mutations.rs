@@ -1,4 +1,4 @@
-//! Index responses with seeded damage: none crashes, none leaves half of anything.
+//! Index responses with seeded damage: none causes a crash or partial changes.
 
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
@@ -13,7 +13,7 @@ use crate::store::postgres_place;
 const MUTATIONS: u64 = 1_000;
 const SUM: [u8; 32] = [7; 32];
 
-/// Overwrites, cuts, doubles or moves some bytes.
+/// Overwrites, truncates, duplicates or moves some bytes.
 fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     for _ in 0..=random.usize(..3) {
         if bytes.is_empty() {
@@ -57,7 +57,7 @@ fn good() -> Good {
     Good { versions: versions.into_bytes(), infos }
 }
 
-/// Whole answers, so that damage is to the text and not always told by a digest.
+/// Returns a complete response without digests, so that they don't reveal all damage.
 fn plain(body: &[u8]) -> Reply {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
     Reply::Raw([head.as_bytes(), body].concat())
@@ -74,7 +74,7 @@ fn serve(upstream: &Scripted, random: &mut fastrand::Rng, good: &Good, kind: u64
         let mut info = info.clone();
         match kind {
             1 => info = damaged(random, &info),
-            // Damaged, but what /versions says: that gets deeper.
+            // Damaged, but with a matching digest in /versions, which reaches deeper code.
             2 => {
                 let before = weir_gems::index::digest::Digests::of(&info).md5;
                 info = damaged(random, &info);
@@ -97,14 +97,14 @@ fn serve(upstream: &Scripted, random: &mut fastrand::Rng, good: &Good, kind: u64
         other => unreachable!("{}", matches!(other, Reply::Silence)),
     };
     if kind == 3 {
-        // The head, too.
+        // Damage the head, too.
         answer = damaged(random, &answer);
     }
     upstream.on("/versions", Reply::Raw(answer));
 }
 
 async fn assert_whole(replica: &Replica, seed: u64) {
-    // What is here is readable by a client, and by ourselves.
+    // The stored texts are readable by a client, and by this crate.
     let text = replica.store().text(TextKind::Versions).await.unwrap().to_vec();
     let (mut reader, mut names) = (VersionsReader::new(1 << 20), Vec::new());
     let fed = reader.feed(&text, |line| match line {
@@ -133,7 +133,7 @@ async fn nor_do_they_in_postgres() {
 async fn leave_nothing_half_done(index: Index) {
     let upstream = Scripted::start();
     let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
-        // A cut answer is told by the closed connection.
+        // A truncated response ends with a closed connection.
         settings.limits.attempts_max = 1;
     });
     let replica = setup.start_on(index);
@@ -153,7 +153,7 @@ async fn leave_nothing_half_done(index: Index) {
             crate::store::assert_consistent(&**replica.store()).await;
         }
     }
-    // All of it happens, or the damage is not of the kind that tests anything.
+    // All outcomes must occur, or the damage does not test anything.
     assert!(read > 50 && refused > 50 && incomplete > 50, "{read} {incomplete} {refused}");
     serve(&upstream, &mut fastrand::Rng::with_seed(0), &good, 9);
     let last = replica.mirror.sync_once(Scope::Everything, Progress::NONE).await.remove(0).unwrap();

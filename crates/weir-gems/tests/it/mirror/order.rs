@@ -1,4 +1,4 @@
-//! Several upstreams.
+//! Precedence of several upstreams.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -42,12 +42,12 @@ async fn a_name_comes_whole_from_the_first_that_has_it() {
     assert_eq!(replica.listed("two").await, ["1.0"]);
     let state = replica.state().await;
     assert_eq!(state.upstreams[1].refused, [("both".to_owned(), Refusal::Shadowed)]);
-    // It stays there when the first does not list it any more.
+    // The name stays with it when the first upstream no longer lists it.
     versions(&first, &[("one", "1.0")], ONE);
     replica.compare().await;
     replica.try_sync().await;
     assert_eq!(replica.listed("both").await, Vec::<String>::new());
-    // And goes there when the first begins to.
+    // The name moves when the first upstream begins to list it.
     versions(&first, &[("one", "1.0"), ("two", "3.0")], ONE);
     replica.try_sync().await;
     assert_eq!(replica.listed("two").await, ["3.0"]);
@@ -72,7 +72,7 @@ async fn new_names_of_a_later_upstream_wait_while_an_earlier_one_is_away() {
     assert_eq!((looked.work.waiting, looked.is_complete()), (2, false));
     assert_eq!(replica.listed("shop").await, Vec::<String>::new());
     assert_eq!(replica.state().await.upstreams[1].counts.pending, 2);
-    // Once it answers, the order decides.
+    // Once it is available, the order decides.
     versions(&first, &[("shop", "1.0")], ONE);
     replica.try_sync().await;
     assert_eq!(replica.listed("shop").await, ["1.0"]);
@@ -107,7 +107,7 @@ async fn the_policy_ties_a_name_to_an_upstream() {
     assert_eq!(replica.listed("plain").await, ["1.0"]);
     let state = replica.state().await;
     assert_eq!(state.upstreams[0].refused, [("pro".to_owned(), Refusal::Bound)]);
-    // Without the line the order decides again.
+    // Without the rule the order decides again.
     replica.mirror.set_policy(Policy::default()).await.unwrap();
     replica.try_sync().await;
     assert_eq!(replica.listed("pro").await, ["99.0"]);
@@ -115,7 +115,7 @@ async fn the_policy_ties_a_name_to_an_upstream() {
     assert!(wrong.unwrap_err().to_string().contains("third"));
 }
 
-/// Whether nothing of a release can be had.
+/// Checks that a release is not available.
 async fn assert_gone(replica: &Replica, name: &str, version: &str) {
     assert_eq!(replica.listed(name).await, Vec::<String>::new());
     assert!(!replica.index.get(&format!("/info/{name}")).await.text().contains(version));
@@ -132,21 +132,21 @@ async fn a_line_for_another_upstream_takes_away_what_came_from_the_first() {
     let setup = || Setup::new(&[("first", &first), ("second", &second)]);
     let replica = setup().start().await;
     replica.try_sync().await;
-    // Its file is here, too.
+    // Its file was fetched, too.
     assert_eq!(replica.file("pro-9.0").await.status, 200);
     replica.mirror.set_policy("from second pro".parse().unwrap()).await.unwrap();
     assert_gone(&replica, "pro", "9.0").await;
     replica.try_sync().await;
     replica.compare().await;
     assert_gone(&replica, "pro", "9.0").await;
-    // The clash is told.
+    // The conflict is reported.
     let refused = &replica.state().await.upstreams[0].refused;
     assert_eq!(*refused, [("pro".to_owned(), Refusal::Bound)]);
     vendor.index.push_sample(&Sample::new("pro", "1.0")).await;
     replica.try_sync().await;
     assert_eq!(replica.listed("pro").await, ["1.0"]);
     assert_eq!(replica.file("pro-1.0").await.status, 200);
-    // A policy that was written while the mirror was away counts as well, before any look.
+    // A policy that was written while the mirror was stopped applies even before a synchronization.
     let Replica { index, .. } = replica;
     let replica = setup().policy("from first pro").start_on(index.opened_again());
     assert_eq!(replica.file("pro-1.0").await.status, 200, "it is not in force yet");
@@ -167,7 +167,7 @@ async fn a_file_that_is_not_here_yet_is_asked_of_nobody_but_whom_the_policy_name
     let setup = Setup::new(&[("first", &first.url()), ("second", &second.url())]);
     let replica = setup.policy("from second pro").start_on(index.opened_again());
     first.forget();
-    // Before the first look.
+    // This holds before the first synchronization.
     assert_eq!(replica.file("pro-9.0").await.status, 404);
     assert_eq!(first.asked(), Vec::<String>::new());
 }

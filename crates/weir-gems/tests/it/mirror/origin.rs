@@ -80,7 +80,7 @@ impl Origin {
         self.index.gems.store()
     }
 
-    /// Nobody listens there any more when this returns.
+    /// Stops the server. Its port is closed when this returns.
     pub(crate) async fn stop(mut self) -> Index {
         self.stop.graceful.cancel();
         self.stop.at_once.cancel();

@@ -1,4 +1,4 @@
-//! A policy that changes, and what it leaves behind.
+//! Changes of the policy, and their effects on existing gems.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     let told = ["pub-1", "pub-2"].map(|name| (name.to_owned(), Refusal::Policy));
     assert_eq!((&state.refused[..], state.counts.refused), (&told[..], 2));
     assert_eq!(replica.listed("pub-1").await, Vec::<String>::new());
-    // One of them was pushed meanwhile, and is ours.
+    // One of them was pushed meanwhile, and is now local.
     replica.index.push_sample(&Sample::new("pub-2", "7.0")).await;
     replica.mirror.set_policy(Policy::default()).await.unwrap();
     let refused = replica.state().await.upstreams.remove(0).refused;
@@ -63,7 +63,7 @@ async fn what_is_refused_is_told_while_the_upstream_is_away() {
     let told = |names: &[(&str, Refusal)]| -> Vec<(String, Refusal)> {
         names.iter().map(|(name, refusal)| ((*name).to_owned(), *refusal)).collect()
     };
-    // What has become private is told at once, beside what was refused before.
+    // New private names are reported at once, beside earlier rejections.
     replica.mirror.set_policy("private acme-*\nprivate pub".parse().unwrap()).await.unwrap();
     let state = replica.state().await.upstreams.remove(0);
     let (policy, local) = (Refusal::Policy, Refusal::Local);
@@ -71,7 +71,7 @@ async fn what_is_refused_is_told_while_the_upstream_is_away() {
     assert_eq!(state.refused, expected);
     assert_eq!((state.counts.refused, state.counts.pending), (3, 0));
     assert!(replica.metrics().contains("weir_gems_mirror_refused{upstream=\"public\"} 3"));
-    // What may come again is work.
+    // Names that are allowed again are pending.
     replica.mirror.set_policy("private pub".parse().unwrap()).await.unwrap();
     let state = replica.state().await.upstreams.remove(0);
     assert_eq!(state.refused, told(&[("billing", local), ("pub", policy)]));

@@ -1,4 +1,4 @@
-//! Upstreams that send requests on to others.
+//! Upstreams that redirect requests.
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ fn to(url: &str) -> Reply {
     Reply::Raw(format!("HTTP/1.1 302 Found\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n").into())
 }
 
-/// A mirror of an upstream that has one gem, and its file.
+/// Returns a mirror of an upstream that has one gem, and the gem's file.
 async fn mirror(upstream: &Scripted, redirect_hosts: &[&str]) -> (Replica, Vec<u8>) {
     let file = Sample::new("a", "1.0").build();
     upstream.versions(&[upstream.gem("a", &[("1.0", Sha256::digest(&file).into())])]);

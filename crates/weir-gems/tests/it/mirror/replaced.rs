@@ -1,4 +1,4 @@
-//! An upstream that was broken into: it has another file under a version that is known.
+//! A compromised upstream that serves another file for a known version.
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use crate::store::{assert_consistent, identity};
 
 type Built = (Vec<u8>, [u8; 32]);
 
-/// A file of this version, with this in it, and its digest.
+/// Builds a gem of this version that contains `text`. Returns the file and its digest.
 fn build(version: &str, text: &str) -> Built {
     let files = vec![("lib/shop.rb".to_owned(), text.as_bytes().to_vec())];
     let file = Sample { files, ..Sample::new("shop", version) }.build();
@@ -42,7 +42,7 @@ async fn a_replaced_file_is_kept_out_until_an_operator_accepts_it() {
     let looked = replica.sync().await;
     assert_eq!((looked.work.applied.kept_out, looked.work.applied.added), (2, 1));
     assert_eq!(replica.listed("shop").await, ["1.0", "2.0", "3.0", "4.0"]);
-    // What is here is served, what is not here is not taken from the other file.
+    // A stored file is served; a missing one is not taken from the replaced file.
     assert_eq!(replica.file("shop-1.0").await.body, first.0);
     assert!(!replica.file("shop-3.0").await.status.is_success());
     let upstream_state = replica.state().await.upstreams.remove(0);

@@ -1,4 +1,4 @@
-//! An upstream that answers what a test says, and counts what it is asked.
+//! An upstream with scripted responses, which records its requests.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,16 +8,16 @@ use std::thread;
 
 use weir_gems::index::digest::Digests;
 
-/// What a path is answered.
+/// A response for a path.
 #[derive(Clone)]
 pub(crate) enum Reply {
-    /// 200 with the digests of the body, ranges answered.
+    /// 200 with digests of the body; supports ranges.
     Text(Vec<u8>),
-    /// All of an answer, then the connection is closed.
+    /// Raw bytes of a response, after which the connection is closed.
     Raw(Vec<u8>),
-    /// The same as [`Reply::Text`], once the test has come to the barrier, too.
+    /// Like [`Reply::Text`], after the test has reached the barrier.
     Held(Arc<Barrier>, Vec<u8>),
-    /// Nothing, for as long as the client waits.
+    /// No response while the client waits.
     Silence,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Reply {
 struct Script {
     replies: HashMap<String, Reply>,
     otherwise: Option<Reply>,
-    /// Paths with their heads.
+    /// Requested paths with their request heads.
     asked: Vec<(String, String)>,
 }
 
@@ -40,7 +40,7 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let scripted = Self { address: listener.local_addr().unwrap(), script: Arc::default() };
         let script = Arc::clone(&scripted.script);
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (Ok(stream), script) = (stream, Arc::clone(&script)) else { return };
@@ -62,12 +62,12 @@ impl Scripted {
         self.on(path, Reply::Text(text.into()));
     }
 
-    /// Whatever has no reply of its own.
+    /// Sets the reply for all other paths.
     pub(crate) fn otherwise(&self, reply: Reply) {
         self.script.lock().unwrap().otherwise = Some(reply);
     }
 
-    /// A gem with these releases: its `/info`, and its line of `/versions`.
+    /// Adds a gem with these releases: sets its `/info`, and returns its line of `/versions`.
     pub(crate) fn gem(&self, name: &str, releases: &[(&str, [u8; 32])]) -> String {
         let rows = releases
             .iter()
@@ -87,7 +87,7 @@ impl Scripted {
         self.script.lock().unwrap().asked.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// The head of the last request for a path.
+    /// Returns the head of the last request for a path.
     pub(crate) fn head_of(&self, path: &str) -> String {
         let script = self.script.lock().unwrap();
         let found = script.asked.iter().rev().find(|(asked, _)| asked == path);
@@ -129,7 +129,7 @@ fn serve(stream: &TcpStream, script: &Mutex<Script>) {
                 return;
             }
             Some(Reply::Silence) => {
-                // Until the client goes.
+                // Wait until the client disconnects.
                 let _ = input.read(&mut [0]);
                 return;
             }

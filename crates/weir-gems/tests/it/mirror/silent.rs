@@ -1,4 +1,4 @@
-//! An upstream that is silent, or slow, holds up nothing of another's, and gets what is its own.
+//! Upstreams that are silent or slow do not delay others, and their own gems still arrive.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::scripted::{Reply, Scripted};
 use super::{Replica, SECRET, Setup};
 use crate::store::{NOW, new};
 
-/// A mirror of an index and of an upstream that says nothing, for as long as it may.
+/// Returns a mirror of an index and of an upstream that does not respond until the timeout.
 async fn beside_silence(origin: &Origin, silent: &Scripted) -> Replica {
     silent.otherwise(Reply::Silence);
     Setup::new(&[("one", &origin.url()), ("silent", &silent.url())])
@@ -66,7 +66,7 @@ async fn names_that_wait_for_a_slow_upstream_come_when_its_list_was_read() {
     slow.on("/info/both", Reply::Silence);
     let lines = [other.gem("both", &[("9.0", [2; 32])]), other.gem("new", &[("9.0", [2; 32])])];
     other.versions(&lines);
-    // Nobody looks again by itself.
+    // No synchronization is scheduled.
     let hour = Duration::from_secs(3_600);
     let setup = Setup::new(&[("slow", &slow.url()), ("other", &other.url())]).change(|it| {
         it.interval = hour;
@@ -94,7 +94,7 @@ async fn the_first_that_has_a_name_gets_it_also_when_the_second_was_asked_before
     versions(&second, &[("two", "1.0")], TWO);
     let replica = two(&first, &second).await;
     replica.try_sync().await;
-    // Only the second has it, and is slow to tell what it has.
+    // Only the second upstream has it, and is slow to respond.
     versions(&second, &[("two", "1.0"), ("late", "9.0")], TWO);
     let barrier = Arc::new(Barrier::new(2));
     let info = format!("---\n9.0 |checksum:{}\n", hex::encode(TWO));

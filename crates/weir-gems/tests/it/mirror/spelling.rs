@@ -1,4 +1,4 @@
-//! Ways to write a private name.
+//! Alternative spellings of a private name.
 
 use weir_gems::store::mirror::Refusal;
 

@@ -1,4 +1,4 @@
-//! A mirror over the other stores: what it is to clients does not depend on where it keeps it.
+//! A mirror on the other stores: its behaviour for clients does not depend on the store.
 
 use hyper::StatusCode;
 use weir_gems::mirror::Read;
@@ -31,7 +31,7 @@ async fn postgres_as_either() {
     is_a_mirror(open(), open).await;
 }
 
-/// `again` opens what `store` is, anew.
+/// Runs the test. `again` opens the same store again.
 async fn is_a_mirror(store: GemStore, again: impl FnOnce() -> GemStore) {
     let origin = Origin::start().await;
     for (name, version) in [("acme-web", "99.0"), ("billing", "99.0"), ("shop", "1.0")] {
@@ -46,7 +46,7 @@ async fn is_a_mirror(store: GemStore, again: impl FnOnce() -> GemStore) {
     assert_a_name_has_one_source(&replica).await;
     assert_files_come(&replica, &origin).await;
 
-    // What an earlier policy let in goes.
+    // Gems that only an earlier policy allowed are removed.
     replica.mirror.set_policy("private acme-*".parse::<Policy>().unwrap()).await.unwrap();
     assert_eq!(replica.listed("acme-web").await, [""; 0]);
     assert_eq!(replica.file("acme-web-99.0").await.status, StatusCode::NOT_FOUND);
@@ -90,7 +90,7 @@ async fn assert_files_come(replica: &Replica, origin: &Origin) {
     assert_eq!(replica.file("shop-9.0").await.status, StatusCode::NOT_FOUND);
     let state = replica.state().await;
     let before = state.upstreams[0].requests;
-    // It is kept now.
+    // The file is now stored.
     assert_eq!(replica.file("shop-1.0").await.body, ours.body);
     assert_eq!(replica.state().await.upstreams[0].requests, before);
 }

@@ -1,4 +1,4 @@
-//! More webhooks than can be worked off before the mirror is broken off.
+//! More webhooks than can be processed before the mirror is interrupted.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::store::{NOW, release};
 const GEMS: usize = 500;
 const PARTS: usize = 20;
 
-/// The releases of a part of the storm, upstream.
+/// Publishes the releases of a part of the storm at the upstream.
 async fn publish(origin: &Origin, part: usize) {
     let gems = (0..GEMS).map(move |gem| ImportedGem {
         name: format!("gem-{gem}").parse().unwrap(),
@@ -63,7 +63,7 @@ async fn ten_thousand_hooks_and_restarts_lose_nothing() {
     for part in 0..PARTS {
         publish(&origin, part).await;
         storm(&replica, part).await;
-        // Work is broken off wherever it is; every fourth time a new process goes on.
+        // The work is interrupted at random points; every fourth time a new process continues.
         let patience = Duration::from_micros(random.u64(1..60_000));
         let worked = tokio::time::timeout(patience, replica.mirror.work_off_hooks()).await;
         cut += u32::from(worked.is_err());

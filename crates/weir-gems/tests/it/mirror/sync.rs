@@ -1,4 +1,4 @@
-//! All of an index, and then what has changed.
+//! Mirrors a whole index, and then its changes.
 
 use weir_gems::index::digest::Digests;
 use weir_gems::mirror::Read;
@@ -32,7 +32,7 @@ async fn everything_then_only_what_has_changed() {
     assert_eq!((first.work.applied.added, first.requests), (59, 21));
     assert_same(&replica, origin.store()).await;
 
-    // One request says that nothing has changed.
+    // A single request shows that nothing has changed.
     let idle = replica.sync().await;
     assert_eq!((idle.read, idle.requests, idle.received_bytes), (Read::Unchanged, 1, 0));
 
@@ -42,7 +42,7 @@ async fn everything_then_only_what_has_changed() {
         yank(&origin, "gem-9", version).await;
     }
     let next = replica.sync().await;
-    // Of a gem without versions there is nothing to ask for.
+    // The info of a gem without versions need not be requested.
     assert_eq!((next.read, next.requests), (Read::Tail(4), 4));
     assert_eq!((next.work.applied.added, next.work.applied.yanked), (3, 4));
     assert!(next.received_bytes < 2_000, "{next:?}");
@@ -86,7 +86,7 @@ async fn a_comparison_finds_what_was_never_told() {
     }
     let replica = Setup::new(&[("one", &origin.url())]).start().await;
     replica.sync().await;
-    // As if lines had been lost: one name is unknown, another one outdated, a third invented.
+    // As if lines had been lost: one name is unknown, one is outdated, one does not exist upstream.
     let name = |text: &str| text.parse().unwrap();
     let note = |text: &str, md5: Option<[u8; 16]>| weir_gems::store::mirror::Noted {
         name: name(text),
@@ -109,7 +109,7 @@ async fn what_a_release_says_may_change() {
     let one = [1; 32];
     upstream.versions(&[upstream.gem("a", &[("1.0", one), ("2.0", one), ("3.0", one)])]);
     replica.sync().await;
-    // A release that goes, another order, one that comes back.
+    // A removed release, another order, and a release that is added again.
     for releases in [
         &[("1.0", one), ("3.0", one), ("4.0", one)][..],
         &[("3.0", one), ("1.0", one), ("4.0", one)],
@@ -141,7 +141,7 @@ async fn an_upstream_without_digests_or_ranges_is_read_too() {
     assert_eq!(replica.sync().await.read, Read::Whole(1));
     let more = upstream.gem("b", &[("1.0", [1; 32])]);
     upstream.on("/versions", plain(&format!("---\n{line}{more}")));
-    // Its tail was asked for; it sent all.
+    // The mirror requested the tail; the upstream sent the whole text.
     assert_eq!(replica.sync().await.read, Read::Whole(1));
     assert!(upstream.head_of("/versions").contains("\r\nrange: bytes=0-"));
     assert_eq!(replica.listed("b").await, ["1.0"]);

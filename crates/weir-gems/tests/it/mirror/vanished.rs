@@ -1,4 +1,4 @@
-//! Upstreams that have lost their names, at once or bit by bit.
+//! Upstreams that lose their names, at once or gradually.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn an_upstream_that_lost_its_names_takes_nothing_away() {
     for name in names {
         assert_eq!(replica.listed(name).await, ["1.0"]);
     }
-    // Three may go.
+    // Three names may be removed.
     upstream.versions(&lines[..1]);
     replica.sync().await;
     assert_eq!(replica.listed("a").await, ["1.0"]);
@@ -56,7 +56,7 @@ async fn an_upstream_that_empties_its_gems_takes_away_no_more_than_one_that_list
     for name in &names[..4] {
         assert_eq!(replica.listed(name).await, ["1.0"]);
     }
-    // Others go on.
+    // Other gems are still updated.
     assert_eq!(replica.listed("e").await, ["1.0", "2.0"]);
     assert_eq!(replica.state().await.upstreams[0].counts.pending, 4);
     // Three may go, and one that comes back is as it was.
@@ -80,7 +80,7 @@ async fn a_small_index_that_is_emptied_takes_nothing_away() {
     };
     let replica = setup(50).start().await;
     replica.sync().await;
-    // Begun anew, without most of it.
+    // The text was rewritten without most of its content.
     for left in [&lines[..0], &lines[2..]] {
         upstream.versions(left);
         let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
@@ -92,7 +92,7 @@ async fn a_small_index_that_is_emptied_takes_nothing_away() {
     }
     upstream.versions(&lines);
     assert!(replica.sync().await.is_complete());
-    // The operator's word.
+    // The operator allows it.
     let Replica { index, .. } = replica;
     let replica = setup(100).start_on(index.opened_again());
     upstream.versions(&lines[..0]);
@@ -125,7 +125,7 @@ async fn an_upstream_that_loses_its_names_bit_by_bit_loses_no_more_than_at_once(
         assert!(error.contains(&told) && error.contains("names_gone_percent_max"), "{error}");
         assert_eq!(replica.listed("g4").await, ["1.0"]);
     }
-    // What has gone before that does not count any more.
+    // Names that were removed before that no longer count.
     replica.index.clock.advance(Duration::from_secs(24 * 3_600));
     upstream.versions(&lines[..4]);
     assert!(replica.compare().await.is_complete());

@@ -1,4 +1,4 @@
-//! Upstreams that are wrong: nothing of what they say is kept, and what was here stays.
+//! Upstreams with wrong responses: nothing of these is stored, and existing data stays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,7 +175,7 @@ async fn an_info_that_is_not_what_versions_says_stays_to_be_done() {
             replica.metrics()
         );
     }
-    // Past caches, once the first try was wrong.
+    // The retry bypasses caches.
     assert!(upstream.head_of("/info/a").contains("cache-control: no-cache"));
     upstream.gem("a", &[("1.0", SUM), ("2.0", SUM)]);
     upstream.gem("b", &[("1.0", SUM)]);
@@ -201,7 +201,7 @@ async fn an_upstream_that_asks_to_be_left_alone_is_not_looked_at_meanwhile() {
     assert_eq!(busy.asked(), ["/versions"]);
     let told = error().await.unwrap_or_default();
     assert!(told.ends_with("it is too busy, and asks to come again in 3600 s"), "{told}");
-    // But when an operator says so.
+    // A request of an operator overrides the wait.
     replica.mirror.request_synchronization(Scope::Changes);
     until(|| async { busy.asked().len() == 2 }).await;
     assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
@@ -280,7 +280,7 @@ async fn a_look_is_given_up_when_nothing_is_answered_any_more() {
     let error = replica.try_sync().await.remove(0).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("/info/g") && error.contains("the answer was 500"), "{error}");
-    // Far fewer than twice for each name: two attempts of some.
+    // Far fewer than two requests per name: two attempts for some of them.
     assert!(upstream.asked().len() < 25, "{:?}", upstream.asked());
     for number in 0..20 {
         upstream.gem(&format!("g{number}"), &[("1.0", SUM)]);

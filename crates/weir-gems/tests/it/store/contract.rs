@@ -1,4 +1,4 @@
-//! What every store promises. A store's test makes an empty one for each of these.
+//! Guarantees of every store. Each store's test runs these with an empty store.
 
 pub(crate) mod keys;
 pub(crate) mod mirror;
@@ -16,7 +16,7 @@ use weir_gems::store::{
 use super::{NOW, identity, new, release};
 use crate::client::{read_names, read_versions, versions_of_info};
 
-/// Whether everything that follows from the releases is there, by the store and by a client.
+/// Checks that all derived data is correct, as the store verifies it and as a client sees it.
 pub(crate) async fn assert_consistent(store: &(impl Store + ?Sized)) {
     let report = store.verify(Repair::Leave, NOW).await.unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
@@ -53,7 +53,7 @@ pub(super) async fn a_push_is_everywhere_at_once(store: impl Store) {
     store.push(new("shop", "1.0"), NOW).await.unwrap();
     store.push(new("shop", "1.1-java"), NOW).await.unwrap();
     let after = store.text(TextKind::Versions).await.unwrap();
-    // What was there is still the beginning, and the old snapshot is what it was.
+    // The old text is still the beginning, and the old snapshot is unchanged.
     assert!(after.to_vec().starts_with(&before.to_vec()));
     assert_eq!(before.digests, Digests::of(&before.to_vec()));
     assert_eq!(after.generation, before.generation);
@@ -89,7 +89,7 @@ pub(super) async fn a_release_is_pushed_once(store: impl Store) {
     store.yank(&"shop".parse().unwrap(), &identity("1.0"), NOW).await.unwrap();
     let refused = store.push(new("shop", "1.0"), NOW).await;
     assert!(matches!(refused, Err(PushError::Conflict(Conflict::Yanked { .. }))));
-    // A refused push leaves no trace: not even a gem without releases.
+    // A rejected push changes nothing: it does not even leave a gem without releases.
     let lines = store.text(TextKind::Versions).await.unwrap().to_vec();
     let added = String::from_utf8(lines[versions.to_vec().len()..].to_vec()).unwrap();
     assert!(added.starts_with("shop -1.0 ") && added.lines().count() == 1, "{added}");
@@ -193,7 +193,7 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     assert_consistent(&store).await;
     let versions = store.text(TextKind::Versions).await.unwrap();
     let b = &read_versions(&versions.to_vec())["b"];
-    // What was pushed stays what it is, and what was yanked stays away.
+    // Pushed releases are unchanged, and yanked ones stay yanked.
     assert_eq!(b.versions, ["1.0", "2.0"].map(str::to_owned).into());
     assert_eq!(store.file("a-1").await.unwrap(), None);
     let done = store.import(Box::new(again.into_iter()), &Clock::manual(NOW)).await.unwrap();

@@ -1,5 +1,5 @@
-//! A process that is killed in the middle of pushes, yanks and imports: what it was told is done is
-//! done, and everything fits together.
+//! Kills a process during pushes, yanks and imports. Acknowledged changes must be present, and the
+//! store must be consistent.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use super::postgres::Place;
 use super::{NOW, identity, new, postgres_at, release};
 use crate::client::versions_of_info;
 
-/// Where the child's store is: a folder, or a URL and a schema.
+/// Location of the child's store: a directory, or a URL and a schema.
 const TARGET: &str = "WEIR_GEMS_KILLED_TARGET";
 const KILLS: usize = 8;
-/// Lines that the child prints before it is killed, at most.
+/// Maximum number of lines that the child prints before it is killed.
 const ACKNOWLEDGED_MAX: usize = 40;
 /// More than there are.
 const EVENTS_MAX: u64 = 100_000;
@@ -28,7 +28,7 @@ fn sqlite(folder: PathBuf) -> SqliteStore {
     SqliteStore::open(&settings, NOW).unwrap()
 }
 
-/// Not a test by itself: the process that is killed.
+/// Not a test by itself: runs as the process that is killed.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "this is how the parent names its store")]
 async fn child() {
@@ -39,7 +39,7 @@ async fn child() {
     }
 }
 
-/// Says what was done, after it was done.
+/// Prints each change after it was made.
 async fn work(store: impl WebhookStore) {
     store.set_webhook_endpoints(vec!["a".to_owned()], EVENTS_MAX).await.unwrap();
     let first = versions(&store).await.len();
@@ -65,7 +65,7 @@ async fn versions(store: &(impl Store + ?Sized)) -> Vec<String> {
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
 }
 
-/// The pushes that webhooks tell of.
+/// Returns the pushes that webhook events report.
 async fn told(store: &(impl WebhookStore + ?Sized)) -> Vec<String> {
     let claim = Claim {
         endpoint: "a".to_owned(),
@@ -81,7 +81,7 @@ async fn told(store: &(impl WebhookStore + ?Sized)) -> Vec<String> {
     numbers
 }
 
-/// What a child has said before it was killed.
+/// Runs a child and kills it after some lines. Returns its output.
 fn kill_after(target: &str, lines: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::killed::child", "--nocapture"])

@@ -1,5 +1,5 @@
-//! Random histories: whatever is pushed, yanked, imported and begun anew, a client that fetches as
-//! Bundler does, only the tail while the beginning stands, always knows what is there.
+//! Random histories of pushes, yanks, imports and rebaselines. A client that fetches as Bundler
+//! does, only the tail if the beginning is unchanged, must always have the correct state.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,24 @@ const STEPS: usize = 40;
 const NAMES: [&str; 4] = ["a", "a-1", "B", "b_c"];
 const VERSIONS: [&str; 6] = ["1", "1.0", "2.0.rc1", "1-java", "3", "1-2"];
 
-/// What was pushed of each gem, and whether it is still there.
+/// The releases that were pushed of each gem, and whether each is still listed.
 type Model = BTreeMap<(&'static str, &'static str), bool>;
 
-/// A client's copy, and which generation it is of. Bundler learns of a new one by the digest.
+/// A client's copy with its generation. Bundler detects a new generation by the digest.
 struct Copy {
     generation: u64,
     bytes: Vec<u8>,
 }
 
 impl Copy {
-    /// Fetches `bytes=<size-1>-` and checks the whole.
+    /// Fetches `bytes=<size-1>-` and checks the whole text.
     fn update(&mut self, text: &Text) {
         let last = self.bytes.len() as u64 - 1;
         let tail: Vec<u8> = text.range(last..text.length()).flatten().collect();
         let overlaps = tail.first() == self.bytes.last();
         let grown = [&self.bytes[..], tail.get(1..).unwrap_or_default()].concat();
         if overlaps && Digests::of(&grown) == text.digests {
-            // A baseline that is begun anew may happen to say the same.
+            // A rewritten text may happen to be equal.
             *self = Self { generation: text.generation, bytes: grown };
         } else {
             assert_ne!(self.generation, text.generation, "a tail did not fit");

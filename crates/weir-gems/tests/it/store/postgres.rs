@@ -1,4 +1,4 @@
-//! The store in Postgres: the suite, and what only it can do wrong.
+//! The store in Postgres: the suite, and tests of its particular failure modes.
 
 mod failing;
 mod mirrored;
@@ -19,14 +19,14 @@ use self::server::{Server, server};
 use super::contract::{assert_consistent, mirror};
 use super::{NOW, identity, model, new, release};
 
-/// A schema of its own, for as long as the tests run.
+/// A schema that exists while the tests run.
 pub(crate) struct Place {
     server: &'static Server,
     schema: String,
 }
 
 impl Place {
-    /// None: there is no Postgres here.
+    /// Creates a schema. Returns None if Postgres is not installed.
     pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let schema = format!("weir_{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -39,7 +39,7 @@ impl Place {
         settings
     }
 
-    /// What another process needs to open the same: a URL and a schema.
+    /// Returns the URL and schema with which another process can open the same store.
     pub(crate) fn address(&self) -> String {
         format!("{} {}", self.server.url(), self.schema)
     }
@@ -48,7 +48,7 @@ impl Place {
         open(&self.settings())
     }
 
-    /// Does something to the tables that no Weir does.
+    /// Changes the tables in a way that Weir never does.
     async fn tamper(&self, sql: &str) {
         let client = self.client().await;
         client.0.batch_execute(sql).await.unwrap();
@@ -122,7 +122,7 @@ async fn what_another_process_writes_is_seen() {
 async fn two_processes_push_at_once() {
     const PUSHES: usize = 20;
     let Some(place) = Place::new() else { return };
-    // Both make the tables at once, too.
+    // Both create the tables at the same time, too.
     let stores = [place.store(), place.store()];
     let mut pushing = JoinSet::new();
     for number in 0..PUSHES {
@@ -136,7 +136,7 @@ async fn two_processes_push_at_once() {
         }
     }
     let pushed = pushing.join_all().await;
-    // Of two that push the same one is refused.
+    // Of two equal pushes one is rejected.
     assert_eq!(pushed.iter().filter(|is_pushed| **is_pushed).count(), PUSHES);
     for store in &stores {
         assert_consistent(store).await;
@@ -209,7 +209,7 @@ async fn damage_is_found_and_repaired() {
         assert!(!report.is_fixed);
         let report = store.verify(Repair::Fix, NOW).await.unwrap();
         assert!(report.is_fixed && report.problems_total > 0, "{sql}");
-        // Opened anew: what a process has read of a text before it was damaged is another matter.
+        // Opened again, because a process may have cached a text before it was damaged.
         let store = place.store();
         assert_consistent(&store).await;
         let report = store.verify(Repair::Fix, NOW).await.unwrap();
@@ -225,7 +225,7 @@ async fn tables_from_the_future_are_left_alone() {
     place.tamper(&format!("INSERT INTO formats {row}")).await;
     let refused = place.store().prepare().await;
     assert!(matches!(refused, Err(StoreError::TooNew { found: 99, .. })), "{refused:?}");
-    // Who was there before goes on: its tables are still there.
+    // A process that already runs continues: its tables still exist.
     store.push(new("shop", "1"), NOW).await.unwrap();
     let step = "UPDATE formats SET checksum = '1' WHERE version = 1; DELETE FROM formats WHERE version = 99";
     place.tamper(step).await;
@@ -273,7 +273,7 @@ async fn the_connection_is_encrypted_and_the_server_is_who_it_says() {
                      WHERE ssl AND application_name = 'weir-gems'";
     let row = client.0.query_one(encrypted, &[]).await.unwrap();
     assert!(row.get::<_, i64>(0) > 0);
-    // An unknown authority, and a certificate for another name.
+    // An unknown authority, and a certificate for another host name.
     for (host, ca) in [("localhost", false), ("127.0.0.1", true)] {
         let refused = tls(host, ca).info("shop").await.unwrap_err();
         let text = refused.to_string();

@@ -1,4 +1,4 @@
-//! The embedded store: the suite, and what only it can do wrong.
+//! The embedded store: the suite, and tests of its particular failure modes.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ async fn what_another_process_writes_is_seen() {
     assert_consistent(&other).await;
 }
 
-/// A figure of what is kept in memory.
+/// Returns a metric of the memory cache.
 fn figure(registry: &Registry, name: &str) -> u64 {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
@@ -137,7 +137,7 @@ async fn infos_take_no_more_memory_than_they_may() {
         assert!(figure(&registry, "bytes") <= bytes_max);
     }
     assert!(figure(&registry, "evictions_total") > 0);
-    // One that would push out too many others.
+    // This info is too large for the cache.
     let releases = (0..20).map(|number| release(&number.to_string(), "")).collect();
     let gem = ImportedGem { name: "large".parse().unwrap(), releases };
     store.import(Box::new([gem].into_iter()), &Clock::manual(NOW)).await.unwrap();
@@ -191,7 +191,7 @@ async fn damage_is_found_and_repaired() {
         assert!(!report.is_fixed);
         let report = store.verify(Repair::Fix, NOW).await.unwrap();
         assert!(report.is_fixed && report.problems_total > 0, "{sql}");
-        // Opened anew: what a process has read of a text before it was damaged is another matter.
+        // Opened again, because a process may have cached a text before it was damaged.
         drop(store);
         let store = SqliteStore::open(&settings(&folder), NOW).unwrap();
         assert_consistent(&store).await;

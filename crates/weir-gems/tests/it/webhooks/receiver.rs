@@ -1,4 +1,4 @@
-//! A server that takes webhooks, and answers as it is told.
+//! A server that receives webhooks and sends scripted responses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_net::http_client::HttpUrl;
 
-/// What does not come by then never does.
+/// How long to wait for an event before the test fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A request that has come.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Got {
     headers: HeaderMap,
@@ -49,12 +49,12 @@ pub(super) fn sha256(text: &str) -> String {
 
 struct Shared {
     got: watch::Sender<Vec<Got>>,
-    /// Statuses of the next answers; 200 behind them.
+    /// Statuses of the next responses; 200 after them.
     answers: Mutex<VecDeque<u16>>,
     is_held: watch::Sender<bool>,
 }
 
-/// As long as it lives.
+/// A receiver that runs until it is dropped.
 pub(super) struct Receiver {
     port: u16,
     shared: Arc<Shared>,
@@ -88,7 +88,7 @@ impl Receiver {
         *self.shared.answers.lock().unwrap() = statuses.iter().copied().collect();
     }
 
-    /// From now on requests get no answer until it goes on.
+    /// Delays all responses until the receiver is released.
     pub(super) fn hold(&self) {
         self.shared.is_held.send_replace(true);
     }
@@ -97,7 +97,7 @@ impl Receiver {
         self.shared.is_held.send_replace(false);
     }
 
-    /// What has come, once it is so much.
+    /// Returns the received requests once there are `count` of them.
     pub(super) async fn got(&self, count: usize) -> Vec<Got> {
         let mut got = self.shared.got.subscribe();
         let come = timeout(PATIENCE, got.wait_for(|got| got.len() >= count)).await;
@@ -111,7 +111,7 @@ impl Receiver {
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(|request| answer(request, Arc::clone(&shared)));
-    // A client that goes away is no failure of the receiver.
+    // A client that disconnects is not an error of the receiver.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 

@@ -1,4 +1,4 @@
-//! Gems become what an upstream says they are, some in each transaction, and the index with them.
+//! Applies an upstream's gems: several in each transaction, including their index.
 
 use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
@@ -21,16 +21,16 @@ use crate::store::statements::upstreams::id_or_new;
 
 pub(super) struct Done {
     pub(super) applied: Applied,
-    /// There are twice as many gems as at some time before.
+    /// Whether the number of gems has doubled.
     pub(super) has_doubled: bool,
 }
 
-/// A gem that is taken, and the releases that its upstream has.
+/// A gem to take, with the upstream's releases.
 pub(super) struct Taken {
     pub(super) gem: Gem,
     pub(super) name: GemName,
     pub(super) wanted: Vec<Release>,
-    /// The upstream that it came from until now, or nobody; None: there was no such gem.
+    /// The previous upstream, or `NOBODY`; None if there was no such gem.
     origin: Option<i64>,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn apply(
         let mut changes = Changes::between(&stored, &pins, wanted, now);
         applied.count(&changes);
         kept_out.extend(std::mem::take(&mut changes.kept_out).into_iter().map(|it| (gem.id, it)));
-        // A new gem has an info even when none of its releases is taken.
+        // A new gem gets an info even if none of its releases is taken.
         if !changes.is_empty() || origin.is_none() {
             changing.push(Changing { gem, name, changes });
         }
@@ -80,7 +80,7 @@ pub(super) async fn apply(
     Ok(Done { applied, has_doubled })
 }
 
-/// Those of the gems that are not local, each with a row.
+/// Selects the gems that may be taken, and adds missing rows.
 async fn take(
     transaction: &Transaction<'_>,
     mut gems: Vec<MirroredGem>,
@@ -100,11 +100,11 @@ async fn take(
     let shadowed = listed_earlier(transaction, &gems).await?;
     gems.retain(|gem @ MirroredGem { noted, releases, .. }| {
         let known = known.get(noted.name.as_str());
-        // It may have been pushed since somebody looked.
+        // It may have been pushed since the decision.
         let refusal = if known.is_some_and(|known| known.origin.is_none()) {
             Some(Refusal::Local)
         } else if shadowed.contains(noted.name.as_str()) {
-            // Its `/versions` was read while this one's was.
+            // The earlier upstream's `/versions` was read at the same time as this one's.
             Some(Refusal::Shadowed)
         } else {
             (is_new(gem) && ours.resemble(&noted.name)).then_some(Refusal::Lookalike)
@@ -114,7 +114,7 @@ async fn take(
             Some(_) => applied.refused += 1,
             None => applied.gems += 1,
         }
-        // What is neither here nor there is done.
+        // A gem that exists neither here nor at the upstream needs no change.
         refusal.is_none() && (known.is_some() || !releases.is_empty())
     });
     let new = gems.iter().map(|it| &it.noted.name);
@@ -132,7 +132,7 @@ async fn take(
     rows.collect()
 }
 
-/// From now on they come from this upstream. Answers whether there are twice as many gems.
+/// Sets this upstream as the origin of gems. Returns whether the number of gems has doubled.
 async fn own(
     transaction: &Transaction<'_>,
     upstream: i64,

@@ -1,4 +1,4 @@
-//! Rows of releases that an upstream changes.
+//! Changes rows of releases to match an upstream.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
@@ -10,7 +10,7 @@ use crate::store::mirror::StoredRelease;
 use crate::store::postgres::columns::{KeyColumns, ReleaseColumns};
 use crate::store::postgres::rows::{self, RELEASE};
 
-/// All releases of gems, in the order of lines, by the gems' numbers.
+/// All releases of gems in the order of lines, by the gems' ids.
 pub(super) type Stored = HashMap<i64, Vec<StoredRelease>>;
 
 pub(super) async fn stored(
@@ -69,7 +69,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// What rows say becomes what these releases say. A file stays if it is the same.
+/// Updates rows to match these releases. A stored file is kept if its checksum is unchanged.
 async fn replace(
     transaction: &Transaction<'_>,
     releases: &ReleaseColumns<'_>,

@@ -1,4 +1,5 @@
-//! Releases that can't be taken: their file would have the name of another gem's.
+//! Detects releases that can't be added because their file would have the name of another gem's
+//! file.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashSet;
@@ -9,7 +10,7 @@ use crate::release::{Identity, Release};
 use crate::store::cuts::{cuts, may_clash};
 use crate::store::{ImportedGem, StoreError};
 
-/// Ways to read full names as releases of other gems, as columns.
+/// Possible splits of full names into releases of other gems, as columns.
 #[derive(Default)]
 struct Readings {
     full_names: Vec<String>,
@@ -18,8 +19,9 @@ struct Readings {
     platforms: Vec<String>,
 }
 
-/// Leaves out new releases whose file would be that of another gem's release: what is here already
-/// keeps its file, and of several new ones the first has it. Answers how many were left out.
+/// Removes new releases whose file would have the name of another gem's file. Existing releases
+/// keep their file name; of several new ones, the first gets it. Returns the number of removed
+/// releases.
 pub(super) async fn leave_out(
     transaction: &Transaction<'_>,
     taken: &mut [Taken],
@@ -44,7 +46,7 @@ pub(super) async fn leave_out(
     Ok(left_out)
 }
 
-/// The same of gems that are imported.
+/// Like [`leave_out`], for imported gems.
 pub(in crate::store::postgres) async fn leave_out_imported(
     transaction: &Transaction<'_>,
     gems: &mut [&mut ImportedGem],
@@ -84,7 +86,7 @@ impl Readings {
         }
     }
 
-    /// Those of the full names that are read as a release that is here, yanked or not.
+    /// Returns the full names that are also those of an existing release, yanked or not.
     async fn stored(self, transaction: &Transaction<'_>) -> Result<HashSet<String>, StoreError> {
         if self.names.is_empty() {
             return Ok(HashSet::new());

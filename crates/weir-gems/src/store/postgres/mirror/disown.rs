@@ -1,4 +1,4 @@
-//! What came from upstreams is taken away.
+//! Removes gems that came from upstreams.
 
 use deadpool_postgres::Transaction;
 
@@ -10,7 +10,7 @@ use crate::store::mirror::NOBODY;
 use crate::store::postgres::indexing::Indexing;
 use crate::store::postgres::rows;
 
-/// Gems whose releases are in memory at once.
+/// Number of gems whose releases are in memory at once.
 const GEMS_AT_ONCE: usize = 500;
 
 pub(super) async fn disown(
@@ -20,7 +20,7 @@ pub(super) async fn disown(
     let all: Vec<&str> = names.iter().map(GemName::as_str).collect();
     let known = rows::gems(transaction, &all).await?;
     let mut mirrored: Vec<_> = known.iter().filter(|(_, gem)| gem.is_mirrored()).collect();
-    // In the order in which they came.
+    // In the order in which they were added.
     mirrored.sort_by_key(|(_, known)| known.gem.id);
     let mut indexing = Indexing::begin(transaction).await?;
     for some in mirrored.chunks(GEMS_AT_ONCE) {

@@ -1,4 +1,4 @@
-//! Names that belong to an upstream that comes before the one that has them, too.
+//! Finds names that also belong to an earlier upstream.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashSet;
@@ -6,17 +6,17 @@ use hashbrown::HashSet;
 use crate::store::StoreError;
 use crate::store::mirror::MirroredGem;
 
-/// By their numbers, and not by a join: each name is one look into an index whatever the plan is.
+/// Selects by ids instead of a join, so that each name is one index lookup, whatever the plan.
 const LISTED: &str = "SELECT name FROM upstream_gems
      WHERE upstream = ANY($1) AND name = ANY($2) AND md5 IS NOT NULL";
 
-/// Those of the gems that an upstream lists which comes before theirs.
+/// Returns the names of gems that an earlier upstream lists.
 pub(super) async fn listed_earlier(
     transaction: &Transaction<'_>,
     gems: &[MirroredGem],
 ) -> Result<HashSet<String>, StoreError> {
     let yielding = || gems.iter().filter(|gem| !gem.earlier.is_empty());
-    // They all come from one upstream.
+    // All gems of a batch come from one upstream.
     let Some(first) = yielding().next() else { return Ok(HashSet::new()) };
     let earlier: Vec<&str> = first.earlier.iter().map(|name| name.as_str()).collect();
     let statement =

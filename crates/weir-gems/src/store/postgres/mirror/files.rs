@@ -1,4 +1,4 @@
-//! Mirrored releases by their full names.
+//! Finds mirrored releases by their full names.
 
 use crate::release::Checksum;
 use crate::store::StoreError;

@@ -1,4 +1,4 @@
-//! The inbox of webhooks, many at once.
+//! Bulk operations on the inbox of webhooks.
 
 use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
@@ -9,7 +9,7 @@ use crate::store::database::micros;
 use crate::store::mirror::{HookKind, Inbox, NewHook};
 use crate::store::statements::hooks::waiting;
 
-/// In this order, which is that of their numbers.
+/// Inserts in this order, so that the ids have the same order.
 const TAKE: &str = "INSERT INTO hooks
          (upstream, is_removal, name, number, platform, received_at, attempts, due_at)
      SELECT upstream, is_removal, name, number, platform, received_at, 0, received_at

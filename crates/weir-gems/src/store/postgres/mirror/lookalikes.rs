@@ -1,4 +1,4 @@
-//! Names of ours that others could be taken for.
+//! Finds local names that others could be confused with.
 
 use deadpool_postgres::GenericClient;
 use hashbrown::HashMap;
@@ -7,16 +7,16 @@ use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::column::name;
 
-/// By the skeleton, which has an index and is the same for all that are folded to the same.
+/// Selects by the skeleton, which is indexed and equal for all names with the same folded form.
 const OURS: &str = "SELECT gems.name FROM gems LEFT JOIN origins ON origins.gem = gems.id
      WHERE skeleton = ANY($1) AND origins.gem IS NULL";
 
-/// Names that were pushed or imported here, by what they are folded to.
+/// Names that were pushed or imported here, by their folded form.
 #[derive(Default)]
 pub(super) struct Ours(HashMap<String, Vec<String>>);
 
 impl Ours {
-    /// Those that one of these names might be taken for.
+    /// Returns the local names that one of these names could be confused with.
     pub(super) async fn like(
         client: &impl GenericClient,
         names: impl Iterator<Item = &GemName>,
@@ -34,7 +34,7 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Whether a name could be taken for another one of them.
+    /// Returns whether a name could be confused with another local one.
     pub(super) fn resemble(&self, name: &GemName) -> bool {
         let alike = self.0.get(&name.folded());
         alike.is_some_and(|alike| alike.iter().any(|ours| ours != name.as_str()))

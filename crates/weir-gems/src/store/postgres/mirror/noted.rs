@@ -1,4 +1,4 @@
-//! What upstreams' `/versions` say, name by name.
+//! Stores the content of upstreams' `/versions`, by name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::digest;
 use crate::store::statements::upstreams::set_position;
 
-/// How many lines were noted of an upstream ever.
+/// Adds to the number of lines that were ever recorded of an upstream.
 const COUNTED: &str = "INSERT INTO upstreams (name, sequence) VALUES ($1, $2)
      ON CONFLICT (name) DO UPDATE SET sequence = upstreams.sequence + excluded.sequence
      RETURNING id, sequence";
 
-/// Of a name that comes twice the last line counts.
+/// If a name occurs several times, its last line counts.
 const NOTED: &str = "INSERT INTO upstream_gems (upstream, name, md5, sequence)
      SELECT DISTINCT ON (name) $1::bigint, name, md5, $2::bigint + place
      FROM unnest($3::text[], $4::bytea[]) WITH ORDINALITY AS line (name, md5, place)
@@ -28,7 +28,7 @@ const NOTED: &str = "INSERT INTO upstream_gems (upstream, name, md5, sequence)
      ON CONFLICT (upstream, name) DO UPDATE SET md5 = excluded.md5, sequence = excluded.sequence
      WHERE upstream_gems.md5 IS DISTINCT FROM excluded.md5";
 
-/// Answers whether twice as many lines were noted as at some time before.
+/// Records lines. Returns whether the number of recorded lines has doubled.
 pub(super) async fn note(
     transaction: &Transaction<'_>,
     upstream: String,
@@ -61,7 +61,7 @@ pub(super) async fn digests(
              WHERE upstream = (SELECT id FROM upstreams WHERE name = $1) AND md5 IS NOT NULL",
         )
         .await?;
-    // Row by row: not all of them are in memory.
+    // Row by row, to avoid holding all of them in memory.
     let rows = snapshot.query_raw(&statement, [upstream]).await?;
     let mut rows = std::pin::pin!(rows);
     let mut digests = BTreeMap::<Prefix, PrefixDigest>::new();

@@ -1,10 +1,10 @@
-//! Which gems came from upstreams.
+//! Stores which gems came from upstreams.
 
 use deadpool_postgres::Transaction;
 
 use crate::store::StoreError;
 
-/// From now on they come from nowhere else.
+/// Makes gems local, so that no upstream can change them.
 pub(in crate::store::postgres) async fn make_local(
     transaction: &Transaction<'_>,
     gems: &[i64],
@@ -15,7 +15,7 @@ pub(in crate::store::postgres) async fn make_local(
     Ok(())
 }
 
-/// What upstreams say of names is work again, of all of them.
+/// Makes names pending for all upstreams that list them.
 pub(super) async fn unapply(
     transaction: &Transaction<'_>,
     names: &[&str],

@@ -1,4 +1,4 @@
-//! Names that are to be applied, and names that are not taken.
+//! Stores pending and rejected names.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
@@ -21,7 +21,7 @@ const OWNERS: &str = "SELECT gems.name, owners.name, origins.upstream, live > 0 
      LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
      WHERE gems.name = ANY($1)";
 
-/// By their numbers, and not by a join: each name is one look into an index whatever the plan is.
+/// Selects by ids instead of a join, so that each name is one index lookup, whatever the plan.
 const LISTED_BY: &str = "SELECT name, upstream FROM upstream_gems
      WHERE upstream = ANY($1) AND name = ANY($2) AND md5 IS NOT NULL ORDER BY upstream";
 
@@ -61,7 +61,7 @@ pub(super) async fn standing(
     Ok(standings(name))
 }
 
-/// What is known of some names; each is asked for once.
+/// Loads what is known about names. The returned function may be called once for each of them.
 async fn standings(
     lease: &Lease,
     mut upstreams: HashMap<i64, String>,
@@ -82,7 +82,7 @@ async fn standings(
     })
 }
 
-/// All there ever were, by their numbers: a few.
+/// Returns the names of all upstreams that ever existed by their ids; these are few.
 async fn upstreams(lease: &Lease) -> Result<HashMap<i64, String>, StoreError> {
     let statement = lease.prepare_cached("SELECT id, name FROM upstreams").await?;
     let rows = lease.query(&statement, &[]).await?;
@@ -96,7 +96,7 @@ fn md5(row: &Row, column: usize) -> Result<Option<[u8; 16]>, StoreError> {
     }
 }
 
-/// Whose those of the names are that are gems, and whether they have versions.
+/// Returns the owner of each name that is a gem, and whether it has versions.
 async fn owners(
     lease: &Lease,
     names: &[&str],
@@ -114,7 +114,7 @@ async fn owners(
     Ok(owners)
 }
 
-/// Which of the upstreams list the names.
+/// Returns which of the upstreams list the names.
 async fn listed_by(
     lease: &Lease,
     upstreams: &HashMap<i64, String>,

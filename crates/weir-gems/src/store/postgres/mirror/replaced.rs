@@ -1,4 +1,4 @@
-//! Which file each release was first seen with, and releases whose upstream has another one by now.
+//! Stores the first checksum of each release, and releases whose file the upstream has replaced.
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
@@ -13,7 +13,7 @@ use crate::store::mirror::{Pins, Replaced, ReplacedRelease};
 use crate::store::postgres::columns::KeyColumns;
 use crate::store::statements::replaced::{COLUMNS, read};
 
-/// Of gems, by their numbers.
+/// Returns the known checksums of gems, by the gems' ids.
 pub(super) async fn pins(
     transaction: &Transaction<'_>,
     gems: &[i64],
@@ -45,8 +45,8 @@ pub(super) async fn pin(
     Ok(())
 }
 
-/// Those of these gems that are kept out now. What was kept out before for the same file stays since
-/// then.
+/// Stores the rejected releases of these gems. A release that was already rejected for the same
+/// file keeps its time.
 pub(super) async fn keep_out(
     transaction: &Transaction<'_>,
     gems: &[i64],

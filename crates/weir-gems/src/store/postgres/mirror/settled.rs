@@ -1,11 +1,11 @@
-//! What became of names that were to be applied.
+//! Stores the outcome for pending names.
 
 use deadpool_postgres::Transaction;
 
 use crate::store::StoreError;
 use crate::store::mirror::{Noted, Refusal};
 
-/// As columns.
+/// The outcomes as columns.
 #[derive(Default)]
 pub(super) struct Settled {
     names: Vec<String>,
@@ -14,7 +14,7 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// It is what was noted of it, or is not taken.
+    /// Adds a name that was applied, or rejected for a reason.
     pub(super) fn add(&mut self, noted: &Noted, refusal: Option<Refusal>) {
         self.names.push(noted.name.to_string());
         let applied = noted.md5.filter(|_| refusal.is_none());

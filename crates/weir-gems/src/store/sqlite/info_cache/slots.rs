@@ -1,7 +1,8 @@
-//! Infos by name, of which those go first that nobody has asked for again.
+//! Stores infos by name, and evicts those first that were not used again.
 //!
-//! A hand goes round over all of them: what was asked for since it last came by stays for another
-//! round (the clock algorithm). So one pass over all gems pushes out nothing that is in use.
+//! Eviction follows the clock algorithm: a hand moves around all entries, and an entry that was
+//! used since the last pass stays for another one. One pass over all gems therefore evicts nothing
+//! that is in use.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::store::Info;
 
-/// What an entry costs beside its name and its content.
+/// Memory of an entry apart from its name and content.
 const OVERHEAD_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ pub(super) struct Slots {
 struct Slot {
     name: Arc<str>,
     info: Info,
-    /// It was asked for since the hand came by.
+    /// Whether the entry was used since the hand last passed.
     is_used: bool,
 }
 
@@ -72,7 +73,8 @@ impl Slots {
         }
     }
 
-    /// Lets go until there are no more bytes; answers how many infos went.
+    /// Evicts entries until at most `bytes_max` bytes remain. Returns the number of evicted
+    /// entries.
     pub(super) fn shrink_to(&mut self, bytes_max: usize) -> u64 {
         let mut gone = 0;
         while self.bytes > bytes_max {
@@ -81,7 +83,8 @@ impl Slots {
             }
             let Some(slot) = self.slots.get_mut(self.hand) else { break };
             if !std::mem::take(&mut slot.is_used) {
-                // The newest one takes the place, and has a whole round before it.
+                // The newest entry moves to this slot, and the hand passes it only after a whole
+                // round.
                 self.remove_at(self.hand);
                 gone += 1;
             }

@@ -1,4 +1,4 @@
-//! Gems become what an upstream says they are, some in each transaction, and the index with them.
+//! Applies an upstream's gems: several in each transaction, including their index.
 
 use std::fmt::Display;
 
@@ -71,12 +71,12 @@ fn comes_from(connection: &Connection, gem: i64, upstream: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// The texts that list all gems, while gems change.
+/// A change of gems, with the texts that list all gems.
 struct Work<'a> {
     connection: &'a Connection,
     versions: Writing<'a>,
     names: Writing<'a>,
-    /// A name in the middle of `/names` has gone.
+    /// Whether a name must be removed from the middle of `/names`.
     has_gone: bool,
     done: Applied,
 }
@@ -114,12 +114,12 @@ impl<'a> Work<'a> {
             None => None,
         };
         if known.is_some() && from.is_none() {
-            // It was pushed since somebody looked.
+            // It was pushed since the decision.
             self.done.refused += 1;
             return self.settle(upstream, &noted, Some(Refusal::Local));
         }
         if is_listed_by(self.connection, &earlier, &noted.name)? {
-            // Its `/versions` was read while this one's was.
+            // The earlier upstream's `/versions` was read at the same time as this one's.
             self.done.refused += 1;
             return self.settle(upstream, &noted, Some(Refusal::Shadowed));
         }
@@ -143,8 +143,8 @@ impl<'a> Work<'a> {
         self.settle(upstream, &noted, None)
     }
 
-    /// `stored` is None of a gem that is new: it has an info even when none of its releases is
-    /// taken.
+    /// Changes the releases of a gem. `stored` is None for a new gem, which gets an info even if
+    /// none of its releases is taken.
     fn releases(
         &mut self,
         gem: rows::Gem,
@@ -179,8 +179,8 @@ impl<'a> Work<'a> {
         self.index(gem, name.as_str(), &changes.line, &changes.live)
     }
 
-    /// Leaves out new releases whose file would be that of another gem's release: what is here
-    /// already keeps its file.
+    /// Removes new releases whose file would have the name of another gem's file. Existing releases
+    /// keep their file name.
     fn without_clashes(
         &mut self,
         name: &GemName,
@@ -204,7 +204,7 @@ impl<'a> Work<'a> {
         failure.map_or(Ok(wanted), Err)
     }
 
-    /// Writes what follows from a gem's releases.
+    /// Writes the derived data of a gem.
     fn index(
         &mut self,
         gem: rows::Gem,

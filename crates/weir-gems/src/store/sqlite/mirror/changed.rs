@@ -1,4 +1,4 @@
-//! Rows of releases that an upstream changes.
+//! Changes rows of releases to match an upstream.
 
 use rusqlite::{Connection, params};
 
@@ -36,7 +36,7 @@ pub(in crate::store::sqlite) fn clashes(
     Ok(false)
 }
 
-/// What a row says becomes what `release` says. Its file stays if it is the same.
+/// Updates a row to match `release`. A stored file is kept if its checksum is unchanged.
 pub(super) fn replace(
     connection: &Connection,
     gem: i64,

@@ -1,4 +1,4 @@
-//! Mirrored releases by their full names.
+//! Finds mirrored releases by their full names.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -1,4 +1,4 @@
-//! The inbox of webhooks, many at once.
+//! Bulk operations on the inbox of webhooks.
 
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;

@@ -1,4 +1,4 @@
-//! What upstreams' `/versions` say, name by name.
+//! Stores the content of upstreams' `/versions`, by name.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Which gems came from upstreams.
+//! Stores which gems came from upstreams.
 
 use rusqlite::{Connection, OptionalExtension};
 
-/// The upstream that a gem came from, or [`crate::store::mirror::NOBODY`]; None: it was pushed or imported here.
+/// Returns the upstream that a gem came from, or [`crate::store::mirror::NOBODY`]. Returns None if
+/// it was pushed or imported here.
 pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT upstream FROM origins WHERE gem = ?1")?
@@ -10,7 +11,7 @@ pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Opti
         .optional()
 }
 
-/// From now on it comes from nowhere else.
+/// Makes a gem local, so that no upstream can change it.
 pub(in crate::store::sqlite) fn make_local(
     connection: &Connection,
     gem: i64,
@@ -19,7 +20,7 @@ pub(in crate::store::sqlite) fn make_local(
     Ok(())
 }
 
-/// What upstreams say of a name is work again, of all of them.
+/// Makes a name pending for all upstreams that list it.
 pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

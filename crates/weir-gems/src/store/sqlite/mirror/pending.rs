@@ -1,4 +1,4 @@
-//! Names that are to be applied, and names that are not taken.
+//! Stores pending and rejected names.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -21,7 +21,7 @@ const OWNER: &str = "SELECT live > 0, origins.upstream, owners.name FROM gems
      LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
      WHERE gems.name = ?1";
 
-/// CROSS JOIN keeps the order: otherwise SQLite goes over all names for each name.
+/// CROSS JOIN fixes the join order: otherwise SQLite scans all names for each name.
 const LISTED_BY: &str = "SELECT upstreams.name FROM upstreams
      CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
      WHERE upstreams.name <> ?1 AND md5 IS NOT NULL";
@@ -72,7 +72,7 @@ pub(super) fn standing(
     Ok(Standing { owner, has_versions, resembles_ours, listed_by })
 }
 
-/// Whether one of some upstreams has the name.
+/// Returns whether one of these upstreams lists the name.
 pub(super) fn is_listed_by(
     connection: &Connection,
     upstreams: &[UpstreamName],

@@ -1,4 +1,4 @@
-//! Which file each release was first seen with, and releases whose upstream has another one by now.
+//! Stores the first checksum of each release, and releases whose file the upstream has replaced.
 
 use hashbrown::HashMap;
 use rusqlite::{Connection, Row, params};
@@ -44,7 +44,7 @@ pub(super) fn pin(
     Ok(())
 }
 
-/// All releases of a gem that are there, before they are taken away.
+/// Stores the checksums of all releases of a gem before they are removed.
 pub(super) fn pin_all(connection: &Connection, gem: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -55,7 +55,8 @@ pub(super) fn pin_all(connection: &Connection, gem: i64) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Those of a gem that are kept out now. What was kept out before for the same file stays since then.
+/// Stores the rejected releases of a gem. A release that was already rejected for the same file
+/// keeps its time.
 pub(super) fn keep_out(
     connection: &Connection,
     gem: i64,

@@ -1,4 +1,4 @@
-//! What every store promises of API keys.
+//! Guarantees of every store about API keys.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What every store promises a mirror. A store's test makes an empty one for each of these.
+//! Guarantees of every store for a mirror. Each store's test runs these with an empty store.
 
 mod files;
 mod hooks;
@@ -57,7 +57,7 @@ fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
     MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
 }
 
-/// Notes a gem and applies it.
+/// Records a gem and applies it.
 async fn mirror(store: &(impl MirrorStore + ?Sized), upstream: &str, gem: MirroredGem) -> Applied {
     store.note(upstream, vec![gem.noted.clone()], None).await.unwrap();
     store.apply(upstream, vec![gem], NOW).await.unwrap()

@@ -1,4 +1,4 @@
-//! What every store promises of events for receivers elsewhere.
+//! Guarantees of every store about webhook events.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub(crate) async fn each_endpoint_has_its_own_place(store: impl WebhookStore) {
     assert!(store.settle_webhooks(settled("a", "me", Some(2))).await.unwrap());
     assert_eq!(told(&claim(&store, "a", "me", NOW).await.unwrap())[..1], ["3 Pushed shop 3"]);
     assert_eq!(told(&claim(&store, "b", "me", NOW).await.unwrap())[..1], ["1 Pushed shop 1"]);
-    // One that is new begins now, one that is gone is forgotten; who stays keeps its place.
+    // A new endpoint starts now, a removed one is deleted, and others keep their positions.
     listen(&store, &["a", "c"]).await;
     assert!(claim(&store, "b", "me", NOW).await.is_none());
     assert!(claim(&store, "c", "me", NOW).await.unwrap().events.is_empty());
@@ -95,13 +95,13 @@ pub(crate) async fn one_sender_has_an_endpoint(store: impl WebhookStore) {
     store.push(new("shop", "1"), NOW).await.unwrap();
     assert!(claim(&store, "a", "one", NOW).await.is_some());
     assert!(claim(&store, "a", "two", NOW).await.is_none());
-    // Who holds it may go on; who was killed loses it.
+    // The holder may continue; a killed sender loses the claim.
     assert!(claim(&store, "a", "one", NOW).await.is_some());
     let later = NOW + HELD;
     assert!(claim(&store, "a", "two", later).await.is_some());
     assert!(!store.settle_webhooks(settled("a", "one", Some(1))).await.unwrap());
     assert_eq!(store.webhook_endpoints().await.unwrap()[0].waiting, 1);
-    // What failed is due later, also for others.
+    // A failed event is due later, for other senders as well.
     let failed = Settled { failures: 4, due_at: later + HELD, ..settled("a", "two", None) };
     assert!(store.settle_webhooks(failed).await.unwrap());
     assert!(claim(&store, "a", "one", later).await.is_none());
@@ -117,7 +117,7 @@ pub(crate) async fn so_many_events_are_kept(store: impl WebhookStore) {
     let claimed = claim(&store, "a", "me", NOW).await.unwrap();
     assert_eq!(told(&claimed), ["4 Pushed shop 4", "5 Pushed shop 5"]);
     assert_eq!(claimed.dropped, 3);
-    // They are counted once.
+    // Dropped events are counted once.
     assert_eq!(claim(&store, "a", "me", NOW).await.unwrap().dropped, 0);
     assert!(store.settle_webhooks(settled("a", "me", Some(5))).await.unwrap());
     assert!(claim(&store, "a", "me", NOW).await.unwrap().events.is_empty());

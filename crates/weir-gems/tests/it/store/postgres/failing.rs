@@ -1,4 +1,4 @@
-//! A Postgres that is slow, full, gone, or silent at the worst moment.
+//! A Postgres server that is slow, full, unavailable, or silent at the worst moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::store::{NOW, identity, new};
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// A store behind a proxy, and another one that is not.
+/// A store behind a proxy, and another one with a direct connection.
 pub(super) struct Behind {
     pub(super) proxy: Proxy,
     pub(super) store: PostgresStore,
     pub(super) direct: PostgresStore,
     registry: Registry,
-    /// Locks are taken by it.
+    /// Used to take locks.
     place: Place,
 }
 
@@ -54,7 +54,7 @@ impl Behind {
     }
 }
 
-/// What is asked for again when the machine is so busy that a short limit is reached.
+/// Maximum number of retries if a busy machine reaches a short limit.
 const ATTEMPTS_MAX: usize = 100;
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_silent_postgres_costs_so_much_time_and_comes_back() {
     behind.proxy.set(Mode::Swallow);
     let refused = behind.store.info("first").await;
     assert!(matches!(refused, Err(StoreError::Late { .. })), "{refused:?}");
-    // Now connections, too: the proxy accepts and says nothing.
+    // New connections fail, too: the proxy accepts them without responding.
     for _ in 0..3 {
         let refused = behind.store.text(TextKind::Versions).await.unwrap_err();
         assert!(
@@ -219,7 +219,7 @@ async fn a_push_of_which_nothing_is_known_is_told_so() {
     let unknown = behind.store.push(new("shop", "1"), NOW).await;
     assert!(matches!(unknown, Err(PushError::Store(StoreError::Unanswered(_)))), "{unknown:?}");
     behind.assert_metric("commits_unanswered_total{outcome=\"unknown\"} 1\n");
-    // It was done.
+    // The change was committed.
     assert!(behind.direct.info("shop").await.unwrap().is_some());
 }
 

@@ -1,4 +1,4 @@
-//! A mirror's side of the store in Postgres: what only it can do wrong.
+//! A mirror's data in Postgres: tests of particular failure modes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::contract::{assert_consistent, mirror};
 use crate::store::{NOW, identity, new, release};
 
 const SOON: Duration = Duration::from_millis(300);
-/// What is asked for again when the machine is so busy that a short limit is reached.
+/// Maximum number of retries if a busy machine reaches a short limit.
 const ATTEMPTS_MAX: usize = 20;
 
 fn gem(name: &str, md5: u8, version: &str) -> MirroredGem {
@@ -69,7 +69,7 @@ async fn tables_of_the_format_before_are_taken_over() {
 async fn all_write_at_once_and_nobody_waits_for_ever() {
     const ROUNDS: usize = 20;
     let Some(place) = Place::new() else { return };
-    // Two processes.
+    // Two processes write at the same time.
     let stores = [place.store(), place.store()];
     let mut writing = JoinSet::new();
     for round in 0..ROUNDS {
@@ -99,7 +99,7 @@ async fn all_write_at_once_and_nobody_waits_for_ever() {
     }
 }
 
-/// The same names in another order each time, so that rows are locked in another order.
+/// Applies the same names in varying order, so that rows are locked in varying order.
 async fn apply(store: &PostgresStore, round: usize, index: usize) {
     let mut gems: Vec<_> = (0..20)
         .map(|number| gem(&format!("gem{number}"), 1, &format!("{round}.{index}")))
@@ -118,7 +118,7 @@ async fn webhooks_are_taken_while_gems_are_written() {
     place.store().push(new("shop", "1"), NOW).await.unwrap();
     let store = open(&settings);
     store.prepare().await.unwrap();
-    // As an import does.
+    // Hold the lock as an import does.
     let writer = place.client().await;
     let lock = "SELECT pg_advisory_lock(2003134721, hashtext(current_schema()))";
     writer.0.batch_execute(lock).await.unwrap();
@@ -153,14 +153,14 @@ async fn what_was_not_committed_is_still_to_be_done() {
     assert_eq!(behind.direct.pending("one", 0, 9).await.unwrap().len(), 2);
     assert_eq!(behind.direct.info("a").await.unwrap(), None);
     assert_consistent(&behind.direct).await;
-    // It was done, and nobody was told so: then it is done again, which changes nothing.
+    // The commit succeeded without a reply, so it is repeated, which changes nothing.
     behind.proxy.set(Mode::LoseAnswer);
     assert!(behind.store.apply("one", gems(), NOW).await.is_err());
     assert_eq!(behind.direct.pending("one", 0, 9).await.unwrap(), []);
     let again = behind.store.apply("one", gems(), NOW).await.unwrap();
     assert_eq!((again.gems, again.added, again.changed), (2, 0, 0));
     assert_consistent(&behind.store).await;
-    // A hook that was not acknowledged comes again.
+    // A webhook that was not acknowledged is sent again.
     behind.proxy.set(Mode::LoseCommit);
     assert!(behind.store.take_hooks(vec![hook(1)], 9).await.is_err());
     assert_eq!(behind.direct.waiting_hooks().await.unwrap(), 0);

@@ -1,4 +1,4 @@
-//! Between a store and Postgres: breaks what a network breaks.
+//! A proxy between a store and Postgres that simulates network failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,22 +8,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What becomes of bytes.
+/// What the proxy does with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
     Pass,
-    /// Connections stay open and nothing passes.
+    /// Connections stay open, but nothing is forwarded.
     Swallow,
-    /// Connections are closed, new ones at once.
+    /// Connections are closed, and new ones are closed at once.
     Refuse,
-    /// The next COMMIT arrives, and its connection is closed without the answer.
+    /// The next COMMIT is forwarded, and its connection is closed without the reply.
     LoseAnswer,
-    /// The next COMMIT arrives, and its answer never does.
+    /// The next COMMIT is forwarded, and its reply is dropped.
     SwallowAnswer,
-    /// The connection is closed in place of the next COMMIT.
+    /// The connection is closed instead of forwarding the next COMMIT.
     LoseCommit,
-    /// The next COMMIT arrives; its connection is closed without the answer, and all others.
+    /// The next COMMIT is forwarded; all connections are then closed without the reply.
     LoseAnswerAndRefuse,
 }
 
@@ -37,7 +37,7 @@ const MODES: [Mode; 7] = [
     Mode::LoseAnswerAndRefuse,
 ];
 
-/// A proxy on a port of its own, as long as it lives.
+/// A proxy with its own port, until it is dropped.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     mode: Arc<AtomicU8>,
@@ -99,7 +99,7 @@ async fn relay(
                         Mode::LoseCommit => return,
                         Mode::LoseAnswer | Mode::LoseAnswerAndRefuse => {
                             server.write_all(&up[..length]).await.unwrap();
-                            // It was done when the answer is here.
+                            // The commit is done once the reply was received.
                             drop(server.read(&mut down).await);
                             return;
                         }

@@ -1,7 +1,7 @@
-//! A Postgres of the tests' own, shared by all of them; each has a schema of its own in it.
+//! A Postgres server for the tests. All tests share it; each uses its own schema.
 //!
-//! A shell starts it as a user that it runs as, and ends it when the tests' process has ended, in
-//! whatever way: then nobody holds the other end of the shell's input.
+//! A shell starts the server as an unprivileged user. It stops the server when the tests' process
+//! has ended in any way, which closes the shell's input.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-/// `$1`: the folder of Postgres' programs. `$2`: a free port.
+/// `$1`: the directory of Postgres' programs. `$2`: a free port.
 const SCRIPT: &str = r#"
 set -e
 cd /
@@ -42,11 +42,11 @@ pub(crate) struct Server {
     folder: String,
     pub(crate) port: u16,
     _shell: Child,
-    /// Open as long as the tests run.
+    /// Open while the tests run.
     _input: ChildStdin,
 }
 
-/// The server; None: there is no Postgres here, which is said.
+/// Returns the server, or None if Postgres is not installed, which is reported.
 pub(crate) fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     let server = SERVER.get_or_init(start).as_ref();
@@ -64,7 +64,7 @@ fn start() -> Option<Server> {
     if !programs.join("initdb").exists() {
         return None;
     }
-    // Free a moment ago.
+    // This port was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut shell = Command::new("sh")
         .args(["-c", AS_ITS_USER, "sh", SCRIPT])
@@ -72,7 +72,7 @@ fn start() -> Option<Server> {
         .arg(port.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // A signal to all of the tests must not end who ends Postgres.
+        // A signal to the tests' process group must not end the shell that stops Postgres.
         .process_group(0)
         .spawn()
         .unwrap();
@@ -85,12 +85,12 @@ fn start() -> Option<Server> {
 }
 
 impl Server {
-    /// By its socket.
+    /// Returns the URL of its Unix socket.
     pub(crate) fn url(&self) -> String {
         format!("postgres://weir@/postgres?host={}&port={}", self.folder, self.port)
     }
 
-    /// The certificate that it shows to who asks for `localhost`.
+    /// Returns the certificate authority for connections to `localhost`.
     pub(crate) fn ca(&self) -> std::path::PathBuf {
         format!("{}/ca.pem", self.folder).into()
     }

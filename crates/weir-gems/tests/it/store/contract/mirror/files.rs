@@ -51,7 +51,7 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     let kept = store.mirrored("shop-1.0-java").await.unwrap().unwrap();
     assert_eq!(kept.bytes, Some(7));
     assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases, []);
-    // One that is lost is to be fetched again.
+    // A lost file is to be fetched again.
     store.forget_file(&other).await.unwrap();
     assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
     store.forget_file(&kept).await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     let missing = store.missing_files("one", 0, 9).await.unwrap().releases;
     assert_eq!(missing.first(), Some(&release));
     store.keep_file(&release, file(7)).await.unwrap();
-    // Something else under the same number has no file yet, once it is accepted.
+    // A changed release has no file yet once it is accepted.
     let mut changed = gem("shop", 2, &["1.0-java"]);
     changed.releases[0].checksum = Checksum([2; 32]);
     mirror(&store, "one", changed.clone()).await;

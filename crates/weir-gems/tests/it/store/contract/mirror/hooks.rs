@@ -1,4 +1,4 @@
-//! Webhooks of upstreams, until they are worked off.
+//! Webhooks of upstreams, until they are processed.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
     assert_eq!(store.next_hook("one").await.unwrap(), None);
     let hooks = vec![hook("1.0", HookKind::Added), hook("1.0-java", HookKind::Removed)];
     assert_eq!(store.take_hooks(hooks.clone(), 3).await.unwrap(), Inbox::Taken);
-    // All of them or none.
+    // All of them are added, or none.
     assert_eq!(store.take_hooks(hooks.clone(), 3).await.unwrap(), Inbox::Full);
     assert_eq!(
         store.take_hooks(vec![hook("2.0", HookKind::Added)], 3).await.unwrap(),

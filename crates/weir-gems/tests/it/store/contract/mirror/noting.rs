@@ -1,4 +1,4 @@
-//! What is noted of upstreams, and what of it is work.
+//! Recorded lines of upstreams, and which of them are pending.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) async fn what_is_noted_is_work_until_it_is_applied(store: impl Mirror
     assert_eq!(store.position("one").await.unwrap(), None);
     store.note("one", names, Some(position(7))).await.unwrap();
     assert_eq!(store.position("one").await.unwrap(), Some(position(7)));
-    // In the order of lines, page by page, for each upstream by itself.
+    // In the order of lines, page by page, separately for each upstream.
     assert_eq!(pending(&store, "one").await, ["b", "a", "c"]);
     assert_eq!(pending(&store, "two").await, [""; 0]);
     let first = store.pending("one", 0, 1).await.unwrap().remove(0);
@@ -23,10 +23,10 @@ pub(crate) async fn what_is_noted_is_work_until_it_is_applied(store: impl Mirror
     assert_eq!(rest.iter().map(|it| it.noted.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
     store.apply("one", vec![gem("a", 1, &["1.0"]), gem("b", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["c"]);
-    // The same again is no work; something else is.
+    // An equal line is not pending; a different one is.
     store.note("one", vec![noted("a", 1), noted("b", 2)], Some(position(9))).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["c", "b"]);
-    // What was fetched for an earlier line does not settle a later one.
+    // An info that was fetched for an earlier line does not settle a later one.
     store.apply("one", vec![gem("b", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["c", "b"]);
     let counts = store.counts("one").await.unwrap();
@@ -76,7 +76,7 @@ pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     assert_eq!(pending(&store, "one").await, ["b"]);
     assert_eq!(store.refused("one", 9).await.unwrap(), [("a".to_owned(), Refusal::Shadowed)]);
     assert_eq!(store.refused("one", 0).await.unwrap(), []);
-    // A new line changes nothing about it.
+    // A new line does not change the rejection.
     store.note("one", vec![noted("a", 3)], None).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["b"]);
     assert_eq!(store.counts("one").await.unwrap().refused, 1);

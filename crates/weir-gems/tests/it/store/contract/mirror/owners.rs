@@ -1,4 +1,4 @@
-//! Whose a name is.
+//! Owners of names.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     let expected = [("imported".to_owned(), Refusal::Local), ("pushed".to_owned(), Refusal::Local)];
     assert_eq!(store.refused("one", 9).await.unwrap(), expected);
     assert_eq!(store.mirrored("pushed-1.0").await.unwrap(), None);
-    // Also when all of its releases are yanked.
+    // This also holds if all its releases are yanked.
     store.yank(&name("pushed"), &identity("1.0"), NOW).await.unwrap();
     store.reconsider().await.unwrap();
     let applied = store.apply("one", vec![gem("pushed", 1, &["99.0"])], NOW).await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn what_could_be_taken_for_ours_is_not_new_here(store: impl Mir
     let standings = store.pending("one", 0, 9).await.unwrap();
     let told = standings.iter().map(|it| it.standing.resembles_ours);
     assert_eq!(told.collect::<Vec<_>>(), [true, true, false, true]);
-    // Pushed since somebody looked. What was here first stays.
+    // These were pushed after the decision. Gems that were mirrored before stay.
     let gems = names.map(|text| gem(text, 2, &["99.0"])).to_vec();
     let applied = store.apply("one", gems, NOW).await.unwrap();
     assert_eq!((applied.gems, applied.refused), (2, 2));
@@ -73,7 +73,7 @@ pub(crate) async fn what_could_be_taken_for_ours_is_not_new_here(store: impl Mir
     ] {
         assert_eq!(versions(&store, text).await, expected, "{text}");
     }
-    // An operator may mean it.
+    // An operator may allow the name explicitly.
     let invited = MirroredGem { is_invited: true, ..gem("shop_core", 2, &["99.0"]) };
     assert_eq!(store.apply("one", vec![invited], NOW).await.unwrap().refused, 0);
     assert_eq!(versions(&store, "shop_core").await, ["99.0"]);
@@ -86,7 +86,7 @@ pub(crate) async fn what_an_earlier_upstream_lists_is_not_taken(store: impl Mirr
     store.note("two", names.map(|text| noted(text, 2)).to_vec(), None).await.unwrap();
     let earlier: Arc<[_]> = ["one", "unknown"].map(|name| name.parse().unwrap()).into();
     let behind = |text| MirroredGem { earlier: Arc::clone(&earlier), ..gem(text, 2, &["9.0"]) };
-    // It was noted since somebody looked.
+    // It was recorded after the decision.
     let applied = store.apply("two", names.map(behind).to_vec(), NOW).await.unwrap();
     assert_eq!((applied.gems, applied.refused, applied.added), (2, 1, 2));
     assert_eq!(versions(&store, "both").await, [""; 0]);
@@ -131,7 +131,7 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
     store.disown(names.to_vec()).await.unwrap();
     assert_eq!(store.origins(0, 9).await.unwrap().names, []);
     assert_consistent(&store).await;
-    // For all upstreams that list them, also after it was done once more.
+    // They are pending for all upstreams that list them, also if this is repeated.
     store.disown(names.to_vec()).await.unwrap();
     for upstream in ["one", "two"] {
         let all = store.pending(upstream, 0, 9).await.unwrap();
@@ -139,7 +139,7 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
         assert!(all.iter().all(|it| it.standing.owner == Owner::Nobody), "{all:?}");
     }
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
-    // Even of an import without releases.
+    // This also holds for an import without releases.
     let imported = ImportedGem { name: name("imported"), releases: Vec::new() };
     store.import(Box::new([imported].into_iter()), &Clock::manual(NOW)).await.unwrap();
     let gems = ["pushed", "imported", "again"].map(|text| gem(text, 2, &["3.0"]));
@@ -212,7 +212,7 @@ pub(crate) async fn whose_names_are_whose_is_kept(store: impl MirrorStore) {
     for text in ["ours", "also-ours"] {
         store.push(new(text, "1.0"), NOW).await.unwrap();
     }
-    // What is nobody's is not ours either.
+    // A name without an owner is not local either.
     store.disown(vec![name("theirs")]).await.unwrap();
     assert_eq!(store.local_names(9).await.unwrap(), ["ours", "also-ours"]);
     assert_eq!(store.local_names(1).await.unwrap(), ["ours"]);

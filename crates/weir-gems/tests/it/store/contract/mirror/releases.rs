@@ -1,4 +1,4 @@
-//! What becomes of gems and their releases.
+//! Changes of gems and their releases.
 
 use weir_gems::release::Checksum;
 use weir_gems::store::mirror::{MirrorStore, MirroredGem};
@@ -89,12 +89,12 @@ pub(crate) async fn of_new_releases_the_first_has_the_file(store: impl MirrorSto
     assert_eq!((applied.gems, applied.added, applied.clashing), (2, 3, 1));
     assert_eq!(versions(&store, "a-1.0").await, ["1.0", "2.0"]);
     assert_eq!(versions(&store, "a").await, ["1.0-3.0"]);
-    // It stays so, in whatever order they come.
+    // This does not depend on the order.
     let again = gems.into_iter().rev().collect();
     let applied = store.apply("one", again, NOW).await.unwrap();
     assert_eq!((applied.added, applied.yanked, applied.clashing), (0, 0, 1));
     assert_consistent(&store).await;
-    // One of which nothing can be taken is still a gem of the upstream.
+    // A gem without acceptable releases still belongs to the upstream.
     let gems = vec![gem("b-1.0", 1, &["1.0"]), gem("b", 1, &["1.0-1.0"])];
     let applied = store.apply("one", gems, NOW).await.unwrap();
     assert_eq!((applied.gems, applied.added, applied.clashing), (2, 1, 1));
@@ -102,7 +102,7 @@ pub(crate) async fn of_new_releases_the_first_has_the_file(store: impl MirrorSto
     assert_consistent(&store).await;
 }
 
-/// More than any store's page of anything that is small in tests.
+/// More than the page size of any store in tests.
 const MANY: usize = 1_200;
 
 pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
@@ -162,7 +162,7 @@ pub(crate) async fn histories<S: MirrorStore, G>(open: impl Fn() -> (G, S)) {
                 release.checksum = Checksum([random.u8(..2); 32]);
             }
             if random.u8(..8) == 0 {
-                // Whatever the answer is, it fits together.
+                // Whatever the outcome, the state must be consistent.
                 let _ = store.push(new(text, "9.0"), NOW).await;
             }
             let upstream = ["one", "two"][random.usize(..2)];

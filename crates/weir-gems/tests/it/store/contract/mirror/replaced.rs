@@ -1,4 +1,4 @@
-//! A release whose upstream has another file of it than before.
+//! Releases whose upstream has replaced the file.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_gems::store::mirror::{Applied, MirrorStore, MirroredGem, ReplacedReleas
 use super::{gem, mirror, name, noted, pending, versions};
 use crate::store::{NOW, assert_consistent, identity};
 
-/// As an upstream has it: each version with a file of its own, told by a byte.
+/// Returns a gem of an upstream. Each version has its own file, identified by a byte.
 fn shop(md5: u8, files: &[(&str, u8)]) -> MirroredGem {
     let versions: Vec<_> = files.iter().map(|(version, _)| *version).collect();
     let mut gem = gem("shop", md5, &versions);
@@ -18,7 +18,7 @@ fn shop(md5: u8, files: &[(&str, u8)]) -> MirroredGem {
     gem
 }
 
-/// Which file is served of each version.
+/// Returns which file is served for each version.
 async fn served(store: &(impl MirrorStore + ?Sized)) -> Vec<(String, u8)> {
     let mut all = Vec::new();
     for version in versions(store, "shop").await {
@@ -35,7 +35,7 @@ fn told(all: &[(&str, u8)]) -> Vec<(String, u8)> {
 pub(crate) async fn another_file_of_a_known_version_waits_for_an_operator(store: impl MirrorStore) {
     mirror(&store, "one", shop(1, &[("1.0", 1), ("1.0-java", 1), ("2.0", 1)])).await;
     mirror(&store, "two", gem("other", 1, &["1.0"])).await;
-    // What is new beside it is taken.
+    // New versions are accepted at the same time.
     let next = shop(2, &[("1.0", 9), ("1.0-java", 1), ("2.0", 1), ("3.0", 1)]);
     let applied: Applied = mirror(&store, "one", next.clone()).await;
     assert_eq!((applied.kept_out, applied.added, applied.changed), (1, 1, 0));
@@ -52,14 +52,14 @@ pub(crate) async fn another_file_of_a_known_version_waits_for_an_operator(store:
     assert_eq!(store.counts("one").await.unwrap().replaced, 1);
     assert_eq!(store.replaced("two", 9).await.unwrap(), []);
     assert_eq!(store.counts("two").await.unwrap().replaced, 0);
-    // It is told once, however often it is seen.
+    // It is reported once, however often it is seen.
     let later = NOW + Duration::from_secs(9);
     store.apply("one", vec![next.clone()], later).await.unwrap();
     assert_eq!(store.replaced("one", 9).await.unwrap(), std::slice::from_ref(&expected));
     assert_eq!(pending(&store, "one").await, [""; 0]);
     assert_consistent(&store).await;
 
-    // Nothing else is accepted.
+    // Nothing else can be accepted.
     for (gem, version) in [("shop", "2.0"), ("shop", "1.0-java"), ("other", "1.0"), ("nobody", "1")]
     {
         assert_eq!(store.accept(&name(gem), &identity(version)).await.unwrap(), None);
@@ -67,7 +67,7 @@ pub(crate) async fn another_file_of_a_known_version_waits_for_an_operator(store:
     let accepted = store.accept(&name("shop"), &identity("1.0")).await.unwrap();
     assert_eq!(accepted, Some(expected));
     assert_eq!(store.replaced("one", 9).await.unwrap(), []);
-    // The next look takes it, and no other.
+    // The next synchronization takes this file, and no other.
     assert_eq!(pending(&store, "one").await, ["shop"]);
     store.apply("one", vec![shop(3, &[("1.0", 8)])], later).await.unwrap();
     let replaced = store.replaced("one", 9).await.unwrap().remove(0);
@@ -88,7 +88,7 @@ pub(crate) async fn a_version_that_goes_and_comes_has_the_file_that_it_had(
     mirror(&store, "one", shop(3, &[("1.0", 9), ("2.0", 1)])).await;
     assert_eq!(served(&store).await, told(&[("2.0", 1)]));
     assert_eq!(store.replaced("one", 9).await.unwrap().len(), 1);
-    // The upstream takes it back.
+    // The upstream withdraws the release.
     mirror(&store, "one", shop(4, &[("2.0", 1)])).await;
     assert_eq!(store.replaced("one", 9).await.unwrap(), []);
     mirror(&store, "one", shop(5, &[("1.0", 1), ("2.0", 1)])).await;
@@ -113,7 +113,7 @@ pub(crate) async fn a_version_that_goes_and_comes_has_the_file_that_it_had(
     assert_consistent(&store).await;
 }
 
-/// A store that was mirrored into before it knew of this, opened by one that does.
+/// Checks a store that was filled before checksums were pinned, and was then migrated.
 pub(crate) async fn what_is_here_is_what_was_first(store: &(impl MirrorStore + ?Sized)) {
     store.note("one", vec![noted("shop", 2)], None).await.unwrap();
     mirror(store, "one", shop(2, &[("1.0", 9), ("2.0", 1)])).await;
@@ -122,7 +122,7 @@ pub(crate) async fn what_is_here_is_what_was_first(store: &(impl MirrorStore + ?
     assert_consistent(store).await;
 }
 
-/// What an earlier format had.
+/// Fills a store of an earlier format.
 pub(crate) async fn before(store: &(impl MirrorStore + ?Sized)) {
     mirror(store, "one", shop(1, &[("1.0", 1)])).await;
 }
