@@ -5,7 +5,7 @@
 //! - [`client`]: identifies clients and counts what each has open.
 //! - [`http_client`]: sends requests to other servers.
 //! - [`listener`]: binds listening sockets, with errors that name a remedy, or adopts inherited
-//! ones.
+//!   ones.
 //! - [`metrics`]: the metrics of the server side.
 //! - [`occupant`]: finds the process that uses a port.
 //! - `successor`: forwards requests to the process that has taken over.
