@@ -344,7 +344,7 @@ impl Supervisor {
         }
     }
 
-    /// A sign of life for systemd, while every child that runs has given one itself.
+    /// Sends a sign of life to systemd while every running child has sent one itself.
     fn feed_watchdog(&mut self, now: Duration) {
         let (Some(due), Some(interval)) = (self.watchdog_at, self.notify.watchdog()) else {
             return;
@@ -360,11 +360,11 @@ impl Supervisor {
         if !self.children.iter().any(hangs) {
             self.notify.alive();
         }
-        // systemd recommends half of its interval.
+        // systemd recommends half of the watchdog interval.
         self.watchdog_at = Some(now + interval / 2);
     }
 
-    /// Until something happens or the next wait is over.
+    /// Sleeps until an event occurs or the next timer expires.
     fn sleep(&self, now: Duration) {
         let requests = self.requests.descriptor();
         let mut polled = vec![PollFd::new(&requests, PollFlags::IN)];
@@ -407,7 +407,7 @@ pub(crate) fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A wait of a day at most: the kernel refuses absurd ones, and waking up once a day is free.
+    // At most a day: the kernel rejects huge timeouts, and a wakeup a day costs nothing.
     let duration = duration.min(Duration::from_secs(24 * 60 * 60));
     Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
