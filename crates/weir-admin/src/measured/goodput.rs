@@ -52,7 +52,8 @@ impl OfJobs {
     }
 }
 
-/// None: jobs did not wait all the time, or a restart has begun the counts anew.
+/// Returns the throughput between two samples. None: jobs did not wait all the time, or a restart
+/// has reset the counters.
 fn window(
     from: Timestamp,
     before: &JobServerOverview,
