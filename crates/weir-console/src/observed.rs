@@ -27,7 +27,7 @@ pub trait ObservedSnapshots: fmt::Debug + Send + Sync {
     fn latest(&self) -> Option<Arc<ObservedSnapshot>>;
 }
 
-/// What is observed, as the console reads it. Cheap to clone.
+/// The source of observed systems. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ObservedSource {
     snapshots: Arc<dyn ObservedSnapshots>,

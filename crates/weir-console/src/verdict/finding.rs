@@ -86,7 +86,7 @@ impl HealthVerdict {
         self.worst().map_or("calm", |finding| finding.level.class())
     }
 
-    /// The word for the whole.
+    /// Returns the word for the whole verdict.
     #[must_use]
     pub(crate) fn word(&self) -> &'static str {
         self.worst().map_or("All well", |finding| finding.level.word())
