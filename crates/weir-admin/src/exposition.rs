@@ -1,8 +1,10 @@
 //! `/metrics` in the format that a client accepts: OpenMetrics, or Prometheus' older text format.
 //!
-//! They differ in how a family is named (<https://prometheus.io/docs/instrumenting/exposition_formats/>,
-//! <https://github.com/prometheus/OpenMetrics>): `weir_x` with samples `weir_x_total` in OpenMetrics is a
-//! counter named `weir_x_total` in the text format, which has no units, no `info` and no end mark.
+//! They differ in the names of families
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://github.com/prometheus/OpenMetrics>): a counter `weir_x` with samples `weir_x_total` in
+//! OpenMetrics is named `weir_x_total` in the text format, which has no units, no `info` and no end
+//! mark.
 
 use std::fmt::Write;
 
@@ -14,8 +16,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The one with the higher weight in `accept`; OpenMetrics unless the text format is asked for by
-    /// its name.
+    /// Returns the format with the higher weight in `accept`; OpenMetrics unless the text format is
+    /// requested by name.
     pub(crate) fn accepted(accept: &str) -> Self {
         let weight = |media_type| weight_of(accept, media_type).unwrap_or(0.0);
         if weight("text/plain") > weight("application/openmetrics-text") {
@@ -32,7 +34,7 @@ impl Format {
         }
     }
 
-    /// `openmetrics` in this format.
+    /// Converts `openmetrics` to this format.
     pub(crate) fn write(self, openmetrics: String) -> String {
         match self {
             Self::OpenMetrics => openmetrics,
@@ -41,7 +43,7 @@ impl Format {
     }
 }
 
-/// The weight (`q`) of a media type in an `Accept` header; None: it is not in it.
+/// Returns the weight (`q`) of a media type in an `Accept` header; None: it is not listed.
 fn weight_of(accept: &str, media_type: &str) -> Option<f64> {
     accept.split(',').find_map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -53,7 +55,7 @@ fn weight_of(accept: &str, media_type: &str) -> Option<f64> {
 
 fn to_text_format(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
-    // The type, which decides about the name, comes after the help.
+    // The type, which determines the name, comes after the help.
     let mut help = None;
     for line in openmetrics.lines() {
         if let Some(described) = line.strip_prefix("# HELP ") {

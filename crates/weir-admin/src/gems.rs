@@ -43,7 +43,7 @@ pub(crate) use self::problem::not_served;
 use crate::response::{AdminResult, Done, bounded};
 use weir_gems::Gems;
 
-/// The index, for operators.
+/// The gem index with its switches.
 #[derive(Clone, Debug)]
 pub struct Operated {
     pub index: Arc<Gems>,
@@ -63,10 +63,10 @@ pub struct Yank {
 /// The body of `POST gems/keys`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewKey {
-    /// For people: who has it.
+    /// The owner of the key, for people.
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Names of gems that may be pushed and yanked, `*` stands for any text; none: all.
+    /// Gems that may be pushed and yanked; `*` matches any text; empty: all.
     #[serde(default)]
     pub gems: Vec<Pattern>,
     /// None: it does not expire.
@@ -74,10 +74,10 @@ pub struct NewKey {
     pub expires_after_seconds: Option<u64>,
 }
 
-/// A key that was made.
+/// A created key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreatedKey {
-    /// Its text, which nobody can be told again.
+    /// The key's text, which is not stored and cannot be shown again.
     pub secret: String,
     #[serde(flatten)]
     pub key: view::KeyView,
@@ -89,7 +89,7 @@ pub struct Revoke {
     pub id: u64,
 }
 
-/// The routes; without gems they say so.
+/// Returns the routes; without gems they return an error.
 pub fn router(gems: Option<Operated>) -> Router {
     let Some(Operated { index, .. }) = gems else {
         return problem::router();
@@ -206,7 +206,7 @@ async fn create_key(
     Ok(Json(CreatedKey { secret: secret.expose().to_owned(), key }))
 }
 
-/// A key that nobody can use, or whose name is more than a name on a terminal, is a mistake.
+/// Rejects a key without a name or scopes, and names with control characters for terminals.
 fn check_key(new: &NewKey) -> Result<(), AdminError> {
     if new.name.trim().is_empty() || new.scopes.is_empty() {
         return Err(problem::incomplete_key());

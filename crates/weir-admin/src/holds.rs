@@ -1,4 +1,4 @@
-//! What an operator has held up, over a restart too: apps that are paused or in maintenance.
+//! Apps that operators have paused or put in maintenance, kept across restarts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::kept;
 use weir_front::Apps;
 
-/// The apps with the file. Cheap to clone.
+/// The apps with their file. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Holds(Arc<Inner>);
 
@@ -16,11 +16,11 @@ pub struct Holds(Arc<Inner>);
 struct Inner {
     apps: Arc<Apps>,
     path: PathBuf,
-    /// Held for a write: the file never goes back.
+    /// Held during a write, so that writes are in order.
     writing: Mutex<()>,
 }
 
-/// What the file holds: the names of apps.
+/// The content of the file: names of apps.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Stored {
     paused: Vec<String>,
@@ -28,12 +28,12 @@ struct Stored {
 }
 
 impl Holds {
-    /// Over the file at `path`.
+    /// Stores the state in the file at `path`.
     pub fn new(apps: Arc<Apps>, path: PathBuf) -> Self {
         Self(Arc::new(Inner { apps, path, writing: Mutex::default() }))
     }
 
-    /// Holds up what the file says. One that can't be read is told to the log. Waits for the disk.
+    /// Restores the state in the file. An unreadable file is logged. Blocks on the disk.
     pub fn restore(&self) {
         let Inner { apps, path, .. } = &*self.0;
         let stored: Stored = kept::read(path).unwrap_or_else(|error| {
@@ -56,13 +56,13 @@ impl Holds {
                 is_in_maintenance,
                 "restored the state from before the restart"
             );
-            // It is there.
+            // It exists.
             let _ = if is_paused { apps.pause(name) } else { apps.resume(name) };
             let _ = apps.set_maintenance(name, is_in_maintenance);
         }
     }
 
-    /// Writes down how things are. Waits for the disk.
+    /// Writes the current state. Blocks on the disk.
     pub fn keep(&self) -> io::Result<()> {
         let Inner { apps, path, writing } = &*self.0;
         let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);

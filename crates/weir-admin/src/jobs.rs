@@ -34,7 +34,7 @@ use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
 
-/// Reservations in one answer, unless asked for fewer.
+/// Reservations in one response, unless fewer are requested.
 const RESERVATIONS: usize = 100;
 
 /// `{"count":n}`
@@ -106,7 +106,7 @@ impl From<QueueVerb> for QueueAction {
     }
 }
 
-/// The routes, for the server behind `handle`.
+/// Returns the routes for the server behind `handle`.
 pub fn router(handle: Handle) -> Router {
     Router::new()
         .route("/overview", get(overview))

@@ -1,14 +1,16 @@
-//! The admin API: what operators, scripts and the command line read and do, and the metrics of the whole.
+//! The admin API for operators, scripts and the command line, and the metrics of all parts.
 //!
-//! Each part has one module with the same pattern: a table of its requests, the types of their bodies,
-//! which the command line shares, `router(..)` with what its routes stand on, and `problem` for its errors.
+//! Each part has one module with the same structure: a table of its requests, the types of their
+//! bodies, which the command line shares, `router(..)` with the state of its routes, and `problem`
+//! for its errors.
 //!
 //! - [`jobs`], [`realtime`], [`gems`], [`workers`]: the parts.
-//! - [`switches`], [`restart`]: what concerns several of them, or the process.
-//! - [`status`]: all of it as one router, `/v1/status`, `/health`, `/ready` and `/metrics`.
-//! - [`measured`], [`observed`]: what doctor reads.
-//! - [`holds`]: what operators have held up, over a restart too.
-//! - [`process_metrics`], [`workers_metrics`]: metrics that no part has; `exposition`: their formats.
+//! - [`switches`], [`restart`]: requests that concern several parts or the process.
+//! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
+//! - [`measured`], [`observed`]: the inputs of doctor.
+//! - [`holds`]: apps that operators have paused, kept across restarts.
+//! - [`process_metrics`], [`workers_metrics`]: metrics of no single part; `exposition`: their
+//!   formats.
 
 mod exposition;
 pub mod gems;

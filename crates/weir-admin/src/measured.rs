@@ -1,7 +1,8 @@
-//! What a running Weir measures of its own parts for doctor: where the time of requests goes, what workers
-//! of jobs work off at which concurrency, and the queues of the job store.
+//! Measurements of Weir's own parts for doctor: the time that requests take in each stage, the
+//! throughput of job workers by concurrency, and the queues of the job store.
 //!
-//! `GET measured` tells it to `weir doctor --weir`; the observer of `[observe]` reads it in the process.
+//! `GET measured` serves them to `weir doctor --weir`; the observer of `[observe]` reads them in
+//! the process.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +25,10 @@ use crate::workers::Front;
 mod goodput;
 mod paths;
 
-/// How often is measured.
+/// The interval of measurements.
 const STEP: Duration = Duration::from_secs(10);
 
-/// All of it. What is not served here is not there.
+/// All measurements. Parts that are not served are None.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
     /// Over the last five minutes.
@@ -37,20 +38,20 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Into what else was seen. Nothing is asked for that is not served.
+    /// Adds the measurements to an observation. Parts that are not served count as not queried.
     pub fn fill(self, observation: &mut Observation) {
         let Self { requests, goodput, own_queues } = self;
         observation.requests = requests.map_or(Fact::NotAsked, Fact::Known);
         observation.own_queues = own_queues.map_or(Fact::NotAsked, Fact::Known);
         let seen = std::mem::take(&mut observation.goodput);
-        // Sidekiq's comes from Redis.
+        // Sidekiq's values come from Redis.
         let of_sidekiq = seen.known().cloned().unwrap_or_default();
         let all: Vec<_> = of_sidekiq.into_iter().chain(goodput.unwrap_or_default()).collect();
         observation.goodput = if all.is_empty() { seen } else { Fact::Known(all) };
     }
 }
 
-/// Who measures. Cheap to clone; clones share it.
+/// Takes and stores measurements. Cheap to clone; clones share the state.
 #[derive(Clone, Debug)]
 pub struct Measured(Arc<Inner>);
 
@@ -74,7 +75,7 @@ impl Measured {
         Self(Arc::new(Inner { clock: clock.clone(), jobs, front, kept: Mutex::default() }))
     }
 
-    /// Measures until the end. Boxed, so that it is compiled in this crate.
+    /// Measures until the shutdown. Boxed, so that it is compiled in this crate.
     pub fn run(self, shutdown: ShutdownToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.measure_until(shutdown))
     }
@@ -100,7 +101,7 @@ impl Measured {
             self.kept().requests.note(clock.now(), front.rows());
         }
         if let Some(jobs) = jobs {
-            // One that does not answer says so elsewhere.
+            // An error of the job server is reported elsewhere.
             let asked = tokio::join!(jobs.overview(), jobs.queues(), jobs.workers());
             if let (Ok(overview), Ok(queues), Ok(workers)) = asked {
                 self.kept().jobs.note(clock.now(), overview, queues, workers);
@@ -108,7 +109,7 @@ impl Measured {
         }
     }
 
-    /// As it is now.
+    /// Returns the current measurements.
     pub fn parts(&self) -> Parts {
         let kept = self.kept();
         Parts {
@@ -118,13 +119,13 @@ impl Measured {
         }
     }
 
-    /// Nobody waits while it is held.
+    /// Held only briefly, without waiting.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The route.
+/// Returns the route.
 pub fn router(measured: Measured) -> Router {
     let answer = async |State(measured): State<Measured>| Json(measured.parts());
     Router::new().route("/measured", get(answer)).with_state(measured)

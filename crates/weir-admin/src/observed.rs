@@ -1,7 +1,7 @@
-//! What is observed all the time (`[observe]`): the newest look, and what is said about it.
+//! Continuous observation (`[observe]`): the newest snapshot and the advice about it.
 //!
-//! One thread looks (the binary's `compose/observer.rs`), everybody else reads: metrics, the console, the admin API.
-//! Nobody waits for a source.
+//! One thread takes snapshots (the binary's `compose/observer.rs`); metrics, the console and the
+//! admin API read them, so none of these waits for a source.
 
 pub mod json;
 pub mod metrics;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_advisor::{ObservedSnapshot, advise};
 use weir_observe::Round;
 
-/// Where the newest look is left. Cheap to clone; clones share it.
+/// Holds the newest snapshot. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Observed(Arc<Mutex<Option<Arc<ObservedSnapshot>>>>);
 
 impl Observed {
-    /// The newest look, with what is to be said about it. None: there was none yet.
+    /// Returns the newest snapshot with its advice. None: there is none yet.
     pub fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
-        // Held for a moment, for a pointer.
+        // Held only to copy a pointer.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -1,5 +1,5 @@
-//! The process's own metrics, read from `/proc/self` when somebody scrapes: CPU, memory, open
-//! files, start. Names are those that Prometheus's client libraries agree on.
+//! Metrics of the process, read from `/proc/self` at each scrape: CPU, memory, open files, start
+//! time. Their names are those of Prometheus's client libraries.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use weir_base::clock::Clock;
 
-/// Reads them.
+/// Collects the metrics.
 #[derive(Debug)]
 pub struct ProcessMetrics {
     started_seconds: f64,
@@ -52,7 +52,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// Fields 14 and 15 of proc(5)'s stat, counted behind the name, which may hold spaces.
+/// Reads fields 14 and 15 of proc(5)'s stat, counted after the name, which may contain spaces.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -62,7 +62,7 @@ fn cpu_seconds() -> Option<f64> {
     Some((f64::from(user) + f64::from(system)) / f64::from(per_second))
 }
 
-/// The second field of statm, in pages.
+/// Reads the second field of statm, in pages.
 fn resident_bytes() -> Option<f64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u32 = statm.split_whitespace().nth(1)?.parse().ok()?;

@@ -44,7 +44,7 @@ pub enum Disconnect {
     Socket { app: String, socket_id: String },
 }
 
-/// The routes; without realtime they say so.
+/// Returns the routes; without realtime they return an error.
 pub fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
         return problem::router();

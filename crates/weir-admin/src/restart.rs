@@ -17,10 +17,10 @@ use weir_supervisor::control::ParentCommand;
 use crate::response::{AdminResult, Done};
 use crate::workers::Orders;
 
-/// Beyond the parent's own deadline for a new process.
+/// Added to the parent's own deadline for a new process.
 const ANSWER_MARGIN: Duration = Duration::from_secs(15);
 
-/// What the routes stand on.
+/// The state of the routes.
 #[derive(Clone, Debug)]
 pub struct Restart {
     pub orders: Orders,
@@ -28,7 +28,7 @@ pub struct Restart {
     pub deadline: Duration,
 }
 
-/// The routes.
+/// Returns the routes.
 pub fn router(restart: Restart) -> Router {
     Router::new()
         .route("/restart", post(replace_service))

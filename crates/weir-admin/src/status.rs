@@ -1,4 +1,4 @@
-//! What the whole of Weir says about itself: `/v1/status`, `/health`, `/ready`, `/metrics`.
+//! The status of all parts: `/v1/status`, `/health`, `/ready`, `/metrics`.
 
 mod without_jobs;
 
@@ -26,7 +26,7 @@ use crate::switches::{self, Switches};
 use crate::workers::{self, AppRow};
 use weir_gems::Gems;
 
-/// What `/v1/status` answers.
+/// The response of `/v1/status`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     pub version: String,
@@ -36,9 +36,9 @@ pub struct Status {
     #[serde(default)]
     pub old_processes: u32,
     pub data_dir: String,
-    /// `127.0.0.1:7419`; None: no jobs are served here.
+    /// Such as `127.0.0.1:7419`; None: jobs are not served here.
     pub jobs_listen: Option<String>,
-    /// Why the job server takes no jobs; None: it does, or is not served here.
+    /// Why the job server rejects jobs; None: it accepts them, or is not served here.
     pub problem: Option<String>,
     /// None: they are not served here.
     pub jobs: Option<JobServerOverview>,
@@ -49,11 +49,11 @@ pub struct Status {
     pub realtime: Option<weir_realtime::view::HubOverview>,
     /// `127.0.0.1:7422`; None: not opened.
     pub gems_listen: Option<String>,
-    /// What paths of gems begin with at the front; None: they are not there.
+    /// The prefix of gem paths at the front; None: gems are not at the front.
     pub gems_mount: Option<String>,
     /// None: they are not served here.
     pub gems: Option<weir_gems::view::Overview>,
-    /// Why the index can't be read; None: it can, or is not served here.
+    /// Why the index cannot be read; None: it can, or is not served here.
     #[serde(default)]
     pub gems_problem: Option<String>,
     /// The front's apps and the workers of jobs.
@@ -61,13 +61,13 @@ pub struct Status {
     pub apps: Vec<AppRow>,
 }
 
-/// What doesn't change while this process lives.
+/// Facts that are constant for the lifetime of this process.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub clock: Clock,
     pub started: Timestamp,
     pub data_dir: String,
-    /// The names of the parts that were wanted; none: all.
+    /// The names of the enabled parts; empty: all.
     pub only: Vec<&'static str>,
     /// None: they are not served here.
     pub jobs_listen: Option<SocketAddr>,
@@ -76,7 +76,7 @@ pub struct Facts {
     pub gems_mount: Option<String>,
 }
 
-/// Where the cores listen.
+/// The addresses that the cores listen on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Addresses {
     pub front: Option<SocketAddr>,
@@ -84,7 +84,7 @@ pub struct Addresses {
     pub gems: Option<SocketAddr>,
 }
 
-/// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
+/// Returns the admin API, version 1, without its prefix: each part's routes, and the shared ones.
 pub fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
@@ -114,8 +114,9 @@ pub fn api(
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
-/// `/health`: the process answers. `/ready`: everything serves, the job server takes jobs, and the
-/// index of gems can be read, as far as they are served; 503 and why otherwise.
+/// Returns `/health`, which always succeeds, and `/ready`, which succeeds if the job server accepts
+/// jobs and the gem index can be read, as far as they are served, and otherwise responds with 503
+/// and the reason.
 pub fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
@@ -123,7 +124,7 @@ pub fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
         .with_state((jobs, gems))
 }
 
-/// `/metrics`, in the format that the client accepts.
+/// Returns `/metrics`, in the format that the client accepts.
 pub fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }

@@ -29,7 +29,7 @@ pub struct Switches {
     pub gems: Option<Switchboard>,
 }
 
-/// Whose switches.
+/// The part that a switch belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
@@ -40,7 +40,7 @@ pub enum Of {
     Gems,
 }
 
-/// Something that is off.
+/// A switch that is off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed {
     #[serde(default)]
@@ -57,12 +57,12 @@ pub struct Flip {
     /// Names; `*` stands for any text.
     pub pattern: Pattern,
     pub position: Position,
-    /// For so long; None: until it is turned on.
+    /// Duration; None: until it is turned on.
     #[serde(default)]
     pub for_seconds: Option<u64>,
 }
 
-/// Which way.
+/// The requested state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Position {
@@ -70,7 +70,7 @@ pub enum Position {
     Off,
 }
 
-/// The routes; where nothing with switches is served they say so.
+/// Returns the routes; they return an error if no served part has switches.
 pub fn router(switches: Switches) -> Router {
     Router::new().route("/switches", get(list).post(flip)).with_state(switches)
 }
@@ -82,7 +82,7 @@ async fn list(State(switches): State<Switches>) -> AdminResult<Vec<Listed>> {
     Ok(Json(switches.list()))
 }
 
-/// Answers what is off afterwards.
+/// Changes a switch and returns those that are off afterwards.
 async fn flip(
     State(switches): State<Switches>,
     JsonInput(flip): JsonInput<Flip>,
@@ -92,7 +92,7 @@ async fn flip(
     check_name(&flip)?;
     tracing::info!(%of, %pattern, ?position, for_seconds, "switch changed");
     let pattern = flip.pattern.to_string();
-    // The file is synced, which may take a while.
+    // Blocking: the file is synced.
     let changed = tokio::task::spawn_blocking(move || carry_out(&board, flip)).await;
     let is_changed = changed.map_err(|error| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
@@ -103,7 +103,7 @@ async fn flip(
     }
 }
 
-/// Endpoints are known, so a misspelt one is told before somebody waits for its effect.
+/// Rejects a misspelt endpoint, since all endpoints are known.
 fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminError> {
     let mut names = Endpoint::ALL.iter().map(|endpoint| endpoint.name());
     if *of != Of::Gems || *position == Position::On || names.any(|name| pattern.matches(name)) {
@@ -115,7 +115,7 @@ fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminErro
     Err(AdminError::new(StatusCode::BAD_REQUEST, error, ""))
 }
 
-/// Answers whether anything changed.
+/// Returns whether anything changed.
 fn carry_out(switches: &Switchboard, flip: Flip) -> Result<bool, SwitchError> {
     match flip.position {
         Position::Off => {

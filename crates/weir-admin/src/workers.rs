@@ -37,15 +37,15 @@ pub use self::shared::{SharedApp, SharedApps};
 use crate::holds::Holds;
 use crate::response::{AdminResult, Done};
 
-/// How long the parent may take to say whether it follows an order.
+/// How long the parent may take to accept or reject an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the routes stand on.
+/// The state of the routes.
 #[derive(Clone, Debug)]
 pub struct Front {
     pub clock: Clock,
     pub apps: Arc<Apps>,
-    /// Those whose workers take connections themselves.
+    /// Apps whose workers accept connections themselves.
     pub sockets: Arc<dyn SharedApps>,
     pub groups: Arc<Groups>,
     pub holds: Holds,
@@ -54,12 +54,12 @@ pub struct Front {
     pub orders: Orders,
 }
 
-/// What the settings say of those whom the parent runs.
+/// Settings of the groups that the parent runs.
 #[derive(Debug, Default)]
 pub struct Groups {
-    /// The names of those that work off jobs.
+    /// The names of groups of job workers.
     pub of_jobs: BTreeSet<String>,
-    /// Those with a signal at which they say what they are doing.
+    /// Groups with a dump signal, at which workers log what they are doing.
     pub with_dump: BTreeSet<String>,
 }
 
@@ -74,7 +74,7 @@ impl Groups {
     }
 }
 
-/// The routes.
+/// Returns the routes.
 pub fn router(front: Front) -> Router {
     Router::new().route("/workers", get(list).post(follow)).with_state(front)
 }
@@ -92,7 +92,7 @@ async fn follow(
 }
 
 impl Front {
-    /// All apps, each with what was counted of it, and groups of workers of jobs.
+    /// Returns all apps and groups of job workers, each with its counters.
     pub fn rows(&self) -> Vec<(AppRow, TotalsView)> {
         let (views, now) = (self.apps.view(), self.clock.now());
         let reported = self.reported();
@@ -102,7 +102,7 @@ impl Front {
         };
         let shared = self.sockets.all().into_iter();
         let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));
-        // Of these nothing is counted: Weir sees none of their requests.
+        // These have no counters: Weir does not see their requests.
         let shared = shared.map(|row| (row, TotalsView::default()));
         let of_jobs = self.groups.of_jobs.iter();
         let of_jobs = of_jobs.filter_map(|name| of_jobs::row(name, &reported, now));
@@ -110,12 +110,12 @@ impl Front {
         views.into_iter().map(row).chain(shared).chain(of_jobs).collect()
     }
 
-    /// Service processes that were replaced and still have connections.
+    /// Returns the number of replaced service processes that still have connections.
     pub fn old_processes(&self) -> u32 {
         self.reported().old_processes
     }
 
-    /// Whether there is such a signal.
+    /// Returns whether the group has a dump signal.
     pub fn can_dump(&self, group: &str) -> bool {
         self.groups.with_dump.contains(group)
     }
@@ -181,7 +181,7 @@ impl Front {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest process in a worker's place.
+    /// Returns the newest process in a worker's slot.
     fn generation(&self, app: &str, worker: u32) -> Result<u64, AdminError> {
         let reported = self.reported();
         let states = reported.workers.values().map(|process| &process.state);

@@ -1,4 +1,4 @@
-//! Metrics of the workers of apps and of jobs, read when somebody scrapes.
+//! Metrics of the workers of apps and of jobs, read at each scrape.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -7,11 +7,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::workers::{AppRow, Front, JOBS};
 
-/// Reads them.
+/// Collects the metrics.
 #[derive(Debug)]
 pub struct WorkersMetrics(pub Front);
 
-/// Where a worker can be that does not what it is there for.
+/// States in which a worker does not do its work.
 const STATES: [&str; 8] =
     ["starting", "unreachable", "stuck", "draining", "evicting", "waiting", "stopped", "failed"];
 
@@ -50,7 +50,7 @@ impl Collector for WorkersMetrics {
     }
 }
 
-/// Rows, and what their name is called.
+/// Rows, and the label of their name.
 struct Rows<'a> {
     label: &'static str,
     rows: &'a [AppRow],
@@ -61,7 +61,7 @@ fn idle(app: &AppRow) -> i64 {
     i64::try_from(idle.count()).unwrap_or(i64::MAX)
 }
 
-/// `works`: what those are called that do what they are there for.
+/// Encodes the number of workers by state. `works` is the name of the working state.
 fn states(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -98,7 +98,7 @@ fn gauge(
     Ok(())
 }
 
-/// Of those that have one.
+/// Encodes a ratio of the rows that have one.
 fn ratio(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

@@ -1,5 +1,4 @@
-//! What the requests of the admin API have in common, whichever part serves them: how input is
-//! read, and the one shape of what went wrong.
+//! Shared parts of the admin API's requests: reading input, and one format of errors.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -10,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An error and what to do about it, answered as `{"error":"..","hint":".."}`.
+/// An error with a hint, sent as `{"error":"..","hint":".."}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminError {
     status: StatusCode,
@@ -18,31 +17,31 @@ pub struct AdminError {
     hint: &'static str,
 }
 
-/// The query of a URL.
+/// Extracts the query of a URL.
 #[derive(Clone, Debug)]
 pub struct Params<T>(pub T);
 
-/// A JSON body.
+/// Extracts a JSON body.
 #[derive(Clone, Debug)]
 pub struct JsonInput<T>(pub T);
 
 const PAGES: &str = "see docs/reference for the requests of the admin API";
 
 impl AdminError {
-    /// `hint` may be empty.
+    /// Creates an error; `hint` may be empty.
     #[must_use]
     pub fn new(status: StatusCode, error: impl Into<String>, hint: &'static str) -> Self {
         Self { status, error: error.into(), hint }
     }
 
-    /// The same, with something behind the error.
+    /// Appends `note` to the error's text.
     #[must_use]
     pub fn with_note(mut self, note: &str) -> Self {
         self.error.push_str(note);
         self
     }
 
-    /// The error and what to do about it, for people.
+    /// Returns the error and the hint as text for people.
     #[must_use]
     pub fn text(&self) -> String {
         if self.hint.is_empty() {
@@ -52,13 +51,13 @@ impl AdminError {
         }
     }
 
-    /// Of any address that is none of the API's.
+    /// Returns the error for an unknown path.
     #[must_use]
     pub fn no_such_page() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such request", PAGES)
     }
 
-    /// Of an address that is one of the API's, with another method.
+    /// Returns the error for a known path with another method.
     #[must_use]
     pub fn wrong_method() -> Self {
         let hint = "reading is GET, acting is POST";

@@ -1,9 +1,9 @@
-//! How long to wait before the next attempt.
+//! Delays between attempts, with exponential backoff and jitter.
 
 use std::time::Duration;
 
-/// Doubles from the least to the most, each less up to a half at random, so that endpoints that
-/// failed together don't come back together.
+/// Doubles the delay from a minimum to a maximum, each reduced by up to half at random, so that
+/// endpoints that failed together do not retry together.
 #[derive(Debug)]
 pub struct Backoff {
     min: Duration,
@@ -13,31 +13,31 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet.
+    /// Creates a backoff without failures.
     #[must_use]
     pub const fn new(min: Duration, max: Duration, random: fastrand::Rng) -> Self {
         Self { min, max, failures: 0, random }
     }
 
-    /// After one more failure.
+    /// Counts a failure and returns the delay before the next attempt.
     pub fn next_delay(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.after(self.failures)
     }
 
-    /// The delay after this many failures, which the caller counts.
+    /// Returns the delay after `failures` consecutive failures, which the calling code counts.
     pub fn after(&mut self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         self.jittered(self.min.saturating_mul(factor).min(self.max))
     }
 
-    /// After a success.
+    /// Resets the count after a success.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Between half of `full` and all of it.
+    /// Returns a random duration between half of `full` and `full`.
     pub fn jittered(&mut self, full: Duration) -> Duration {
         full.mul_f64(1.0 - self.random.f64() / 2.0)
     }

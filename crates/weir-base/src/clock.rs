@@ -8,43 +8,43 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Wall-clock time in microseconds since the Unix epoch.
 ///
-/// Microseconds, because a queue's wait is measured with it; 64 bits last for 580,000 years.
+/// Microseconds are needed to measure the latency of queues; 64 bits last for 580,000 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// From microseconds since the Unix epoch.
+    /// Creates a timestamp from microseconds since the Unix epoch.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// From milliseconds since the Unix epoch.
+    /// Creates a timestamp from milliseconds since the Unix epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Whole milliseconds since the Unix epoch.
+    /// Returns the whole milliseconds since the Unix epoch.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Seconds since the Unix epoch, with the fraction.
+    /// Returns the seconds since the Unix epoch, with the fraction.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "53 bits hold microseconds until the year 2255")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How much later `self` is than `earlier`; zero when it is not.
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -73,24 +73,24 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Where a service reads the time.
+/// A source of time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// The machine's wall clock.
+    /// Returns the system's wall clock.
     #[must_use]
     pub const fn system() -> Self {
         Self(None)
     }
 
-    /// A clock that stands still until [`Clock::advance`] moves it. Clones share it.
+    /// Creates a clock that only [`Clock::advance`] changes. Clones share it.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self(Some(Arc::new(AtomicU64::new(start.as_micros()))))
     }
 
-    /// The time now.
+    /// Returns the current time.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the Clock that everybody else takes")]
     pub fn now(&self) -> Timestamp {
@@ -106,7 +106,7 @@ impl Clock {
     /// Moves a manual clock forward.
     ///
     /// # Panics
-    /// Of the system clock, which cannot be set.
+    /// For the system clock, which cannot be set.
     pub fn advance(&self, by: Duration) {
         let manual = self.0.as_ref().expect("only a manual clock can be moved");
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Wrong passwords and keys, counted by client, so that guessing can be slowed.
+//! Counts wrong passwords and keys by client, to slow guessing.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 
 /// Failed attempts are forgotten after this long.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Clients that are remembered; beyond this number the oldest window is dropped.
+/// Limit of counted clients; beyond it, the client with the oldest window is dropped.
 const CLIENTS_MAX: usize = 10_000;
 
 /// Failed attempts of the last minute, by client: an IPv4 address or the /64 of an IPv6 address.
@@ -30,14 +30,14 @@ impl AttemptCount {
 }
 
 impl FailedAttempts {
-    /// Failed attempts of this client in the current window.
+    /// Returns the failed attempts of this client in the current window.
     #[must_use]
     pub fn count(&self, address: IpAddr, now: Timestamp) -> u32 {
         let tally = self.by_client.get(&client(address));
         tally.filter(|tally| !tally.is_over(now)).map_or(0, |tally| tally.count)
     }
 
-    /// Counts one more.
+    /// Counts a failed attempt.
     pub fn add(&mut self, address: IpAddr, now: Timestamp) {
         let client = client(address);
         if self.by_client.len() >= CLIENTS_MAX && !self.by_client.contains_key(&client) {
@@ -61,7 +61,7 @@ impl FailedAttempts {
     }
 }
 
-/// A host with one IPv6 address has the 2^64 of its network.
+/// Returns the address to count by: a host with one IPv6 address controls all 2^64 of its /64.
 fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {

@@ -1,23 +1,23 @@
-//! "Did you mean": the known word that a misspelt one is closest to.
+//! "Did you mean" suggestions: the known word that is closest to a misspelt one.
 
 use strsim::damerau_levenshtein;
 
-/// Longer words get no hint and are none: comparing takes time that grows with both lengths, and some
-/// words are chosen by others than the operator (queues' names).
+/// Limit of the letters of a word, for both the misspelt and the suggested one: the comparison
+/// takes time that grows with both lengths, and some words come from clients (queue names).
 const LETTERS_MAX: usize = 40;
 
-/// The word of `known` that `word` most likely meant, if any is close enough.
+/// Returns the word of `known` that `word` most likely meant, if any is close enough.
 ///
-/// Close enough is one edit (a letter changed, missing, added or two swapped) for every three
-/// letters, at least one: `lisen` finds `listen`, `x` finds nothing. Case and the difference
-/// between `-` and `_` count for nothing. Of two that are equally close the first wins. Words of more
-/// than 40 letters are close to nothing.
+/// Close enough is one edit (a letter changed, missing or added, or two swapped) per three letters,
+/// and at least one: `lisen` finds `listen`, `x` finds nothing. Case and the difference between `-`
+/// and `_` are ignored. Of two equally close words the first wins. Words of more than 40 letters
+/// never match.
 #[must_use]
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = letters(word)?;
     let word = fold(word);
     let edits_max = (letters / 3).max(1);
-    // Each letter more is an edit.
+    // Each letter of difference in length is an edit.
     let may_be_close =
         |known: &&str| self::letters(known).is_some_and(|it| it.abs_diff(letters) <= edits_max);
     known
@@ -29,7 +29,7 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// None: too many.
+/// Counts the letters. None: more than the limit.
 fn letters(word: &str) -> Option<usize> {
     let counted = word.chars().take(LETTERS_MAX + 1).count();
     Some(counted).filter(|letters| *letters <= LETTERS_MAX)

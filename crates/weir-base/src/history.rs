@@ -1,14 +1,14 @@
-//! Metrics with a memory: a fixed list of series, seconds for hours and minutes for weeks.
+//! Metrics over time: a fixed list of series, per second for hours and per minute for weeks.
 //!
-//! Each resolution is a ring file of fixed size ([`ring`]); a row has its own checksum, so a row
-//! torn by a crash is a gap in a chart and nothing more. Once a second one row is written; when a
-//! minute is over, its seconds are folded into one row (least, mean, greatest) of the minutes'
-//! ring. Columns are matched by name, so a release may add and remove series.
+//! Each resolution is a ring file of fixed size ([`ring`]). Each row has its own checksum, so a row
+//! torn by a crash is just a gap in a chart. One row is written per second; after each minute, its
+//! seconds are aggregated into one row (minimum, mean, maximum) of the minutes' ring. Columns are
+//! matched by name, so a release may add and remove series.
 //!
-//! A full disk or a read-only folder never stops the caller: the newest rows stay in memory, the
-//! file is tried again, and [`MetricsHistory::condition`] says so.
+//! A full disk or a read-only folder never stops the service: the newest rows stay in memory, the
+//! file is retried, and [`MetricsHistory::condition`] reports it.
 //!
-//! Rows are not synced: what a power cut may take is the last seconds of a chart.
+//! Rows are not synced: a power failure may lose the last seconds of a chart.
 
 mod band;
 mod header;
@@ -26,16 +26,16 @@ use self::band::Buckets;
 use self::ring::{Ring, RingShape};
 use crate::clock::Timestamp;
 
-/// How much is remembered, and where. Field names are the names under `[history]`.
+/// The size and location of a history. Field names are the names under `[history]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistorySettings {
-    /// Folder of the ring files; made when missing.
+    /// Folder of the ring files; created when missing.
     pub directory: PathBuf,
-    /// How long every second is kept.
+    /// How long rows of seconds are kept.
     pub seconds_kept: Duration,
-    /// How long every minute is kept.
+    /// How long rows of minutes are kept.
     pub minutes_kept: Duration,
-    /// Rows per ring that are held in memory while the disk refuses them; older ones are dropped.
+    /// Limit of rows per ring in memory while the disk rejects writes; the oldest are dropped.
     pub memory_rows_max: usize,
 }
 
@@ -51,15 +51,15 @@ impl Default for HistorySettings {
     }
 }
 
-/// Whether the disk takes the rows.
+/// Whether rows reach the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryCondition {
     OnDisk,
-    /// The newest rows are in memory only; the text says why.
+    /// The newest rows are in memory only; the text gives the reason.
     InMemory(String),
 }
 
-/// What to read: `[from, to)`, as at most `points_max` points.
+/// A query over `[from, to)` with at most `points_max` points.
 #[derive(Clone, Debug)]
 pub struct HistoryQuery<'a> {
     pub series: &'a [&'a str],
@@ -68,7 +68,7 @@ pub struct HistoryQuery<'a> {
     pub points_max: usize,
 }
 
-/// The history of one service. Shared by reference; a row and a query don't wait for each other
+/// The history of one service. Shared by reference; an append and a query wait for each other no
 /// longer than one read of the ring.
 #[derive(Debug)]
 pub struct MetricsHistory {
@@ -79,15 +79,15 @@ pub struct MetricsHistory {
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// Columns of one history: bounds a row to 6 KiB.
+/// Limit of the columns of one history: it limits a row to 6 KiB.
 const COLUMNS_MAX: usize = 256;
 
 impl MetricsHistory {
-    /// Opens or makes the rings in `settings.directory`. Trouble with the disk is not an error but
-    /// a [`HistoryCondition`].
+    /// Opens or creates the rings in `settings.directory`. A disk error is not returned; it appears
+    /// as the [`HistoryCondition`].
     ///
     /// # Panics
-    /// With more than 256 columns, or the same name twice: the list is the program's own.
+    /// With more than 256 columns or duplicate names: the list is fixed in the program.
     #[must_use]
     pub fn open(settings: &HistorySettings, columns: &[&str]) -> Self {
         assert!(columns.len() <= COLUMNS_MAX, "a history has at most {COLUMNS_MAX} columns");
@@ -107,17 +107,17 @@ impl MetricsHistory {
         }
     }
 
-    /// Records one value per column for the second of `at`. NaN: not known.
+    /// Records one value per column for the second of `at`. NaN: unknown.
     ///
     /// # Panics
-    /// When `values` doesn't have one value per column.
+    /// If `values` does not have one value per column.
     pub fn append(&self, at: Timestamp, values: &[f64]) {
         assert_eq!(values.len(), self.columns.len(), "one value per column");
         let bands: Vec<Band> = values.iter().copied().map(Band::of).collect();
         let mut seconds = lock(&self.seconds);
         let before = seconds.newest().map(minute_of);
         if let Some(minute) = before.filter(|minute| *minute < minute_of(at)) {
-            // First, because the new row may take the place of one of that minute's.
+            // First, because the new row may overwrite one of that minute.
             self.fold(&seconds, Timestamp::from_millis(minute * 60_000));
         }
         seconds.write(at, &bands);
@@ -133,8 +133,8 @@ impl MetricsHistory {
         lock(&self.minutes).write(start, &bands);
     }
 
-    /// The series' bands over time, from seconds where those reach back far enough, from minutes
-    /// otherwise (and then from seconds for the minute that isn't over). An unknown series has no
+    /// Returns the series' bands over time, from seconds where those reach back far enough, else
+    /// from minutes (and then from seconds for the current minute). An unknown series has no
     /// points.
     #[must_use]
     pub fn query(&self, query: &HistoryQuery<'_>) -> Table {
@@ -151,18 +151,18 @@ impl MetricsHistory {
         buckets.finish()
     }
 
-    /// The index of a column; one past the end for an unknown name.
+    /// Returns the index of a column; one past the end for an unknown name.
     fn column(&self, name: &str) -> usize {
         self.columns.iter().position(|column| column == name).unwrap_or(self.columns.len())
     }
 
-    /// The names of the series.
+    /// Returns the names of the series.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Whether the disk takes the rows.
+    /// Returns whether rows reach the disk.
     #[must_use]
     pub fn condition(&self) -> HistoryCondition {
         let problem = lock(&self.seconds).problem().or_else(|| lock(&self.minutes).problem());
@@ -174,7 +174,7 @@ const fn minute_of(at: Timestamp) -> u64 {
     at.as_millis() / 60_000
 }
 
-/// A ring is whole between any two of its operations, so a panicked holder leaves it usable.
+/// Ignores poisoning: a ring is consistent between any two of its operations.
 fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }

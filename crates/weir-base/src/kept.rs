@@ -1,5 +1,5 @@
-//! What is kept over a restart in a small file of JSON. It is replaced as a whole, so a crash leaves
-//! the old one or the new one. Both functions wait for the disk.
+//! State that survives a restart in a small JSON file. The file is replaced as a whole, so a crash
+//! leaves the old one or the new one. Both functions block on the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What the file at `path` holds; without a file, nothing.
+/// Reads the file at `path`; a missing file gives the default value.
 ///
 /// # Errors
-/// It can't be read, or is no such JSON.
+/// The file cannot be read, or is not valid JSON of this type.
 pub fn read<T: Default + DeserializeOwned>(path: &Path) -> io::Result<T> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice(&text)?),

@@ -1,20 +1,21 @@
-//! What every service needs and no domain owns.
+//! Building blocks that every service needs and no domain owns.
 //!
 //! - `admin_api` (feature `admin-api`): input and errors of the admin API.
-//! - [`backoff`]: how long to wait before the next attempt.
-//! - [`clock`]: the only source of time, with a twin that tests move by hand.
-//! - [`failed_attempts`]: wrong passwords and keys by client, so that guessing is slowed.
-//! - [`hint`]: "did you mean".
-//! - [`history`]: metrics with a memory, in ring files of fixed size.
-//! - [`kept`]: small files that a restart leaves.
-//! - [`listen_address`]: a listening address, parsed once.
-//! - [`ring`]: which node has a key, by consistent hashing.
-//! - [`secret`]: text that never shows itself in logs.
-//! - [`seldom`]: log lines that would repeat themselves.
-//! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
-//! - [`switch`]: what an operator turns off at run time, by name; [`switchboard`]: over a restart, too.
-//! - [`token_bucket`]: at most so many at once, and one more after each interval.
-//! - `shutdown` (feature `tokio`): how a service ends.
+//! - [`backoff`]: delays between attempts.
+//! - [`clock`]: the only source of time, with a manual clock for tests.
+//! - [`failed_attempts`]: counts of wrong passwords and keys by client, to slow guessing.
+//! - [`hint`]: "did you mean" suggestions.
+//! - [`history`]: metrics over time, in ring files of fixed size.
+//! - [`kept`]: state that survives a restart in small JSON files.
+//! - [`listen_address`]: parsed listening addresses.
+//! - [`ring`]: consistent hashing of keys to nodes.
+//! - [`secret`]: text that never appears in logs.
+//! - [`seldom`]: rate limiting of repeated log lines.
+//! - [`semaphore`]: a concurrency limit that rejects at once instead of queueing.
+//! - [`switch`]: switches that an operator turns off at run time, by name; [`switchboard`]: the
+//!   same, kept across restarts.
+//! - [`token_bucket`]: a rate limit with bursts.
+//! - `shutdown` (feature `tokio`): graceful shutdown of a service.
 
 #[cfg(feature = "admin-api")]
 pub mod admin_api;

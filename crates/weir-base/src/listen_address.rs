@@ -5,32 +5,32 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a service listens. Port 0 lets the system choose.
+/// The address that a service listens on. Port 0 lets the system choose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// Why a text is no listening address.
+/// Why a text is not a listening address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// `127.0.0.1` or `[::1]`.
+    /// The port is missing, as in `127.0.0.1` or `[::1]`.
     #[error("{0:?} has no port; write for example \"127.0.0.1:7419\"")]
     NoPort(String),
-    /// A name that would have to be looked up.
+    /// The host is a name, not an IP address.
     #[error("{0:?} is not an IP address; write for example \"127.0.0.1:7419\" or \"0.0.0.0:7419\"")]
     NotAnAddress(String),
-    /// Not a number from 0 to 65535.
+    /// The port is not a number from 0 to 65535.
     #[error("{0:?} is not a port; ports go from 0 (the system chooses) to 65535")]
     Port(String),
-    /// `unix:` with nothing behind it.
+    /// The path after `unix:` is missing.
     #[error("a unix socket needs a path; write for example \"unix:/run/weir/jobs.sock\"")]
     NoPath,
 }
 
 impl ListenAddress {
-    /// Whether only this machine can connect.
+    /// Returns whether only this machine can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {

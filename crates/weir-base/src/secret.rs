@@ -1,8 +1,8 @@
-//! Text that never shows itself in logs, errors or debug output.
+//! Text that never appears in logs, errors or debug output.
 
 use std::fmt;
 
-/// A password or key. Printing it prints asterisks; [`Secret::expose`] is the one way to the text.
+/// A password or key. Formatting it gives asterisks; only [`Secret::expose`] returns the text.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 
@@ -13,7 +13,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself. Every call is a place to check that it isn't logged.
+    /// Returns the text. Check at every call that it is not logged.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

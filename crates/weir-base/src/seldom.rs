@@ -7,14 +7,14 @@ use crate::clock::Timestamp;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lets one through, and the next after ten seconds. Never waits.
+/// Returns true at most once in ten seconds. Never waits.
 #[derive(Debug, Default)]
 pub struct Seldom {
     next_micros: AtomicU64,
 }
 
 impl Seldom {
-    /// Whether this one may pass.
+    /// Returns whether a line may be logged at `now`.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let next = self.next_micros.load(Ordering::Relaxed);
         let after = (now + INTERVAL).as_micros();

@@ -1,13 +1,13 @@
-//! A named semaphore that never waits: a permit now, or a refusal that says what is full.
+//! A named semaphore that never waits: it returns a permit now, or an error that names the limit.
 //!
-//! It stands in front of what can be slow (a receiver of webhooks, a database), so that a stalled
-//! neighbour costs at most `limit` tasks and everybody else an error at once, instead of a queue.
+//! It guards slow operations (a webhook's receiver, a database), so that a stalled peer occupies at
+//! most `limit` tasks and other requests fail at once instead of queueing.
 //!
-//! Promises: never more permits than the limit, whatever races (a change of the limit included); a
-//! rejection only if all were taken at that moment; a dropped permit is free at once. A call never
-//! waits: acquiring is one compare-and-swap, retried only if another thread's went through
-//! meanwhile. Limit and permits in use share one atomic word, so that there is no moment between
-//! reading one and changing the other (`permits.rs`).
+//! Guarantees: never more permits than the limit, under any race (a change of the limit included);
+//! rejection only if all were in use at that moment; a dropped permit is free at once. Acquiring is
+//! one compare-and-swap, retried only if another thread's succeeded in between. The limit and the
+//! permits in use share one atomic word, so both are always read and changed together
+//! (`permits.rs`).
 //!
 //! ```
 //! use weir_base::semaphore::Semaphore;
@@ -33,7 +33,7 @@ pub use metrics::register;
 
 use permits::{AtomicU64, Ordering, Permits};
 
-/// At most `limit` permits at a time. Share it by reference or in an [`Arc`].
+/// Hands out at most `limit` permits at a time. Share it by reference or in an [`Arc`].
 #[derive(Debug)]
 pub struct Semaphore {
     name: Arc<str>,
@@ -45,13 +45,14 @@ pub struct Semaphore {
 /// The permits of a semaphore at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Permits that are held. More than `limit` only after the limit was lowered.
+    /// Permits in use. More than `limit` only after the limit was lowered.
     pub in_use: u32,
-    /// How many may be held.
+    /// The limit of permits.
     pub limit: u32,
 }
 
-/// No permit was free. Cheap to make and to clone: a refusal must cost less than the work refused.
+/// No permit was free. Cheap to create and clone: a rejection must cost less than the rejected
+/// work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: all {limit} permits are in use; try again later, or raise {setting}")]
 pub struct Full {
@@ -64,29 +65,29 @@ pub struct Full {
 }
 
 impl Semaphore {
-    /// A semaphore of which nothing is held.
+    /// Creates a semaphore with no permits in use.
     ///
-    /// `name` is what errors and metrics call it; `setting` is the limit's full name in `weir.toml`
-    /// (`section.key`). A `limit` of 0 refuses everything.
+    /// `name` is its name in errors and metrics; `setting` is the limit's full name in `weir.toml`
+    /// (`section.key`). A `limit` of 0 rejects everything.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, setting: &'static str, limit: u32) -> Self {
         let permits = Permits::new(limit);
         Self { name: name.into(), setting, permits, refused: AtomicU64::new(0) }
     }
 
-    /// Takes a permit, to be held no longer than the semaphore is borrowed.
+    /// Takes a permit that borrows the semaphore.
     ///
     /// # Errors
-    /// [`Full`] if all permits are in use. It is counted.
+    /// [`Full`] if all permits are in use; the rejection is counted.
     pub fn try_acquire(&self) -> Result<Permit<'_>, Full> {
         self.take()?;
         Ok(Permit(self))
     }
 
-    /// Takes a permit that a task can carry away.
+    /// Takes a permit that owns a reference to the semaphore, for use in a task.
     ///
     /// # Errors
-    /// [`Full`] if all permits are in use. It is counted.
+    /// [`Full`] if all permits are in use; the rejection is counted.
     pub fn try_acquire_owned(self: &Arc<Self>) -> Result<OwnedPermit, Full> {
         self.take()?;
         Ok(OwnedPermit(Arc::clone(self)))
@@ -103,34 +104,33 @@ impl Semaphore {
         Full { name: Arc::clone(&self.name), limit, setting: self.setting }
     }
 
-    /// Changes the limit for further calls.
+    /// Changes the limit for later calls.
     ///
-    /// Permits that are held stay valid; below their number, no permit is given until enough have come
-    /// back.
+    /// Permits in use stay valid. While they are more than the new limit, no permit is given.
     pub fn set_limit(&self, limit: u32) {
         self.permits.set_limit(limit);
     }
 
-    /// Permits in use and the limit, of the same moment.
+    /// Returns the permits in use and the limit at the same moment.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.permits.usage()
     }
 
-    /// Refusals since the start.
+    /// Returns the number of rejections since the start.
     #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// What errors and metrics call it.
+    /// Returns the name in errors and metrics.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// One permit; dropping it gives it back. A permit that is leaked stays in use for good.
+/// One permit, returned when dropped. A leaked permit stays in use forever.
 #[must_use = "a permit that is not kept is given back at once"]
 pub struct Permit<'s>(&'s Semaphore);
 

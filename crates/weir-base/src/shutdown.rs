@@ -1,8 +1,7 @@
-//! How a service ends: everybody learns that it is time, every task is waited for, and the wait
-//! has an end.
+//! Graceful shutdown of a service: all tasks are notified and waited for, up to a deadline.
 //!
-//! The order of a shutdown: [`ShutdownToken::request`] (no new work is accepted), then
-//! [`ShutdownToken::drain`] (work in hand is finished, at most until the deadline).
+//! The order is: [`ShutdownToken::request`] (no new work is accepted), then
+//! [`ShutdownToken::drain`] (work in progress is finished, until the deadline at the latest).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,14 +11,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The word that it is time to end, and the tasks to wait for. Cheap to clone; clones share it.
+/// Signals the shutdown and tracks the tasks to wait for. Cheap to clone; clones share its state.
 #[derive(Clone, Debug, Default)]
 pub struct ShutdownToken {
     token: CancellationToken,
     tracker: TaskTracker,
 }
 
-/// How a drain ended.
+/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// Every task ended by itself.
@@ -29,7 +28,7 @@ pub enum Drained {
 }
 
 impl ShutdownToken {
-    /// Not requested, without tasks.
+    /// Creates a token without a request and without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -40,21 +39,22 @@ impl ShutdownToken {
         self.token.cancel();
     }
 
-    /// Whether it is time to end.
+    /// Returns whether the shutdown was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// Resolves once it is time to end: the other arm of every `select!` that waits for work.
+    /// Resolves once the shutdown is requested. For the second arm of a `select!` that waits for
+    /// work.
     pub async fn requested(&self) {
         self.token.cancelled().await;
     }
 
     /// Runs `task` on the current runtime; [`ShutdownToken::drain`] waits for it.
     ///
-    /// The task is boxed: the runtime's code for a task is then compiled once per output and not
-    /// once per task.
+    /// The task is boxed: the runtime's code for a task is then compiled once per output type and
+    /// not once per task.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -74,13 +74,13 @@ impl ShutdownToken {
         self.tracker.spawn_local(task)
     }
 
-    /// How many tasks run.
+    /// Returns the number of running tasks.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.tracker.len()
     }
 
-    /// Requests the shutdown and waits until every task has ended, at most for `deadline`.
+    /// Requests the shutdown and waits until every task has ended, for at most `deadline`.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         self.request();
         self.tracker.close();

@@ -1,7 +1,7 @@
-//! Switches: what an operator turns off at run time, by name, for as long as it is needed.
+//! Switches that an operator turns off at run time, by name.
 //!
-//! Everything is on until a pattern that matches its name is turned off. Asking costs one load of
-//! an atomic while nothing is off.
+//! Everything is on until a pattern that matches its name is turned off. A check costs one atomic
+//! load while nothing is off.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,27 +12,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::clock::Timestamp;
 
-/// Patterns that may be off at a time.
+/// Limit of the patterns that are off at a time.
 pub const SWITCHES_MAX: usize = 100;
-/// Bytes of one pattern.
+/// Limit of a pattern in bytes.
 pub const PATTERN_BYTES_MAX: usize = 200;
 
-/// A name in which `*` stands for any text.
+/// A name in which `*` matches any text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pattern(Box<str>);
 
-/// The text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a pattern is a name, in which * stands for any text")]
     Empty,
-    /// Longer than [`PATTERN_BYTES_MAX`].
+    /// The text is longer than [`PATTERN_BYTES_MAX`].
     #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// There are [`SWITCHES_MAX`] already.
+/// [`SWITCHES_MAX`] patterns are off already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{SWITCHES_MAX} switches are off; turn one on before another is turned off")]
 pub struct TooMany;
@@ -42,9 +42,9 @@ pub struct TooMany;
 pub struct Off {
     /// What is off.
     pub pattern: Pattern,
-    /// Since when: microseconds since 1970.
+    /// When it was turned off, in microseconds since 1970.
     pub since_us: u64,
-    /// Until when; None: until it is turned on.
+    /// When it is turned on again; None: not by itself.
     pub until_us: Option<u64>,
 }
 
@@ -52,12 +52,12 @@ pub struct Off {
 #[derive(Debug, Default)]
 pub struct Switches {
     has_any: AtomicBool,
-    /// std: taken only while something is off, held for a comparison of names.
+    /// A std lock: taken only while something is off, and held for a comparison of names.
     off: RwLock<Vec<Off>>,
 }
 
 impl Pattern {
-    /// Whether it stands for `name`.
+    /// Returns whether the pattern matches `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
@@ -65,14 +65,14 @@ impl Pattern {
         let Some(mut rest) = name.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
         for part in parts {
-            // The leftmost place leaves the most for what follows.
+            // Matching at the leftmost position leaves the most text for the remaining parts.
             let Some(at) = rest.find(part) else { return false };
             rest = &rest[at + part.len()..];
         }
         rest.ends_with(last)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -116,11 +116,11 @@ impl Off {
 }
 
 impl Switches {
-    /// Whether something of this name is off.
+    /// Returns whether a pattern that matches `name` is off.
     #[inline]
     #[must_use]
     pub fn is_off(&self, name: &str, now: Timestamp) -> bool {
-        // Relaxed: a switch takes effect soon, and orders nothing.
+        // Relaxed: a switch may take effect with a short delay, and orders nothing.
         self.has_any.load(Ordering::Relaxed) && self.is_among(name, now)
     }
 
@@ -130,10 +130,10 @@ impl Switches {
         off.iter().any(|off| off.holds(now) && off.pattern.matches(name))
     }
 
-    /// Turns a pattern off; one that is off already has the new end.
+    /// Turns a pattern off; a pattern that is off already gets the new end.
     ///
     /// # Errors
-    /// Too many are off.
+    /// [`SWITCHES_MAX`] patterns are off.
     pub fn turn_off(&self, off: Off, now: Timestamp) -> Result<(), TooMany> {
         let mut all = self.off.write().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.holds(now) && other.pattern != off.pattern);
@@ -155,7 +155,7 @@ impl Switches {
         all.len() < before
     }
 
-    /// What is off, in the order in which it was turned off.
+    /// Returns the patterns that are off, in the order in which they were turned off.
     #[must_use]
     pub fn list(&self, now: Timestamp) -> Vec<Off> {
         let all = self.off.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! Switches that an operator flips, over a restart too: what is off is in a file.
+//! Switches that an operator turns off and that stay off across restarts, stored in a file.
 //!
-//! What is over by the time it is read is forgotten.
+//! Switches that have expired when the file is read are dropped.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ struct SwitchboardInner {
     switches: Arc<Switches>,
     clock: Clock,
     path: PathBuf,
-    /// Held from a change to the end of its write: the file never goes back.
+    /// Held from a change to the end of its write, so that writes are in order.
     writing: Mutex<()>,
 }
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredSwitches {
     off: Vec<Off>,
@@ -35,21 +35,21 @@ struct StoredSwitches {
 /// A pattern that is off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchView {
-    /// Names, in which `*` stands for any text.
+    /// A name in which `*` matches any text.
     pub pattern: String,
-    /// Since when: seconds since the Unix epoch.
+    /// When it was turned off, in seconds since the Unix epoch.
     pub since: f64,
-    /// Until when; None: until it is turned on.
+    /// When it is turned on again; None: not by itself.
     pub until: Option<f64>,
 }
 
-/// Why a switch was not flipped, or only half.
+/// Why a switch was not changed, or not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// As many are off as may be.
+    /// Too many patterns are off.
     #[error("{0}")]
     TooMany(#[from] TooMany),
-    /// It is flipped, but not in the file.
+    /// The switch is changed, but the file is not.
     #[error(
         "it is done, but a restart will undo it: {} can't be written ({source}); make it writable \
          and do it again", path.display()
@@ -58,8 +58,8 @@ pub enum SwitchError {
 }
 
 impl Switchboard {
-    /// Restores the state in the file at `path`. A file that cannot be read is logged; then
-    /// everything is on. Waits for the disk.
+    /// Restores the state in the file at `path`. A file that cannot be read is logged, and
+    /// everything is on. Blocks on the disk.
     #[must_use]
     pub fn open(switches: Arc<Switches>, clock: Clock, path: PathBuf) -> Self {
         match kept::read(&path) {
@@ -72,11 +72,11 @@ impl Switchboard {
         Self(Arc::new(SwitchboardInner { switches, clock, path, writing: Mutex::default() }))
     }
 
-    /// Takes up what the file says now: the process before may have flipped some since it was
-    /// opened. Waits for the disk.
+    /// Reads the file again: the previous process may have changed switches since it was opened.
+    /// Blocks on the disk.
     pub fn read_again(&self) {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that can't be read was told about when it was opened.
+        // An unreadable file was logged when it was opened.
         let Ok(StoredSwitches { off: stored }) = kept::read(&self.0.path) else { return };
         let (switches, now) = (&self.0.switches, self.0.clock.now());
         for off in switches.list(now) {
@@ -89,16 +89,16 @@ impl Switchboard {
         restore(switches, now, StoredSwitches { off: new });
     }
 
-    /// What is off, in the order in which it was turned off.
+    /// Returns the patterns that are off, in the order in which they were turned off.
     #[must_use]
     pub fn list(&self) -> Vec<SwitchView> {
         self.0.switches.list(self.0.clock.now()).iter().map(SwitchView::of).collect()
     }
 
-    /// Turns a pattern off, for some time or until it is turned on. Waits for the disk.
+    /// Turns a pattern off, for some time or until it is turned on. Blocks on the disk.
     ///
     /// # Errors
-    /// Too many are off, or it is off but not kept.
+    /// Too many patterns are off, or the pattern is off but not stored.
     pub fn turn_off(&self, pattern: Pattern, time: Option<Duration>) -> Result<(), SwitchError> {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.now();
@@ -107,10 +107,10 @@ impl Switchboard {
         self.keep(now)
     }
 
-    /// Turns a pattern on. Returns whether it was off. Waits for the disk.
+    /// Turns a pattern on. Returns whether it was off. Blocks on the disk.
     ///
     /// # Errors
-    /// It is on, but that is not kept.
+    /// The pattern is on, but that is not stored.
     pub fn turn_on(&self, pattern: &Pattern) -> Result<bool, SwitchError> {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.now();

@@ -1,8 +1,8 @@
-//! A token bucket: at most `burst` at once, and one more after each `interval`.
+//! A token bucket: `burst` tokens at once, and one more after each `interval`.
 //!
-//! The bucket is kept as the moment at which it will be full again (the generic cell rate
-//! algorithm, ITU-T I.371), so it is 8 bytes, needs no timer and no fractions, and a wait is
-//! exact. The caller passes the time.
+//! A bucket is stored as the time at which it will be full again (the generic cell rate algorithm,
+//! ITU-T I.371), so it takes 8 bytes, needs no timer and no fractions, and waits are exact. Times
+//! are arguments.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// How much a bucket lets through.
+/// The rate of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     burst: u32,
@@ -19,33 +19,34 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `burst` tokens at once (at least 1), one more after each `interval`.
+    /// Creates a rate of `burst` tokens at once (at least 1), and one more after each `interval`.
     #[must_use]
     pub const fn new(burst: u32, interval: Duration) -> Self {
         Self { burst: if burst == 0 { 1 } else { burst }, interval }
     }
 
-    /// `burst` tokens at once, and `per_second` more in each second (at least 1 of both).
+    /// Creates a rate of `burst` tokens at once and `per_second` more each second (both at least
+    /// 1).
     #[must_use]
     pub const fn per_second(per_second: u32, burst: u32) -> Self {
         let nanoseconds = 1_000_000_000 / if per_second == 0 { 1 } else { per_second };
         Self::new(burst, Duration::from_nanos(nanoseconds as u64))
     }
 
-    /// Tokens at once.
+    /// Returns the tokens available at once.
     #[must_use]
     pub const fn burst(self) -> u32 {
         self.burst
     }
 
-    /// Tokens that come back in a second, rounded down.
+    /// Returns the tokens added per second, rounded down.
     #[must_use]
     pub fn tokens_per_second(self) -> u32 {
         let tokens = 1_000_000_000_u128.checked_div(self.interval.as_nanos()).unwrap_or(u128::MAX);
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
-    /// How long an empty bucket takes to fill.
+    /// Returns how long an empty bucket takes to fill.
     fn capacity(self) -> Duration {
         self.interval.saturating_mul(self.burst)
     }
@@ -57,21 +58,21 @@ impl fmt::Display for Rate {
     }
 }
 
-/// There is no token now; there will be after `wait`.
+/// No token is available now; one will be after `wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many tries; the next one is possible in {} s", wait.as_secs().saturating_add(1))]
 pub struct Empty {
     pub wait: Duration,
 }
 
-/// One bucket. New ones are full.
+/// One bucket. A new bucket is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenBucket {
     full_at: Timestamp,
 }
 
 impl TokenBucket {
-    /// Takes one token, or says how long until there is one. A refusal takes nothing.
+    /// Takes one token, or returns how long to wait for one. A failed call takes nothing.
     pub fn take(&mut self, rate: Rate, now: Timestamp) -> Result<(), Empty> {
         let full_after = self.full_at.max(now) + rate.interval;
         let wait = full_after.since(now).saturating_sub(rate.capacity());
@@ -82,15 +83,15 @@ impl TokenBucket {
         Err(Empty { wait })
     }
 
-    /// Whether every token is back: such a bucket needs no memory.
+    /// Returns whether the bucket is full: a full bucket need not be stored.
     #[must_use]
     pub fn is_full(&self, now: Timestamp) -> bool {
         self.full_at <= now
     }
 }
 
-/// A bucket per key (a client's address), for a bounded number of keys. When all places are taken
-/// by buckets in use, new keys share one: a flood of addresses slows itself down, not the others.
+/// A bucket per key (a client's address), for a limited number of keys. When all buckets are in
+/// use, new keys share one, so a flood of addresses slows only itself.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     rate: Rate,
@@ -100,13 +101,13 @@ pub struct KeyedBuckets<K> {
 }
 
 impl<K: Eq + Hash> KeyedBuckets<K> {
-    /// No key has a bucket yet; at most `keys_max` will.
+    /// Creates an empty set of at most `keys_max` buckets.
     #[must_use]
     pub fn new(rate: Rate, keys_max: usize) -> Self {
         Self { rate, keys_max, buckets: HashMap::new(), overflow: TokenBucket::default() }
     }
 
-    /// Takes one of `key`'s tokens.
+    /// Takes a token of `key`'s bucket.
     pub fn take(&mut self, key: K, now: Timestamp) -> Result<(), Empty> {
         if !self.buckets.contains_key(&key) && self.buckets.len() >= self.keys_max {
             self.buckets.retain(|_, bucket| !bucket.is_full(now));
@@ -117,18 +118,18 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         self.buckets.entry(key).or_default().take(self.rate, now)
     }
 
-    /// Gives `key` all its tokens back.
+    /// Refills the bucket of `key`.
     pub fn forgive(&mut self, key: &K) {
         self.buckets.remove(key);
     }
 
-    /// How many keys have a bucket.
+    /// Returns the number of keys with a bucket.
     #[must_use]
     pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Whether no key has a bucket.
+    /// Returns whether no key has a bucket.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()

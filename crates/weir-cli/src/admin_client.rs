@@ -1,5 +1,5 @@
-//! How commands talk to a running Weir: HTTP/JSON over the socket in `data_dir`, or over the
-//! console's port with a token. One connection, one request at a time.
+//! The client of a running Weir: HTTP/JSON over the socket in `data_dir`, or over the console's
+//! port with a token. It uses one connection for one request at a time.
 
 use std::future::Future;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::data_dir;
 use crate::target::{self, Target};
 use weir_config::{Settings, environment};
 
-/// Bytes of one whole answer; streams are not held.
+/// Limit of a whole response; streamed responses are not buffered.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Weir has answered that it won't.
+/// An error response of Weir.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Refused {
@@ -66,7 +66,7 @@ impl AdminClient {
         Self::at(url, Some(Secret::new(token))).await
     }
 
-    /// At an address that was checked.
+    /// Connects to a validated address.
     pub(crate) async fn at(url: &str, token: Option<Secret>) -> anyhow::Result<Self> {
         Self::open(target::server(url)?, token).await
     }
@@ -77,13 +77,13 @@ impl AdminClient {
         Ok(Self { client, token })
     }
 
-    /// Reads an answer.
+    /// Sends a GET request and parses the response.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> anyhow::Result<T> {
         let response = self.send(Method::GET, path, None).await?;
         read_json(response).await
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST request with a JSON body and parses the response.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -93,7 +93,7 @@ impl AdminClient {
         self.post_bytes(path, "application/json", body).await
     }
 
-    /// The same, with JSON lines.
+    /// Sends a POST request with JSON lines and parses the response.
     pub(crate) async fn post_lines<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -112,7 +112,7 @@ impl AdminClient {
         read_json(response).await
     }
 
-    /// Hands every piece of a streamed answer to `each`.
+    /// Passes each chunk of a streamed response to `each`.
     pub(crate) async fn stream(
         &mut self,
         path: &str,
@@ -195,7 +195,7 @@ async fn read(mut response: HttpResponse) -> anyhow::Result<Vec<u8>> {
     body.map_err(|error| anyhow!("the response ended early: {error}"))
 }
 
-/// `{"error":"..","hint":".."}`, or whatever text came.
+/// Returns the error of a response: `{"error":"..","hint":".."}`, or its text.
 async fn refused(response: HttpResponse) -> anyhow::Error {
     let status = response.status();
     let body = read(response).await.unwrap_or_default();

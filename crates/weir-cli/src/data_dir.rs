@@ -1,5 +1,5 @@
-//! The folder that commands and services share: where it is, the settings of what is in it, and its
-//! locks.
+//! The data directory that commands and services share: its path, the settings of its content, and
+//! its locks.
 
 pub mod lock;
 pub mod turn;
@@ -11,8 +11,8 @@ use weir_config::{Settings, Source, environment};
 
 use crate::target::SettingsArguments;
 
-/// The folder in which the other commands find the running Weir. Nothing else of the settings file
-/// matters to them, so it may have mistakes; with `--data-dir` it may be absent.
+/// Returns the data directory of the running Weir, for commands that need no other setting. The
+/// rest of the settings file may have errors; with `--data-dir` it may be absent.
 pub(crate) fn find(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(data_dir.clone());
@@ -22,8 +22,8 @@ pub(crate) fn find(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
         .context("data_dir can't be read; name it with --data-dir")
 }
 
-/// The settings by which commands find a store that they open themselves. With `--data-dir` the
-/// settings file has no say, so it may be broken or absent.
+/// Returns the settings for commands that open a store themselves. With `--data-dir` the settings
+/// file is not read, so it may be invalid or absent.
 pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(Settings::in_data_dir(data_dir));
@@ -31,7 +31,7 @@ pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     settings_of_both(flags)
 }
 
-/// The same, where the settings file has its say beside `--data-dir`, too.
+/// Returns the settings of the file even if `--data-dir` is given.
 pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
     Ok(weir_config::parse_without_secrets(&source, &environment::variable)?.settings)

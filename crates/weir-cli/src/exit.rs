@@ -1,4 +1,4 @@
-//! How the process ends. One list, so that scripts can rely on it.
+//! Exit codes, in one list that scripts can rely on.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ pub enum Exit {
     FoundProblem,
     /// The command failed.
     Failed,
-    /// As Nagios reads it (`weir doctor --nagios`): 0, 1, 2 or 3.
+    /// The state for Nagios (`weir doctor --nagios`): 0, 1, 2 or 3.
     Monitored(u8),
     /// Unknown arguments, or arguments that cannot be used together.
     Usage,
@@ -21,7 +21,7 @@ pub enum Exit {
 const FINDING: &[&str] =
     &["check", "doctor", "plan", "plan check", "jobs damage", "jobs verify", "gems verify"];
 
-/// The exit codes that every command may have, with what they mean.
+/// Returns the exit codes of all commands, with their meanings.
 pub(crate) fn meanings() -> [(u8, String); 4] {
     let finding = FINDING.join(", ");
     let found = format!(
@@ -35,7 +35,7 @@ pub(crate) fn meanings() -> [(u8, String); 4] {
     ]
 }
 
-/// All of them as a sentence, for `--help`.
+/// Returns all of them as a sentence, for `--help`.
 pub(crate) fn help() -> String {
     let meanings = meanings().map(|(code, meaning)| format!("{code} {meaning}"));
     format!("Exit codes: {}.", meanings.join(", "))

@@ -1,11 +1,12 @@
-//! The command line: parses it and runs one command.
+//! The command line: parses the arguments and runs one command.
 //!
 //! - `cli`, `commands`: one definition and one file per verb.
-//! - `admin_client`: how commands talk to a running Weir; `target`: to which.
-//! - [`data_dir`]: the folder that commands and services share, and its locks.
-//! - [`output`]: what is printed; [`Exit`]: how a command ends.
+//! - `admin_client`: requests to a running Weir; `target`: which Weir.
+//! - [`data_dir`]: the data directory that commands and services share, and its locks.
+//! - [`output`]: printing; [`Exit`]: exit codes.
 //!
-//! The processes of `weir up` are the binary's: it hands their start over as [`ServiceCommands`].
+//! The processes of `weir up` are in the binary, which passes their entry points as
+//! [`ServiceCommands`].
 
 mod admin_client;
 mod cli;
@@ -30,7 +31,7 @@ pub fn run(service: ServiceCommands) -> ExitCode {
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(asked) => {
-            // Help and version are errors to clap, but not to whoever asked for them.
+            // clap treats help and version as errors, but they are requested output.
             let exit = if asked.use_stderr() { Exit::Usage } else { Exit::Fine };
             let _ = asked.print();
             return exit.into();

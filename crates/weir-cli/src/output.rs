@@ -1,11 +1,11 @@
-//! What commands print: standard output for answers, standard error for everything else. Colour
-//! only on a terminal, and never alone.
+//! Output of commands: results on standard output, everything else on standard error. Colour only
+//! on a terminal, and never as the only mark.
 
 use std::io::{IsTerminal, Write};
 
 use weir_config::environment;
 
-/// Prints a line of the answer. A reader that has hung up (`weir .. | head`) is no error.
+/// Prints a line of the result. A closed pipe (`weir .. | head`) is not an error.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -22,42 +22,42 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a remark beside the answer.
+/// Prints a remark on standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints why a command failed, with all causes.
+/// Prints the error of a command, with all causes.
 pub(crate) fn error(error: &anyhow::Error) {
     let label =
         if is_coloured(&std::io::stderr()) { "\u{1b}[31merror:\u{1b}[0m" } else { "error:" };
     note(&format!("{label} {error:#}"));
 }
 
-/// Whether colour helps: on a terminal, unless `NO_COLOR` is set.
+/// Returns whether to use colour: on a terminal, unless `NO_COLOR` is set.
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !environment::no_color()
 }
 
-/// Names of queues and classes are anybody's who pushes: on a terminal a control character is a
-/// command.
+/// Replaces control characters: names of queues and classes are client input, and a terminal would
+/// interpret them.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// `1 job`, `5 jobs`.
+/// Formats a count with its noun: `1 job`, `5 jobs`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Columns aligned for reading: the first row is the head.
+/// Prints aligned columns; `head` is the first row.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
     let mut text = columns(head, rows).join("\n");
     text.push('\n');
     raw(&text); // at once: a system call for each line of a long table takes longer than the rest
 }
 
-/// The lines of a table.
+/// Returns the lines of a table.
 pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -1,9 +1,9 @@
-//! What the command line starts and does not know: the processes of `weir up`.
+//! The entry points of the processes of `weir up`, which are outside of this crate.
 
 use crate::commands::up::UpArguments;
 use crate::exit::Exit;
 
-/// The commands that are the service itself.
+/// The commands that run the service itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceCommands {
     /// `weir up`: the parent.

@@ -1,4 +1,4 @@
-//! Which settings file and which running Weir a command is for.
+//! The settings file and the running Weir that a command applies to.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use anyhow::bail;
 use clap::Args;
 use weir_net::http_client::{HttpUrl, HttpUrlError, Reach, Server};
 
-/// What the address of a socket begins with.
+/// The prefix of a socket's address.
 const UNIX: &str = "unix:";
-/// Where a console listens by default.
+/// The console's default port.
 const CONSOLE_PORT: u16 = 7420;
 
 /// Where the settings are.
@@ -35,18 +35,18 @@ pub(crate) struct Target {
     pub(crate) token_env: Option<String>,
 }
 
-/// The address of a running Weir: `http://HOST:PORT`, `https://HOST` or `unix:PATH`.
+/// Checks the address of a running Weir: `http://HOST:PORT`, `https://HOST` or `unix:PATH`.
 ///
 /// # Errors
-/// It is none, or it holds a secret.
+/// It is not an address, or contains a secret.
 pub(crate) fn address(url: &str) -> anyhow::Result<String> {
     server(url).map(|_| url.to_owned())
 }
 
-/// The server at such an address.
+/// Parses such an address.
 ///
 /// # Errors
-/// The same.
+/// As for [`address`].
 pub(crate) fn server(url: &str) -> anyhow::Result<Server> {
     if let Some(path) = url.strip_prefix(UNIX).filter(|path| !path.is_empty()) {
         return Ok(Server::Unix(path.into()));
@@ -56,7 +56,7 @@ pub(crate) fn server(url: &str) -> anyhow::Result<Server> {
             let url = if url.is_encrypted() { url } else { url.or_port(CONSOLE_PORT) };
             Ok(Server::Web { url, nearest: Reach::Special })
         }
-        // Lists of processes show it, and so would whatever names the address.
+        // It would be visible in process lists and in all messages with the address.
         Ok(_) | Err(HttpUrlError::UserInfo) => bail!(
             "it must not contain a user or a query; give the token in an environment variable or a file"
         ),

@@ -2,7 +2,7 @@
 
 use form_urlencoded::Serializer;
 
-/// `path?name=value&..`, escaped; empty values are left out, and with them maybe the whole query.
+/// Formats `path?name=value&..`, escaped. Empty values are omitted, and so is an empty query.
 pub(crate) fn address(path: &str, fields: &[(&str, &str)]) -> String {
     let mut query = Serializer::new(String::new());
     query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));

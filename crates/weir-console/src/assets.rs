@@ -1,5 +1,5 @@
-//! Style and script. The style is part of the crate; the script is built from `web/` with npm and
-//! may be missing, then charts and live updates are, and the pages say so.
+//! Style and script. The style is part of the crate; the script is built from `web/` with npm.
+//! Without it there are no charts and live updates, and the pages say so.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
 
-/// What `npm run build` in `web/` made.
+/// The output of `npm run build` in `web/`.
 #[derive(RustEmbed)]
 #[folder = "assets"]
 #[allow_missing = true]

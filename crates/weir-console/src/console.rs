@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,14 +16,14 @@ use crate::observed::ObservedSource;
 use crate::page_error::PageError;
 use crate::realtime::RealtimeSource;
 
-/// Addresses whose attempts to log in are counted separately: a megabyte at most.
+/// Limit of addresses whose login attempts are counted separately: a megabyte at most.
 const LOGIN_ADDRESSES_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Console {
     pub(crate) deps: Deps,
-    /// The CSRF token of people without a session: the login page, and everybody where there is
-    /// no password. Other sites can't read it, so they can't send it.
+    /// The CSRF token of visitors without a session: on the login page, and everywhere if there is
+    /// no password. Other sites cannot read it, so they cannot send it.
     pub(crate) csrf_without_session: String,
     sessions: Mutex<Sessions>,
     login_tries: Mutex<KeyedBuckets<LoginClient>>,
@@ -46,12 +46,12 @@ impl Console {
         }
     }
 
-    /// The job server, if it is served here.
+    /// Returns the job server, or an error if it is not served here.
     pub(crate) fn jobs(&self) -> Result<&JobsSource, PageError> {
         self.deps.jobs.as_ref().ok_or_else(PageError::no_jobs)
     }
 
-    /// The front's apps, if they are served here.
+    /// Returns the front's apps, or an error if they are not served here.
     pub(crate) fn front(&self) -> Result<&FrontSource, PageError> {
         let front = self.deps.front.as_ref();
         front.ok_or_else(|| {
@@ -61,7 +61,7 @@ impl Console {
         })
     }
 
-    /// Realtime, if it is served here.
+    /// Returns realtime, or an error if it is not served here.
     pub(crate) fn realtime(&self) -> Result<&RealtimeSource, PageError> {
         let realtime = self.deps.realtime.as_ref();
         realtime.ok_or_else(|| {
@@ -69,7 +69,7 @@ impl Console {
         })
     }
 
-    /// The index of gems, if it is served here.
+    /// Returns the gem index, or an error if it is not served here.
     pub(crate) fn gems(&self) -> Result<&Arc<dyn GemIndex>, PageError> {
         let gems = self.deps.gems.as_ref();
         gems.ok_or_else(|| {
@@ -77,7 +77,7 @@ impl Console {
         })
     }
 
-    /// What Weir observes, if it observes anything.
+    /// Returns the observed systems, or an error if nothing is observed.
     pub(crate) fn observed(&self) -> Result<&ObservedSource, PageError> {
         let observed = self.deps.observed.as_ref();
         observed.ok_or_else(|| {

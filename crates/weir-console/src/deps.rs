@@ -1,4 +1,4 @@
-//! What the console is built from.
+//! The dependencies of the console.
 
 use std::sync::Arc;
 

@@ -1,23 +1,23 @@
-//! Which queues the workers fetch, from what each of them last asked for.
+//! The queues that workers fetch, according to the last fetch of each.
 
 use std::collections::BTreeMap;
 
 use weir_jobs::view;
 
-/// How many workers ask for which queue.
+/// The number of workers by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers<'w> {
     by_queue: BTreeMap<&'w str, FetcherCount>,
-    /// Running workers that ask for more queues than is known of them.
+    /// Running workers that fetch more queues than are known.
     unknown: u64,
 }
 
-/// The workers that ask for one queue.
+/// The workers that fetch one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FetcherCount {
-    /// Those that take jobs.
+    /// Workers that accept jobs.
     pub(crate) running: u64,
-    /// Those that are quiet or stopping.
+    /// Workers that are quiet or stopping.
     pub(crate) leaving: u64,
 }
 
@@ -41,18 +41,18 @@ impl<'w> Fetchers<'w> {
         self.by_queue.get(queue).copied().unwrap_or_default()
     }
 
-    /// Whether it is certain that no running worker asks for the queue.
+    /// Returns whether certainly no running worker fetches the queue.
     pub(crate) fn is_surely_left(&self, queue: &str) -> bool {
         self.unknown == 0 && self.count(queue).running == 0
     }
 
-    /// All queues that a worker asks for.
+    /// Returns all queues that a worker fetches.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &'w str> {
         self.by_queue.keys().copied()
     }
 }
 
-/// Whether it takes jobs: neither quiet nor stopping.
+/// Returns whether a worker accepts jobs: it is neither quiet nor stopping.
 pub(crate) fn is_running(worker: &view::JobWorkerView) -> bool {
     !matches!(worker.state.as_str(), "quiet" | "terminate")
 }

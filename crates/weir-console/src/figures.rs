@@ -1,9 +1,9 @@
-//! How figures read: the same everywhere, short enough for a table, exact in a tooltip.
+//! The format of figures: the same everywhere, short enough for a table, exact in a tooltip.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -16,18 +16,18 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// The same, of what fits into memory.
+/// Formats a `usize` like [`count`].
 pub(crate) fn number(number: usize) -> String {
     count(number as u64)
 }
 
-/// `count` with its noun: `1 job`, `2 jobs`.
+/// Formats a count with its noun: `1 job`, `2 jobs`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
-/// A rate per second: `0/s`, `0.04/s`, `7.3/s`, `1,234/s`.
+/// Formats a rate per second: `0/s`, `0.04/s`, `7.3/s`, `1,234/s`.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate.is_nan() => "–".to_owned(),
@@ -38,7 +38,8 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-/// A duration in its two greatest units: `4 ms`, `2.3 s`, `5 min 3 s`, `14 h 2 min`, `3 d 4 h`.
+/// Formats a duration in its two largest units: `4 ms`, `2.3 s`, `5 min 3 s`, `14 h 2 min`, `3 d 4
+/// h`.
 pub(crate) fn duration(seconds: f64) -> String {
     const UNITS: [(u64, &str, u64, &str); 3] =
         [(86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")];
@@ -65,7 +66,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     format!("{total} s")
 }
 
-/// Bytes in binary units: `512 B`, `1.5 KiB`, `3.2 GiB`.
+/// Formats bytes in binary units: `512 B`, `1.5 KiB`, `3.2 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -80,17 +81,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// The same, of what fits into memory.
+/// Formats a `usize` like [`bytes`].
 pub(crate) fn size(size: usize) -> String {
     bytes(size as u64)
 }
 
-/// A share between 0 and 1 as whole percent.
+/// Formats a share between 0 and 1 as whole percent.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", whole(share * 100.0))
 }
 
-/// How far apart two moments (seconds since the Unix epoch) are: `3 min 2 s ago`, `in 5 s`.
+/// Formats the distance between two times (seconds since the Unix epoch): `3 min 2 s ago`, `in 5
+/// s`.
 pub(crate) fn relative(now: f64, at: f64) -> String {
     let gap = now - at;
     if gap.abs() < 0.5 {
@@ -102,7 +104,7 @@ pub(crate) fn relative(now: f64, at: f64) -> String {
     }
 }
 
-/// A duration without fractions of a second, for what changes while one looks: `3 s`, `2 min 5 s`.
+/// Formats a duration in whole seconds, for values that change on screen: `3 s`, `2 min 5 s`.
 pub(crate) fn whole_duration(seconds: f64) -> String {
     match whole(seconds) {
         seconds if seconds < 60 => format!("{seconds} s"),
@@ -110,12 +112,12 @@ pub(crate) fn whole_duration(seconds: f64) -> String {
     }
 }
 
-/// A moment (seconds since the Unix epoch) in UTC: `2026-11-20 19:41:31`.
+/// Formats a time (seconds since the Unix epoch) in UTC: `2026-11-20 19:41:31`.
 pub(crate) fn moment(at: f64) -> String {
     zoned(at).map_or_else(|| "–".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// A moment for `<time datetime>`: `2026-11-20T19:41:31Z`.
+/// Formats a time for `<time datetime>`: `2026-11-20T19:41:31Z`.
 pub(crate) fn machine_moment(at: f64) -> String {
     zoned(at).map_or_else(String::new, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
@@ -125,7 +127,7 @@ fn zoned(at: f64) -> Option<jiff::Zoned> {
     Timestamp::from_second(seconds).ok().map(|at| at.to_zoned(TimeZone::UTC))
 }
 
-/// The nearest whole number; 0 for what is below or no number.
+/// Rounds to the nearest whole number; 0 for negative values and NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -135,13 +137,13 @@ pub(crate) const fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// The nearest float.
+/// Converts to the nearest float.
 #[expect(clippy::cast_precision_loss, reason = "figures are read by people and charts")]
 pub(crate) const fn as_float(value: u64) -> f64 {
     value as f64
 }
 
-/// The last part of a long text is cut; where to cut never splits a character.
+/// Truncates a long text to `characters_max` characters and an ellipsis.
 pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     match text.char_indices().nth(characters_max) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,6 +1,6 @@
-//! The front's apps as the console reads them, with the history behind their charts.
+//! The front's apps for the console, with the history behind their charts.
 //!
-//! The binary implements [`AppControl`]: the console does not know what runs the workers.
+//! The binary implements [`AppControl`], so the console is independent of what runs the workers.
 
 mod activity;
 mod app;
@@ -18,16 +18,16 @@ pub use self::app::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWork
 pub(crate) use self::tally::FrontTally;
 use crate::figures::as_float;
 
-/// The apps as the console reads them. Cheap to clone.
+/// The source of the apps. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FrontSource {
     pub(crate) control: Arc<dyn AppControl>,
-    /// Behind the charts of [`FrontSource::charted`]. None: there is no app.
+    /// The history of the apps in [`FrontSource::charted`]. None: there is no app.
     pub(crate) history: Option<Arc<MetricsHistory>>,
     charted: Arc<[String]>,
 }
 
-/// The series of one app, behind its name and a dot.
+/// The series of one app; a column's name is the app's name, a dot and one of these.
 const COLUMNS: [&str; 7] = [
     "requests_per_second",
     "refused_per_second",
@@ -38,11 +38,12 @@ const COLUMNS: [&str; 7] = [
     "jain_index",
 ];
 
-/// Apps with charts: more columns than that a history can't have.
+/// Limit of apps with charts, from the limit of a history's columns.
 pub(crate) const CHARTED_APPS_MAX: usize = 36;
 
 impl FrontSource {
-    /// `whole` says how the server's history is kept; the apps' is in a folder beside it.
+    /// Creates the source. `whole` is the configuration of the server's history; the apps' history
+    /// is in a subfolder.
     #[must_use]
     pub fn new(control: Arc<dyn AppControl>, whole: &history::HistorySettings) -> Self {
         let apps = control.apps().into_iter().filter(|app| !app.runs_jobs);
@@ -62,14 +63,14 @@ impl FrontSource {
         self.charted.iter().any(|charted| charted == app)
     }
 
-    /// A snapshot of now, with the activity of an earlier one.
+    /// Returns a current snapshot, with the activity of an earlier one.
     pub(crate) fn read(&self, earlier: Option<&FrontSnapshot>) -> FrontSnapshot {
         let minutes = earlier.map(|earlier| earlier.minutes.clone()).unwrap_or_default();
         FrontSnapshot { apps: self.control.apps(), minutes }
     }
 
-    /// The sampler's snapshot, with each app's activity. It is recorded on a thread that may wait for
-    /// the disk.
+    /// Takes the sampler's snapshot with each app's activity, and records it on a thread that may
+    /// block on the disk.
     pub(crate) async fn sample(&self, tally: &mut FrontTally, clock: &Clock) -> FrontSnapshot {
         let (at, apps) = (clock.now(), self.control.apps());
         tally.add(at, &apps);
@@ -85,7 +86,7 @@ impl FrontSource {
         reading
     }
 
-    /// The values of all columns.
+    /// Returns the values of all columns.
     fn row(&self, apps: &[FrontApp], moments: &BTreeMap<String, AppActivity>) -> Vec<f64> {
         let values = |name: &String| {
             let app = apps.iter().find(|app| app.name == *name);
@@ -96,7 +97,7 @@ impl FrontSource {
     }
 }
 
-/// The values of [`COLUMNS`]; NaN: not known.
+/// Returns the values of [`COLUMNS`]; NaN: unknown.
 fn values(app: Option<&FrontApp>, moment: &AppActivity) -> [f64; COLUMNS.len()] {
     let seconds = |length: Option<Duration>| length.map_or(f64::NAN, |it| it.as_secs_f64());
     [
@@ -110,7 +111,7 @@ fn values(app: Option<&FrontApp>, moment: &AppActivity) -> [f64; COLUMNS.len()] 
     ]
 }
 
-/// A series of one app.
+/// Returns the column of a series of one app.
 pub(crate) fn column(app: &str, name: &str) -> String {
     format!("{app}.{name}")
 }
@@ -119,12 +120,12 @@ pub(crate) fn column(app: &str, name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrontSnapshot {
     pub(crate) apps: Vec<FrontApp>,
-    /// What happened to each within the last minute.
+    /// The activity of each within the last minute.
     pub(crate) minutes: BTreeMap<String, AppActivity>,
 }
 
 impl FrontSnapshot {
-    /// What happened to an app within the last minute.
+    /// Returns the activity of an app within the last minute.
     pub(crate) fn minute(&self, app: &FrontApp) -> AppActivity {
         self.minutes.get(&app.name).cloned().unwrap_or_default()
     }
@@ -137,12 +138,12 @@ impl FrontSnapshot {
         self.apps.iter().flat_map(|app| &app.workers).filter(|worker| worker.is_serving()).count()
     }
 
-    /// Requests per second over the last minute, of all apps.
+    /// Returns the requests per second of all apps over the last minute.
     pub(crate) fn requests_per_second(&self) -> f64 {
         self.minutes.values().map(|minute| minute.requests_per_second).sum()
     }
 
-    /// Requests that were refused within the last minute, of all apps.
+    /// Returns the requests of all apps that were rejected within the last minute.
     pub(crate) fn rejected(&self) -> u64 {
         self.minutes.values().map(|minute| minute.rejected).sum()
     }

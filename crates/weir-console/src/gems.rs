@@ -1,4 +1,4 @@
-//! What the console shows of the index of gems, whatever its store.
+//! The gem index for the console, independent of its store.
 
 use std::fmt;
 use std::future::Future;
@@ -14,30 +14,30 @@ use weir_gems::view::{
 /// A query of the index in progress.
 pub type IndexFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// The index.
+/// The gem index.
 pub trait GemIndex: fmt::Debug + Send + Sync {
-    /// As a whole.
+    /// Returns the summary of the index.
     fn overview(&self) -> IndexFuture<'_, Overview>;
-    /// Names that hold `search`, behind the name `after`.
+    /// Returns the names that contain `search`, after the name `after`.
     fn names<'a>(
         &'a self,
         search: &'a str,
         after: Option<&'a str>,
         names_max: usize,
     ) -> IndexFuture<'a, NamePage>;
-    /// A gem with its newest releases; None: there is none with releases.
+    /// Returns a gem with its newest releases; None: no gem with releases has this name.
     fn gem<'a>(&'a self, name: &'a str, releases_max: usize) -> IndexFuture<'a, Option<GemView>>;
-    /// The gems that need a gem.
+    /// Returns the gems that depend on a gem.
     fn dependents<'a>(&'a self, name: &'a str, names_max: usize) -> IndexFuture<'a, Dependents>;
-    /// What changed last.
+    /// Returns the latest changes.
     fn latest(&self, changes_max: usize) -> IndexFuture<'_, Vec<ChangeView>>;
-    /// The endpoints of webhooks.
+    /// Returns the endpoints of webhooks.
     fn webhooks(&self) -> IndexFuture<'_, Vec<EndpointView>>;
-    /// The mirror; None: no other index is mirrored.
+    /// Returns the mirror; None: no other index is mirrored.
     fn mirrored(&self) -> IndexFuture<'_, Option<MirrorView>>;
-    /// Polls all upstreams; false: there are none.
+    /// Starts a poll of all upstreams; returns false if there are none.
     fn poll_upstreams(&self) -> bool;
-    /// All API keys, without their texts.
+    /// Returns all API keys without their texts.
     fn keys(&self) -> IndexFuture<'_, Vec<KeyView>>;
 }
 

@@ -28,7 +28,7 @@ use crate::console::Console;
 use crate::metrics::{ConsoleLimit, ConsoleMetrics};
 use crate::{Routes, assets, pages};
 
-/// Puts the pages for `people` and the other parts' `routes` behind what each of them needs.
+/// Puts the pages for `people` and the other parts' `routes` behind their access rules.
 pub(crate) fn protect(
     console: Arc<Console>,
     people: Router<Arc<Console>>,
@@ -60,7 +60,7 @@ pub(crate) fn protect(
         .layer(from_fn(headers::add))
 }
 
-/// Ends requests that take too long. Streams respond at once, so they are not affected.
+/// Aborts requests that take too long. Streams respond at once, so they are not affected.
 async fn within(
     deadline: Duration,
     metrics: ConsoleMetrics,
@@ -84,7 +84,7 @@ async fn identify(
     let visitor = Visitor::of(&console, request.headers());
     let hosts = &console.deps.settings.hosts;
     let checked = host::check(request.method(), request.headers(), hosts);
-    // A page of another site can't know the token, and programs use the names they like.
+    // A page of another site cannot know the token, and programs may use any host name.
     let is_excused = visitor.access == Access::Program || is_open_metrics(&console, &request);
     if let Err(error) = checked
         && !is_excused
@@ -109,7 +109,7 @@ fn access(request: &Request) -> Access {
     request.extensions().get::<Visitor>().map_or(Access::Stranger, |visitor| visitor.access)
 }
 
-/// Pages: people only. A stranger is sent to the login page.
+/// Pages require a login; other visitors are redirected to the login page.
 async fn demand_login(
     State(console): State<Arc<Console>>,
     request: Request,
@@ -128,7 +128,7 @@ async fn demand_login(
     }
 }
 
-/// The admin API: a program with the token, or a person whose changes carry the CSRF token.
+/// The admin API requires the token, or a session whose changes carry the CSRF token.
 async fn demand_program_or_person(
     State(console): State<Arc<Console>>,
     request: Request,
@@ -154,7 +154,7 @@ fn carries_csrf(request: &Request) -> bool {
     sent.zip(expected).is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
 }
 
-/// `/metrics`: the same access as the API, or everyone by setting.
+/// `/metrics` requires the same as the API, unless the settings make it public.
 async fn demand_metrics_access(
     State(console): State<Arc<Console>>,
     request: Request,

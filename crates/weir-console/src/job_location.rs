@@ -1,4 +1,4 @@
-//! Where jobs rest, as the console's addresses and the handle name it.
+//! The sets and queues that contain jobs, as named in addresses and by the handle.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub(crate) enum JobLocation {
 }
 
 impl JobLocation {
-    /// The handle's word.
+    /// Returns the handle's name for it.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Scheduled => "scheduled".to_owned(),
@@ -34,7 +34,7 @@ impl JobLocation {
         }
     }
 
-    /// The address of its list with more fields of the query.
+    /// Returns the address of its list with further query fields.
     pub(crate) fn address(&self, fields: &[(&str, &str)]) -> String {
         let path = match self {
             Self::Scheduled => "/scheduled",
@@ -56,7 +56,7 @@ impl JobLocation {
         }
     }
 
-    /// In a sentence.
+    /// Returns the phrase for a sentence.
     pub(crate) fn phrase(&self) -> String {
         match self {
             Self::Scheduled => "the scheduled set".to_owned(),
@@ -66,7 +66,7 @@ impl JobLocation {
         }
     }
 
-    /// What the time of its jobs means.
+    /// Returns the meaning of the time of its jobs.
     pub(crate) const fn time_means(&self) -> &'static str {
         match self {
             Self::Scheduled => "Due",

@@ -17,13 +17,13 @@ use self::snapshot::COLUMNS;
 pub(crate) use self::snapshot::{JobsSnapshot, JobsTrend};
 use crate::metrics::ConsoleMetrics;
 
-/// The job server as the console reads it. Cheap to clone.
+/// The source of the job server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JobsSource {
     pub(crate) handle: Handle,
-    /// Its limits, which some findings name.
+    /// Its limits, for findings.
     pub(crate) limits: Arc<JobServerLimits>,
-    /// Where clients reach it (`tcp://127.0.0.1:7419`), for the empty page's advice.
+    /// The address for clients (`tcp://127.0.0.1:7419`), for the hint on the empty page.
     pub(crate) url: Arc<str>,
     /// The history behind its charts.
     pub(crate) history: Arc<MetricsHistory>,
@@ -31,17 +31,17 @@ pub struct JobsSource {
     pub(crate) queue_charts: Arc<QueueCharts>,
 }
 
-/// How its history is kept.
+/// How the histories are kept.
 #[derive(Clone, Debug)]
 pub struct Histories<'a> {
     pub settings: history::HistorySettings,
-    /// Queues with charts of their own.
+    /// Limit of queues with their own charts.
     pub queues_max: usize,
     pub metrics: &'a ConsoleMetrics,
 }
 
 impl JobsSource {
-    /// `url`: where clients reach it.
+    /// Creates the source; `url` is the address for clients.
     #[must_use]
     pub fn new(
         handle: Handle,
@@ -60,7 +60,7 @@ impl JobsSource {
         }
     }
 
-    /// A snapshot of now, with the rates and trends of an earlier one.
+    /// Returns a current snapshot, with the rates and trends of an earlier one.
     pub(crate) async fn read(
         &self,
         earlier: Option<&JobsSnapshot>,

@@ -1,19 +1,20 @@
-//! JSON made readable without being read: only white space outside of strings changes, so every
-//! digit of every number, every escape and every duplicate key is shown as it was pushed.
+//! Formats JSON without parsing it: only white space outside of strings changes, so every digit,
+//! escape and duplicate key is shown as it was pushed.
 
 const INDENT: &str = "  ";
-/// Deeper levels are not indented further: a hostile job can't make a page of blanks.
+/// Limit of indented levels: a hostile job cannot create a page of blanks.
 const INDENT_LEVELS_MAX: usize = 24;
 
-/// Text cut to a size.
+/// Truncated text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) text: String,
-    /// Whether there was more.
+    /// Whether the text was truncated.
     pub(crate) is_cut: bool,
 }
 
-/// `json` over several lines, at most about `bytes_max` bytes of it. What isn't JSON is shown too.
+/// Formats `json` over several lines, truncated to about `bytes_max` bytes. Invalid JSON is shown
+/// too.
 pub(crate) fn pretty(json: &str, bytes_max: usize) -> Shown {
     let mut printer = Printer { text: String::new(), depth: 0 };
     let mut rest = json.trim();
@@ -40,7 +41,7 @@ pub(crate) fn pretty(json: &str, bytes_max: usize) -> Shown {
     Shown { text: printer.text, is_cut: false }
 }
 
-/// The start of `text`, at most `bytes_max` bytes, whole characters.
+/// Returns the first `bytes_max` bytes of `text`, at a character boundary.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = bytes_max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -49,8 +50,8 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// Bytes of the string literal that `text` begins with, quotes included; all of it when the
-/// closing quote is missing.
+/// Returns the bytes of the string literal at the start of `text`, with quotes; all of it without a
+/// closing quote.
 fn string_bytes(text: &str) -> usize {
     let mut is_escaped = false;
     for (index, byte) in text.bytes().enumerate().skip(1) {
@@ -92,7 +93,7 @@ impl Printer {
         }
     }
 
-    /// White space goes, except between two words: `1 2` (no JSON) must not become `12`.
+    /// Removes white space except between two words: `1 2` (invalid JSON) must not become `12`.
     fn separate(&mut self, rest: &str) {
         let is_word = |character: char| !"{}[],: \t\r\n\"".contains(character);
         let before = self.text.chars().next_back().is_some_and(is_word);
@@ -101,7 +102,7 @@ impl Printer {
         }
     }
 
-    /// `{}` and `[]` stay on one line.
+    /// Keeps `{}` and `[]` on one line.
     fn close_empty<'a>(&mut self, rest: &'a str) -> &'a str {
         let trimmed = rest.trim_start_matches([' ', '\t', '\r', '\n']);
         if !trimmed.starts_with(['}', ']']) {

@@ -1,14 +1,14 @@
-//! The dashboard on port 7420: pages rendered on the server, live through server-sent events.
+//! The dashboard on port 7420: pages rendered on the server, updated by server-sent events.
 //!
-//! - [`settings`]: what an operator can set.
+//! - [`settings`]: the console's settings.
 //! - [`router`]: the routes of port 7420; [`sampler::Sampler`] feeds its charts and live pages.
 //! - [`metrics`]: the console's metrics.
-//! - `verdict`: what is wrong, how long until it is over, what to do, as pure rules.
-//! - `guard`: hosts, sessions, forms, headers: who may see and do what.
-//! - [`front`], [`gems`], [`observed`]: traits through which the console reads the front's apps, the
-//!   index of gems, and a Sidekiq that Weir observes.
-//! - `pages`: one file per page; they read and act through the job server's handle, realtime's
-//!   views, [`front::AppControl`] and [`gems::GemIndex`] only.
+//! - `verdict`: pure rules that find problems, estimate their end and suggest remedies.
+//! - `guard`: access control: hosts, sessions, forms, headers.
+//! - [`front`], [`gems`], [`observed`]: traits through which the console reads the front's apps,
+//!   the gem index, and an observed Sidekiq.
+//! - `pages`: one file per page. Pages read and act only through the job server's handle,
+//!   realtime's views, [`front::AppControl`] and [`gems::GemIndex`].
 
 mod address;
 mod assets;
@@ -45,10 +45,10 @@ pub use crate::deps::{Deps, Routes};
 pub use crate::jobs::{Histories, JobsSource};
 pub use crate::realtime::RealtimeSource;
 
-/// The routes of port 7420.
+/// Returns the routes of port 7420.
 ///
 /// Serve it with `into_make_service_with_connect_info::<SocketAddr>()`: without the client's
-/// address all clients share one count of login tries.
+/// address all clients share one count of login attempts.
 pub fn router(deps: Deps) -> Router {
     let routes = deps.routes.clone();
     guard::protect(Arc::new(Console::new(deps)), pages::routes(), routes)

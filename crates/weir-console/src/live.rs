@@ -1,7 +1,7 @@
-//! The latest reading of what is served, shared by all pages and streams.
+//! The latest snapshot, shared by all pages and streams.
 //!
-//! One sampler writes it; a stream (`/events`) always sends the newest and skips what it was too
-//! slow for, so a slow reader costs nothing. Streams are bounded in number and age.
+//! One sampler writes it. A stream (`/events`) always sends the newest snapshot and skips those
+//! that it was too slow for, so a slow reader costs nothing. Streams are limited in number and age.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::realtime;
 use crate::settings::ConsoleLimits;
 use crate::verdict::{HealthVerdict, JobFacts, Level, VerdictInput, judge};
 
-/// Where the sampler leaves what it read and everybody finds it. Cheap to clone; clones share it.
+/// Holds the latest snapshot. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
 pub struct Live {
     latest: Arc<watch::Sender<Latest>>,
@@ -32,7 +32,7 @@ pub struct Live {
     metrics: ConsoleMetrics,
 }
 
-/// What is known of what is served.
+/// The latest state of the served parts.
 #[derive(Clone, Debug)]
 pub(crate) enum Latest {
     /// There is no snapshot yet.
@@ -40,26 +40,26 @@ pub(crate) enum Latest {
     Snapshot(Arc<ConsoleSnapshot>),
     /// The job server did not reply; the text says why.
     Down(Arc<str>),
-    /// The console ends, and every stream with it.
+    /// The console is shutting down, and all streams end.
     Ended,
 }
 
-/// What is served at one moment.
+/// The served parts at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsoleSnapshot {
     pub(crate) at: Timestamp,
-    /// None: they are not served here; [`ConsoleSnapshot::jobs`] says so.
+    /// None: not served here; [`ConsoleSnapshot::jobs`] returns the error.
     pub(crate) jobs: Option<jobs::JobsSnapshot>,
-    /// None: it is not served here.
+    /// None: not served here.
     pub(crate) realtime: Option<realtime::RealtimeSnapshot>,
-    /// None: it is not served here.
+    /// None: not served here.
     pub(crate) front: Option<front::FrontSnapshot>,
     /// None: nothing is observed.
     pub(crate) observed: Option<observed::ObservedSample>,
     pub(crate) verdict: HealthVerdict,
 }
 
-/// What was read of each part.
+/// The snapshots of the parts.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     pub(crate) jobs: Option<jobs::JobsSnapshot>,
@@ -68,20 +68,20 @@ pub(crate) struct Served {
     pub(crate) observed: Option<observed::ObservedSample>,
 }
 
-/// What a stream sends every second, as JSON.
+/// The message of a stream each second, as JSON.
 #[derive(Serialize)]
 struct Tick<'a> {
     now: f64,
     #[serde(flatten)]
     jobs: Option<JobsTick>,
     verdict: TickVerdict<'a>,
-    /// Of realtime.
+    /// Connections of realtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<u64>,
     /// Requests that wait for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     front_waiting: Option<usize>,
-    /// What doctor finds in what is observed.
+    /// The number of doctor's findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     doctor_findings: Option<u64>,
 }
@@ -110,7 +110,7 @@ struct TickVerdict<'a> {
 }
 
 impl Live {
-    /// Nothing is known yet; at most `limits.streams_max` streams.
+    /// Creates the state without a snapshot; at most `limits.streams_max` streams.
     #[must_use]
     pub fn new(limits: &ConsoleLimits) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Live {
         }
     }
 
-    /// What the console counts, to be registered where metrics are served.
+    /// Returns the console's metrics, to be registered where metrics are served.
     #[must_use]
     pub const fn metrics(&self) -> &ConsoleMetrics {
         &self.metrics
@@ -131,7 +131,7 @@ impl Live {
         self.latest.send_replace(latest);
     }
 
-    /// Tells of each reading, and of the end.
+    /// Returns a stream of all changes, including the end.
     pub(crate) fn watch(&self) -> WatchStream<Latest> {
         WatchStream::new(self.latest.subscribe())
     }
@@ -140,12 +140,12 @@ impl Live {
         self.latest.borrow().clone()
     }
 
-    /// Whether anybody watches a stream.
+    /// Returns whether a stream is open.
     pub(crate) fn is_watched(&self) -> bool {
         self.streams.available_permits() < self.streams_max
     }
 
-    /// A place for one more stream; None: `streams_max` are open.
+    /// Returns a permit for another stream; None: `streams_max` are open.
     pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().ok();
         if permit.is_none() {
@@ -155,13 +155,13 @@ impl Live {
     }
 }
 
-/// A stream ends after this long and the browser opens another: a forgotten tab whose session has
-/// ended is shown nothing any more.
+/// The age after which a stream ends and the browser opens another, so that a forgotten tab whose
+/// session has ended gets no further data.
 pub(crate) const STREAM_AGE_MAX: Duration = Duration::from_secs(600);
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The stream of one browser, as long as it holds `permit`.
+/// Returns the stream of one browser, which holds `permit`.
 pub(crate) fn stream(
     live: &Live,
     clock: &Clock,
@@ -188,7 +188,7 @@ fn event(latest: &Latest) -> Option<Event> {
 }
 
 impl ConsoleSnapshot {
-    /// Of `served`, if jobs are, and of the other parts.
+    /// Creates the snapshot; `served` is the source of jobs, if they are served.
     pub(crate) fn new(at: Timestamp, served: Option<&JobsSource>, parts: Served) -> Self {
         let Served { jobs, realtime, front, observed } = parts;
         let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
@@ -201,7 +201,7 @@ impl ConsoleSnapshot {
         Self { at, jobs, realtime, front, observed, verdict }
     }
 
-    /// Of jobs.
+    /// Returns the snapshot of jobs, or an error if they are not served.
     pub(crate) fn jobs(&self) -> Result<&jobs::JobsSnapshot, PageError> {
         self.jobs.as_ref().ok_or_else(PageError::no_jobs)
     }

@@ -1,4 +1,4 @@
-//! All that the console counts.
+//! The console's metrics.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -25,7 +25,7 @@ pub(crate) enum ConsoleLimit {
     ActionWait,
 }
 
-/// How a login attempt ended.
+/// The outcome of a login attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginOutcome {
     Accepted,

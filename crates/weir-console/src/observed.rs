@@ -27,21 +27,21 @@ pub trait ObservedSnapshots: fmt::Debug + Send + Sync {
     fn latest(&self) -> Option<Arc<ObservedSnapshot>>;
 }
 
-/// What is observed, as the console reads it. Cheap to clone.
+/// The source of observed systems. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ObservedSource {
     snapshots: Arc<dyn ObservedSnapshots>,
     /// Behind its charts.
     pub(crate) history: Arc<MetricsHistory>,
-    /// Behind those of single queues.
+    /// The histories of single queues.
     pub(crate) queue_histories: Arc<QueueHistories>,
     readings: Arc<AtomicU64>,
 }
 
-/// Queues have a row once in so many readings: two for each point of a chart, as those of the job server.
+/// Samples per row of a queue: two rows per point of a chart, as for the job server's queues.
 const READINGS_PER_DETAIL: u64 = 5;
 
-/// What was known at one moment.
+/// The observed state at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedSample {
     /// None: there is no snapshot yet.
@@ -49,7 +49,7 @@ pub(crate) struct ObservedSample {
 }
 
 impl ObservedSample {
-    /// Findings that are worth acting on. None: there is no snapshot yet.
+    /// Returns the number of findings that need action. None: there is no snapshot yet.
     pub(crate) fn findings(&self) -> Option<u64> {
         let findings = &self.latest.as_ref()?.advice.findings;
         let wrong = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
@@ -91,8 +91,8 @@ const COLUMNS: [&str; 29] = [
 ];
 
 impl ObservedSource {
-    /// `histories` says how the server's are kept; these are in a folder beside them, and that of the
-    /// whole reaches back for `kept`.
+    /// Creates the source. `histories` is the configuration of the server's histories; these are in
+    /// a subfolder, and the one of the whole system keeps `kept`.
     #[must_use]
     pub fn new(
         snapshots: Arc<dyn ObservedSnapshots>,
@@ -116,7 +116,7 @@ impl ObservedSource {
         ObservedSample { latest: self.snapshots.latest() }
     }
 
-    /// The sampler's snapshot, recorded on a thread that may wait for the disk.
+    /// Takes the sampler's snapshot and records it on a thread that may block on the disk.
     pub(crate) async fn sample(&self, clock: &Clock) -> ObservedSample {
         let (at, reading) = (clock.now(), self.read());
         if let Some(looked) = reading.latest.clone() {
@@ -138,7 +138,7 @@ impl ObservedSource {
     }
 }
 
-/// The values of [`COLUMNS`]; NaN: not known.
+/// Returns the values of [`COLUMNS`]; NaN: unknown.
 fn row(looked: &ObservedSnapshot) -> [f64; COLUMNS.len()] {
     let ObservedSnapshot { observation, advice, sources, .. } = looked;
     let found = |severity| {
@@ -206,7 +206,7 @@ fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation)
     }
 }
 
-/// All shards together; of times the longest.
+/// Combines all shards; durations are the longest.
 fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
     let sum = |of: fn(&RedisServer) -> u64| as_float(servers.iter().map(|it| of(it)).sum());
     set("redis_memory_bytes", sum(|server| server.info.used_memory_bytes));

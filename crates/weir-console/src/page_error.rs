@@ -33,7 +33,7 @@ pub(crate) enum PageError {
 }
 
 impl PageError {
-    /// On a page of jobs.
+    /// Returns the error for a page of jobs where jobs are not served.
     pub(crate) fn no_jobs() -> Self {
         let why = "jobs are not served by this Weir: it was started with --only, without jobs";
         Self::NotFound(why.to_owned())
@@ -58,7 +58,7 @@ impl PageError {
 }
 
 impl IntoResponse for PageError {
-    /// Text, and the error itself for the page that the browser is shown.
+    /// Responds with text, and attaches the error for the page that browsers are shown.
     fn into_response(self) -> Response {
         let status = self.status();
         let mut response = (status, format!("{self}\n")).into_response();

@@ -1,10 +1,9 @@
-//! The charts of single queues: a small history for each, beside the whole's. The owner of the
-//! queues chooses the columns: the job server ([`crate::jobs`]), or what is observed.
+//! The charts of single queues: a small history for each, beside that of the whole. The module that
+//! uses it defines the columns: the job server ([`crate::jobs`]), or observed systems.
 //!
-//! A queue's history lives in a folder named by a digest of the queue's name, so that it outlives a
-//! restart and no name means anything to the file system. At most `limits.chart_queues_max` queues
-//! have one: those that had one before, then the first to appear. A queue that is gone takes its
-//! history with it.
+//! A queue's history is in a folder named by a digest of the queue's name, so that it survives a
+//! restart and any name is a valid folder. At most `limits.chart_queues_max` queues have one: those
+//! that had one before, then the first to appear. The history of a removed queue is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -34,27 +33,27 @@ pub(crate) struct QueueHistories {
     recorder: Mutex<Recorder>,
 }
 
-/// How much of the queues a reading has.
+/// The completeness of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All that there are: one that is not among them is gone.
+    /// The sample has all queues: those not in it were removed.
     All,
-    /// Some could not be read, so none counts as gone.
+    /// Some queues could not be read, so missing ones do not count as removed.
     Part,
 }
 
-/// What only the writer needs.
+/// The state of the writer.
 #[derive(Debug, Default)]
 struct Recorder {
-    /// Whether what a former process left behind was looked through.
+    /// Whether the folders of an earlier process were checked.
     is_tidy: bool,
-    /// Whether a queue got no history; counted once until there is room again.
+    /// Whether a queue got no history; counted once until there is space again.
     is_full: bool,
 }
 
 impl QueueHistories {
-    /// Nothing is opened before the first reading. `whole` says how the history of all queues together
-    /// is kept.
+    /// Creates the histories; none is opened before the first sample. `whole` is the configuration
+    /// of the history of all queues together.
     #[must_use]
     pub(crate) fn new(
         whole: &HistorySettings,
@@ -73,7 +72,7 @@ impl QueueHistories {
         }
     }
 
-    /// The history of a queue; None: it has none.
+    /// Returns the history of a queue; None: it has none.
     pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         lock(&self.by_name).get(name).map(Arc::clone)
     }
@@ -83,7 +82,7 @@ impl QueueHistories {
         &self.metrics
     }
 
-    /// Writes one row for each of `queues` that has a history. Waits for the disk.
+    /// Writes one row for each of `queues` that has a history. Blocks on the disk.
     pub(crate) fn record<Queue>(
         &self,
         at: Timestamp,
@@ -104,8 +103,8 @@ impl QueueHistories {
         }
     }
 
-    /// Gives a history to queues without one, while there is room. Those that had one before a
-    /// restart come first, so that the limit always falls on the same ones.
+    /// Creates histories for queues without one, up to the limit. Those that had one before a
+    /// restart take precedence, so that the limit always excludes the same ones.
     fn admit(&self, recorder: &mut Recorder, names: &BTreeSet<&str>) {
         let room = self.queues_max.saturating_sub(lock(&self.by_name).len());
         if room == 0 && recorder.is_full {
@@ -168,12 +167,12 @@ impl QueueHistories {
     }
 }
 
-/// Nothing here is half done when a holder panics.
+/// Ignores poisoning: the state is consistent whenever a holder can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The folder of a queue's history: 128 bits of a digest, so no two names meet.
+/// Returns the folder name of a queue's history: 128 bits of a digest, which are collision free.
 fn folder_name(name: &str) -> String {
     Sha256::digest(name).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -31,7 +31,7 @@ const COLUMNS: [&str; 12] = [
     "dropped_per_second",
 ];
 
-/// Realtime as the console reads it. Cheap to clone.
+/// The source of realtime. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RealtimeSource {
     pub(crate) hub: Arc<Hub>,
@@ -41,7 +41,8 @@ pub struct RealtimeSource {
 }
 
 impl RealtimeSource {
-    /// `whole` says how the server's history is kept; realtime's is in a folder beside it.
+    /// Creates the source. `whole` is the configuration of the server's history; realtime's is in a
+    /// subfolder.
     #[must_use]
     pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::HistorySettings) -> Self {
         let directory = whole.directory.join("realtime");
@@ -49,7 +50,7 @@ impl RealtimeSource {
         Self { hub, switches, history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)) }
     }
 
-    /// A snapshot of now, with the rates and trends of an earlier one.
+    /// Returns a current snapshot, with the rates and trends of an earlier one.
     pub(crate) fn read(&self, earlier: Option<&RealtimeSnapshot>) -> RealtimeSnapshot {
         let (rates, trend) =
             earlier.map(|earlier| (earlier.rates, earlier.trend.clone())).unwrap_or_default();
@@ -57,8 +58,8 @@ impl RealtimeSource {
         RealtimeSnapshot { overview, switches_off: self.switches.list().len(), rates, trend }
     }
 
-    /// The sampler's snapshot, with rates and trends. It is recorded on a thread that may wait for the
-    /// disk.
+    /// Takes the sampler's snapshot with rates and trends, and records it on a thread that may
+    /// block on the disk.
     pub(crate) async fn sample(
         &self,
         tally: &mut RealtimeTally,
@@ -78,7 +79,7 @@ impl RealtimeSource {
     }
 }
 
-/// The values of [`COLUMNS`].
+/// Returns the values of [`COLUMNS`].
 fn row(reading: &RealtimeSnapshot) -> [f64; COLUMNS.len()] {
     let (overview, rates) = (&reading.overview, &reading.rates);
     let totals = &overview.totals;

@@ -1,5 +1,5 @@
-//! Reads what is served once per interval, for everybody: the histories, the live streams, the
-//! verdict. However many people watch, the job server is asked once.
+//! Samples all served parts once per interval for the histories, the live streams and the verdict.
+//! The load on the job server does not depend on the number of visitors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::live::{ConsoleSnapshot, Latest, Live, Served};
 use crate::observed::ObservedSource;
 use crate::realtime::{self, RealtimeSource};
 
-/// The reader. One per console.
+/// The sampler. One per console.
 #[derive(Debug)]
 pub struct Sampler {
     live: Live,
@@ -31,7 +31,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A reader for the console of `deps`.
+    /// Creates the sampler for the console of `deps`.
     #[must_use]
     pub fn new(deps: &Deps) -> Self {
         let interval = deps.settings.limits.sample_interval;
@@ -49,7 +49,7 @@ impl Sampler {
         }
     }
 
-    /// Reads until it is time to end; then all live streams end.
+    /// Samples until the shutdown, and then ends all live streams.
     pub async fn run(mut self, shutdown: ShutdownToken) {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! What an operator can set about the console, with the defaults.
+//! The console's settings, with the defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub struct ConsoleLimits {
     pub chart_queues_max: usize,
 }
 
-/// A setting that can't be, and what to do about it.
+/// An invalid setting, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleSettingError {
     /// The setting's name under `[console]`.
@@ -112,11 +112,11 @@ pub struct ConsoleSettingError {
     pub message: String,
 }
 
-/// The shortest token that is taken: 16 characters of base64 hold 96 bits.
+/// The shortest accepted token: 16 characters of base64 have 96 bits.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
 impl ConsoleSettings {
-    /// All that is wrong with these settings; empty: nothing.
+    /// Returns all errors of these settings.
     #[must_use]
     pub fn problems(&self) -> Vec<ConsoleSettingError> {
         let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! Light or dark: as the system has it, unless the visitor chose. The choice is a cookie, so that the
+//! Light or dark: the system's, unless the visitor chose one. The choice is a cookie, so that the
 //! first response has the right colours and no script is needed.
 
 /// The colours of the pages.
@@ -13,7 +13,7 @@ impl Theme {
     pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
     pub(crate) const COOKIE_NAME: &str = "weir_theme";
 
-    /// The theme of a word; anything unknown is the system's.
+    /// Parses the theme of a word; unknown words mean the system's.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "light" => Self::Light,
@@ -22,7 +22,7 @@ impl Theme {
         }
     }
 
-    /// On its button.
+    /// Returns the label of its button.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::System => "Auto",

@@ -1,10 +1,10 @@
-//! Totals at a moment, and what they say about the time between two moments.
+//! Totals at a moment, and rates between two moments.
 
 use weir_base::clock::Timestamp;
 
 use crate::figures::as_float;
 
-/// What a job server, or one of its queues, had counted at a moment.
+/// The counters of a job server or of one of its queues at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobTotals {
     pub(crate) at: Timestamp,
@@ -14,8 +14,8 @@ pub(crate) struct JobTotals {
 }
 
 impl JobTotals {
-    /// Whether these can't have come after `last`: the job server began anew, or the clock went
-    /// back.
+    /// Returns whether these totals cannot follow `last`: the job server was restarted, or the
+    /// clock went back.
     pub(crate) fn is_behind(&self, last: &Self) -> bool {
         self.at < last.at
             || self.pushed < last.pushed
@@ -23,8 +23,8 @@ impl JobTotals {
             || self.failed < last.failed
     }
 
-    /// Pushed, processed and failed per second since `before`; None each where no time passed or
-    /// the count began anew.
+    /// Returns pushed, processed and failed per second since `before`. None: no time has passed or
+    /// the counter was reset.
     pub(crate) fn rates_since(&self, before: &Self) -> [Option<f64>; 3] {
         let seconds = self.at.since(before.at).as_secs_f64();
         let pairs = [

@@ -1,6 +1,6 @@
-//! What is wrong, how long until it is over, what to do.
+//! The verdict: problems, the time until they end, and remedies.
 //!
-//! Each rule is a pure function from facts to [`Finding`]s; the page shows the gravest first.
+//! Each rule is a pure function from facts to [`Finding`]s; the page shows the most severe first.
 
 mod finding;
 mod front_rules;
@@ -21,7 +21,7 @@ use crate::front;
 use crate::observed;
 use crate::realtime::RealtimeSnapshot;
 
-/// What the rules read. None: the part is not served by this process.
+/// The input of the rules. None: the part is not served by this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VerdictInput<'a> {
     pub(crate) jobs: Option<JobFacts<'a>>,
@@ -67,7 +67,7 @@ const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<Finding>] = &[
     front_rules::app_is_paused,
 ];
 
-/// The verdict on a server.
+/// Applies all rules.
 #[must_use]
 pub(crate) fn judge(facts: &VerdictInput<'_>) -> HealthVerdict {
     let of_jobs = facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
@@ -84,7 +84,7 @@ pub(crate) fn judge(facts: &VerdictInput<'_>) -> HealthVerdict {
     HealthVerdict { findings, calm: calm(facts) }
 }
 
-/// The line when there are no findings.
+/// Returns the headline when there are no findings.
 fn calm(facts: &VerdictInput<'_>) -> String {
     let connections = facts.realtime.map(|realtime| realtime.overview.totals.connections);
     let realtime_is_well =

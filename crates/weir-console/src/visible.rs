@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with control characters and marks of writing direction as JSON writes them (`\u202e`):
-/// a job's type can't make a page read otherwise than it is.
+/// Returns `text` with control characters and bidirectional marks escaped as in JSON (`\u202e`), so
+/// that client input cannot change how a page reads.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(hides) {
         return Cow::Borrowed(text);
@@ -21,8 +21,8 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters but for tab and line ends, and the marks of Unicode's bidirectional
-/// algorithm.
+/// Returns whether a character is a control character, except for tab and line ends, or a mark of
+/// Unicode's bidirectional algorithm.
 fn hides(character: char) -> bool {
     match character {
         '\t' | '\n' | '\r' => false,

@@ -1,5 +1,5 @@
-//! What outlives the re-execution of the parent: descriptors keep their numbers, everything else is
-//! written down.
+//! State that survives the re-execution of the parent: descriptors keep their numbers, everything
+//! else is serialized.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,32 +13,34 @@ use crate::restarts::RestartHistory;
 use crate::system;
 use crate::workers::{CarriedSlot, CommandSender, ListeningSocket, Rolling};
 
-/// Of [`CarriedSupervisor`]. To be raised when its meaning changes: then programs of the other version refuse it.
+/// The format version of [`CarriedSupervisor`]. Raise it when the meaning of a field changes:
+/// programs with another version then reject the state.
 pub const VERSION: u32 = 1;
 
-/// A supervisor between two programs. Times are those of the monotonic clock, which continues.
+/// The serialized state of a supervisor during an upgrade. Times are those of the monotonic clock,
+/// which continues across an exec.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CarriedSupervisor {
     pub(crate) service: CarriedProcess,
-    /// Those that the service has replaced, the oldest first.
+    /// Replaced service processes that still have connections, the oldest first.
     #[serde(default)]
     pub(crate) lingering: Vec<CarriedProcess>,
     pub(crate) restarts: RestartHistory,
     pub(crate) workers: CarriedFleet,
     pub(crate) orphans_reaped: u64,
-    /// What every generation of the service inherits, by name.
+    /// Descriptors that every generation of the service inherits, by name.
     pub(crate) descriptors: Vec<(String, RawFd)>,
-    /// The listening sockets that all workers of a group inherit: group, name, number.
+    /// Listening sockets that all workers of a group inherit: group, name, descriptor number.
     pub(crate) listening: Vec<(String, String, RawFd)>,
-    /// The sender of the command for the upgrade.
+    /// The client that requested the upgrade.
     pub(crate) asker: Option<CommandSender>,
 }
 
-/// Descriptors that are to outlive an exec.
+/// Collects the descriptors that must stay open across an exec.
 #[derive(Debug, Default)]
 pub struct Carrier(Vec<RawFd>);
 
-/// The service process.
+/// The serialized state of a service process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedProcess {
     pub(crate) pid: i32,
@@ -49,7 +51,7 @@ pub(crate) struct CarriedProcess {
     pub(crate) last_lines: Vec<String>,
     pub(crate) words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
-    /// Its program understands that it was replaced.
+    /// Whether its program supports running on after its replacement (SIGUSR1).
     #[serde(default)]
     pub(crate) can_linger: bool,
     #[serde(default)]
@@ -58,7 +60,7 @@ pub(crate) struct CarriedProcess {
     pub(crate) kill_at: Option<Duration>,
 }
 
-/// All groups of workers.
+/// The serialized state of all groups of workers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedFleet {
     pub(crate) last_number: u64,
@@ -67,39 +69,39 @@ pub(crate) struct CarriedFleet {
     pub(crate) let_go: BTreeMap<u64, BTreeSet<u64>>,
     pub(crate) groups: Vec<CarriedGroup>,
     pub(crate) workers: Vec<CarriedWorker>,
-    /// Output of workers that waits.
+    /// Buffered output of workers that was not written yet.
     pub(crate) printing: Vec<u8>,
     pub(crate) lines_dropped: u64,
     pub(crate) totals: ParentTotals,
 }
 
-/// A connected service.
+/// The serialized state of a control connection to a service process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedLine {
     pub(crate) number: u64,
     pub(crate) socket: RawFd,
     pub(crate) connected_at: Duration,
-    /// Received and not understood yet.
+    /// Bytes that were received and not parsed yet.
     pub(crate) incoming: Vec<u8>,
-    /// What is left of a line that was begun.
+    /// The unsent rest of a partly sent line.
     pub(crate) outgoing: Vec<u8>,
-    /// What it has said that it uses of workers, by their generations.
+    /// The service's latest report of its use of workers, by worker generation.
     #[serde(default)]
     pub(crate) used: BTreeMap<u64, Used>,
 }
 
-/// A group.
+/// The serialized state of a group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedGroup {
     pub(crate) name: String,
-    /// The number of workers in its specification.
+    /// The number of workers in the group's specification.
     pub(crate) specified: u32,
     pub(crate) stop_deadline: Duration,
     pub(crate) let_go_deadline: Duration,
     pub(crate) wanted: usize,
     #[serde(default)]
     pub(crate) ends_before_service: bool,
-    /// The settings did not have it any more.
+    /// Whether the settings no longer contain the group.
     #[serde(default)]
     pub(crate) is_retired: bool,
     pub(crate) is_paused: bool,
@@ -108,7 +110,7 @@ pub(crate) struct CarriedGroup {
     pub(crate) slots: Vec<CarriedSlot>,
 }
 
-/// A worker's process.
+/// The serialized state of a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedWorker {
     pub(crate) generation: u64,
@@ -125,14 +127,14 @@ pub(crate) struct CarriedWorker {
     pub(crate) listener: Option<RawFd>,
     pub(crate) started_at: Duration,
     pub(crate) kill_reason: Option<String>,
-    /// By its name.
+    /// The signal's name.
     #[serde(default)]
     pub(crate) stop_signal: Option<String>,
     #[serde(default)]
     pub(crate) dump_signal: Option<String>,
 }
 
-/// The state makes no sense here.
+/// An error while restoring the state of an earlier program.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     #[error("descriptor {0} can't be taken over: {1}")]
@@ -144,13 +146,13 @@ pub enum ResumeError {
 }
 
 impl CarriedSupervisor {
-    /// What every generation of the service inherits, by name.
+    /// Takes the descriptors that every generation of the service inherits, by name.
     pub fn descriptors(&mut self) -> Result<BTreeMap<String, OwnedFd>, ResumeError> {
         let all = std::mem::take(&mut self.descriptors).into_iter();
         all.map(|(name, number)| Ok((name, take(number)?))).collect()
     }
 
-    /// The listening sockets that all workers of a group inherit, by the group's name.
+    /// Takes the listening sockets that all workers of a group inherit, each with its group's name.
     pub fn listening(&mut self) -> Result<Vec<(String, ListeningSocket)>, ResumeError> {
         let all = std::mem::take(&mut self.listening).into_iter();
         let socket = |(group, name, number)| {
@@ -162,21 +164,21 @@ impl CarriedSupervisor {
 }
 
 impl Carrier {
-    /// Answers by which number `descriptor` is found again.
+    /// Keeps `descriptor` open across the exec and returns its number.
     pub fn keep(&mut self, descriptor: &impl AsRawFd) -> RawFd {
         let number = descriptor.as_raw_fd();
         self.0.push(number);
         number
     }
 
-    /// All of them.
+    /// Returns the numbers of all descriptors to keep open.
     #[must_use]
     pub fn numbers(&self) -> &[RawFd] {
         &self.0
     }
 }
 
-/// The descriptor with this number, which an earlier program kept.
+/// Takes ownership of descriptor `number`, which an earlier program kept open.
 pub fn take(number: RawFd) -> Result<OwnedFd, ResumeError> {
     system::take_descriptor(number).map_err(|error| ResumeError::Descriptor(number, error))
 }

@@ -1,4 +1,4 @@
-//! One child through its generations: started, ready, ended, started again.
+//! One child process over its generations: start, readiness, end, restart.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,28 +18,28 @@ use crate::silence::{Silence, SilenceCheck};
 use crate::spec::ChildSpec;
 use crate::system;
 
-/// A word is short; what doesn't end in this many bytes is no word.
+/// The limit of a status line in bytes. Valid lines are much shorter.
 const WORD_BYTES_MAX: usize = 4096;
 
-/// A child and what it does now.
+/// A child and its current state.
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) spec: ChildSpec,
     pub(crate) state: ChildState,
     restarts: Restarts,
-    /// Each generation gets a control channel.
+    /// Whether each generation gets a control channel.
     pub(crate) has_control: bool,
 }
 
-/// What a child does now.
+/// The state of a child.
 #[derive(Debug)]
 pub(crate) enum ChildState {
-    /// To be started then.
+    /// Not running; starts at `start_at`.
     Waiting {
         start_at: Duration,
     },
     Running(Box<ChildProcess>),
-    /// Ended as it was asked to.
+    /// Ended on request.
     Ended,
 }
 
@@ -49,29 +49,29 @@ pub(crate) struct ChildProcess {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: Output,
-    /// The parent's end of its control channel, until somebody takes it.
+    /// The parent's end of the control channel, until [`Child::take_control`] takes it.
     pub(crate) control: Option<OwnedFd>,
     status: Option<OwnedFd>,
     words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
     pub(crate) alive_at: Duration,
     pub(crate) silence: Silence,
-    /// Asked to end: SIGKILL then.
+    /// When to send SIGKILL; set once the process was asked to end.
     pub(crate) kill_at: Option<Duration>,
-    /// It understands [`ChildProcess::send_replaced`].
+    /// Whether the program supports [`ChildProcess::send_replaced`].
     pub(crate) can_linger: bool,
-    /// It was told to close what has no end of its own.
+    /// Whether it was told to close its streams.
     pub(crate) closes_streams: bool,
-    /// The child reads the other end and ends when this one is closed.
+    /// The write end of the life pipe. The child ends when this descriptor is closed.
     life: OwnedFd,
 }
 
-/// How a generation ended, and what comes of it.
+/// The end of one generation, and the restart decision.
 #[derive(Debug)]
 pub(crate) struct Death {
     pub(crate) status: ExitStatus,
     pub(crate) pid: Pid,
-    /// None: it never was.
+    /// How long it was ready; None if it never became ready.
     pub(crate) ready_for: Option<Duration>,
     pub(crate) last_lines: Vec<String>,
     pub(crate) verdict: RestartDecision,
@@ -84,7 +84,7 @@ impl Child {
         Self { spec, state, restarts, has_control: false }
     }
 
-    /// One whose present generation an earlier program has started.
+    /// Restores a child whose running generation was started by an earlier program.
     pub(crate) fn resume(
         spec: ChildSpec,
         process: CarriedProcess,
@@ -119,7 +119,8 @@ impl Child {
         self.running().is_some_and(|process| process.ready_at.is_some())
     }
 
-    /// When there is something to do without an event.
+    /// Returns when the child next needs a timer: its start, its kill deadline or its silence
+    /// check.
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
         match &self.state {
             ChildState::Waiting { start_at } => Some(*start_at),
@@ -130,7 +131,7 @@ impl Child {
         }
     }
 
-    /// Starts the next generation.
+    /// Starts the next generation and returns its pid.
     pub(crate) fn start(&mut self, now: Duration) -> io::Result<Pid> {
         let process = ChildProcess::start(&self.spec, self.has_control, now)?;
         let pid = process.pid;
@@ -138,13 +139,13 @@ impl Child {
         Ok(pid)
     }
 
-    /// The parent's end of the present generation's control channel, once.
+    /// Takes the parent's end of the running generation's control channel; None if already taken.
     pub(crate) fn take_control(&mut self) -> Option<OwnedFd> {
         self.running_mut()?.control.take()
     }
 
-    /// `process`, started beside the present generation, is the present one from now on; the one before
-    /// it is answered. It need not be ready: a generation before it was.
+    /// Makes `process`, which was started beside the running generation, the current one, and
+    /// returns the previous one. `process` need not be ready: an earlier generation was.
     pub(crate) fn take_over(&mut self, process: Box<ChildProcess>) -> Option<Box<ChildProcess>> {
         self.restarts.note_ready();
         match std::mem::replace(&mut self.state, ChildState::Running(process)) {
@@ -153,7 +154,7 @@ impl Child {
         }
     }
 
-    /// Asks it to end; one that waits to be started isn't.
+    /// Asks the process to end. A child that waits for its start ends at once.
     pub(crate) fn stop(&mut self, now: Duration) {
         match &mut self.state {
             ChildState::Running(process) => process.stop(now, self.spec.stop_deadline),
@@ -161,7 +162,7 @@ impl Child {
         }
     }
 
-    /// Whether this generation has ended, and what comes of it.
+    /// Reaps the generation if it has ended, and returns how it ended and whether to restart it.
     pub(crate) fn reap(&mut self, now: Duration, passed_to: BorrowedFd<'_>) -> Option<Death> {
         let ChildState::Running(process) = &mut self.state else {
             return None;
@@ -176,7 +177,7 @@ impl Child {
         Some(death)
     }
 
-    /// The system refused to start it: counted like a death.
+    /// Counts a failed start like a death.
     pub(crate) fn start_failed(&mut self, now: Duration) -> RestartDecision {
         let verdict = self.restarts.died(None);
         self.state = next_state(verdict, now);
@@ -200,7 +201,7 @@ impl ChildProcess {
         for reader in [&status, &output] {
             rustix::io::ioctl_fionbio(reader, true)?;
         }
-        // A word that nobody reads must not hold up the child.
+        // A full status pipe must not block the child.
         rustix::io::ioctl_fionbio(&status_writer, true)?;
 
         let (control, their_control) = match has_control.then(UnixStream::pair).transpose()? {
@@ -236,7 +237,7 @@ impl ChildProcess {
         })
     }
 
-    /// Written down for another program.
+    /// Returns its serialized state, and keeps its descriptors open in `carrier`.
     pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedProcess {
         CarriedProcess {
             pid: self.pid.as_raw_pid(),
@@ -253,7 +254,7 @@ impl ChildProcess {
         }
     }
 
-    /// One that an earlier program has started.
+    /// Restores a process that an earlier program started.
     pub(crate) fn resume(
         carried: CarriedProcess,
         spec: &ChildSpec,
@@ -278,19 +279,20 @@ impl ChildProcess {
         })
     }
 
-    /// Another process has taken its place: it ends by itself, when its connections have.
+    /// Notifies the process that it was replaced: it ends by itself once its connections have
+    /// closed.
     pub(crate) fn send_replaced(&self) {
         self.signal(Signal::USR1);
     }
 
-    /// The same, and connections that have no end of their own (streams) end now.
+    /// Tells a replaced process to close its streams now, once.
     pub(crate) fn close_streams(&mut self) {
         if !std::mem::replace(&mut self.closes_streams, true) {
             self.signal(Signal::USR2);
         }
     }
 
-    /// Looks whether it has been silent for too long, if that is due.
+    /// Checks, if due, whether the process has been silent for too long, and aborts or kills it.
     pub(crate) fn check_silence(&mut self, name: &str, now: Duration) {
         if self.silence.look_at().is_none_or(|at| at > now) {
             return;
@@ -310,15 +312,15 @@ impl ChildProcess {
         }
     }
 
-    /// Asks it to end within `deadline`.
+    /// Asks the process to end within `deadline`.
     pub(crate) fn stop(&mut self, now: Duration, deadline: Duration) {
         self.kill_at = Some(now + deadline);
-        // It may be silent while it ends; its deadline is another one.
+        // It may be silent during shutdown, where `kill_at` applies instead.
         self.silence.ignore();
         self.signal(Signal::TERM);
     }
 
-    /// How it ended, if it has; what it has written last is passed on.
+    /// Returns the exit status if the process has ended, after its remaining output was passed on.
     pub(crate) fn reap(&mut self, passed_to: BorrowedFd<'_>) -> Option<ExitStatus> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let ended = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), look).ok()??;
@@ -327,25 +329,25 @@ impl ChildProcess {
         Some(status)
     }
 
-    /// What to poll for words, while there may be more.
+    /// Returns the status pipe to poll, until the child closes it.
     pub(crate) fn status(&self) -> Option<BorrowedFd<'_>> {
         self.status.as_ref().map(AsFd::as_fd)
     }
 
-    /// Sends `signal`. It was not reaped yet, so the number is still its own.
+    /// Sends `signal` through the pidfd, so it cannot reach another process with a reused pid.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Err(error) = rustix::process::pidfd_send_signal(&self.pidfd, signal) {
             tracing::debug!(pid = self.pid.as_raw_nonzero(), %error, "signal not sent");
         }
     }
 
-    /// The words that have arrived.
+    /// Reads and returns the words that have arrived.
     pub(crate) fn words(&mut self) -> Vec<Word> {
         let mut chunk = [0; WORD_BYTES_MAX];
         while let Some(status) = &self.status {
             match rustix::io::read(status, &mut chunk) {
                 Ok(bytes @ 1..) => self.words.extend_from_slice(&chunk[..bytes]),
-                // Closed: to poll it again would return at once, for ever.
+                // Closed: polling it again would return at once, in a busy loop.
                 Ok(0) => self.status = None,
                 Err(_) => break,
             }
@@ -362,7 +364,7 @@ impl ChildProcess {
     }
 }
 
-/// As `waitpid(2)` encodes it.
+/// Encodes a status as `waitpid(2)` does.
 fn exit_status(ended: &WaitIdStatus) -> ExitStatus {
     let signal = ended.terminating_signal().unwrap_or_default();
     ExitStatus::from_raw(ended.exit_status().unwrap_or_default() << 8 | signal)
@@ -377,12 +379,13 @@ fn command(spec: &ChildSpec, descriptors: &str, output: OwnedFd) -> io::Result<C
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
-        // Ctrl-C on a terminal reaches the whole group: the parent alone decides what it means.
+        // Ctrl-C in a terminal signals the whole foreground process group, and only the parent may
+        // act on it.
         .process_group(0);
     Ok(command)
 }
 
-/// `exited with code 2`, `was killed by signal 9`.
+/// Describes an exit status: `exited with code 2`, `was killed by signal 9`.
 pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),

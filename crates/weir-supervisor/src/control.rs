@@ -1,12 +1,13 @@
-//! What the parent and the service process tell each other about workers.
+//! The protocol between the parent and the service process about workers.
 //!
-//! A stream socket between the two, one JSON object a line. The parent sends [`ParentReport`]s: a snapshot
-//! of everything when a service connects, then each change. The service sends [`ParentRequest`]s; each is
-//! answered with [`ParentReport::Done`] or [`ParentReport::Refused`].
+//! It uses a stream socket with one JSON object a line. The parent sends [`ParentReport`]s: a
+//! snapshot of everything when a service connects, then each change. The service sends
+//! [`ParentRequest`]s; the parent replies to each with [`ParentReport::Done`] or
+//! [`ParentReport::Refused`].
 //!
-//! Reports say how things *are*, so one that is seen twice does no harm. When a service doesn't read
-//! fast enough, the parent drops what waits and sends a fresh snapshot later; answers among it are
-//! lost, so a caller that waits for one needs a timeout.
+//! Reports describe state, not changes of it, so a duplicate does no harm. When a service does not
+//! read fast enough, the parent drops the queued reports and sends a new snapshot later. Replies in
+//! the queue are lost too, so a client that waits for one needs a timeout.
 
 use std::time::Duration;
 
@@ -21,14 +22,14 @@ pub use message::{
     Vacancy, VacantSlot, WorkerAddress, WorkerPhase, WorkerReport,
 };
 
-/// A request longer than this ends the connection. Valid ones are much shorter.
+/// Limit of a request. A longer one closes the connection; valid requests are much shorter.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
-/// No report is longer. Most of it are the last lines of a worker's output: 21 of 500 bytes, which
-/// JSON may write with six bytes each.
+/// Limit of a report. Most of it is the last output of a worker: 21 lines of 500 bytes, each of
+/// which JSON may escape as six bytes.
 pub const REPORT_BYTES_MAX: usize = 128 * 1024;
-/// Reports that wait for the service to read. Twice the longest, so that one always fits.
+/// Limit of the reports queued for the service: twice the longest, so that one always fits.
 pub const WAITING_BYTES_MAX: usize = 2 * REPORT_BYTES_MAX;
-/// Counts are reported at most this often.
+/// The shortest interval between reports of counters.
 pub const TOTALS_INTERVAL: Duration = Duration::from_secs(1);
-/// Requests that are followed before the parent looks after other things.
+/// Requests that are processed per iteration of the parent's loop.
 pub const REQUESTS_PER_TURN_MAX: usize = 64;

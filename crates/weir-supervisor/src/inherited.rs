@@ -1,5 +1,4 @@
-//! The child's side: descriptors that the parent handed over, by name, and the way to tell it how
-//! things stand.
+//! The child's side: inherited descriptors by name, and status messages to the parent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,25 +9,25 @@ use crate::system;
 
 /// The environment variable that names the descriptors: `jobs=3,console=4`.
 pub const VARIABLE: &str = "WEIR_DESCRIPTORS";
-/// The pipe on which a child says [`Word`]s.
+/// The pipe on which a child sends [`Word`]s.
 pub(crate) const STATUS: &str = "status";
 /// The [control channel](crate::control).
 pub(crate) const CONTROL: &str = "control";
-/// The pipe that ends when the parent does.
+/// The pipe that reaches end of file when the parent ends.
 pub(crate) const LIFE: &str = "life";
 
-/// What a child tells its parent, one word a line.
+/// A status message from a child to its parent, one word a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It serves.
+    /// The service serves everything.
     Ready,
-    /// It serves all but what only one process can hold at a time (a store). Said by a service that
-    /// replaces another: from now on the other may end. [`Word::Ready`] follows, or may be said at
-    /// once.
+    /// The service serves all but what only one process can hold at a time (a store). A service
+    /// that replaces another sends it: from then on the other may end. [`Word::Ready`] follows, or
+    /// may be sent instead.
     Standby,
-    /// It still answers; systemd's watchdog is fed from this.
+    /// A sign of life. The parent forwards it to systemd's watchdog.
     Alive,
-    /// The settings are in effect.
+    /// The reloaded settings are in effect.
     Reloaded,
 }
 
@@ -48,28 +47,28 @@ impl Word {
     }
 }
 
-/// Descriptors that wait to be taken.
+/// Inherited descriptors that were not taken yet.
 #[derive(Debug, Default)]
 pub struct Inherited {
     descriptors: BTreeMap<String, OwnedFd>,
 }
 
-/// Why nothing could be inherited.
+/// An error while taking inherited descriptors.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// The text isn't `name=number,..`.
+    /// The text is not `name=number,..`.
     #[error("{VARIABLE} is malformed at {0:?}; it is set by the parent, not by hand")]
     Malformed(String),
-    /// The number can't be taken over.
+    /// The descriptor cannot be taken over.
     #[error("descriptor {number} ({name}) can't be taken over: {source}")]
     Descriptor { name: String, number: i32, source: io::Error },
-    /// The parent was to hand over more.
+    /// The parent did not hand over a required descriptor.
     #[error("the parent handed over no descriptor named {0}")]
     Missing(String),
 }
 
 impl Inherited {
-    /// Takes over what `text`, the value of [`VARIABLE`], names. Once per process.
+    /// Takes over the descriptors in `text`, the value of [`VARIABLE`]. Call it once per process.
     pub fn take_over(text: &str) -> Result<Self, InheritError> {
         let mut descriptors = BTreeMap::new();
         for entry in text.split(',').filter(|entry| !entry.is_empty()) {
@@ -88,46 +87,46 @@ impl Inherited {
         Ok(Self { descriptors })
     }
 
-    /// The descriptor called `name`, if the parent gave one.
+    /// Takes the descriptor called `name`; None if the parent handed over none.
     pub fn take(&mut self, name: &str) -> Option<OwnedFd> {
         self.descriptors.remove(name)
     }
 
-    /// The same, where there must be one.
+    /// Takes the descriptor called `name`, or returns [`InheritError::Missing`].
     pub fn expect(&mut self, name: &str) -> Result<OwnedFd, InheritError> {
         self.take(name).ok_or_else(|| InheritError::Missing(name.to_owned()))
     }
 
-    /// The way to tell the parent how things stand.
+    /// Takes the pipe for status messages to the parent.
     pub fn status(&mut self) -> Result<Status, InheritError> {
         self.expect(STATUS).map(Status)
     }
 
-    /// The [control channel](crate::control), if the parent runs workers. It blocks; an async runtime
-    /// must set that otherwise.
+    /// Takes the [control channel](crate::control), if the parent runs workers. The socket is
+    /// blocking; an async runtime must make it non-blocking.
     pub fn control(&mut self) -> Option<UnixStream> {
         self.take(CONTROL).map(UnixStream::from)
     }
 
-    /// Reads as ended when the parent is gone, however it went.
+    /// Takes the life pipe, which reaches end of file when the parent ends for any reason.
     pub fn life(&mut self) -> Result<OwnedFd, InheritError> {
         self.expect(LIFE)
     }
 }
 
-/// Tells the parent how things stand.
+/// Sends status messages to the parent.
 #[derive(Debug)]
 pub struct Status(OwnedFd);
 
 impl Status {
-    /// Says `word`. A parent that is gone or doesn't read is no reason to fail: the end of the
-    /// life pipe tells about the first, and the second has older words to read.
+    /// Sends `word`. Errors are ignored: the life pipe reports a parent that is gone, and a parent
+    /// that does not read still has older words in the pipe.
     pub fn say(&self, word: Word) {
         let _ = rustix::io::write(&self.0, format!("{}\n", word.as_str()).as_bytes());
     }
 }
 
-/// The value of [`VARIABLE`] for `names` at 3, 4, 5 ..
+/// Returns the value of [`VARIABLE`] for `names` at 3, 4, 5 ..
 pub(crate) fn describe<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let entries: Vec<String> = (system::FIRST_DESCRIPTOR..)
         .zip(names)

@@ -1,20 +1,22 @@
-//! The parent: starts child processes with inherited descriptors, watches, restarts and ends them.
+//! The parent process: starts child processes with inherited descriptors, supervises them, restarts
+//! them after a crash and stops them at shutdown.
 //!
-//! It runs no async runtime and holds no service's state, so that nothing which fails in a service
-//! can take it along.
+//! The parent runs no async runtime and holds no service state, so a fault in a service cannot
+//! crash it.
 //!
-//! - [`spec`]: what to run, and what to hand it.
-//! - [`supervise`]: the loop over all children, and the replacement of the service;
+//! - [`spec`]: the program of a child and the descriptors that it inherits.
+//! - [`supervise`]: the main loop over all children, and the replacement of the service process;
 //!   [`supervise::Supervisor::run`] is the lifecycle.
-//! - [`workers`]: groups of worker processes, which outlive the service.
-//! - [`selection`]: sockets that workers share, and which of them a connection gets to.
-//! - [`carried`]: what outlives the re-execution of the parent.
-//! - [`control`]: what parent and service tell each other about workers.
-//! - [`restarts`]: when to start again, and when to give up; pure.
-//! - [`inherited`]: the child's side: descriptors by name, the way to say "ready".
-//! - [`requests`]: signals, as things to do.
+//! - [`workers`]: groups of worker processes, which outlive the service process.
+//! - [`selection`]: sockets that workers share, and the selection of a socket for each connection.
+//! - [`carried`]: state that survives the re-execution of the parent.
+//! - [`control`]: the protocol between the parent and the service process about workers.
+//! - [`restarts`]: when to restart a child and when to give up. Pure.
+//! - [`inherited`]: the child's side: inherited descriptors by name, and status messages to the
+//!   parent.
+//! - [`requests`]: signals, translated to control requests.
 //! - [`notify`]: systemd's readiness protocol.
-//! - [`system`]: the only module with `unsafe`.
+//! - [`system`]: the only module with `unsafe` code.
 
 pub mod carried;
 mod child;
@@ -39,8 +41,8 @@ pub use supervise::{Events, SupervisionOutcome, Supervisor};
 
 use std::time::Duration;
 
-/// Time since the machine started: never set back, so a wait neither ends early nor hangs when
-/// somebody sets the wall clock.
+/// Returns the monotonic time since the machine started. Changes of the wall clock do not affect
+/// it, so timeouts neither end early nor hang.
 pub(crate) fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()

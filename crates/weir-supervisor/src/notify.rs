@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Reports the state to systemd, if it listens. Errors are logged, never returned: a service
-/// does not fail because its watcher is gone.
+/// Reports the state to systemd, if there is a notification socket. Errors are logged and never
+/// returned: a service must not fail because its supervisor is gone.
 #[derive(Debug, Default)]
 pub struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
@@ -16,14 +16,15 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// There is no listener.
+    /// Creates a notifier without a socket, which sends nothing.
     #[must_use]
     pub fn nobody() -> Self {
         Self::default()
     }
 
-    /// `socket`: the value of `NOTIFY_SOCKET`, a path or `@name` for an abstract socket.
-    /// `watchdog`: the value of `WATCHDOG_USEC`, when systemd expects to hear that often.
+    /// Creates a notifier. `socket` is the value of `NOTIFY_SOCKET`, a path or `@name` for an
+    /// abstract socket; `watchdog` the value of `WATCHDOG_USEC`, the interval in which systemd
+    /// expects signs of life.
     pub fn to(socket: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match socket.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -34,34 +35,34 @@ impl Notify {
         Ok(Self { to: Some((from, address)), watchdog })
     }
 
-    /// The interval of systemd's watchdog, if there is one.
+    /// Returns the interval of systemd's watchdog, if it is enabled.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.to.as_ref().and(self.watchdog)
     }
 
-    /// It serves (again).
+    /// Reports that the service serves, at startup or after a reload.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}\nMAINPID={}\n", std::process::id()));
     }
 
-    /// It reads its settings again; [`Notify::ready`] ends that.
+    /// Reports the start of a reload; [`Notify::ready`] ends it.
     pub fn reloading(&self) {
         let now = crate::monotonic().as_micros();
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\n"));
     }
 
-    /// It ends.
+    /// Reports that the service is shutting down.
     pub fn stopping(&self) {
         self.send("STOPPING=1\n");
     }
 
-    /// A line for `systemctl status`.
+    /// Sets the status line of `systemctl status`.
     pub fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}\n"));
     }
 
-    /// A sign of life.
+    /// Sends a sign of life to the watchdog.
     pub fn alive(&self) {
         self.send("WATCHDOG=1\n");
     }

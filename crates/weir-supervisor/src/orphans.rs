@@ -1,5 +1,5 @@
-//! Processes that lost their parent. As a subreaper the parent inherits those of its descendants,
-//! and somebody must reap them.
+//! Orphaned descendants. As a subreaper, the parent inherits descendants that lost their own
+//! parent, and must reap them.
 
 use std::io;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use rustix::process::Pid;
 
 use crate::system;
 
-/// How long the dead wait at most. They cost an entry in the process table, no more, and the loop
-/// turns by itself whenever anything happens.
+/// The longest interval between two checks for zombies. A zombie only costs an entry in the process
+/// table, and the loop also checks whenever any event occurs.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// The dead that are reaped before other things have their turn.
+/// Zombies that are reaped per iteration of the loop.
 const REAPED_PER_TURN_MAX: u32 = 256;
 
-/// Adopted descendants.
+/// Reaps adopted descendants.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     pub(crate) reaped: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Orphans {
 }
 
 impl Orphans {
-    /// Adopts them from now on.
+    /// Makes this process a subreaper.
     pub(crate) fn adopt() -> io::Result<Self> {
         system::adopt_orphans()?;
         Ok(Self { reaped: 0, look_at: Duration::ZERO })
@@ -32,8 +32,9 @@ impl Orphans {
         self.look_at
     }
 
-    /// Reaps the dead that nobody knows. Who is known keeps its status for those who watch it: it
-    /// is met here only if it ended this very moment, and the next turn finds it.
+    /// Reaps ended children that are not known. A known child keeps its status for its own
+    /// supervision code: it is found here only if it ended just now, and the next iteration reaps
+    /// it.
     pub(crate) fn reap(&mut self, now: Duration, is_known: impl Fn(Pid) -> bool) {
         self.look_at = now + LOOK_INTERVAL;
         for _ in 0..REAPED_PER_TURN_MAX {

@@ -1,8 +1,8 @@
-//! A child's output: passed on to where the parent's own goes, the last lines kept for the moment
-//! when it dies.
+//! A child's output: forwarded to the parent's own output, with the last lines kept for the report
+//! of its death.
 //!
-//! Nothing blocks: while that place takes no more, the child's pipe is not read, so the child
-//! waits (as it would writing there itself) and the parent goes on.
+//! Nothing blocks: while the parent's output is full, the child's pipe is not read, so the child
+//! blocks (as if it wrote there itself) and the parent continues.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,22 +25,22 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// `pipe` must be non-blocking.
+    /// Creates a reader of `pipe`, which must be non-blocking.
     pub(crate) fn new(pipe: OwnedFd) -> Self {
         Self { pipe: Some(pipe), tail: OutputTail::default() }
     }
 
-    /// One that an earlier program has read up to these lines.
+    /// Restores a reader whose last lines were read by an earlier program.
     pub(crate) fn resume(pipe: Option<OwnedFd>, last_lines: &[String]) -> Self {
         Self { pipe, tail: OutputTail::resume(last_lines) }
     }
 
-    /// What to poll for reading, while there is more to come.
+    /// Returns the descriptor to poll for reading, until end of file.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Passes on what is there, at most one chunk. False: nothing more for now.
+    /// Forwards at most one chunk. Returns false when nothing more can be forwarded now.
     pub(crate) fn pass_on(&mut self, to: BorrowedFd<'_>) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         if !is_writable(to) {
@@ -61,20 +61,20 @@ impl Output {
         }
     }
 
-    /// The last lines, oldest first.
+    /// Returns the last lines, oldest first.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         self.tail.lines()
     }
 }
 
-/// Whether a chunk can be written now.
+/// Returns whether a chunk can be written without blocking.
 pub(crate) fn is_writable(to: BorrowedFd<'_>) -> bool {
     let mut poll = [PollFd::new(&to, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Errors are dropped: when the place is gone there is nobody to tell.
+/// Writes all bytes. Errors are ignored: without an output there is nowhere to report them.
 pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -85,7 +85,7 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
     }
 }
 
-/// The last lines of some output.
+/// Keeps the last lines of some output.
 #[derive(Debug, Default)]
 pub(crate) struct OutputTail {
     whole: VecDeque<String>,

@@ -1,40 +1,40 @@
-//! Lines of workers on their way to the parent's own output.
+//! Buffers lines of workers for the parent's own output.
 //!
-//! Nothing blocks: while that place takes no more, lines wait here up to a limit, and then workers
-//! are not read, so that they wait as they would writing there themselves.
+//! Nothing blocks: while the output is full, lines are buffered up to a limit. Beyond it, workers'
+//! pipes are not read, so workers block as if they wrote to the output themselves.
 
 use std::os::fd::BorrowedFd;
 
 use crate::output::{CHUNK_BYTES, is_writable, write_all};
 
-/// With more than this waiting, workers are not read.
+/// Above this, workers' pipes are not read.
 const WAITING_BYTES_HIGH: usize = 64 * 1024;
-/// Not even the last lines of the dead get in beyond this: as many as a crash of all workers of a
-/// large group leaves.
+/// Hard limit, also for the last lines of workers that died: enough for a crash of all workers of a
+/// large group.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Whole lines that wait.
+/// A buffer of whole lines.
 #[derive(Debug, Default)]
 pub(crate) struct Printer {
     waiting: Vec<u8>,
-    /// Up to here it is written.
+    /// How much of `waiting` is written.
     written: usize,
     pub(crate) lines_dropped: u64,
     is_dropping: bool,
 }
 
 impl Printer {
-    /// With what waited in an earlier program.
+    /// Restores the buffer of an earlier program.
     pub(crate) fn resume(waiting: Vec<u8>, lines_dropped: u64) -> Self {
         Self { waiting, written: 0, lines_dropped, is_dropping: false }
     }
 
-    /// What waits.
+    /// Returns the bytes that are not written yet.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.waiting[self.written..]
     }
 
-    /// Whether to read more output.
+    /// Returns whether to read more output from workers.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() - self.written < WAITING_BYTES_HIGH
     }
@@ -43,7 +43,8 @@ impl Printer {
         self.waiting.is_empty()
     }
 
-    /// `prefix` and `line` must be shorter than [`CHUNK_BYTES`] together.
+    /// Appends a line, or drops and counts it when the buffer is full. `prefix` and `line` together
+    /// must be shorter than [`CHUNK_BYTES`].
     pub(crate) fn add(&mut self, prefix: &str, line: &[u8]) {
         if self.waiting.len() + prefix.len() + line.len() >= WAITING_BYTES_MAX {
             self.lines_dropped += 1;
@@ -55,11 +56,11 @@ impl Printer {
         self.waiting.push(b'\n');
     }
 
-    /// Writes whole lines as long as `to` takes them.
+    /// Writes whole lines until `to` is full.
     pub(crate) fn flush(&mut self, to: BorrowedFd<'_>) {
         while self.written < self.waiting.len() && is_writable(to) {
             let rest = &self.waiting[self.written..];
-            // A pipe takes a chunk in one piece, so lines of others don't fall between.
+            // A pipe takes a chunk atomically, so lines of other writers are not mixed in.
             let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
             let end =
                 chunk.iter().rposition(|&byte| byte == b'\n').map_or(chunk.len(), |at| at + 1);

@@ -1,4 +1,4 @@
-//! Requests to the parent from outside: by signal, or by a pipe (tests, and later a command).
+//! External requests to the parent, by signal or by a pipe (for tests).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,21 +7,21 @@ use rustix::pipe::PipeFlags;
 
 use crate::system;
 
-/// Something to do.
+/// A request to the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// SIGTERM, SIGINT: end gracefully; the second time: immediately.
+    /// SIGTERM, SIGINT: shut down gracefully; the second time immediately.
     Stop,
-    /// SIGHUP: read the settings again.
+    /// SIGHUP: reload the settings.
     Reload,
-    /// Start a new service process, and end the present one when that is ready. Only where
+    /// Start a new service process and end the current one when the new one is ready. Only where
     /// [the service can run twice](crate::Supervisor::replacing_service_within).
     Replace,
-    /// SIGUSR2: execute the program again, whose file may be another one now, and then do the same.
+    /// SIGUSR2: re-execute the program, whose file may have changed, and then replace the service.
     Upgrade,
 }
 
-/// Where requests come from.
+/// Receives requests.
 #[derive(Debug)]
 pub struct Requests {
     source: RequestSource,
@@ -33,18 +33,18 @@ enum RequestSource {
     Pipe(OwnedFd),
 }
 
-/// The other end of [`Requests::pipe`].
+/// The sending end of [`Requests::pipe`].
 #[derive(Debug)]
 pub struct Sender(OwnedFd);
 
 impl Requests {
-    /// SIGTERM, SIGINT, SIGHUP and SIGUSR2 of this process. Call it before any thread is started: the
-    /// signals are blocked in the calling thread and in those that it starts.
+    /// Receives SIGTERM, SIGINT, SIGHUP and SIGUSR2 of this process. Call it before any thread is
+    /// started: it blocks the signals in the calling thread, and new threads inherit that.
     pub fn signals() -> std::io::Result<Self> {
         Ok(Self { source: RequestSource::Signals(system::signal_descriptor()?) })
     }
 
-    /// Requests that a [`Sender`] sends.
+    /// Creates a pipe for requests and returns both ends.
     pub fn pipe() -> std::io::Result<(Sender, Self)> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         Ok((Sender(writer), Self { source: RequestSource::Pipe(reader) }))
@@ -58,7 +58,7 @@ impl Requests {
         }
     }
 
-    /// The next request, if one waits.
+    /// Returns the next pending request without blocking.
     pub(crate) fn next(&self) -> Option<ControlRequest> {
         match &self.source {
             RequestSource::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
@@ -90,7 +90,7 @@ impl Sender {
             ControlRequest::Stop => b"s",
         };
         match rustix::io::write(&self.0, byte) {
-            // Full of requests that nobody has read: one more would say nothing new.
+            // The pipe is full of unread requests: one more would add nothing.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }

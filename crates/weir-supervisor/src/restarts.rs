@@ -1,4 +1,4 @@
-//! When a child that died is started again, and when to give up. Pure: times come as arguments.
+//! When to restart a child that died, and when to give up. Pure: times are arguments.
 
 use std::time::Duration;
 
@@ -29,20 +29,20 @@ pub struct RestartPolicy {
 /// What to do about a child that died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartDecision {
-    /// Start it again after this wait.
+    /// Restart it after this delay.
     Restart { after: Duration, deaths_in_a_row: u32 },
-    /// Too many deaths in a row, or it never became ready at all.
+    /// Give up: too many consecutive deaths, or it never became ready.
     GiveUp { deaths_in_a_row: u32 },
 }
 
-/// The deaths of one child.
+/// The history of deaths of one child, and its restart policy.
 #[derive(Clone, Debug)]
 pub struct Restarts {
     policy: RestartPolicy,
     record: RestartHistory,
 }
 
-/// What counts about the past.
+/// The part of the history that decides about restarts; survives an upgrade of the parent.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RestartHistory {
     deaths_in_a_row: u32,
@@ -50,13 +50,13 @@ pub(crate) struct RestartHistory {
 }
 
 impl Restarts {
-    /// No deaths yet.
+    /// Starts without deaths.
     #[must_use]
     pub fn new(policy: RestartPolicy) -> Self {
         Self { policy, record: RestartHistory { deaths_in_a_row: 0, was_ready_once: false } }
     }
 
-    /// The same, for a child whose first start may fail, too: it is tried as often as any other.
+    /// Like [`Restarts::new`], but also retries a first start that fails, as often as any other.
     #[must_use]
     pub fn patient(policy: RestartPolicy) -> Self {
         let mut restarts = Self::new(policy);
@@ -64,7 +64,7 @@ impl Restarts {
         restarts
     }
 
-    /// With the past of another.
+    /// Restores the history of an earlier program.
     pub(crate) fn resume(policy: RestartPolicy, record: RestartHistory) -> Self {
         Self { policy, record }
     }
@@ -73,16 +73,17 @@ impl Restarts {
         self.record
     }
 
-    /// It was ready, in an earlier generation.
+    /// Records that an earlier generation was ready.
     pub(crate) fn note_ready(&mut self) {
         self.record.was_ready_once = true;
     }
 
-    /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
+    /// Counts a death and returns what to do. `ready_for` is how long the child was ready, None if
+    /// it never was.
     ///
-    /// A child that dies before anything was ever ready is given up at once: what is wrong then
-    /// (a port, a setting, a damaged store) is wrong again at the next try, and whoever starts
-    /// Weir wants to read it, not to wait.
+    /// If no generation was ever ready, it gives up at once: the cause (a port, a setting, a
+    /// damaged store) will not change by itself, and an operator who starts Weir needs the error,
+    /// not a delay.
     pub fn died(&mut self, ready_for: Option<Duration>) -> RestartDecision {
         self.record.was_ready_once |= ready_for.is_some();
         if ready_for.is_some_and(|ready_for| ready_for >= self.policy.healthy_after) {

@@ -1,10 +1,10 @@
-//! Listening sockets at one address that an app's workers share: which of them a connection gets to,
-//! and which of them a worker listens on.
+//! Listening sockets at one address that an app's workers share: the selection of a socket for each
+//! connection, and of the sockets that each worker listens on.
 //!
-//! - [`Plan`]: how many there are, and each worker's slice of them; pure.
+//! - [`Plan`]: the number of sockets, and each worker's slice of them. Pure.
 //! - [`SocketGroup`]: the sockets, joined by the configured selection.
-//! - [`busy`]: what workers say of themselves, in memory that all share.
-//! - `program`: the choice as a program for the kernel; pure.
+//! - [`busy`]: the load that workers report, in memory shared by all.
+//! - `program`: the selection as a BPF program for the kernel. Pure.
 
 pub mod busy;
 mod group;

@@ -1,59 +1,60 @@
-//! How long a child that was ready may say nothing. Pure: times come as arguments.
+//! Detects a child that was ready and is silent for too long. Pure: times are arguments.
 //!
-//! It is counted in looks, not by the clock alone: while the parent itself does not run (a container
-//! that is paused, a machine that sleeps) nobody is heard, and that must not count for more than one
-//! look.
+//! Silence is counted in checks, not by the clock alone: while the parent itself does not run (a
+//! paused container, a suspended machine) it hears no child, and that must not count as more than
+//! one check.
 
 use std::time::Duration;
 
-/// How often the parent looks within the time that is allowed.
+/// Checks within the allowed time.
 const LOOKS: u32 = 4;
 
-/// A child's silence.
+/// The silence of one child.
 #[derive(Debug)]
 pub(crate) struct Silence {
-    /// None: for ever.
+    /// None: no limit.
     allowed: Option<Duration>,
     look_at: Option<Duration>,
     looks: u32,
 }
 
-/// What a look shows.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SilenceCheck {
-    /// It may still say something.
+    /// Not silent for too long yet.
     Early,
-    /// It is to end, and to leave a core dump where the system keeps those: why it hangs is worth
-    /// knowing.
+    /// Abort the child, which leaves a core dump where the system keeps those, to find out why it
+    /// hangs.
     Abort,
-    /// It did not end.
+    /// Kill the child: it did not end after the abort.
     Kill,
 }
 
 impl Silence {
-    /// Counts from the first word on: a child may take as long as it needs to get ready.
+    /// Creates the state. Checks start with the first word: a child may take as long as it needs to
+    /// become ready.
     pub(crate) fn new(allowed: Option<Duration>) -> Self {
         Self { allowed, look_at: None, looks: 0 }
     }
 
-    /// It said something.
+    /// Restarts the count after a sign of life.
     pub(crate) fn broken(&mut self, now: Duration) {
         self.looks = 0;
         self.look_at = self.allowed.map(|allowed| now + allowed / LOOKS);
     }
 
-    /// Nobody listens any more.
+    /// Disables the checks.
     pub(crate) fn ignore(&mut self) {
         self.allowed = None;
         self.look_at = None;
     }
 
-    /// When to look.
+    /// Returns when the next check is due.
     pub(crate) fn look_at(&self) -> Option<Duration> {
         self.look_at
     }
 
-    /// Looks, which was due.
+    /// Counts a due check and returns its outcome.
     pub(crate) fn look(&mut self, now: Duration) -> SilenceCheck {
         self.looks += 1;
         self.look_at = self.allowed.map(|allowed| now + allowed / LOOKS);

@@ -1,5 +1,6 @@
-//! The loop over all children: start, watch, restart, end. One thread, no runtime; it sleeps in
-//! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
+//! The main loop over all children: start, supervise, restart, stop. It has one thread and no async
+//! runtime, and sleeps in `poll` until a child ends or writes, a request arrives, or a timer
+//! expires.
 
 mod lingering;
 mod replacement;
@@ -27,53 +28,55 @@ use crate::workers::{CommandSender, FailedGroup, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 
-/// Who takes part in the lifecycle.
+/// Callbacks of the lifecycle.
 pub trait Events {
-    /// All children are ready, for the first time. Workers may still be starting; `failed`: groups of
-    /// which none could be started.
+    /// Called when all children are ready for the first time. Workers may still be starting;
+    /// `failed` lists groups of which no worker could be started.
     fn ready(&mut self, failed: &[FailedGroup]);
 
-    /// The settings are to be read again. True: they are sound. The children are told in any case:
-    /// the same signal means that their logs were moved away.
+    /// Reloads the settings and returns whether they are valid. The children are signalled in any
+    /// case: the same signal tells them to reopen their logs.
     fn reload(&mut self) -> bool;
 
-    /// A new service process is about to be started beside the present one: what it is to find is
-    /// put in place. `Err`: it is not to be started, and why.
+    /// Prepares the state that a new service process finds, just before it is started beside the
+    /// current one. `Err` prevents the start and gives the reason.
     fn replacing(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
-    /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
+    /// Re-executes the program. Returns only on failure, with the reason, and then nothing has
+    /// changed. Implementations keep the descriptors of `carrier` open and pass `state` to
+    /// [`Supervisor::resume`].
     fn upgrade(&mut self, _state: &CarriedSupervisor, _carrier: Carrier) -> String {
         "this program cannot be executed again".to_owned()
     }
 
-    /// The new process serves, or it failed and what it was to find is void.
+    /// Called when the new process serves (true), or when it failed and the prepared state is void.
     fn replaced(&mut self, _is_done: bool) {}
 }
 
 /// Why the loop ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SupervisionOutcome {
-    /// Asked to, and every child ended by itself.
+    /// Stopped on request; every child ended by itself.
     Stopped,
-    /// Asked to, and some child had to be killed: it passed its deadline, or a second request came.
+    /// Stopped on request; a child was killed at its deadline or because of a second request.
     Killed,
-    /// A child could not be started or kept dying; the text says which and why.
+    /// A child could not be started or kept dying; the text names it and gives the reason.
     GaveUp(String),
 }
 
-/// All children of a parent.
+/// Supervises all children of a parent.
 #[derive(Debug)]
 pub struct Supervisor {
     children: Vec<Child>,
     requests: Requests,
     notify: Notify,
-    /// Where the children's output goes.
+    /// The parent's output, which receives the children's.
     output: OwnedFd,
     stopping: bool,
-    /// Asked to end; before them, workers that need them for that.
+    /// Whether the children were asked to end. Workers that need the children to end are asked
+    /// earlier.
     children_asked: bool,
     killed: bool,
     announced: bool,
@@ -81,28 +84,29 @@ pub struct Supervisor {
     watchdog_at: Option<Duration>,
     workers: Option<Fleet>,
     orphans: Option<Orphans>,
-    /// Those that an earlier program has reaped.
+    /// Orphans that an earlier program reaped.
     orphans_before: u64,
-    /// To take the service's place.
+    /// The process that is about to replace the service.
     successor: Option<Box<ChildProcess>>,
-    /// Those whose place was taken and that still have connections, the oldest first.
+    /// Replaced service processes that still have connections, the oldest first.
     lingering: Vec<ChildProcess>,
-    /// Who waits to hear how the replacement goes.
+    /// The client that waits for the outcome of the replacement.
     asker: Option<CommandSender>,
-    /// The service has taken another's place and does not serve everything yet.
+    /// Whether the service has replaced another and does not serve everything yet.
     is_unproven: bool,
-    /// The service needs no group of workers that the settings don't have.
+    /// Whether to stop groups that the settings no longer contain: the service does not need them.
     retires_groups: bool,
-    /// To be done when the replacement is decided: both would change the settings.
+    /// Whether a reload waits for the end of a replacement: both would change the settings.
     reload_waits: bool,
-    /// This program was executed anew: the service is to be replaced, and who asked for it.
+    /// Set after a re-execution: the service must be replaced, for the given client if any.
     is_upgraded: Option<Option<CommandSender>>,
-    /// None: the service can't run twice.
+    /// None: the service cannot run twice.
     replace_deadline: Option<Duration>,
 }
 
 impl Supervisor {
-    /// Nothing is started before [`Supervisor::run`]. `output` takes what the children write.
+    /// Creates a supervisor; [`Supervisor::run`] starts the children. `output` receives their
+    /// output.
     #[must_use]
     pub fn new(
         children: Vec<ChildSpec>,
@@ -135,7 +139,7 @@ impl Supervisor {
         }
     }
 
-    /// From the first start until every child has ended.
+    /// Runs until every child has ended.
     pub fn run(mut self, events: &mut dyn Events) -> SupervisionOutcome {
         loop {
             let now = monotonic();
@@ -172,7 +176,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts who is due, kills who is overdue or has been silent for too long.
+    /// Starts children that are due, and kills those that are past their deadline or silent.
     fn start_and_kill(&mut self, now: Duration) {
         for index in 0..self.children.len() {
             let child = &mut self.children[index];
@@ -237,7 +241,7 @@ impl Supervisor {
         self.notify.reloading();
         let is_sound = !self.stopping && events.reload();
         if !self.stopping {
-            // Old ones only open their logs anew.
+            // Replaced processes only reopen their logs.
             for process in self.children.iter().filter_map(Child::running).chain(&self.lingering) {
                 process.signal(Signal::HUP);
             }
@@ -254,7 +258,7 @@ impl Supervisor {
         self.stop_beside_service(now);
     }
 
-    /// Once.
+    /// Asks all children to end, once.
     fn stop_children(&mut self, now: Duration) {
         if !std::mem::replace(&mut self.children_asked, true) {
             self.children.iter_mut().for_each(|child| child.stop(now));
@@ -269,7 +273,7 @@ impl Supervisor {
         }
     }
 
-    /// Passes output on and hears who is ready.
+    /// Forwards the children's output and processes their status words.
     fn listen_to_children(&mut self, now: Duration, events: &mut dyn Events) {
         let mut reloaded = false;
         let mut became_ready = false;
@@ -286,7 +290,7 @@ impl Supervisor {
                     became_ready = true;
                     tracing::info!(child = name, pid = process.pid.as_raw_nonzero(), "ready");
                 }
-                // Before, it may take as long as it needs.
+                // Until it is ready, a child may be silent for as long as it needs.
                 if process.ready_at.is_some() {
                     process.silence.broken(now);
                 }
@@ -340,7 +344,7 @@ impl Supervisor {
         }
     }
 
-    /// A sign of life for systemd, while every child that runs has given one itself.
+    /// Sends a sign of life to systemd while every running child has sent one itself.
     fn feed_watchdog(&mut self, now: Duration) {
         let (Some(due), Some(interval)) = (self.watchdog_at, self.notify.watchdog()) else {
             return;
@@ -356,11 +360,11 @@ impl Supervisor {
         if !self.children.iter().any(hangs) {
             self.notify.alive();
         }
-        // systemd recommends half of its interval.
+        // systemd recommends half of the watchdog interval.
         self.watchdog_at = Some(now + interval / 2);
     }
 
-    /// Until something happens or the next wait is over.
+    /// Sleeps until an event occurs or the next timer expires.
     fn sleep(&self, now: Duration) {
         let requests = self.requests.descriptor();
         let mut polled = vec![PollFd::new(&requests, PollFlags::IN)];
@@ -403,7 +407,7 @@ pub(crate) fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A wait of a day at most: the kernel refuses absurd ones, and waking up once a day is free.
+    // At most a day: the kernel rejects huge timeouts, and a wakeup a day costs nothing.
     let duration = duration.min(Duration::from_secs(24 * 60 * 60));
     Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }

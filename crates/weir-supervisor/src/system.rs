@@ -1,13 +1,14 @@
-//! What the standard library and rustix leave to `unsafe`: this module alone of the workspace.
+//! Operations that need `unsafe`, beyond the standard library and rustix. The only such module of
+//! the workspace.
 //!
-//! - [`hand_over`]: which descriptors a child finds where, and its signal mask;
+//! - [`hand_over`]: the descriptors of a child, and its signal mask;
 //! - [`take_descriptor`]: the child's side of it;
-//! - `signal_descriptor`, `next_signal`: signals as something to poll;
+//! - `signal_descriptor`, `next_signal`: signals as a descriptor to poll;
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
-//! - [`reexec`]: another program in this very process;
+//! - [`reexec`]: re-execution of this process;
 //! - `identity`: users and groups by name;
-//! - `bpf`: programs that choose a socket, and memory that they share with workers;
-//! - `orphans`: descendants that lost their parent.
+//! - `bpf`: programs that select a socket, and memory that they share with workers;
+//! - `orphans`: orphaned descendants.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
 mod bpf;
@@ -32,20 +33,20 @@ pub(crate) use identity::Identity;
 pub(crate) use orphans::{adopt_orphans, ended_child, reap};
 pub use reexec::reexec;
 
-/// The first descriptor that a child finds; 0, 1 and 2 are its standard streams.
+/// The first inherited descriptor of a child; 0, 1 and 2 are its standard streams.
 pub const FIRST_DESCRIPTOR: RawFd = 3;
 
-/// The last of the standard signals.
+/// The highest standard signal.
 const SIGNAL_MAX: libc::c_int = 31;
 
-/// Signals that the parent acts upon.
+/// Signals that the parent handles.
 const RECEIVED: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2];
 
-/// Descriptors that [`take_descriptor`] gave out already.
+/// Descriptors that [`take_descriptor`] has returned.
 static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
-/// Makes the child that `command` starts find `descriptors` at 3, 4, 5 .. in this order, with no
-/// signal blocked or ignored. They must stay open until it is spawned.
+/// Passes `descriptors` to the child that `command` starts, at 3, 4, 5 .. in this order, and resets
+/// its blocked and ignored signals. The descriptors must stay open until the spawn.
 pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
     let mut sources: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let end = FIRST_DESCRIPTOR.saturating_add(RawFd::try_from(sources.len()).unwrap_or(RawFd::MAX));
@@ -54,8 +55,8 @@ pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
             stop_ignoring(signal);
         }
         unblock_signals()?;
-        // First out of the way of 3 .. end, then to the place: a plain dup2 in order could
-        // overwrite a descriptor that is still to be moved.
+        // Copy above 3 .. end first, then to the target: a direct dup2 in order could overwrite a
+        // descriptor that is not copied yet.
         for source in &mut sources {
             // SAFETY: fcntl on a number; an invalid one gives EBADF.
             *source = check(unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, end) })?;
@@ -71,8 +72,8 @@ pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Takes over descriptor `number` of those that the parent handed over. It is an error to take a
-/// standard stream, one that isn't open, or the same one twice.
+/// Takes ownership of the inherited descriptor `number`. Returns an error for a standard stream, a
+/// closed descriptor, or one that was taken before.
 pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()));
     if number < FIRST_DESCRIPTOR {
@@ -85,13 +86,13 @@ pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: fcntl on a number; an invalid one gives EBADF.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     taken.push(number);
-    // SAFETY: it is open (checked above), the parent left it for this process alone, and `TAKEN`
-    // keeps anybody from owning it a second time.
+    // SAFETY: it is open (checked above), the parent passed it to this process only, and `TAKEN`
+    // prevents a second owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Blocks SIGTERM, SIGINT, SIGHUP and SIGUSR2 in the calling thread and gives a non-blocking descriptor
-/// that reads them.
+/// Blocks SIGTERM, SIGINT, SIGHUP and SIGUSR2 in the calling thread and returns a non-blocking
+/// descriptor that reads them.
 pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set; the others read or change an initialised one.
@@ -102,18 +103,19 @@ pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
         }
         check_errno(libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()))?;
     }
-    // Under `nohup`, or behind a `&` in a script, some come ignored, and then no descriptor tells.
+    // `nohup` and shells can start the process with some signals ignored, which a signalfd does not
+    // receive.
     for signal in RECEIVED {
         stop_ignoring(signal);
     }
-    // SAFETY: the set is initialised; -1 asks for a new descriptor, which nobody else owns.
+    // SAFETY: the set is initialised; -1 requests a new descriptor, which nothing else owns.
     unsafe {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         Ok(OwnedFd::from_raw_fd(check(libc::signalfd(-1, set.as_ptr(), flags))?))
     }
 }
 
-/// The next signal that waits, if any.
+/// Returns the next pending signal, if any.
 pub(crate) fn next_signal(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
     let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
     let read = rustix::io::read(descriptor, &mut info).ok()?;
@@ -122,7 +124,7 @@ pub(crate) fn next_signal(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
     libc::c_int::try_from(u32::from_ne_bytes(*number)).ok()
 }
 
-/// Gives a signal its default effect again; those that have no other (SIGKILL) stay as they are.
+/// Resets a signal to its default action; SIGKILL and SIGSTOP are unaffected.
 fn stop_ignoring(signal: libc::c_int) {
     // SAFETY: signal(2) on a number; an invalid one gives EINVAL, and SIG_DFL is no function of
     // ours that could run.

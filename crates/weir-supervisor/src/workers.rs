@@ -1,8 +1,8 @@
-//! Groups of worker processes: an application's web workers, job workers.
+//! Groups of worker processes: an application's web workers and job workers.
 //!
-//! - [`spec`](GroupSpec): what to run; [`mistakes`]: what is wrong with it, before anything runs.
+//! - [`spec`](GroupSpec): the program of a group; [`mistakes`]: errors in it, found before a start.
 //! - [`Fleet`]: all groups and their processes; the supervisor's loop runs it.
-//! - `slot`, `group`, `rolling`, `generation`: the rules, pure; times come as arguments.
+//! - `slot`, `group`, `rolling`, `generation`: the rules. Pure: times are arguments.
 //! - `launch`, `process`, `endpoint`, `output`, `notify_socket`: one process.
 
 mod blueprint;
@@ -34,15 +34,15 @@ pub use spec::{
     PROCESSES_MAX, Readiness, ResourceLimits, SOCKETS_MAX, SocketKind,
 };
 
-/// Groups of one parent.
+/// Limit of the groups of one parent.
 pub const GROUPS_MAX: usize = 100;
-/// Old service processes that still have connections. Those beyond
-/// [`old_processes_max`](crate::ChildSpec::old_processes_max) have no streams any more, so they end
-/// within the time of an idle connection: only restarts in quick succession make so many of them.
+/// Limit of replaced service processes that still have connections. Those beyond
+/// [`old_processes_max`](crate::ChildSpec::old_processes_max) have closed their streams and end
+/// within the timeout of an idle connection, so only restarts in quick succession reach the limit.
 pub const LINGERING_MAX: usize = 16;
-/// Services that are connected at once: one, the next while it is replaced, and those that linger.
+/// Limit of connected services: one, its successor during a replacement, and the replaced ones.
 pub const SERVICES_MAX: usize = LINGERING_MAX + 2;
-/// Processes that are started before the loop looks after the others: each costs it a fork.
+/// Processes started per iteration of the loop: each costs it a fork.
 pub const STARTS_PER_TURN_MAX: usize = 8;
-/// Bytes of a reason that the service gives for an eviction.
+/// Limit in bytes of the reason that the service gives for an eviction.
 pub const REASON_BYTES_MAX: usize = 1_000;

@@ -1,5 +1,5 @@
-//! Signs of life: the service tells its parent that every part answers, and the log which one does
-//! not.
+//! Signs of life: the service reports to its parent while every part responds, and logs the parts
+//! that do not.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use weir_supervisor::inherited::{Status, Word};
 
 use crate::compose::Weir;
 
-/// Says whether all is alive, once per interval.
+/// Sends a sign of life per interval if all parts respond.
 #[derive(Debug)]
 pub(crate) struct Alive {
     status: Status,
     interval: Duration,
     ticks: Interval,
-    /// Those that did not answer the last time.
+    /// The parts that did not respond the last time.
     silent: Vec<String>,
 }
 
 impl Alive {
-    /// Nobody has been asked yet.
+    /// Creates the state; no part was checked yet.
     pub(crate) fn new(status: Status, interval: Duration) -> Self {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         Self { status, interval, ticks, silent: Vec::new() }
     }
 
-    /// Tells the parent something else.
+    /// Sends another word to the parent.
     pub(crate) fn say(&self, word: Word) {
         self.status.say(word);
     }
 
-    /// Resolves when it is time to tell.
+    /// Resolves when the next check is due.
     pub(crate) async fn due(&mut self) {
         self.ticks.tick().await;
     }
 
-    /// Asks every part of `weir`, and tells.
+    /// Checks every part of `weir`, and reports.
     pub(crate) async fn tell(&mut self, weir: &Weir) {
         let silent = weir.silent(self.interval).await;
         if silent.is_empty() {
@@ -55,7 +55,7 @@ impl Alive {
         self.silent = silent;
     }
 
-    /// Says that it is alive until `end` is over: parts that end have no more to answer.
+    /// Sends signs of life until `end` resolves, without checks: parts that end no longer respond.
     pub(crate) async fn until<T>(mut self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
         loop {

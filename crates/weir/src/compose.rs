@@ -1,4 +1,4 @@
-//! The composition root: the only place that knows every part and joins them.
+//! The composition root: the only place that knows every part and connects them.
 
 mod cores;
 mod end;
@@ -62,72 +62,71 @@ use weir_cli::data_dir::turn::{Of, Place, Turn};
 use weir_config::part::Part;
 use weir_config::{App, Settings};
 
-/// All parts, running.
+/// All running parts.
 pub(crate) struct Weir {
     clock: Clock,
-    /// None: not wanted in this process, or the store is not open yet.
+    /// None: not enabled in this process, or the store is not open yet.
     jobs: Option<Jobs>,
-    /// None: they have no socket here.
+    /// None: no sockets for cores in this process.
     cores: Option<Cores>,
     /// None: no core serves it.
     realtime: Option<Realtime>,
-    /// None: not wanted in this process.
+    /// None: not enabled in this process.
     gems: Option<Gems>,
     /// None: nothing is observed, or not by this process yet.
     observer: Option<Observer>,
-    /// What the cores pass on to apps.
+    /// The apps that the cores proxy requests to.
     apps: Arc<Apps>,
-    /// Apps whose workers take connections themselves.
+    /// Apps whose workers accept connections themselves.
     sockets: Arc<SocketApps>,
-    /// The names of those whose processes the parent runs.
+    /// The names of apps whose processes the parent runs.
     steered: BTreeSet<String>,
-    /// What operators have held up of them.
+    /// Apps that operators have paused.
     holds: Holds,
     access_log: Option<AccessLog>,
-    /// What the parent has reported of the apps' workers, and the way to tell it something.
+    /// What the parent has reported of the apps' workers, and the sender of orders to it.
     reported: Arc<Mutex<Reported>>,
     orders: Orders,
-    /// Those who steer the workers.
+    /// The tasks that manage the workers.
     workers: ShutdownToken,
-    /// Another process takes over, or all ends: says that realtime's connections are to be closed.
+    /// Cancelled to close realtime's connections: another process takes over, or Weir shuts down.
     draining: CancellationToken,
-    /// Says that WebSockets and event streams of apps are to be closed.
+    /// Cancelled to close WebSockets and event streams of apps.
     streams_end: CancellationToken,
-    /// When that is, once another process has taken over: `front.stream_drain`, as it is now.
+    /// The delay until then after another process has taken over: the current `front.stream_drain`.
     stream_drain: Cell<Duration>,
     http: ShutdownToken,
     publishers: Publishers,
-    /// Once another process has taken over.
+    /// Set once another process has taken over.
     successor: Arc<OnceLock<Successor>>,
     turns: Turns,
 }
 
-/// What another service process waits for.
+/// Locks that another service process waits for.
 #[derive(Debug, Default)]
 struct Turns {
     histories: Option<Turn>,
     jobs_and_pages: Option<Turn>,
 }
 
-/// What is not served yet.
+/// The parts that are not served yet.
 #[derive(Debug)]
 pub(crate) struct Unopened {
     only: Vec<Part>,
     inherited: Inherited,
     registry: Registry,
-    /// None: there is nothing for cores.
+    /// None: there are no sockets for cores.
     sockets: Option<Sockets>,
-    /// None: jobs are not wanted here.
+    /// None: jobs are not enabled here.
     door: Option<Door>,
-    /// None: realtime is not wanted here, or it has its turn.
+    /// None: realtime is not enabled here, or already has its lock.
     histories: Option<Place>,
     jobs_and_pages: Place,
 }
 
 impl Weir {
-    /// Makes ready what can be before anything is served: what is wrong with the settings shows here,
-    /// while another service process may still serve. Of the parts, `only` these are wanted (none:
-    /// all).
+    /// Prepares everything possible before serving, so that errors in the settings appear while
+    /// another service process may still serve. `only` are the enabled parts (empty: all).
     pub(crate) async fn prepare(
         settings: &Settings,
         only: &[Part],
@@ -184,9 +183,9 @@ impl Weir {
         Ok((weir, unopened))
     }
 
-    /// Serves what needs no store: clients of the front and of realtime do not wait for it. Calls
-    /// `stand_by` when another service process may begin to end; with realtime that is before
-    /// anything is served, because the histories of channels have one owner.
+    /// Serves everything that needs no store, so that clients of the front and of realtime do not
+    /// wait for it. Calls `stand_by` when another service process may begin to end. With realtime
+    /// that is before anything is served, because the histories of channels have one owner.
     pub(crate) async fn serve(
         &mut self,
         settings: &Settings,
@@ -209,7 +208,7 @@ impl Weir {
         }
     }
 
-    /// Steers the workers that the parent runs.
+    /// Starts to manage the workers that the parent runs.
     async fn steer_workers(
         &mut self,
         settings: &Settings,
@@ -236,7 +235,7 @@ impl Weir {
             Workers::new(channel, served, reported, probes, &self.clock, outside)?;
         self.orders = Orders(Some(orders));
         self.workers.spawn(workers.run());
-        // Requests find those that are there from the first one on.
+        // The first request already finds the running workers.
         if tokio::time::timeout(WORKERS_PATIENCE, are_known).await.is_err() {
             tracing::warn!("the parent has sent no list of workers; continuing without it");
         }
@@ -289,7 +288,7 @@ impl Weir {
         Ok(())
     }
 
-    /// Takes new certificates as they come, until the end.
+    /// Reloads changed certificates until the end.
     fn watch(&self, setting: &'static str, tls: Option<&Arc<Tls>>) {
         let Some(watching) = tls.map(|tls| Arc::clone(tls).watch(setting)) else { return };
         let http = self.http.clone();
@@ -301,7 +300,7 @@ impl Weir {
         });
     }
 
-    /// Opens the store, where jobs are wanted, and serves every socket that is left.
+    /// Opens the store, if jobs are enabled, and serves all remaining sockets.
     pub(crate) async fn open(
         &mut self,
         settings: &Settings,
@@ -355,7 +354,7 @@ impl Weir {
         pages.serve(&mut inherited, &self.http)
     }
 
-    /// Measures Weir's own parts, and looks at what is observed.
+    /// Starts to measure Weir's own parts and to observe the configured sources.
     fn begin_to_look(
         &mut self,
         settings: &Settings,
@@ -372,7 +371,7 @@ impl Weir {
         Ok(measured)
     }
 
-    /// Up to now they spoke to the process before.
+    /// Restores what operators have changed: until now their requests went to the previous process.
     fn take_up_what_operators_did(&self) {
         self.holds.restore();
         let switches = [
@@ -408,14 +407,14 @@ impl Weir {
     }
 }
 
-/// How long the parent may take to say which workers there are.
+/// How long the parent may take to report the workers.
 const WORKERS_PATIENCE: Duration = Duration::from_secs(5);
 
 fn gems_are_wanted(settings: &Settings, only: &[Part]) -> bool {
     settings.gems.is_enabled && Part::Gems.is_among(only)
 }
 
-/// The apps of the front, where it is wanted.
+/// Returns the apps of the front, where it is enabled.
 fn apps(
     settings: &Settings,
     only: &[Part],

@@ -1,5 +1,6 @@
-//! What each core does with HTTP: gems at the listener of their own and below their mount, realtime at
-//! `/app/`, `/apps/` and `/users/` where it has apps, the front's apps at all else.
+//! Routes HTTP requests on each core: to gems on their own listener and below their mount, to
+//! realtime at `/app/`, `/apps/` and `/users/` where it has apps, and otherwise to the front's
+//! apps.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -21,30 +22,30 @@ use weir_realtime::shard::Shard;
 
 use crate::gems::GemsPlaces;
 
-/// What the paths of WebSockets begin with; the key of an app follows.
+/// The prefix of WebSocket paths; the key of an app follows.
 const SOCKETS: &str = "/app/";
 
-/// One core's routes.
+/// The routes of one core.
 #[derive(Debug)]
 pub(crate) struct Front {
     /// None: not served here.
     pub(crate) realtime: Option<Rc<Shard>>,
-    /// None: likewise.
+    /// None: not served here.
     pub(crate) gems: Option<GemsPlaces>,
     pub(crate) proxy: Rc<Proxy>,
-    /// The listener at which apps are served; realtime is at all.
+    /// The listener that serves apps; all listeners serve realtime.
     pub(crate) front_listener: Option<usize>,
-    /// Requests to realtime on all cores.
+    /// Counts requests to realtime on all cores.
     pub(crate) publishers: Publishers,
-    /// Once another process has taken over: realtime is there.
+    /// Set once another process has taken over and serves realtime.
     pub(crate) successor: Arc<OnceLock<Successor>>,
 }
 
-/// Counts requests to realtime that are not answered yet.
+/// Counts requests to realtime without a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Publishers(Arc<AtomicUsize>);
 
-/// One of them.
+/// A counted request; dropping it ends it.
 #[derive(Debug)]
 struct Publisher(Publishers);
 
@@ -54,8 +55,8 @@ impl Publishers {
         Publisher(self.clone())
     }
 
-    /// Resolves when the cores can bring no new ones, which takes `last_request`, and those that there
-    /// were have their answers; or they take too long.
+    /// Waits `last_request` until the cores can start no new request, and then until the existing
+    /// ones have their responses or take too long.
     pub(crate) async fn leave(&self, last_request: Duration) {
         sleep(last_request).await;
         let are_gone = async {
@@ -72,7 +73,7 @@ impl Publishers {
 }
 
 const PUBLISHERS_LOOK: Duration = Duration::from_millis(5);
-/// Publishing waits for nobody; only a body may be slow to arrive.
+/// Publishing does not block; only a body may arrive slowly.
 const PUBLISHERS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Drop for Publisher {
@@ -82,16 +83,16 @@ impl Drop for Publisher {
 }
 
 impl Front {
-    /// Realtime, where the path is its own.
+    /// Returns realtime if it serves `path`.
     fn realtime_at(&self, path: &str) -> Option<&Rc<Shard>> {
         let is_its_own = path.starts_with(SOCKETS) || Shard::serves(path);
         self.realtime.as_ref().filter(|shard| {
-            // Without an app of its own it is in nobody's way.
+            // Without an app of its own it must not shadow the front's apps.
             is_its_own && (shard.has_apps() || !self.proxy.serves())
         })
     }
 
-    /// The index of gems, where the path is its own, and what such paths begin with.
+    /// Returns the gem index if it serves `path`, with the prefix of its paths.
     fn gems_at(&self, peer: Peer, path: &str) -> Option<(&GemsPlaces, Arc<str>)> {
         let gems = self.gems.as_ref()?;
         gems.mount_of(peer.listener, path).map(|mount| (gems, mount))
@@ -123,7 +124,8 @@ impl ConnectionService for Front {
         Err(upgrade.refuse(StatusCode::NOT_FOUND, NOTHING_HERE))
     }
 
-    /// Where apps are, who has gone is told by that: nobody waits for their answers.
+    /// Only the listener of gems answers half-closed clients: apps treat a half-close as a
+    /// disconnect.
     fn answers_half_closed(&self, listener: usize) -> bool {
         self.gems.as_ref().is_some_and(|gems| gems.own == Some(listener))
     }
@@ -154,7 +156,8 @@ impl ConnectionService for Front {
             return Either::Right(Either::Left(answer));
         }
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
-            // Before it is looked who serves it: a publisher that was counted is waited for.
+            // Counted before the check which process serves it, since the handover waits for
+            // counted requests.
             let (realtime, publisher) = (Rc::clone(realtime), self.publishers.enter());
             if let Some(successor) = self.successor.get().cloned() {
                 drop(publisher);
@@ -175,13 +178,13 @@ impl ConnectionService for Front {
     }
 }
 
-/// Boxed, for its size would be that of each request to an app, too.
+/// Boxed, so that its size does not add to that of each request to an app.
 type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 const NOTHING_HERE: &str = "not found; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
 const NO_UPGRADES: &str = "the gem index supports no protocol upgrades\n";
 
-/// Realtime is with the next process, and this connection of a client is not.
+/// Forwards a request to the next process, which has realtime while this one has the connection.
 async fn pass_on(
     successor: &Successor,
     request: Request<Incoming>,

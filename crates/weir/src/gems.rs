@@ -1,21 +1,21 @@
-//! The index of gems, as the others know it.
+//! The paths of the gem index, for routing.
 
 use std::sync::Arc;
 
 use weir_gems::Gems;
 
-/// Where the index of gems is.
+/// The listeners and the paths of the gem index.
 #[derive(Clone, Debug)]
 pub(crate) struct GemsPlaces {
     pub(crate) index: Arc<Gems>,
-    /// The listener at which nothing else is.
+    /// The listener that serves only gems.
     pub(crate) own: Option<usize>,
-    /// Another listener, and what the paths of gems begin with there.
+    /// Another listener, and the prefix of the paths of gems there.
     pub(crate) mounted: Option<(usize, Arc<str>)>,
 }
 
 impl GemsPlaces {
-    /// What all paths of gems begin with, if this one is theirs.
+    /// Returns the prefix of the paths of gems if `path` is one of them.
     pub(crate) fn mount_of(&self, listener: usize, path: &str) -> Option<Arc<str>> {
         if self.own == Some(listener) {
             return Some(Arc::default());

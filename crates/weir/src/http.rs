@@ -1,4 +1,4 @@
-//! HTTP on a listener: bounded connections, a deadline for each request's head, an end in order.
+//! HTTP on a listener: limited connections, a deadline for each request's head, graceful shutdown.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,27 +25,27 @@ use weir_net::Listener;
 
 use weir_config::Admin;
 
-/// After an error of `accept` (no descriptors left) the next try waits this long.
+/// Pause after an error of `accept` (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served, and its limits.
+/// A router with its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     router: Router,
     connections_max: usize,
     head_timeout: Duration,
-    /// None: the router has limits of its own.
+    /// None: the router has its own limits.
     request_timeout: Option<Duration>,
 }
 
 impl Endpoint {
-    /// The admin API on its socket.
+    /// Returns the endpoint of the admin API.
     pub(crate) fn admin(router: Router, settings: &Admin) -> Self {
         let request_timeout = Some(settings.request_timeout);
         Self { request_timeout, ..Self::console(router, settings) }
     }
 
-    /// The console's port.
+    /// Returns the endpoint of the console.
     pub(crate) fn console(router: Router, settings: &Admin) -> Self {
         Self {
             router,
@@ -91,7 +91,7 @@ impl Accepting {
     }
 }
 
-/// Connections beyond the limit wait in the listening socket.
+/// Accepts connections. Those beyond the limit wait in the listening socket's backlog.
 async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: ShutdownToken) {
     let slots = Arc::new(Semaphore::new(endpoint.connections_max));
     loop {
@@ -142,18 +142,18 @@ async fn connection(
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = shutdown.requested() => {
-            // The request that runs is answered, the next one isn't read.
+            // The request in progress gets its response, and no further one is read.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
-        // A client that hangs up is its own business.
+        // A client may close its connection at any time.
         tracing::debug!(%error, "connection ended");
     }
 }
 
-/// The router, for one connection.
+/// The router for one connection.
 struct Answers {
     router: TowerToHyperService<Router>,
     address: Option<SocketAddr>,
@@ -193,7 +193,7 @@ fn too_late(timeout: Duration) -> Response<Body> {
     (StatusCode::GATEWAY_TIMEOUT, text).into_response()
 }
 
-/// An event stream has no end of its own; it ends with the service.
+/// Ends event streams, which have no end of their own, at the shutdown.
 fn end_streams_with(response: Response<Body>, shutdown: ShutdownToken) -> Response<Body> {
     let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
     if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

@@ -1,5 +1,4 @@
-//! The log on standard error: text for people or one JSON object a line; the level changes while
-//! running.
+//! The log on standard error: text or one JSON object a line. The level can change at run time.
 
 use std::io::IsTerminal;
 
@@ -11,13 +10,13 @@ use tracing_subscriber::{Layer, Registry};
 
 use weir_config::{Log, LogFormat, LogLevel};
 
-/// The way to change the level.
+/// Changes the log level.
 #[derive(Debug)]
 pub(crate) struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// Starts the log. `is_coloured`: where it ends up is a terminal.
+/// Starts the log. `is_coloured`: its destination is a terminal.
 pub(crate) fn start(log: &Log, is_coloured: bool) -> Logging {
     let (level, handle) = reload::Layer::new(filter(log.level));
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(true);
@@ -30,13 +29,13 @@ pub(crate) fn start(log: &Log, is_coloured: bool) -> Logging {
 }
 
 impl Logging {
-    /// Logs `level` and worse from now on.
+    /// Logs `level` and more severe levels from now on.
     pub(crate) fn set_level(&self, level: LogLevel) {
         let _ = self.level.reload(filter(level));
     }
 }
 
-/// Whether standard error is a terminal that likes colour.
+/// Returns whether standard error is a terminal and colours are not disabled.
 pub(crate) fn stderr_is_coloured() -> bool {
     std::io::stderr().is_terminal() && !weir_config::environment::no_color()
 }

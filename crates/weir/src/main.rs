@@ -1,11 +1,12 @@
-//! The binary: the processes of `weir up`, and who is joined to whom. All other commands are weir-cli's.
+//! The binary: the processes of `weir up` and how their parts are connected. All other commands are
+//! in weir-cli.
 //!
 //! - [`up`], [`parent`]: the process that stays: lock, listening sockets, supervision.
-//! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and the composition root.
-//! - [`alive`]: what the service tells its parent while it serves; [`reload`]: SIGHUP.
-//! - [`front`]: what each core does with HTTP; [`gems`]: where the index of gems is.
+//! - [`run`], [`compose`]: the service process, which is replaced: lifecycle and composition root.
+//! - [`alive`]: signs of life of the service to its parent; [`reload`]: SIGHUP.
+//! - [`front`]: routing of HTTP requests on each core; [`gems`]: the paths of the gem index.
 //! - [`http`]: HTTP on the listeners of the admin API and the console; [`logging`]: the log.
-//! - [`sockets`]: apps whose workers take connections themselves.
+//! - [`sockets`]: apps whose workers accept connections themselves.
 
 mod alive;
 mod compose;
@@ -23,7 +24,8 @@ use std::process::ExitCode;
 
 use weir_cli::ServiceCommands;
 
-/// Jobs come and go in many sizes on one hot thread; mimalloc keeps that compact and quick.
+/// Jobs of many sizes are allocated and freed on one hot thread; mimalloc keeps that compact and
+/// fast.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

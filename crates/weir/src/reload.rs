@@ -1,4 +1,4 @@
-//! SIGHUP: what can change while running changes; what can't is named.
+//! SIGHUP: applies the settings that can change at run time, and logs the others.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,19 +13,19 @@ use weir_config::{Change, Loaded, environment};
 /// What a reload needs.
 #[derive(Debug)]
 pub(crate) struct Reload {
-    /// Says when.
+    /// Receives the signal.
     pub(crate) hangup: Signal,
-    /// The parent writes new settings here, before it sends the signal.
+    /// The parent writes new settings to it before it sends the signal.
     pub(crate) settings_file: File,
-    /// Those in effect.
+    /// The settings in effect.
     pub(crate) loaded: Loaded,
     pub(crate) log: Logging,
 }
 
 impl Reload {
-    /// Reads the settings again and puts them in force. A mistake changes nothing, but logs are opened
-    /// anew all the same: whoever has moved them away waits for that. False: the parent had nothing
-    /// new.
+    /// Reads the settings again and applies them, and reopens the logs. An error changes no
+    /// setting, but logs are reopened anyway, since log rotation waits for that. Returns false if
+    /// the parent passed no new settings.
     pub(crate) async fn run(&mut self, weir: &Weir) -> bool {
         weir.reopen_logs();
         self.try_run(weir).await.unwrap_or_else(|error| {
@@ -43,8 +43,8 @@ impl Reload {
         let fresh = handover.load(&environment::variable)?;
         self.log.set_level(fresh.settings.log.level);
         let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
-        // Settings that need a restart stay those of the start, so that a later reload says so
-        // again; each part tells which of its own it kept.
+        // Settings that need a restart keep their old values, so that a later reload reports them
+        // again; each part returns those that it kept.
         let patience = self.loaded.settings.admin.request_timeout;
         let only = handover.only(&fresh.settings)?;
         let reloaded = weir.reload(&fresh.settings, &only);
@@ -67,7 +67,7 @@ impl Reload {
     }
 }
 
-/// What takes the change of a setting, or of a whole table.
+/// Returns what is needed to apply a change of a setting or of a whole table.
 fn change_of(setting: &str, loaded: &Loaded) -> Change {
     match loaded.values.iter().find(|value| value.path == setting) {
         Some(value) => value.change(),
@@ -76,7 +76,7 @@ fn change_of(setting: &str, loaded: &Loaded) -> Change {
     }
 }
 
-/// The settings that read differently.
+/// Returns the settings whose displayed values differ.
 fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
     let shown = |loaded: &'a Loaded, path: &str| {
         loaded.values.iter().find(|value| value.path == path).map(|value| value.shown.as_str())
@@ -86,7 +86,8 @@ fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str
     paths.into_iter().filter(move |path| shown(old, path) != shown(new, path))
 }
 
-/// Those of them that only a restart takes. Secrets show no value: they are compared themselves.
+/// Returns the changed settings that need a restart. Secrets are not displayed, so they are
+/// compared themselves.
 fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = String> {
     let (before, after) = (&old.settings.console, &new.settings.console);
     let (gems, gems_after) = (&old.settings.gems.postgres, &new.settings.gems.postgres);

@@ -1,4 +1,4 @@
-//! The service process, from its start to its end.
+//! The lifecycle of the service process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -26,13 +26,13 @@ enum End {
     Asked,
     /// SIGUSR1: another service process has taken over.
     Replaced,
-    /// The parent is gone: a new one may want the folder, so end at once.
+    /// The parent is gone: end at once, since a new one may need the data directory.
     Orphaned,
-    /// A part ended by itself; starting again is the parent's business.
+    /// A part ended by itself; the parent restarts the service.
     Broken(String),
 }
 
-/// Where the wish to end comes from.
+/// The sources of requests to end.
 struct Wishes {
     terminate: Signal,
     interrupt: Signal,
@@ -40,7 +40,7 @@ struct Wishes {
     parent: pipe::Receiver,
 }
 
-/// Runs until told to end.
+/// Runs the service until it is asked to end.
 pub(crate) fn run() -> anyhow::Result<Exit> {
     let text = environment::inherited().context("this command is started by `weir up` only")?;
     let mut inherited = Inherited::take_over(&text)?;
@@ -65,7 +65,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         let ended = open_and_serve(&mut weir, unopened, &mut wishes, &mut alive, &mut reload).await;
         match &ended {
             Ok(end) => tracing::info!(?end, "ending"),
-            // Realtime may serve already: its clients are told to come back.
+            // Realtime may serve already: its clients are told to reconnect.
             Err(_) => tracing::info!("shutting down: the start failed"),
         }
         let deadline = reload.loaded.settings.shutdown_deadline;
@@ -78,12 +78,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
             Ok(End::Orphaned) => alive.until(weir.stop(Duration::ZERO)).await,
             _ => alive.until(weir.stop(deadline)).await,
         };
-        // Why it ends matters more than how.
+        // The reason for the end takes precedence over errors of the shutdown.
         let end = ended?;
         stopped?;
         Ok::<_, anyhow::Error>(end)
     })?;
-    // A store that is still being opened has promised nothing: nobody waits for its thread.
+    // A store that is still being opened has acknowledged nothing, so its thread is not waited for.
     runtime.shutdown_background();
     match ended {
         End::Asked | End::Replaced | End::Orphaned => Ok(Exit::Fine),
@@ -91,7 +91,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     }
 }
 
-/// Systems start processes with a low limit of open files and allow more to who asks.
+/// Raises the soft limit of open files to the hard limit, since the system's default is low.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -100,8 +100,8 @@ fn raise_open_files() {
     }
 }
 
-/// Everything that happens between the preparations and the end. To wait for the process before, and
-/// to open the store, may take long; whoever wants an end meanwhile gets it.
+/// Opens the store and serves until the end. Waiting for the previous process and opening the store
+/// may take long, so a request to end interrupts them.
 async fn open_and_serve(
     weir: &mut Weir,
     mut unopened: Unopened,
@@ -122,7 +122,7 @@ async fn open_and_serve(
     Ok(serve(weir, wishes, alive, reload).await)
 }
 
-/// Everything that happens between ready and the end.
+/// Serves from readiness until the end.
 async fn serve(
     weir: &mut Weir,
     wishes: &mut Wishes,
@@ -139,7 +139,7 @@ async fn serve(
                 }
             }
             () = alive.due() => tokio::select! {
-                // Nobody who wants an end waits for a part that hangs.
+                // A part that hangs must not delay the end.
                 end = wishes.end() => return end,
                 () = alive.tell(weir) => {}
             }
@@ -147,7 +147,7 @@ async fn serve(
     }
 }
 
-/// Serves the connections that there are until they end, or somebody wants something else.
+/// Serves the existing connections until they end, or until another reason to end.
 async fn linger(
     weir: Weir,
     deadline: Duration,
@@ -168,7 +168,7 @@ async fn linger(
                     told.at_once.cancel();
                     return ending.await;
                 }
-                // It knows.
+                // Already known.
                 End::Replaced => {}
                 _ => told.stop.cancel(),
             }
@@ -186,13 +186,13 @@ impl Wishes {
         })
     }
 
-    /// Resolves when it is time to end.
+    /// Resolves when the service must end.
     async fn end(&mut self) -> End {
         tokio::select! {
             _ = self.terminate.recv() => End::Asked,
             _ = self.interrupt.recv() => End::Asked,
             _ = self.replaced.recv() => End::Replaced,
-            // Nobody ever writes: readable means that the other end is closed.
+            // The parent never writes: readable means that it closed its end.
             _ = self.parent.readable() => End::Orphaned,
         }
     }

@@ -1,5 +1,5 @@
-//! The service's part in apps whose workers take connections themselves: who accepted a probe, what
-//! the workers say of themselves, and the repair of words that were left behind.
+//! The service's side of apps whose workers accept connections themselves: which worker accepted a
+//! probe, the load that workers report, and the repair of stale records.
 
 mod metrics;
 mod owner;
@@ -26,42 +26,43 @@ use self::owner::Owner;
 use crate::parent;
 use weir_config::{App, Settings};
 
-/// Between two looks at who accepted a connection, at first and at last.
+/// First and longest pause between checks whether a connection was accepted.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
-/// What a probe says at once: from a socket with `TCP_DEFER_ACCEPT` (unicorn's) nobody accepts a
-/// connection that says nothing. Every request that follows begins with it.
+/// The first byte of a probe, sent at once: with `TCP_DEFER_ACCEPT` (unicorn) a connection without
+/// data is never accepted. Every request that follows begins with it.
 pub(crate) const BEGUN: &str = "G";
-/// Between two tries to be accepted by the right worker, at first and at last: it may take long to
-/// load, and the others have requests to serve.
+/// First and longest pause between attempts to be accepted by the right worker: it may take long to
+/// load, and the others have requests to process.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
-/// Connections that are held open while the next one is tried, so that it gets to somebody else.
+/// Limit of connections that are held open during further attempts, so that other workers accept
+/// those.
 const HELD_MAX: usize = 64;
-/// How long they are, at most, while nobody accepts the next one.
+/// How long they are held, at most, while the next one is not accepted.
 const HOLD_MAX: Duration = Duration::from_millis(100);
-/// A listening socket on this machine answers at once, unless its backlog is full.
+/// A listening socket on this machine accepts at once unless its backlog is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// All such apps, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct SocketApps(BTreeMap<String, SocketApp>);
 
-/// One.
+/// One such app.
 #[derive(Debug)]
 pub(crate) struct SocketApp {
     group: SocketGroup,
-    /// Where its workers listen.
+    /// The address of its workers.
     listen: SocketAddr,
     wanted: Selection,
     claim_timeout: Duration,
     metrics: AppMetrics,
-    /// Who connects is steered; one at a time. tokio: held across the connecting.
+    /// Serializes steered connects. tokio's, because it is held across the connect.
     steering: tokio::sync::Mutex<()>,
-    /// Who holds connections; one at a time. tokio: held while they are.
+    /// Serializes holding connections. tokio's, because it is held during that time.
     holding: tokio::sync::Mutex<()>,
-    /// Since when workers, by their records, have been seen chosen and not begun. std: held for a
-    /// look.
+    /// Since when workers, by their records, are chosen without having begun. std's, because it is
+    /// held only during a check.
     claimed: Mutex<BTreeMap<usize, Timestamp>>,
 }
 
@@ -71,7 +72,7 @@ impl SharedApps for SocketApps {
     }
 }
 
-/// A worker of one.
+/// A worker of such an app.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) slot: usize,
@@ -80,8 +81,8 @@ pub(crate) struct Seat {
 }
 
 impl SocketApps {
-    /// Those whose sockets were inherited. One that can't be made sense of is left out: its workers
-    /// serve all the same.
+    /// Takes the apps whose sockets were inherited. An app with invalid descriptors is left out;
+    /// its workers serve anyway.
     pub(crate) fn take(
         settings: &Settings,
         inherited: &mut Inherited,
@@ -128,19 +129,19 @@ impl SocketApp {
         })
     }
 
-    /// Connections that wait to be accepted.
+    /// Returns the number of connections that wait to be accepted.
     pub(crate) fn waiting(&self) -> usize {
         let sockets = 0..self.group.plan().sockets();
         let waiting = sockets.filter_map(|socket| self.group.waiting(socket).ok());
         waiting.map(|count| count as usize).sum()
     }
 
-    /// What a worker says that it does.
+    /// Returns the load that a worker reports.
     pub(crate) fn state(&self, seat: &Seat) -> BusyState {
         self.group.records().state(seat.record)
     }
 
-    /// The sockets that a worker listens on, each once.
+    /// Returns the sockets that a worker listens on, without duplicates.
     pub(crate) fn sockets(&self, slot: usize) -> Vec<usize> {
         let mut sockets = self.group.plan().slice(slot);
         sockets.sort_unstable();
@@ -148,16 +149,17 @@ impl SocketApp {
         sockets
     }
 
-    /// Whether nothing waits for a worker alone: on what others listen to, too, they accept it.
+    /// Returns whether no connection waits on a socket of this worker alone: other workers accept
+    /// those on shared sockets.
     pub(crate) fn may_leave(&self, seat: &Seat, others: &[Seat]) -> bool {
         let is_shared =
             |socket: &usize| others.iter().any(|other| self.sockets(other.slot).contains(socket));
         let alone = self.sockets(seat.slot).into_iter().filter(|socket| !is_shared(socket));
-        // What can't be told is no reason to stay.
+        // An error must not keep the worker from leaving.
         alone.into_iter().all(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
     }
 
-    /// Makes those idle again that were chosen and have had nothing to begin with, and counts.
+    /// Marks workers idle that were chosen but never received the connection, and updates metrics.
     pub(crate) fn look(&self, ready: &[Seat], now: Timestamp) {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         claimed.retain(|record, _| ready.iter().any(|seat| seat.record == *record));
@@ -197,8 +199,8 @@ impl SocketApp {
         self.metrics.seen(&ages, self.waiting());
     }
 
-    /// A connection by that socket which this very worker has accepted, and in which [`BEGUN`] was
-    /// said; until there is one.
+    /// Connects to that socket until this very worker accepts the connection, and returns it with
+    /// [`BEGUN`] sent.
     pub(crate) async fn connect(&self, socket: usize, seat: Seat) -> TcpStream {
         let (mut at_once, mut pause) = (1, PAUSE);
         loop {
@@ -214,15 +216,15 @@ impl SocketApp {
         }
     }
 
-    /// None: it was somebody else's.
+    /// Connects once. None: another worker accepted the connection.
     async fn connect_to_anybody(&self, socket: usize, seat: Seat) -> Option<TcpStream> {
         let stream = self.connect_once(socket).await.ok()?;
         (accepted_by(&stream, seat.pid).await == Owner::Worker).then_some(stream)
     }
 
-    /// Holds what others accept, so that the next one gets to somebody else: the kernel may prefer
-    /// the same worker again and again. One probe of an app at a time, or each would hold the worker
-    /// that another one looks for.
+    /// Holds connections that other workers accept, so that the next one reaches another worker:
+    /// the kernel may prefer the same worker repeatedly. Only one probe of an app at a time, since
+    /// each would hold the worker that another one needs.
     async fn connect_past_others(
         &self,
         socket: usize,
@@ -245,7 +247,7 @@ impl SocketApp {
     async fn connect_once(&self, socket: usize) -> std::io::Result<TcpStream> {
         let target = self.reachable();
         let client = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // The way that it is steered by must be known before.
+        // The source address, by which the connection is steered, must be known before.
         client.bind(SocketAddr::new(target.ip(), 0))?;
         let _turn = self.steering.lock().await;
         self.group.steer(client.local_addr()?, socket)?;
@@ -254,7 +256,7 @@ impl SocketApp {
         Ok(stream)
     }
 
-    /// Where the sockets are reached from this machine.
+    /// Returns the address of the sockets on this machine.
     fn reachable(&self) -> SocketAddr {
         let ip = match self.listen.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -299,8 +301,8 @@ impl SharedApp for SocketApp {
     }
 }
 
-/// Waits until somebody has accepted `stream`, and answers whether that is the worker. Where that
-/// can't be told, it is believed to be.
+/// Waits until `stream` is accepted, and returns whether the worker accepted it. If that cannot be
+/// determined, assumes so.
 async fn accepted_by(stream: &TcpStream, pid: i32) -> Owner {
     let (Ok(client), Ok(server)) = (stream.local_addr(), stream.peer_addr()) else {
         return Owner::Gone;

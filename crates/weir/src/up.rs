@@ -1,4 +1,4 @@
-//! `weir up`: its flags, as the parent hands them on, and which way the parent begins.
+//! `weir up`: passes its flags to the parent and selects how the parent starts.
 
 use weir_cli::{Exit, UpArguments};
 

@@ -1,4 +1,4 @@
-//! Which release a request names.
+//! Parses the release that a request names.
 
 use weir_base::admin_api::AdminError;
 use weir_gems::platform::Platform;
@@ -6,7 +6,7 @@ use weir_gems::release::Identity;
 
 use super::problem;
 
-/// A release, of the platform `ruby` unless it is said.
+/// Returns the identity of a release; the platform is `ruby` by default.
 pub(super) fn identity(number: &str, platform: Option<&str>) -> Result<Identity, AdminError> {
     let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
     Ok(Identity {

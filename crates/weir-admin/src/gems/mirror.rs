@@ -1,4 +1,4 @@
-//! The mirror of the index: how it is, and a look when somebody asks for one.
+//! The mirror of the index: its state, and requests to synchronize.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use weir_gems::Gems;
 /// The body of `POST gems/mirror/sync`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
-    /// Everything is compared, not only what has changed since the last time.
+    /// Compares everything, not only changes since the last time.
     #[serde(default)]
     pub everything: bool,
 }
@@ -32,10 +32,10 @@ pub struct Accept {
     pub platform: Option<String>,
 }
 
-/// What was asked for.
+/// The reply to a synchronization request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Asked {
-    /// It is done when `rounds_done` of `GET gems/mirror` is this number.
+    /// Done when `rounds_done` of `GET gems/mirror` reaches this number.
     pub round: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn sync(
     Ok(Json(Asked { round }))
 }
 
-/// Takes the file that an upstream has now of a release, which was kept out.
+/// Accepts the file that an upstream now has for a release, after its replacement was blocked.
 pub(super) async fn accept(
     State(index): State<Arc<Gems>>,
     JsonInput(accept): JsonInput<Accept>,

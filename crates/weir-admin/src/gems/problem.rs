@@ -1,4 +1,4 @@
-//! What went wrong with gems, as an HTTP answer.
+//! Errors of gems as HTTP responses.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -7,13 +7,13 @@ use weir_base::admin_api::AdminError;
 use weir_gems::operations::{AcceptError, KEY_NAME_CHARACTERS_MAX};
 use weir_gems::store::{StoreError, YankError};
 
-/// Where there are none.
+/// The error when gems are not served.
 pub(crate) fn not_served() -> AdminError {
     let hint = "they are with a table [gems] in weir.toml, unless --only leaves them out";
     AdminError::new(StatusCode::NOT_FOUND, "gems are not served by this Weir", hint)
 }
 
-/// Says so, whatever is asked.
+/// Returns routes that respond to every request with that error.
 pub(super) fn router() -> Router {
     Router::new().route("/gems/{*rest}", any(async || not_served()))
 }

@@ -1,4 +1,4 @@
-//! The jobs of a place on their way out: a page at a time, as fast as the client reads.
+//! The export of jobs: a page at a time, as fast as the client reads.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,8 +14,8 @@ use weir_jobs::view::JobListPage;
 
 type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
 
-/// A body of export lines; [`import`] says what a line holds. An error in the middle breaks the
-/// body off, so that nobody takes half an export for a whole one.
+/// A body of export lines; [`import`] defines the content of a line. An error in the middle aborts
+/// the body, so that a partial export cannot pass for a whole one.
 pub(super) struct Export {
     handle: Handle,
     query: JobQuery,
@@ -24,7 +24,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Reads the first page, so that what is wrong with the question is answered properly.
+    /// Reads the first page, so that an invalid query gets an error response.
     pub(super) async fn begin(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
         let first = handle.jobs(query.clone()).await?;
         let mut export = Self { handle, query, ready: VecDeque::new(), next: None };

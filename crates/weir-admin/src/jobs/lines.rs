@@ -1,4 +1,4 @@
-//! JSON lines on their way in: taken in pieces, never held whole.
+//! Reads JSON lines in pieces, without buffering the whole body.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use weir_jobs::view::Pushed;
 /// A piece is stored once it has this many lines or bytes.
 const PIECE_LINES: usize = 1_000;
 const PIECE_BYTES: usize = 1 << 20;
-/// Refused lines that are named in the answer; the rest is counted.
+/// Limit of rejected lines that the response lists; further ones are only counted.
 const REJECTED_MAX: usize = 1_000;
-/// A piece that finds the server busy is tried again: for five seconds in all.
+/// A piece is retried while the server is busy, for five seconds in all.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
 const BUSY_TRIES: u32 = 100;
 
-/// What the lines are.
+/// The kind of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LineKind {
     /// Jobs to push.
@@ -41,7 +41,8 @@ struct Piece<'h> {
     outcome: Pushed,
 }
 
-/// Stores all lines of `body`. What was stored before an error stays stored; its text says how many.
+/// Stores all lines of `body`. Lines stored before an error stay stored; the error text has their
+/// count.
 pub(super) async fn take(
     handle: &Handle,
     body: Body,
@@ -94,7 +95,7 @@ impl Piece<'_> {
         let lines = std::mem::take(&mut self.lines);
         self.bytes = 0;
         let count = lines.len() as u64;
-        // Empty lines count as lines, so that numbers are those of an editor.
+        // Empty lines count, so that line numbers match those of an editor.
         let numbers: Vec<u64> = (self.lines_before + 1..)
             .zip(&lines)
             .filter(|(_, line)| !line.trim_ascii().is_empty())

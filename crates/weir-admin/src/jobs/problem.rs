@@ -1,4 +1,4 @@
-//! What went wrong, as an HTTP answer: the one place where errors become statuses.
+//! Errors of jobs as HTTP responses, with their statuses.
 
 use axum::http::StatusCode;
 use weir_base::admin_api::AdminError;
@@ -18,7 +18,7 @@ pub(super) fn no_such_worker(wid: &str) -> AdminError {
 
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
-/// Of the way into the job server.
+/// Converts an error of the job server's handle.
 pub(super) fn of_handle(error: HandleError) -> AdminError {
     let text = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! What workers of jobs work off at which concurrency, and how Weir's own queues stand.
+//! The throughput of job workers by concurrency, and the state of Weir's own queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use weir_advisor::observation::{OwnQueue, Throughput};
 use weir_base::clock::Timestamp;
 use weir_jobs::view::{JobServerOverview, JobWorkerView, QueueView};
 
-/// What was seen of the job server.
+/// Samples of the job server.
 #[derive(Debug, Default)]
 pub(super) struct OfJobs {
     levels: Levels,
@@ -52,7 +52,8 @@ impl OfJobs {
     }
 }
 
-/// None: jobs did not wait all the time, or a restart has begun the counts anew.
+/// Returns the throughput between two samples. None: jobs did not wait all the time, or a restart
+/// has reset the counters.
 fn window(
     from: Timestamp,
     before: &JobServerOverview,
@@ -65,7 +66,7 @@ fn window(
     waited.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
 }
 
-/// Workers that run, by the queues that they asked for last.
+/// Counts the running workers by the queues of their last fetch.
 fn fetchers(workers: &[JobWorkerView]) -> BTreeMap<&str, u32> {
     let mut fetchers = BTreeMap::new();
     let running = workers.iter().filter(|worker| worker.state == "running");

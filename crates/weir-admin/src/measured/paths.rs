@@ -1,4 +1,4 @@
-//! Where the time of an app's requests goes.
+//! The time that an app's requests take in each stage.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use weir_front::view::TotalsView;
 
 use crate::workers::{AppRow, JOBS, SOCKETS};
 
-/// How far back it reaches.
+/// The time span that is covered.
 const KEPT: Duration = Duration::from_secs(300);
-/// How often a reading is kept: ten of them, each 8 KiB of an app.
+/// Interval of stored readings: ten of them, each 8 KiB per app.
 const KEPT_STEP: Duration = Duration::from_secs(30);
-/// Fewer answers tell no 95th percentile.
+/// Fewer responses have no meaningful 95th percentile.
 const ANSWERS_MIN: u64 = 20;
 const QUANTILE: f64 = 0.95;
 
@@ -27,13 +27,13 @@ pub(super) struct OfRequests {
 #[derive(Clone, Debug)]
 struct Reading {
     at: Timestamp,
-    /// By app, with how many workers serve it.
+    /// By app, with the number of workers that serve it.
     apps: BTreeMap<String, (u32, TotalsView)>,
 }
 
 impl OfRequests {
     pub(super) fn note(&mut self, at: Timestamp, rows: Vec<(AppRow, TotalsView)>) {
-        // Of workers that take connections themselves nothing is known.
+        // Workers that accept connections themselves are not measured.
         let proxied = rows.into_iter().filter(|(row, _)| row.mode != SOCKETS && row.mode != JOBS);
         let apps = proxied.map(|(row, totals)| {
             let serving = row.workers.iter().filter(|worker| worker.state == "serving").count();
@@ -49,7 +49,7 @@ impl OfRequests {
         self.newest = Some(reading);
     }
 
-    /// Of apps that were asked often enough.
+    /// Returns the paths of apps with enough requests.
     pub(super) fn paths(&self) -> Vec<RequestPath> {
         let (Some(before), Some(now)) = (self.kept.front(), &self.newest) else {
             return Vec::new();
@@ -69,7 +69,7 @@ fn path(app: &str, workers: u32, before: &TotalsView, now: &TotalsView) -> Optio
     }
     let (services, insides) =
         (now.services.since(&before.services), now.insides.since(&before.insides));
-    // Where only some answers say it, those may be of another kind.
+    // If only some responses report it, they may be of another kind.
     let says_so = insides.count() * 2 > services.count();
     let inside = if says_so { insides } else { services };
     Some(RequestPath {

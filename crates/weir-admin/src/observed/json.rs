@@ -1,4 +1,4 @@
-//! What `weir doctor --json` prints and `/v1/doctor` answers.
+//! The JSON document of `weir doctor --json` and `/v1/doctor`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use weir_base::admin_api::AdminError;
 
 use super::Observed;
 
-/// The verdict, the findings and all that was seen.
+/// Returns the verdict, the findings and the whole observation.
 pub fn document(observation: &Observation, advice: &Advice) -> Value {
     let drain_seconds = advice.verdict.until_all_is_empty().map(|left| left.as_secs());
     json!({
@@ -23,7 +23,7 @@ pub fn document(observation: &Observation, advice: &Advice) -> Value {
     })
 }
 
-/// `GET doctor`: the newest look; None: nothing is observed.
+/// Returns the route `GET doctor`, which serves the newest snapshot. None: nothing is observed.
 pub fn router(observed: Option<Observed>) -> Router {
     Router::new().route("/doctor", get(doctor)).with_state(observed)
 }

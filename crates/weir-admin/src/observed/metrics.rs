@@ -1,4 +1,4 @@
-//! Metrics of what is observed, made when somebody scrapes; before the first look there are none.
+//! Metrics of observed systems, generated at each scrape; none before the first snapshot.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use weir_advisor::figures::{Admitted, Figure, LabelLimits, SampleSummary, figure
 
 use super::Observed;
 
-/// Reads them.
+/// Collects the metrics.
 #[derive(Debug)]
 pub struct ObservedMetrics {
     observed: Observed,
@@ -33,7 +33,7 @@ impl ObservedMetrics {
 
 impl Collector for ObservedMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        // The values of a metric stand together.
+        // Group the values of a metric.
         for of_metric in self.figures().chunk_by(|one, other| one.metric.name == other.metric.name)
         {
             encode(&mut encoder, of_metric[0].metric, of_metric)?;

@@ -1,11 +1,11 @@
-//! Realtime, for operators.
+//! The state of realtime's routes.
 
 use std::sync::Arc;
 
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
 
-/// What the routes stand on.
+/// The hub with its switches.
 #[derive(Clone, Debug)]
 pub struct Realtime {
     pub hub: Arc<Hub>,

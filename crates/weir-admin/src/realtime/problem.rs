@@ -1,4 +1,4 @@
-//! What went wrong with realtime, as an HTTP answer.
+//! Errors of realtime as HTTP responses.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -7,13 +7,13 @@ use weir_base::admin_api::AdminError;
 use weir_realtime::hub::PublishError;
 use weir_realtime::operations::OperationError;
 
-/// Where there is none.
+/// The error when realtime is not served.
 pub(crate) fn not_served() -> AdminError {
     let hint = "add an app under [[realtime.apps]] in weir.toml, and include realtime in --only";
     AdminError::new(StatusCode::NOT_FOUND, "this Weir does not serve realtime", hint)
 }
 
-/// Says so, whatever is asked.
+/// Returns routes that respond to every request with that error.
 pub(super) fn router() -> Router {
     Router::new().route("/realtime/{*rest}", any(async || not_served()))
 }

@@ -1,4 +1,4 @@
-//! `GET realtime/tail`: one channel as it goes on.
+//! `GET realtime/tail`: the live events of one channel.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,15 +25,15 @@ pub(super) struct Wanted {
     channel: String,
 }
 
-/// What came since the last one.
+/// The events since the last message.
 #[derive(Debug, Serialize)]
 struct Tail {
-    /// Events before these that came too fast and are left out.
+    /// Events before these that arrived too fast and were omitted.
     left_out: u64,
     events: Vec<EventView>,
 }
 
-/// The events of a watch, as the client takes them.
+/// The events of a watch, at the client's pace.
 struct Stretches(Watch);
 
 pub(super) async fn open(
@@ -50,7 +50,7 @@ impl Stream for Stretches {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let seen = self.0.poll_next(context);
         seen.map(|WatchedEvents { left_out, events }| {
-            // A view is plain data, which is always JSON.
+            // A view is plain data, which always serializes.
             let event = Event::default().json_data(Tail { left_out, events });
             event.ok().map(Ok)
         })

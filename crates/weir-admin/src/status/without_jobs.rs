@@ -1,11 +1,11 @@
-//! What `/v1/jobs` answers where there are none.
+//! The response of `/v1/jobs` where jobs are not served.
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
 use weir_base::admin_api::AdminError;
 
-/// Says which parts there are instead.
+/// Returns routes whose error lists the parts that are served.
 pub(super) fn router(only: &[&str]) -> Router {
     let error = format!("this process does not serve jobs; it serves {}", only.join(", "));
     let hint =

@@ -1,21 +1,21 @@
-//! How often workers were replaced and evicted, counted from the parent's reports. These say how
-//! things are, and all of it again after a gap, so what was counted is told by its generation.
+//! Counts replacements and evictions of workers from the parent's reports. Reports describe state
+//! and are repeated after a gap, so events are identified by generation.
 
 use std::collections::BTreeMap;
 
 use weir_supervisor::control::{WorkerPhase, WorkerReport};
 
-/// Since this service process was started.
+/// Counters since this service process was started.
 #[derive(Debug, Default)]
 pub struct Counted {
     places: BTreeMap<(String, u32), Place>,
     evictions: BTreeMap<String, u64>,
-    /// Generations that nobody has asked to end, and whether they were ready.
+    /// Generations without a request to end, and whether they were ready.
     unasked: BTreeMap<u64, bool>,
     deaths: BTreeMap<String, u64>,
 }
 
-/// A worker's place.
+/// The slot of a worker.
 #[derive(Debug)]
 struct Place {
     newest: u64,
@@ -33,9 +33,10 @@ impl Counted {
         }
     }
 
-    /// One that ends by itself has died, and so has one that was killed before it was ready. One that
-    /// is killed while it serves is evicted, whether its successor is there already or not; one that
-    /// was asked to end and is killed for it takes too long was not stuck.
+    /// Records a worker's phase. A worker that ends by itself, or is killed before it was ready,
+    /// counts as a death. One that is killed while it serves counts as evicted, even if its
+    /// successor has started. One that was asked to end and is killed at its deadline counts as
+    /// neither.
     fn note_life(&mut self, worker: &WorkerReport) {
         let generation = worker.generation;
         match &worker.phase {
@@ -62,23 +63,23 @@ impl Counted {
         }
     }
 
-    /// Workers that ended unasked, or never got ready.
+    /// Returns the number of workers that ended unrequested or never became ready.
     pub fn deaths(&self, group: &str) -> u64 {
         self.deaths.get(group).copied().unwrap_or(0)
     }
 
-    /// Successors that were started in a worker's place.
+    /// Returns the number of successors started in a worker's slot.
     pub fn restarts(&self, group: &str, slot: u32) -> u64 {
         self.places.get(&(group.to_owned(), slot)).map_or(0, |place| place.restarts)
     }
 
-    /// Successors that were started of all workers of a group.
+    /// Returns the number of successors started in all slots of a group.
     pub fn all_restarts(&self, group: &str) -> u64 {
         let places = self.places.iter().filter(|((name, _), _)| name == group);
         places.map(|(_, place)| place.restarts).sum()
     }
 
-    /// Workers that were killed while they were to serve.
+    /// Returns the number of workers that were killed while they should serve.
     pub fn evictions(&self, group: &str) -> u64 {
         self.evictions.get(group).copied().unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! Workers of jobs: what they do with them is the job server's to know, here or elsewhere.
+//! Rows of job workers; their jobs are known only to the job server.
 
 use weir_base::clock::Timestamp;
 
 use super::reported::Reported;
 use super::rows::{AppRow, JOBS, WorkerRow, process_row, rolling, vacancy_row};
 
-/// None: they are not run here.
+/// Returns the row of a group. None: it is not run here.
 pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<AppRow> {
     let group = reported.groups.get(name)?;
     let processes = reported.workers.values().filter(|worker| worker.state.group == name);

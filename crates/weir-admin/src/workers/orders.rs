@@ -1,4 +1,4 @@
-//! What the parent is told to do.
+//! Orders to the parent.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::sync::{mpsc, oneshot};
 use weir_base::admin_api::AdminError;
 use weir_supervisor::control::ParentCommand;
 
-/// What is to be done.
+/// An order of an operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
-    /// One worker, or all of them one after the other: a successor is started, and the old one ends
-    /// once that is ready.
+    /// Replaces one worker, or all one after the other: a successor is started, and the old worker
+    /// ends when the successor is ready.
     Restart {
         app: String,
         worker: Option<u32>,
@@ -22,21 +22,21 @@ pub enum Order {
         app: String,
         processes: u32,
     },
-    /// A signal to one worker; None: its dump_signal.
+    /// Sends a signal to one worker; None: its dump signal.
     Signal {
         app: String,
         worker: u32,
         #[serde(default)]
         signal: Option<String>,
     },
-    /// Requests wait.
+    /// Pauses an app: its requests wait.
     Pause {
         app: String,
     },
     Resume {
         app: String,
     },
-    /// Everybody is shown the maintenance page, or no more.
+    /// Turns the maintenance page on or off for all clients.
     Maintenance {
         app: String,
         is_on: bool,
@@ -56,11 +56,11 @@ impl Order {
     }
 }
 
-/// The way to the parent. None: there is none (a test).
+/// Sends commands to the parent. None: there is no parent (tests).
 #[derive(Clone, Debug, Default)]
 pub struct Orders(pub Option<mpsc::Sender<Asked>>);
 
-/// A command for the parent, and who waits for its answer.
+/// A command for the parent, and the receiver of its reply.
 #[derive(Debug)]
 pub struct Asked {
     pub command: ParentCommand,
@@ -68,7 +68,7 @@ pub struct Asked {
 }
 
 impl Orders {
-    /// Tells the parent to do something; it has `patience` to say whether it does.
+    /// Sends a command and waits up to `patience` for the parent to accept or reject it.
     pub async fn ask(&self, command: ParentCommand, patience: Duration) -> Result<(), AdminError> {
         let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
         let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };

@@ -1,4 +1,4 @@
-//! What the parent has reported of the workers.
+//! The state of workers as reported by the parent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use weir_supervisor::control::{
 
 use super::counted::Counted;
 
-/// What the parent has reported.
+/// The reported state.
 #[derive(Debug, Default)]
 pub struct Reported {
     pub groups: BTreeMap<String, GroupState>,
     pub slots: BTreeMap<(String, u32), VacantSlot>,
     pub(super) workers: BTreeMap<u64, Process>,
-    /// Bytes of their memory when it was measured last.
+    /// The last measured memory sizes in bytes, by generation.
     pub sizes: BTreeMap<u64, u64>,
-    /// Those that are replaced because they have passed a limit, and which.
+    /// Workers that are being replaced because they exceed a limit, with that limit.
     pub recycled: BTreeMap<u64, String>,
     pub counted: Counted,
     /// Service processes that were replaced and still have connections.
     pub old_processes: u32,
 }
 
-/// A process, and when it was started.
+/// A process and its start time.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) state: WorkerReport,
@@ -33,7 +33,7 @@ pub(super) struct Process {
 }
 
 impl Reported {
-    /// How things are, as far as the parent has said, just now.
+    /// Applies a report.
     pub fn note(&mut self, report: &ParentReport, now: Timestamp) {
         match report {
             ParentReport::SnapshotBegins => {

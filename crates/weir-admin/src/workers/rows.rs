@@ -1,5 +1,5 @@
-//! How the workers are, as operators see it: what the parent says of processes beside what the
-//! front knows of requests.
+//! The state of workers for operators: processes as reported by the parent, and requests as counted
+//! by the front.
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
@@ -8,75 +8,74 @@ use weir_supervisor::control::{RollingState, Vacancy, VacantSlot, WorkerAddress,
 
 use super::reported::{Process, Reported};
 
-/// How requests get to an app's workers.
+/// How requests reach an app's workers.
 const PROXY: &str = "proxy";
 pub const SOCKETS: &str = "sockets";
 /// Not at all.
 pub const JOBS: &str = "jobs";
 
-/// An app, or a group of workers of jobs.
+/// An app, or a group of job workers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AppRow {
     pub name: String,
-    /// `proxy`, `sockets` or, of workers that are none of an app, `jobs`.
+    /// `proxy`, `sockets` or, for job workers, `jobs`.
     pub mode: String,
-    /// With sockets: which of them a connection gets to.
+    /// With sockets: the selection among them.
     pub selection: Option<String>,
-    /// With sockets: where the workers listen.
+    /// With sockets: the address of the workers.
     pub listen: Option<String>,
-    /// How many workers Weir is to run; None: something else runs them.
+    /// The configured number of workers; None: something else runs them.
     pub processes: Option<u32>,
     pub requests_waiting: usize,
     pub is_paused: bool,
     pub is_overloaded: bool,
     pub is_in_maintenance: bool,
-    /// The queues of jobs for whose sake some requests are refused.
+    /// Job queues whose latency causes requests to be shed.
     pub shedding: Vec<String>,
-    /// How even the workers' counts are: 1 is even. No aim by itself.
+    /// Jain's fairness index of the workers' request counts; 1 is even. Not a goal by itself.
     pub jain_index: Option<f64>,
-    /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
+    /// The current or latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
     pub rolling: Option<String>,
-    /// Workers that were killed for they were stuck, since this service process was started.
+    /// Stuck workers that were killed since this service process was started.
     #[serde(default)]
     pub evictions: u64,
-    /// Successors in all workers' places, likewise.
+    /// Successors in all slots since then.
     #[serde(default)]
     pub restarts: u64,
-    /// Workers that ended unasked, or were never ready, likewise.
+    /// Workers that ended unrequested or were never ready, since then.
     #[serde(default)]
     pub deaths: u64,
     pub workers: Vec<WorkerRow>,
 }
 
-/// A worker, or the place of one.
+/// A worker, or a slot without one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerRow {
-    /// Its place among the workers of its app; None: something else runs it.
+    /// Its slot; None: something else runs it.
     pub worker: Option<u32>,
     pub pid: Option<i32>,
     pub address: Option<String>,
     /// `starting`, `serving` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
     pub state: String,
-    /// Since its process was started.
+    /// Since the start of its process.
     pub age_seconds: Option<f64>,
     pub requests: u32,
     pub streams: u32,
     /// Requests and streams that it was given.
     pub given: u64,
-    /// How long these have waited for it, in all. None: it takes connections itself, so nobody knows.
+    /// The total time that these waited. None: unknown, since it accepts connections itself.
     pub waited_seconds: Option<f64>,
     pub oldest_request_seconds: Option<f64>,
-    /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
-    /// be known.
+    /// Proportional set size including descendants; None: not measured yet, or unavailable.
     pub pss_bytes: Option<u64>,
-    /// Which limit it has passed, if it is replaced for that.
+    /// The exceeded limit, if it is being replaced for that.
     pub recycled: Option<String>,
-    /// Successors in its place since this service process was started.
+    /// Successors in its slot since this service process was started.
     #[serde(default)]
     pub restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub problem: Option<String>,
-    /// Why its latest successor did not start, likewise; this one is still there.
+    /// Why its latest successor did not start, with output; this worker is still running.
     #[serde(default)]
     pub replacement_failed: Option<String>,
 }
@@ -113,7 +112,7 @@ pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> App
     }
 }
 
-/// Processes, and places without one.
+/// Returns the rows of processes, and of slots without one.
 fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
@@ -122,7 +121,7 @@ fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<Worke
         let loads: Vec<&WorkerView> = view.workers.iter().filter(is_its).collect();
         WorkerRow {
             state: own_state(&row.state, &loads),
-            // Of one that was away for a moment, what it has left of then counts apart.
+            // A worker that was removed and added again has separate entries.
             ..loads.into_iter().fold(row.clone(), loaded)
         }
     });
@@ -163,7 +162,7 @@ pub(super) fn process_row(
     }
 }
 
-/// None: a worker is there.
+/// Returns the row of an empty slot. None: it has a worker.
 pub(super) fn vacancy_row(slot: &VacantSlot) -> Option<WorkerRow> {
     let (state, problem) = match slot.vacancy.as_ref()? {
         Vacancy::Stopped => ("stopped", None),
@@ -175,8 +174,7 @@ pub(super) fn vacancy_row(slot: &VacantSlot) -> Option<WorkerRow> {
     Some(WorkerRow { worker, state, problem, ..WorkerRow::default() })
 }
 
-/// A process that serves may get nothing all the same: it can't be reached, or a request of it is too
-/// old.
+/// Returns the state of a process. A serving one can still be unreachable or stuck.
 fn own_state(state: &str, loads: &[&WorkerView]) -> String {
     let current = loads.iter().find(|load| load.state != Serving::Draining);
     match (state, current) {

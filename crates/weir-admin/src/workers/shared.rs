@@ -1,4 +1,4 @@
-//! Apps whose workers take connections themselves: what they say of themselves is all that is known.
+//! Apps whose workers accept connections themselves: only what the workers report is known.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,25 +11,25 @@ use weir_supervisor::selection::busy::BusyState;
 use super::reported::{Process, Reported};
 use super::rows::{AppRow, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
 
-/// Those that the service watches.
+/// The apps with shared sockets.
 pub trait SharedApps: fmt::Debug + Send + Sync {
-    /// All, by their names.
+    /// Returns all apps by name.
     fn all(&self) -> Vec<(&str, &dyn SharedApp)>;
 }
 
-/// One.
+/// An app with shared sockets.
 pub trait SharedApp: fmt::Debug {
-    /// Where its workers listen.
+    /// Returns the address of its workers.
     fn listen(&self) -> SocketAddr;
-    /// `join-idle`, or `kernel (join-idle was refused)`.
+    /// Returns the selection: `join-idle`, or `kernel (join-idle was refused)`.
     fn selection(&self) -> String;
-    /// Connections that wait to be accepted.
+    /// Returns the number of connections that wait to be accepted.
     fn waiting(&self) -> usize;
-    /// The addresses by which the worker in a slot gets connections, for people.
+    /// Returns the sockets of the worker in a slot, for people.
     fn addresses(&self, slot: usize) -> String;
-    /// What the worker with this record says that it does.
+    /// Returns the load that the worker with this record reports.
     fn state(&self, record: usize) -> BusyState;
-    /// Requests that it says it has answered.
+    /// Returns the number of requests that it reports as finished.
     fn served(&self, record: usize) -> u64;
 }
 

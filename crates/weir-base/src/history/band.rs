@@ -1,10 +1,10 @@
-//! A stretch of a series as one point: least, mean and greatest value; and a table of such points.
+//! A time span of a series as one point: minimum, mean and maximum; and a table of such points.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// What a series did within one stretch of time. All NaN: nothing is known.
+/// The values of a series within one time span. All NaN: unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     pub min: f64,
@@ -13,32 +13,32 @@ pub struct Band {
 }
 
 impl Band {
-    /// Nothing is known.
+    /// The band without known values.
     pub const NONE: Self = Self { min: f64::NAN, mean: f64::NAN, max: f64::NAN };
 
-    /// A single value.
+    /// Creates the band of a single value.
     #[must_use]
     pub const fn of(value: f64) -> Self {
         Self { min: value, mean: value, max: value }
     }
 
-    /// Whether anything is known.
+    /// Returns whether the values are known.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         !self.mean.is_nan()
     }
 }
 
-/// Series side by side over evenly spaced points.
+/// Several series over evenly spaced points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Where each point begins.
+    /// The start of each point.
     pub times: Vec<Timestamp>,
-    /// One list of points per series asked for; None: a gap.
+    /// One list of points per requested series; None: a gap.
     pub columns: Vec<Vec<Option<Band>>>,
 }
 
-/// Collects rows into evenly spaced points.
+/// Aggregates rows into evenly spaced points.
 #[derive(Debug)]
 pub(super) struct Buckets {
     from: Timestamp,
@@ -74,7 +74,7 @@ impl Sum {
 }
 
 impl Buckets {
-    /// At most `points_max` points (at least one) of whole seconds over `[from, to)`.
+    /// Creates at most `points_max` points (at least one) of whole seconds over `[from, to)`.
     pub(super) fn new(from: Timestamp, to: Timestamp, points_max: usize, columns: usize) -> Self {
         let seconds = to.since(from).as_secs().max(1);
         let points_max = u64::try_from(points_max.max(1)).unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ impl Buckets {
         }
     }
 
-    /// Adds one row: `bands` has one entry per column.
+    /// Adds one row; `bands` has one entry per column.
     pub(super) fn add(&mut self, at: Timestamp, bands: &[Band]) {
         let Some(index) = self.index(at) else { return };
         for (sums, band) in self.columns.iter_mut().zip(bands) {
@@ -101,7 +101,7 @@ impl Buckets {
         usize::try_from(index).ok().filter(|index| *index < self.count)
     }
 
-    /// The table of all points.
+    /// Returns the table of all points.
     pub(super) fn finish(&self) -> Table {
         let start = |index| self.from + self.width * u32::try_from(index).unwrap_or(u32::MAX);
         Table {

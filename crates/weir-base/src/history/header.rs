@@ -1,18 +1,18 @@
-//! The head of a ring file: what its rows mean.
+//! The header of a ring file, which describes its rows.
 //!
-//! `magic | checksum u32 | length u32 | text`, padded to whole blocks. The text is one line per
-//! fact: `step SECONDS`, `slots COUNT`, `values PER_COLUMN`, then `column NAME` in order.
+//! `magic | checksum u32 | length u32 | text`, padded to whole blocks. The text has one line per
+//! item: `step SECONDS`, `slots COUNT`, `values PER_COLUMN`, then `column NAME` in order.
 
 use super::ring::RingShape;
 
 const MAGIC: &[u8; 8] = b"weirhis1";
 const PREFIX_BYTES: usize = 16;
-/// Heads end at a block, so that a torn head never shares a block with rows.
+/// Headers are padded to a block, so that a torn header write never affects rows.
 const BLOCK_BYTES: usize = 4096;
-/// The longest head: 256 columns with names of 200 bytes fit.
+/// Limit of a header: 256 columns with names of 200 bytes fit.
 pub(super) const BYTES_MAX: usize = 16 * BLOCK_BYTES;
 
-/// The head of `shape`, padded.
+/// Encodes the padded header of `shape`.
 pub(super) fn encode(shape: &RingShape) -> Vec<u8> {
     let mut text = format!(
         "step {}\nslots {}\nvalues {}\n",
@@ -31,7 +31,7 @@ pub(super) fn encode(shape: &RingShape) -> Vec<u8> {
     head
 }
 
-/// The shape that a file's first bytes tell and the length of the head; None: not a whole head.
+/// Decodes the shape and the header's length from the start of a file; None: no valid header.
 pub(super) fn decode(start: &[u8]) -> Option<(RingShape, usize)> {
     let rest = start.strip_prefix(MAGIC)?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;

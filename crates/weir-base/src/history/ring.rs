@@ -1,5 +1,5 @@
-//! A file of fixed size that holds one row per step; the row of a moment has one place, which it
-//! shares with the moments one turn earlier and later.
+//! A file of fixed size with one row per step. A step's row is at a fixed slot, which it shares
+//! with the steps one ring length earlier and later.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,13 +11,13 @@ use super::ring_file::{READ_BYTES, RingFile};
 use super::row;
 use crate::clock::Timestamp;
 
-/// What a ring's rows mean.
+/// The layout of a ring: its series, step and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RingShape {
     pub(super) columns: Vec<String>,
     pub(super) step_seconds: u64,
     pub(super) slots: u64,
-    /// 1: the value; 3: least, mean, greatest.
+    /// 1: the value; 3: minimum, mean, maximum.
     pub(super) values_per_column: usize,
 }
 
@@ -41,7 +41,7 @@ impl RingShape {
         row::bytes(self.columns.len() * self.values_per_column)
     }
 
-    /// The first second of the step that `second` is in.
+    /// Returns the first second of the step that contains `second`.
     const fn step_start(&self, second: u64) -> u64 {
         second - second % self.step_seconds
     }
@@ -51,7 +51,7 @@ impl RingShape {
     }
 }
 
-/// An open ring file with a memory for the rows that it doesn't take.
+/// An open ring file, with a memory buffer for rows that could not be written.
 #[derive(Debug)]
 pub(super) struct Ring {
     shape: RingShape,
@@ -66,9 +66,9 @@ pub(super) struct Ring {
     rows_until_retry: u32,
 }
 
-/// A missing file is retried after this many rows: a minute of seconds.
+/// Rows between attempts to open the file: one minute at one row per second.
 const RETRY_ROWS: u32 = 60;
-/// Rows from memory that one write includes once the disk has room.
+/// Buffered rows that one write adds once the disk has space again.
 const CATCH_UP_ROWS: usize = 60;
 
 impl Ring {
@@ -108,23 +108,23 @@ impl Ring {
         self.problem = Some(format!("{}: {error}", self.path.display()));
     }
 
-    /// Why rows are in memory only; None: they are in the file.
+    /// Returns why rows are in memory only; None: they are in the file.
     pub(super) fn problem(&self) -> Option<String> {
         self.problem.clone()
     }
 
-    /// When the newest row begins.
+    /// Returns the start of the newest row.
     pub(super) fn newest(&self) -> Option<Timestamp> {
         self.newest_second.map(from_seconds)
     }
 
-    /// The earliest moment that the ring still holds at `now`.
+    /// Returns the earliest time that the ring still covers at `now`.
     pub(super) fn oldest(&self, now: Timestamp) -> Timestamp {
         let kept = self.shape.slots.saturating_mul(self.shape.step_seconds);
         from_seconds((now.as_millis() / 1_000).saturating_sub(kept))
     }
 
-    /// Writes the row of the step that `at` is in.
+    /// Writes the row of the step that contains `at`.
     pub(super) fn write(&mut self, at: Timestamp, bands: &[Band]) {
         let second = self.shape.step_start(at.as_millis() / 1_000);
         let mut encoded = Vec::with_capacity(self.shape.row_bytes());
@@ -160,8 +160,8 @@ impl Ring {
         }
     }
 
-    /// Hands every row whose step begins in `[from, to)` to `each`, oldest first, with the bands of
-    /// `columns`.
+    /// Passes every row whose step begins in `[from, to)` to `each`, oldest first, with the bands
+    /// of `columns`.
     pub(super) fn read(
         &self,
         from: Timestamp,
@@ -190,7 +190,7 @@ impl Ring {
         pending.for_each(|(at, row)| emit(*at, row));
     }
 
-    /// Whole rows of the file at the steps from `from` (a step) up to `to`, in order.
+    /// Passes the valid rows of the file from step `from` up to `to` to `each`, in order.
     fn read_file(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) {
         let Some(file) = &self.file else { return };
         let row_bytes = self.shape.row_bytes();
@@ -209,7 +209,7 @@ impl Ring {
                 }
                 next += self.shape.step_seconds;
             }
-            // What lies behind the end of the file was never written.
+            // Rows past the end of the file were never written.
             next += (rows - (bytes / row_bytes) as u64) * self.shape.step_seconds;
         }
     }

@@ -1,5 +1,5 @@
-//! The file beneath a ring: a head and rows of one size. Never half there: a new file, and one
-//! whose shape changes, is written under another name and moved into place.
+//! The file of a ring: a header and rows of one size. Never incomplete: a new file, or one with a
+//! changed shape, is written under another name and renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use super::band::Band;
 use super::ring::RingShape;
 use super::{header, row};
 
-/// Rows are read in pieces of about this size.
+/// Approximate size of a read of rows.
 pub(super) const READ_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(super) struct RingFile {
 }
 
 impl RingFile {
-    /// Opens the file of `shape`; an older one with other columns or sizes is rewritten, a damaged
-    /// one is set aside.
+    /// Opens the file for `shape`. An older file with other columns or sizes is rewritten; a
+    /// damaged one is renamed and replaced.
     pub(super) fn open(path: &Path, shape: &RingShape) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
@@ -48,7 +48,8 @@ impl RingFile {
         }
     }
 
-    /// Makes the file under another name first, so that a crash leaves the old one or the new.
+    /// Creates the file under another name first, so that a crash leaves the old file or the new
+    /// one.
     fn create(path: &Path, shape: &RingShape) -> io::Result<Self> {
         let fresh = Self::create_at(&path.with_extension("new"), shape)?;
         fs::rename(path.with_extension("new"), path)?;
@@ -63,7 +64,7 @@ impl RingFile {
         Ok(Self { file, head_bytes: head.len() })
     }
 
-    /// Copies the rows by the columns' names into a file of the new shape.
+    /// Copies the rows into a file of the new shape, matching columns by name.
     fn rewrite(self, path: &Path, old: &RingShape, new: &RingShape) -> io::Result<Self> {
         let fresh_path = path.with_extension("new");
         let fresh = Self::create_at(&fresh_path, new)?;
@@ -97,12 +98,12 @@ impl RingFile {
         self.file.write_all_at(encoded, self.offset(shape, shape.slot(second)))
     }
 
-    /// Reads rows from `slot` on; returns how many bytes there were. What can't be read is a gap.
+    /// Reads rows from `slot` on and returns the number of bytes. On an error it returns 0, a gap.
     pub(super) fn read(&self, shape: &RingShape, slot: u64, buffer: &mut [u8]) -> usize {
         read_up_to(&self.file, buffer, self.offset(shape, slot)).unwrap_or(0)
     }
 
-    /// Every whole row, in the order of the file.
+    /// Passes every valid row to `each`, in the order of the file.
     pub(super) fn every_row(&self, shape: &RingShape, each: &mut dyn FnMut(u64, &[u8])) {
         let row_bytes = shape.row_bytes();
         let rows_max = (READ_BYTES / row_bytes).max(1) as u64;
@@ -125,7 +126,7 @@ impl RingFile {
     }
 }
 
-/// Fills `buffer` from `offset` as far as the file goes.
+/// Fills `buffer` from `offset` up to the end of the file.
 fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

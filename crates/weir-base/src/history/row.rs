@@ -1,6 +1,6 @@
 //! One row of a ring: `checksum u32 | zero u32 | second u64 | value f64 ...`, little-endian.
 //!
-//! The checksum (CRC-32C) covers everything behind it. A row of zeros was never written.
+//! The checksum (CRC-32C) covers everything after it. A row of zeros was never written.
 
 use super::band::Band;
 
@@ -9,13 +9,13 @@ const SECOND_AT: usize = 8;
 const VALUES_AT: usize = 16;
 const VALUE_BYTES: usize = 8;
 
-/// Bytes of a row with `values` values.
+/// Returns the bytes of a row with `values` values.
 pub(super) const fn bytes(values: usize) -> usize {
     VALUES_AT + values * VALUE_BYTES
 }
 
-/// Writes a row that begins at `second` (since the Unix epoch) into `buffer`. With one value per
-/// column that is the mean; with three least, mean, greatest.
+/// Encodes a row that begins at `second` (since the Unix epoch) into `buffer`. One value per column
+/// is the mean; three are minimum, mean and maximum.
 pub(super) fn encode(second: u64, bands: &[Band], values_per_column: usize, buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.extend_from_slice(&[0; SECOND_AT]);
@@ -29,7 +29,7 @@ pub(super) fn encode(second: u64, bands: &[Band], values_per_column: usize, buff
     buffer[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The second of a whole row; None: torn, damaged or never written.
+/// Returns the second of a valid row; None: torn, damaged or never written.
 pub(super) fn second(row: &[u8]) -> Option<u64> {
     let (checksum, rest) = row.split_first_chunk::<CHECKSUM_BYTES>()?;
     let second = u64::from_le_bytes(row.get(SECOND_AT..VALUES_AT)?.try_into().ok()?);
@@ -37,7 +37,7 @@ pub(super) fn second(row: &[u8]) -> Option<u64> {
     (whole && second > 0).then_some(second)
 }
 
-/// The band of a column; [`Band::NONE`] past the last one.
+/// Returns the band of a column; [`Band::NONE`] past the last one.
 pub(super) fn band(row: &[u8], column: usize, values_per_column: usize) -> Band {
     let value = |index: usize| {
         let at = VALUES_AT + (column * values_per_column + index) * VALUE_BYTES;

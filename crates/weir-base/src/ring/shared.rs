@@ -1,4 +1,4 @@
-//! A ring that changes while others read it.
+//! A ring that can be replaced while threads read it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use arc_swap::{ArcSwap, Cache};
 
 use super::{Node, Ring, RingError};
 
-/// A ring that is replaced as a whole. Those who look up each have a [`RingReader`]; those who change
-/// it wait for each other, never a reader for them.
+/// A ring that is replaced as a whole. Each reading thread has a [`RingReader`] and never waits;
+/// changes wait for each other.
 #[derive(Debug, Default)]
 pub struct SharedRing {
     current: Arc<ArcSwap<Ring>>,
-    /// Held from reading the nodes to storing their successor, so that no change is lost. std's,
-    /// because there is no await in between.
+    /// Locked from reading the nodes to storing the new ring, so that no change is lost. A std
+    /// lock, because there is no await in between.
     changing: Mutex<()>,
 }
 
@@ -23,14 +23,13 @@ impl SharedRing {
         Self { current: Arc::new(ArcSwap::from_pointee(ring)), changing: Mutex::default() }
     }
 
-    /// A reader, for one thread or task to keep.
+    /// Creates a reader for one thread or task.
     #[must_use]
     pub fn reader(&self) -> RingReader {
         RingReader(Cache::new(Arc::clone(&self.current)))
     }
 
-    /// The ring of this moment, for everything but lookups in a row: those are cheaper by a
-    /// [`RingReader`].
+    /// Returns the current ring. Repeated lookups are cheaper with a [`RingReader`].
     #[must_use]
     pub fn snapshot(&self) -> Arc<Ring> {
         self.current.load_full()
@@ -50,7 +49,7 @@ impl SharedRing {
     /// # Errors
     /// As [`Ring::new`]; the ring stays as it was.
     pub fn change(&self, edit: impl FnOnce(&mut Vec<Node>)) -> Result<(), RingError> {
-        // The mutex guards no data, so one that panicked left nothing half done.
+        // The mutex guards no data, so a panic while it was held left nothing incomplete.
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut nodes = self.current.load().nodes().to_vec();
         edit(&mut nodes);
@@ -59,20 +58,20 @@ impl SharedRing {
     }
 }
 
-/// Looks up in a [`SharedRing`] without waiting: a lookup compares one pointer, and after a change
-/// takes the new ring over, in a bounded number of steps (wait-free, by arc-swap).
+/// Looks up keys in a [`SharedRing`] without waiting: a lookup compares one pointer, and after a
+/// change takes over the new ring in a bounded number of steps (wait-free, by arc-swap).
 ///
-/// It keeps the ring that it last saw (2 MiB) until its next lookup.
+/// It retains the ring of its last lookup (2 MiB) until the next one.
 #[derive(Clone)]
 pub struct RingReader(Cache<Arc<ArcSwap<Ring>>, Arc<Ring>>);
 
 impl RingReader {
-    /// The newest ring: for several lookups in the same one.
+    /// Returns the newest ring, for several lookups in the same one.
     pub fn ring(&mut self) -> &Ring {
         self.0.load()
     }
 
-    /// The node that has `key` in the newest ring; none if it has no nodes.
+    /// Returns the node that owns `key` in the newest ring; None without nodes.
     pub fn node_of(&mut self, key: &[u8]) -> Option<&Node> {
         self.ring().node_of(key)
     }

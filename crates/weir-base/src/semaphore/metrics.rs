@@ -1,4 +1,4 @@
-//! Semaphores for Prometheus: read at each scrape, so that a permit costs nothing more.
+//! Metrics of semaphores, read at each scrape, so that permits do not get more expensive.
 
 use std::collections::HashSet;
 use std::fmt::Error;
@@ -16,11 +16,11 @@ use super::Semaphore;
 /// Registers `semaphore_in_use`, `semaphore_limit` (both in permits) and `semaphore_refused_total`
 /// under the registry's prefix, with the label `semaphore` for the name.
 ///
-/// Once per registry, with all semaphores of the service: a list of the program's own, so the label
-/// is bounded.
+/// Call it once per registry with all semaphores of the service. The list is fixed in the program,
+/// so the label's values are limited.
 ///
 /// # Panics
-/// When two have the same name: their metrics could not be told apart.
+/// If two have the same name: their metrics would be indistinguishable.
 pub fn register(registry: &mut Registry, semaphores: Vec<Arc<Semaphore>>) {
     let names: HashSet<&str> = semaphores.iter().map(|semaphore| semaphore.name()).collect();
     assert_eq!(names.len(), semaphores.len(), "semaphores have different names");

@@ -1,8 +1,8 @@
-//! The one word that decides: the limit in its high half, the permits in use in its low half.
+//! One atomic word with the limit in its high half and the permits in use in its low half.
 //!
 //! All changes are read-modify-writes of this word, so they have one order, and each decision is
-//! made on the newest state. In this crate's unit tests the atomics are shuttle's, which tries
-//! their interleavings; everything else (integration tests, benches, other crates) has std's.
+//! based on the newest state. In this crate's unit tests the atomics are shuttle's, which explores
+//! their interleavings; all other builds (integration tests, benches, other crates) use std's.
 
 #[cfg(not(test))]
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +22,10 @@ impl Permits {
         Self(AtomicU64::new(pack(Usage { in_use: 0, limit })))
     }
 
-    /// One more in use, or the limit that forbids it.
+    /// Counts one more permit in use, or returns the limit that forbids it.
     ///
-    /// Acquire, to pair with [`Permits::give_back`]: what the last holder did under its permit has
-    /// happened for the next one.
+    /// Acquire, to pair with [`Permits::give_back`]: what the last holder did under its permit
+    /// happened before the next holder continues.
     pub(super) fn take(&self) -> Result<(), u32> {
         let one_more = |word| {
             let usage = unpack(word);
@@ -38,14 +38,14 @@ impl Permits {
         }
     }
 
-    /// One less in use. Only the drop of a permit calls this, so the low half is not 0.
+    /// Counts one permit less. Only the drop of a permit calls this, so the low half is not 0.
     pub(super) fn give_back(&self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
 
     pub(super) fn set_limit(&self, limit: u32) {
         let limited = |word| Some(pack(Usage { limit, ..unpack(word) }));
-        // Never an error, because `limited` never says no.
+        // Never an error, because `limited` always returns Some.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, limited);
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Writes a new file and puts it in the place of the old one.
+/// Writes a new file and replaces the old one with it.
 fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
     if loaded.renamed.is_empty() {
         output::line("nothing to rewrite: no setting has an old name");
@@ -78,7 +78,7 @@ fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
 fn print(source: &Source, loaded: &Loaded, all: bool) {
     let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
-    // There are hundreds: what somebody has chosen would be lost among them.
+    // Without `--all`, only changed values are shown: there are hundreds of settings.
     let (told, others): (Vec<_>, Vec<_>) =
         loaded.values.iter().partition(|value| all || value.is_set || value.shown != value.default);
     for value in told {
@@ -108,7 +108,7 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
     }
 }
 
-/// `jobs.listen` -> `jobs`.
+/// Returns `jobs` of `jobs.listen`.
 fn part_of(setting: &str) -> &str {
     setting.strip_suffix(".listen").unwrap_or(setting)
 }
@@ -141,7 +141,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
     }))
 }
 
-/// `mistakes` is the name of `errors` before 0.2.
+/// Prints the errors as JSON. `mistakes` is the name of `errors` before 0.2.
 fn print_errors_json(errors: &SettingErrors) -> anyhow::Result<()> {
     let each = errors
         .errors

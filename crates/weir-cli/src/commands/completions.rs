@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use crate::exit::Exit;
 use crate::output;
 
-/// Prints the script for a shell; `command_line` is the definition of the whole command line.
+/// Prints the script for a shell; `command_line` is the whole definition.
 pub(crate) fn run(shell: Shell, command_line: &Command) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut visible(command_line), "weir", &mut script);
@@ -14,7 +14,7 @@ pub(crate) fn run(shell: Shell, command_line: &Command) -> Exit {
     Exit::Fine
 }
 
-/// The command line without its hidden verbs: the generators offer those as well.
+/// Returns the command line without hidden verbs, which the generators would include.
 fn visible(whole: &Command) -> Command {
     let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     Command::new("weir")

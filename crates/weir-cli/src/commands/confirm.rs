@@ -1,10 +1,10 @@
-//! Asking before what can't be undone.
+//! Confirmation of irreversible actions.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::bail;
 
-/// Asks on a terminal; without one `--yes` must have been given.
+/// Asks on a terminal; without one, `--yes` is required.
 pub(in crate::commands) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
     if yes {
         return Ok(true);

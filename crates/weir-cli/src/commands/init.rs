@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// The text of a template.
+/// Returns the text of a template.
 pub(super) fn text(template: Template, server: AppServer) -> String {
     match template {
         Template::Default => reference::commented_file(),

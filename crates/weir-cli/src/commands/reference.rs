@@ -1,4 +1,4 @@
-//! `weir reference`: the pages of docs/reference that come from the code.
+//! `weir reference`: the pages of docs/reference that are generated from the code.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(crate) enum ReferencePage {
     Cli,
 }
 
-/// Prints a page; `command_line` is the definition of the whole command line.
+/// Prints a page; `command_line` is the whole definition.
 pub(crate) fn run(page: ReferencePage, command_line: Command) -> Exit {
     output::raw(&match page {
         ReferencePage::Settings => reference::markdown(),
@@ -75,7 +75,7 @@ fn describe(page: &mut String, command: &Command, path: &str) {
     }
 }
 
-/// `--config <FILE>`, `[TEMPLATE]`.
+/// Formats an argument: `--config <FILE>`, `[TEMPLATE]`.
 fn shape(argument: &Arg) -> String {
     argument.to_string().replace('|', "\\|")
 }

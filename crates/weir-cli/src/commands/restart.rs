@@ -1,4 +1,4 @@
-//! `weir restart`, `weir upgrade`: asks a running Weir to replace itself, and tells what came of it.
+//! `weir restart`, `weir upgrade`: makes a running Weir replace itself, and reports the outcome.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::output;
 use crate::target::Target;
 use weir_admin::status::Status;
 
-/// How often it is looked whether the new process serves everything.
+/// Interval of checks whether the new process serves everything.
 const LOOK: Duration = Duration::from_millis(50);
-/// The process before may finish requests for as long as shutdown_deadline allows (an hour at most),
-/// before the new one answers commands.
+/// The previous process may finish requests for as long as shutdown_deadline allows (an hour at
+/// most) before the new one responds to commands.
 const PATIENCE: Duration = Duration::from_secs(65 * 60);
 
 /// `weir restart`, `weir upgrade`.
@@ -30,7 +30,7 @@ pub(crate) struct RestartArguments {
     pub(crate) json: bool,
 }
 
-/// What happened.
+/// The outcome.
 #[derive(Debug, Serialize)]
 struct Replaced {
     old_pid: u32,
@@ -62,7 +62,7 @@ async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
     let mut client = AdminClient::connect(target).await?;
     let _: IgnoredAny = client.post(path, &serde_json::json!({})).await?;
     loop {
-        // While one hands over to the other there may be no answer.
+        // During the handover there may be no response.
         if let Ok(new) = status(target).await
             && new.pid != old.pid
         {

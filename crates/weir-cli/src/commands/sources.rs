@@ -1,4 +1,4 @@
-//! Where Redis and Postgres are, and how to get in: for the commands that look at them.
+//! Addresses and credentials of Redis and Postgres, for the commands that observe them.
 
 mod pgbouncer;
 
@@ -78,7 +78,7 @@ pub(crate) struct PostgresArguments {
     postgres_key: Option<PathBuf>,
 }
 
-/// Options as words, for a command that is to be given the same.
+/// Returns options as arguments, to be passed to another command.
 fn words<'a>(options: impl IntoIterator<Item = (&'static str, &'a str)>) -> Vec<String> {
     options.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
 }
@@ -106,7 +106,7 @@ impl RedisArguments {
         words(several.chain(one))
     }
 
-    /// The same for each of them alone.
+    /// Returns the arguments of each Redis separately.
     pub(super) fn words_of_each(&self) -> Vec<Vec<String>> {
         let one = |at: usize| {
             let nth =
@@ -124,7 +124,7 @@ impl RedisArguments {
         (0..self.redis.len()).map(one).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of Redis servers.
     pub(super) const fn count(&self) -> usize {
         self.redis.len()
     }
@@ -191,13 +191,13 @@ impl PostgresArguments {
         words(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
     }
 
-    /// Whether it runs on this machine, as far as its address tells.
+    /// Returns whether its address is on this machine.
     pub(super) fn is_here(&self) -> bool {
         let endpoint = self.postgres.as_deref().map(PostgresEndpoint::parse);
         endpoint.is_some_and(|it| it.is_ok_and(|endpoint| endpoint.is_loopback()))
     }
 
-    /// `memory_bytes`: what it may use, if somebody knows.
+    /// Returns the source. `memory_bytes` is the memory that it may use, if known.
     pub(super) fn source(
         &self,
         memory_bytes: Option<u64>,
@@ -206,7 +206,7 @@ impl PostgresArguments {
         let mut endpoint = PostgresEndpoint::parse(url).map_err(WrongUsage::new)?;
         let (name, path) =
             (self.postgres_password_env.as_deref(), self.postgres_password_file.as_deref());
-        // As every client of Postgres reads it.
+        // As all clients of Postgres do.
         let usual = || environment::variable("PGPASSWORD").map(Secret::new);
         endpoint.password = password_of(name, path)?.or_else(usual);
         endpoint.password_variable = name.map(str::to_owned);

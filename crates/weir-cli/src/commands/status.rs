@@ -1,4 +1,4 @@
-//! `weir status`: how a running Weir is doing, on one screen.
+//! `weir status`: the state of a running Weir on one screen.
 
 use clap::Args;
 use weir_jobs::view::JobServerOverview;
@@ -103,7 +103,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
 fn print_realtime(status: &Status) {
     let Some(realtime) = &status.realtime else { return };
     if realtime.apps.is_empty() && status.realtime_listen.is_none() {
-        // It would be at the front's address, but nobody asked for it.
+        // Realtime is not served.
         return;
     }
     let listen = [&status.front_listen, &status.realtime_listen];
@@ -164,7 +164,7 @@ fn print_app(status: &Status, app: &AppRow) {
     }
 }
 
-/// `3d 4h`, `5m 2s`, `0.4s`.
+/// Formats seconds: `3d 4h`, `5m 2s`, `0.4s`.
 pub(super) fn seconds(seconds: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)];
     let below = |unit: &str| match unit {

@@ -1,4 +1,4 @@
-//! `weir switch ..`: what is not done at the moment, by names of events or endpoints.
+//! `weir switch ..`: events or endpoints that are switched off, by name.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
         match command {
             SwitchCommand::List(arguments) => list(&arguments).await,
             SwitchCommand::Off(OffArguments { target, pattern, gems, time, json }) => {
-                // A part of a second would be no time at all.
+                // Rounded up: a fraction of a second must not become zero.
                 let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
                 let for_seconds = for_seconds.map(u64::try_from).transpose()?;
                 let done = format!("{pattern} is switched off");

@@ -1,4 +1,4 @@
-//! `weir workers ..`: the front's apps and who serves them, and who works off jobs.
+//! `weir workers ..`: the workers of the front's apps, and job workers.
 
 mod restart;
 
@@ -170,7 +170,7 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
 const HEAD: [&str; 9] =
     ["WORKER", "STATE", "PID", "AGE", "MEMORY", "IN PROGRESS", "OLDEST", "ASSIGNED", "ADDRESS"];
 
-/// Those of a process, whatever it does.
+/// The number of columns that every process has.
 const PROCESS_COLUMNS: usize = 5;
 
 fn headline(app: &AppRow) -> String {

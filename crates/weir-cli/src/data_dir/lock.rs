@@ -1,4 +1,5 @@
-//! One Weir per data folder: an advisory lock on `weir.lock`, with the pid of who holds it inside.
+//! Ensures one Weir per data directory: an advisory lock on `weir.lock`, which contains its
+//! holder's pid.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -16,20 +17,20 @@ pub const DESCRIPTOR: &str = "lock";
 
 const FILE_NAME: &str = "weir.lock";
 
-/// How often a lock that is held is looked at again.
+/// Interval of attempts to take a held lock.
 const ORPHAN_LOOK: Duration = Duration::from_millis(20);
 
-/// The number of its descriptor, at least. When a process is killed the kernel closes its descriptors
-/// in the order of their numbers: who gets the lock must find no socket that is still listened to.
+/// The least number of its descriptor. When a process is killed, the kernel closes its descriptors
+/// in numeric order: whoever then gets the lock must find all listening sockets closed.
 const NUMBER_MIN: i32 = 512;
 
-/// The lock, until it is dropped and every service that inherited it has ended.
+/// The lock, held until it is dropped and every service that inherited it has ended.
 #[derive(Debug)]
 pub struct Lock(File);
 
 impl Lock {
-    /// Makes the folder, for this user alone, and takes its lock. `orphan_wait`: how long a service
-    /// is waited for whose parent was killed.
+    /// Creates the directory, private to this user, and locks it. `orphan_wait` is how long to wait
+    /// for a service whose parent was killed.
     pub fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
         make_folder(data_dir)?;
         let path = data_dir.join(FILE_NAME);
@@ -49,9 +50,9 @@ impl Lock {
         Ok(Self(File::from(last)))
     }
 
-    /// Keeps every Weir off the folder while it is read, and writes nothing: a folder without a
-    /// lock file was never used by a Weir (it is a copy, say), and whoever reads it may be somebody
-    /// else than the user that runs Weir.
+    /// Takes a shared lock for reading, and writes nothing. Returns None without a lock file: such
+    /// a directory was never used by a Weir (a copy, for example), and the reader may be another
+    /// user than the one that runs Weir.
     pub fn share(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Option<Self>> {
         let path = data_dir.join(FILE_NAME);
         let mut file = match File::open(&path) {
@@ -65,18 +66,18 @@ impl Lock {
         Ok(Some(Self(file)))
     }
 
-    /// The one that an earlier program of this process has taken.
+    /// Restores a lock that an earlier program of this process has taken.
     pub fn resume(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
-    /// A second descriptor of the same lock.
+    /// Returns a duplicate of its descriptor.
     pub fn descriptor(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)
     }
 }
 
-/// Makes the folder, for this user alone, if it is not there.
+/// Creates the directory, private to this user, if it does not exist.
 pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -85,7 +86,7 @@ pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make data_dir {}", data_dir.display()))
 }
 
-/// Locks; waits for a service whose parent was killed, and for nobody who is known to live.
+/// Locks the file. Waits for a service whose parent was killed, but not for a living parent.
 fn lock(
     file: &mut File,
     operation: FlockOperation,

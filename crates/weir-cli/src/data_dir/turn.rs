@@ -1,9 +1,8 @@
-//! What only one service process may have at a time, while one is replaced by the next: the job log
-//! with the admin API and the console, realtime's histories, and the mirror of gems (which a command may
-//! have, too).
+//! Locks for resources that only one service process may use at a time during a replacement: the
+//! job log with the admin API and the console, realtime's histories, and the mirror of gems (also
+//! used by a command).
 //!
-//! A file in `data_dir` that is locked stands for each. The kernel unlocks it when its holder ends,
-//! however that ends, so no turn is ever lost.
+//! Each is a locked file in `data_dir`. The kernel unlocks it when its holder ends for any reason.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,32 +12,32 @@ use anyhow::Context;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// A turn, until it is dropped.
+/// A held lock, released when dropped.
 #[derive(Debug)]
 pub struct Turn {
     _locked: File,
 }
 
-/// A place in the line.
+/// A lock that is not held yet.
 #[derive(Debug)]
 pub struct Place {
     of: Of,
     file: File,
 }
 
-/// Which.
+/// The resource.
 #[derive(Clone, Copy, Debug)]
 pub enum Of {
-    /// To publish on realtime's channels.
+    /// Publishing on realtime's channels.
     Histories,
-    /// To serve jobs, the admin API and the console.
+    /// Serving jobs, the admin API and the console.
     JobsAndPages,
-    /// To read what upstreams of gems have.
+    /// Synchronizing with upstreams of gems.
     Mirror,
 }
 
 impl Place {
-    /// Waits for nobody yet.
+    /// Opens the lock file without locking it.
     pub fn take(of: Of, data_dir: &Path) -> anyhow::Result<Self> {
         let path = of.path(data_dir);
         let mut options = OpenOptions::new();
@@ -47,7 +46,7 @@ impl Place {
         Ok(Self { of, file })
     }
 
-    /// The turn, if nobody has it.
+    /// Locks it if it is free; None: another process holds it.
     pub fn turn_now(self) -> anyhow::Result<Option<Turn>> {
         let Self { of, file } = self;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -57,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Waits for the turn, as long as it takes.
+    /// Waits for the lock without a limit.
     pub async fn turn(self) -> anyhow::Result<Turn> {
         let Self { of, file } = self;
         let locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

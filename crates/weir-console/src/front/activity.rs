@@ -16,18 +16,18 @@ pub(crate) struct AppActivity {
     pub(crate) rejected_per_second: f64,
     pub(crate) rejected: u64,
     pub(crate) evictions: u64,
-    /// How long requests waited for a worker.
+    /// The time that requests waited for a worker.
     pub(crate) waits: Distribution,
-    /// How long workers took to begin their answers.
+    /// The time until workers began their responses.
     pub(crate) responses: Distribution,
-    /// Of what the workers that serve were given. None: nothing.
+    /// Jain's fairness index of the requests given to serving workers. None: no requests.
     pub(crate) jain_index: Option<f64>,
-    /// How long a request of each worker waited, by its address, on average.
+    /// The mean wait of the requests of each worker, by its address.
     waits_of: BTreeMap<String, Duration>,
 }
 
 impl AppActivity {
-    /// From `before` to `now`, which are `seconds` apart.
+    /// Computes the activity from `before` to `now`, which are `seconds` apart.
     pub(super) fn between(before: &FrontApp, now: &FrontApp, seconds: f64) -> Self {
         let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
         let rejected = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
@@ -52,7 +52,7 @@ impl AppActivity {
         }
     }
 
-    /// How long a request of this worker waited on average. None: it was given none.
+    /// Returns the mean wait of this worker's requests. None: it was given none.
     pub(crate) fn mean_wait(&self, worker: &FrontWorker) -> Option<Duration> {
         self.waits_of.get(worker.address.as_ref()?).copied()
     }
@@ -69,7 +69,7 @@ struct WorkerLoad {
 }
 
 impl WorkerLoad {
-    /// Since `before`, where a worker that is new is unknown.
+    /// Returns the load since `before`; a worker that is not in it starts from zero.
     fn since(before: &FrontApp, worker: &FrontWorker) -> Self {
         let same = |it: &&FrontWorker| it.address.is_some() && it.address == worker.address;
         let then = before.workers.iter().find(same);

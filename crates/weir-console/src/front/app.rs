@@ -1,4 +1,4 @@
-//! The front's apps and their workers as the console shows them, and what it can have done to them.
+//! The front's apps and their workers as the console shows them, and the commands to them.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,7 @@ use weir_front::view::TotalsView;
 
 /// Lists the apps and carries out commands.
 pub trait AppControl: fmt::Debug + Send + Sync {
-    /// All of them, now.
+    /// Returns the current state of all apps.
     fn apps(&self) -> Vec<FrontApp>;
     fn execute(
         &self,
@@ -25,7 +25,7 @@ pub struct AppCommandError(pub String);
 /// A command to an app or its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppCommand {
-    /// Successors for one worker, or for all of them one after the other.
+    /// Replaces one worker, or all of them one after the other.
     Restart {
         app: String,
         worker: Option<u32>,
@@ -39,7 +39,7 @@ pub enum AppCommand {
         app: String,
         worker: u32,
     },
-    /// Requests wait.
+    /// Pauses an app: its requests wait.
     Pause {
         app: String,
     },
@@ -57,24 +57,24 @@ pub enum AppCommand {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrontApp {
     pub name: String,
-    /// A group of job workers: fields about requests mean nothing.
+    /// Whether this is a group of job workers; fields about requests are then meaningless.
     pub runs_jobs: bool,
-    /// The address of shared sockets and how a worker is selected. Times of requests are not known
-    /// then, and `given` counts what a worker reports. None: requests pass through Weir.
+    /// The address of shared sockets and the selection. Request times are unknown then, and `given`
+    /// counts what a worker reports. None: requests pass through Weir.
     pub shared_sockets: Option<String>,
-    /// How many workers Weir is to run; None: something else runs them.
+    /// The configured number of workers; None: something else runs them.
     pub processes: Option<u32>,
-    /// With shared sockets: connections.
+    /// With shared sockets: waiting connections.
     pub requests_waiting: usize,
     pub is_paused: bool,
     pub is_overloaded: bool,
-    /// All clients are shown the maintenance page.
+    /// Whether all clients are shown the maintenance page.
     pub is_in_maintenance: bool,
     /// Queues whose backlog causes some requests to be rejected.
     pub shedding: Vec<String>,
     /// Whether its workers log what they are doing on request.
     pub can_dump: bool,
-    /// The present or the latest rolling restart.
+    /// The current or latest rolling restart.
     pub rolling: Option<String>,
     /// Stuck workers that were killed since this service process started.
     pub evictions: u64,
@@ -85,32 +85,31 @@ pub struct FrontApp {
 /// A worker, or the slot of one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrontWorker {
-    /// Its place among the workers of its app; None: something else runs it.
+    /// Its slot; None: something else runs it.
     pub number: Option<u32>,
     pub pid: Option<i32>,
-    /// Where it listens: no two that ever ran have the same, or nearly so; with shared sockets there is
-    /// its pid in it.
+    /// The address, which is practically unique over time; with shared sockets it contains the pid.
     pub address: Option<String>,
     pub state: String,
     pub age: Option<Duration>,
     pub requests: u32,
     pub streams: u32,
-    /// Requests and streams that it was given, and how long these waited for it in all.
+    /// Requests and streams that it was given, and the total time that they waited.
     pub given: u64,
     pub waited: Duration,
     pub oldest_request: Option<Duration>,
-    /// Proportional set size, with the processes that it has started; None: not known.
+    /// Proportional set size including descendants; None: unknown.
     pub pss_bytes: Option<u64>,
-    /// Which limit it has passed, if it is being replaced for that.
+    /// The exceeded limit, if it is being replaced for that.
     pub recycled: Option<String>,
-    /// Successors in its place since this service process was started.
+    /// Successors in its slot since this service process was started.
     pub restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub problem: Option<String>,
 }
 
 impl FrontApp {
-    /// Whether its requests come through Weir.
+    /// Returns whether its requests pass through Weir.
     pub(crate) fn is_proxied(&self) -> bool {
         !self.runs_jobs && self.shared_sockets.is_none()
     }

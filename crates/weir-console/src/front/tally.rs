@@ -1,4 +1,4 @@
-//! Samples of the apps within the last minute. Bounded: a reading in five seconds of the last minute.
+//! Samples of the apps within the last minute, limited to one in five seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use weir_base::clock::Timestamp;
 use super::activity::AppActivity;
 use super::app::FrontApp;
 
-/// How far the figures beside the charts reach back.
+/// The time span of the figures beside the charts.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How often a reading is kept, and how far the charts' figures reach back.
+/// The interval of stored samples, and the time span of the charts' values.
 const STEP: Duration = Duration::from_secs(5);
 
 /// Samples of the apps within the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct FrontTally {
     kept: VecDeque<Noted>,
-    /// The newest, kept or not.
+    /// The newest sample, stored or not.
     newest: Option<Noted>,
 }
 
@@ -28,10 +28,10 @@ struct Noted {
 }
 
 impl FrontTally {
-    /// Notes a reading.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, at: Timestamp, apps: &[FrontApp]) {
         if self.newest.as_ref().is_some_and(|newest| at < newest.at) {
-            // The clock went back: no difference means anything.
+            // The clock went back, which makes differences meaningless.
             *self = Self::default();
         }
         let before = self.newest.replace(Noted { at, apps: apps.to_vec() });
@@ -44,12 +44,12 @@ impl FrontTally {
         }
     }
 
-    /// What happened within the last minute, by app.
+    /// Returns the activity within the last minute, by app.
     pub(crate) fn minutes(&self) -> BTreeMap<String, AppActivity> {
         self.since(self.kept.front())
     }
 
-    /// What happened within the last few seconds, by app.
+    /// Returns the activity within the last few seconds, by app.
     pub(crate) fn moments(&self) -> BTreeMap<String, AppActivity> {
         self.since(self.kept.back())
     }

@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::{ConnectInfo, Request};
 
-/// A client's address as far as one person can't change it at will: IPv4 whole, IPv6 by its /64.
+/// The part of a client's address that one person cannot change at will: all of an IPv4 address,
+/// the /64 of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LoginClient {
     V4([u8; 4]),
     V6Network([u8; 8]),
-    /// The address is not known; all such clients share one count.
+    /// The address is unknown; all such clients share one count.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
-//! A form that was sent from one of the console's own pages. A handler that changes anything takes
-//! one: without the right CSRF token there is none.
+//! A form that was sent from one of the console's own pages. Handlers that change something take
+//! this type, which exists only with the right CSRF token.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -8,7 +8,7 @@ use super::token;
 use super::visitor::Visitor;
 use crate::page_error::PageError;
 
-/// The fields of a checked form, in order, names repeated as sent.
+/// The fields of a checked form, in order, with repeated names as sent.
 #[derive(Debug)]
 pub(crate) struct CheckedForm(Vec<(String, String)>);
 
@@ -16,13 +16,13 @@ pub(crate) struct CheckedForm(Vec<(String, String)>);
 const CSRF: &str = "csrf";
 
 impl CheckedForm {
-    /// The first value of a field; empty counts as absent.
+    /// Returns the first value of a field; an empty value counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(field, _)| field == name);
         value.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// All values of a field.
+    /// Returns all values of a field.
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.clone()).collect()
     }

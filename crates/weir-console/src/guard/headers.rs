@@ -6,7 +6,7 @@ use axum::http::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTION
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// Scripts, styles, images and connections from here only; nothing inline; never in a frame.
+/// Allows scripts, styles, images and connections of this origin only; nothing inline; no frames.
 const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; \
                       frame-ancestors 'none'";
@@ -15,13 +15,13 @@ const ALWAYS: [(HeaderName, &str); 6] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_FRAME_OPTIONS, "DENY"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    // Job ids and searches are in addresses.
+    // Addresses contain job ids and searches.
     (REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Adds the headers. Responses are not cached unless they say so.
+/// Adds the headers. Responses are not cached unless they allow it.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

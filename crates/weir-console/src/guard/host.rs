@@ -1,8 +1,8 @@
-//! Under which names the console is served, and from which origins it accepts forms.
+//! The host names that the console accepts, and the origins from which it accepts forms.
 //!
 //! A page on `evil.example` whose name is changed to point at 127.0.0.1 (DNS rebinding) sends its
-//! own name in `Host`; a page of another site that posts a form says so in `Origin` and
-//! `Sec-Fetch-Site`. Plain IP addresses are safe: no name was looked up.
+//! own name in `Host`; a page of another site that posts a form is identified by `Origin` and
+//! `Sec-Fetch-Site`. Plain IP addresses are safe, since they involve no name lookup.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ pub(crate) enum HostError {
     OtherSite(String),
 }
 
-/// Checks the request's host against `hosts` and, where it changes something, its origin.
+/// Checks the request's host against `hosts` and, if the method changes something, its origin.
 pub(crate) fn check(
     method: &Method,
     headers: &HeaderMap,
@@ -68,7 +68,8 @@ fn is_address(name: &str) -> bool {
     }
 }
 
-/// RFC 6761: names under `localhost` are loopback; browsers don't look them up.
+/// Returns whether the name is under `localhost`: RFC 6761 makes these loopback, and browsers do
+/// not look them up.
 fn is_loopback_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")

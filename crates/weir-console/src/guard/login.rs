@@ -32,7 +32,7 @@ pub(crate) struct LoginQuery {
     next: Option<String>,
 }
 
-/// The login page that leads back to `path`.
+/// Returns the address of the login page that leads back to `path`.
 pub(crate) fn address(path: &str) -> String {
     crate::address::address("/login", &[("next", path)])
 }
@@ -49,7 +49,7 @@ pub(crate) async fn page(
     Ok(render(&console, &visitor, safe_path(query.next.as_deref()), None))
 }
 
-/// `POST /login`: every attempt takes one of the address's tokens before the password is checked.
+/// `POST /login`: takes a token of the client's bucket before each check of the password.
 pub(crate) async fn log_in(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
@@ -117,7 +117,8 @@ fn render(console: &Console, visitor: &Visitor, next: String, problem: Option<St
     html(&LoginPage { frame, next, problem })
 }
 
-/// A path of this console and nothing else: `//evil.example` and `https:..` would lead away.
+/// Returns `path` if it is a path of this console, since `//evil.example` and `https:..` lead to
+/// other sites.
 pub(crate) fn safe_path(path: Option<&str>) -> String {
     let path = path.unwrap_or("/");
     let is_ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');

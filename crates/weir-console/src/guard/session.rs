@@ -1,5 +1,5 @@
-//! Who has logged in: random cookies in memory, bounded in number, idle time and age. They end
-//! with the process.
+//! Login sessions: random cookies in memory, limited in number, idle time and age. They end with
+//! the process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub(crate) struct Sessions {
     by_id: HashMap<String, LoginSession>,
 }
 
-/// A session that began.
+/// A new session.
 #[derive(Debug)]
 pub(crate) struct NewSession {
     pub(crate) id: String,
-    /// Living sessions that ended to make room.
+    /// Valid sessions that were ended to make room.
     pub(crate) others_ended: usize,
 }
 
@@ -37,8 +37,7 @@ impl Sessions {
         Self { sessions_max, idle_max, age_max, by_id: HashMap::new() }
     }
 
-    /// Begins a session. With `sessions_max` of them the one that was idle
-    /// longest ends.
+    /// Begins a session. At the limit `sessions_max`, the session with the longest idle time ends.
     pub(crate) fn begin(&mut self, now: Timestamp) -> NewSession {
         let mut others_ended = 0;
         if self.by_id.len() >= self.sessions_max {
@@ -58,7 +57,7 @@ impl Sessions {
         NewSession { id, others_ended }
     }
 
-    /// The CSRF token of a living session, which counts as used now.
+    /// Returns the CSRF token of a valid session, and marks the session as used now.
     pub(crate) fn csrf(&mut self, id: &str, now: Timestamp) -> Option<String> {
         let (idle_max, age_max) = (self.idle_max, self.age_max);
         let session = self.by_id.get_mut(id)?;

@@ -1,14 +1,14 @@
-//! Secrets that the console makes and compares.
+//! Generates and compares secrets.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// 256 bits from the system, as 64 hexadecimal digits.
+/// Returns 256 random bits from the system as 64 hexadecimal digits.
 ///
 /// # Panics
-/// When the system has no random numbers: then no session is safe.
+/// If the system has no random numbers: no session would be safe.
 pub(crate) fn random() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("the system gives random numbers");
@@ -19,8 +19,8 @@ pub(crate) fn random() -> String {
     })
 }
 
-/// Whether two secrets are the same, in a time that tells nothing of where or in what length they
-/// differ.
+/// Compares two secrets in a time that does not depend on the position of a difference or on the
+/// lengths.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one).as_slice().ct_eq(Sha256::digest(other).as_slice()).into()
 }

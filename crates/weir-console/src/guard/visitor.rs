@@ -12,7 +12,7 @@ use crate::theme::Theme;
 /// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
-    /// The token that their forms must carry.
+    /// The CSRF token that their forms must carry.
     pub(crate) csrf: String,
     /// Their session's id; None: not logged in.
     pub(crate) session: Option<String>,
@@ -25,7 +25,8 @@ pub(crate) struct Visitor {
 pub(crate) enum Access {
     /// Logged in, or no login is needed. Changes need the CSRF token.
     Person,
-    /// A program that knows the API token. Other sites can't send it, so changes need no more.
+    /// A program that knows the API token. Other sites cannot send it, so changes need no CSRF
+    /// token.
     Program,
     /// Must log in first.
     Stranger,

@@ -22,7 +22,7 @@ const COLUMNS: [&str; 6] = [
     "latency_seconds",
 ];
 
-/// Their histories, with the totals that rates are made of.
+/// The histories of queues, with the totals from which rates are computed.
 #[derive(Debug)]
 pub(crate) struct QueueCharts {
     histories: QueueHistories,
@@ -30,19 +30,19 @@ pub(crate) struct QueueCharts {
 }
 
 impl QueueCharts {
-    /// `whole` says how the server's history is kept.
+    /// Creates the histories; `whole` is the configuration of the server's history.
     #[must_use]
     pub(crate) fn new(whole: &HistorySettings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
         let histories = QueueHistories::new(whole, &COLUMNS, queues_max, metrics);
         Self { histories, totals: Mutex::default() }
     }
 
-    /// The history of a queue; None: it has none.
+    /// Returns the history of a queue; None: it has none.
     pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         self.histories.of(name)
     }
 
-    /// Writes one row for each queue that has a history. Waits for the disk.
+    /// Writes one row for each queue that has a history. Blocks on the disk.
     pub(crate) fn record(&self, at: Timestamp, queues: &[view::QueueView]) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         self.histories.record(
@@ -63,7 +63,7 @@ impl QueueCharts {
     }
 }
 
-/// The values of [`COLUMNS`].
+/// Returns the values of [`COLUMNS`].
 fn row(queue: &view::QueueView, now: JobTotals, before: Option<JobTotals>) -> [f64; COLUMNS.len()] {
     let rates = before.map_or([None; 3], |before| now.rates_since(&before));
     let [pushed, processed, failed] = rates.map(|rate| rate.unwrap_or(f64::NAN));

@@ -1,4 +1,5 @@
-//! The sampler's snapshots of the job server: rates and trends are computed, and all is recorded.
+//! Takes the sampler's snapshots of the job server, computes rates and trends, and records
+//! everything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use super::JobsSource;
 use super::snapshot::{JobsSnapshot, JobsTrend, row};
 use super::tally::{self, JobsTally};
 
-/// Without watchers, queues and workers are read once in so many snapshots: two rows for each
-/// point of a queue's chart, so that a busy machine leaves no gap, and cheap with ten thousand
+/// Without open streams, queues and workers are read once per this number of snapshots: two rows
+/// per point of a queue's chart, so that a busy machine leaves no gap, and cheap with ten thousand
 /// queues.
 const READINGS_PER_DETAIL: u64 = 5;
 
-/// What is kept from one reading to the next.
+/// The state between two snapshots.
 #[derive(Debug)]
 pub(crate) struct Sampling {
     jobs: JobsSource,
@@ -30,7 +31,7 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// Nothing is read yet; there is a snapshot once per `interval`.
+    /// Creates the state; a snapshot is taken once per `interval`.
     pub(crate) fn new(jobs: JobsSource, clock: Clock, interval: Duration) -> Self {
         Self {
             jobs,
@@ -47,7 +48,7 @@ impl Sampling {
         &self.jobs
     }
 
-    /// The next snapshot. `is_watched`: a live stream is open.
+    /// Takes the next snapshot. `is_watched`: a live stream is open.
     pub(crate) async fn read(&mut self, is_watched: bool) -> Result<JobsSnapshot, HandleError> {
         let overview = self.jobs.handle.overview().await?;
         let in_detail = is_watched || self.readings.is_multiple_of(READINGS_PER_DETAIL);
@@ -79,8 +80,8 @@ impl Sampling {
         })
     }
 
-    /// Writes one row, and `in_detail` one for each queue, and reads how many retries there were
-    /// ten minutes ago; on a thread that may wait for the disk.
+    /// Writes one row, with `in_detail` one for each queue, and returns the number of retries ten
+    /// minutes ago. Runs on a thread that may block on the disk.
     async fn record(
         &self,
         at: Timestamp,
@@ -102,7 +103,7 @@ impl Sampling {
     }
 }
 
-/// The retry set's mean size in the minute that began ten minutes ago.
+/// Returns the retry set's mean size in the minute that began ten minutes ago.
 fn retries_before(history: &MetricsHistory, now: Timestamp) -> Option<f64> {
     let from = now - Duration::from_secs(600);
     let to = now - Duration::from_secs(540);

@@ -45,21 +45,21 @@ pub(crate) struct JobRates {
     pub(crate) failed: f64,
 }
 
-/// What changed within the last minutes.
+/// Changes within the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct JobsTrend {
-    /// The retry set's size ten minutes ago; None: not known.
+    /// The retry set's size ten minutes ago; None: unknown.
     pub(crate) retries_before: Option<f64>,
-    /// Failures and ends (of either kind) per second over the last minute.
+    /// Failed and finished jobs per second over the last minute.
     pub(crate) failed_per_second: f64,
     pub(crate) processed_per_second: f64,
-    /// Limits met within the last ten minutes and how often.
+    /// Limits that were reached within the last ten minutes, with counts.
     pub(crate) limits_hit: Vec<view::LimitHit>,
-    /// Why the history isn't on disk; None: it is.
+    /// Why the history is not on disk; None: it is.
     pub(crate) history_problem: Option<String>,
 }
 
-/// The values of [`COLUMNS`].
+/// Returns the values of [`COLUMNS`].
 pub(super) fn row(overview: &view::JobServerOverview, rates: JobRates) -> [f64; COLUMNS.len()] {
     [
         rates.pushed,

@@ -1,5 +1,5 @@
-//! Rates from totals, and limits that were met recently. Bounded: the last minute of totals and the
-//! last ten minutes of limits.
+//! Rates from totals, and limits that were reached recently. Limited to the last minute of totals
+//! and the last ten minutes of limits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,15 +10,16 @@ use weir_jobs::view;
 use super::snapshot::JobRates;
 use crate::totals::JobTotals;
 
-/// The stretch of the figures beside the charts: long enough to read, short enough to be now.
+/// The time span of the figures beside the charts: long enough to smooth, short enough to be
+/// current.
 pub(super) const MOMENT: Duration = Duration::from_secs(5);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// How long a limit that was reached is reported.
 const LIMITS_KEPT: Duration = Duration::from_secs(600);
-/// How often the limits' totals are noted.
+/// The interval of samples of the limits' totals.
 const LIMITS_STEP: Duration = Duration::from_secs(30);
 
-/// What was counted within the last minutes.
+/// Counters within the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct JobsTally {
     totals: VecDeque<JobTotals>,
@@ -27,7 +28,7 @@ pub(super) struct JobsTally {
 }
 
 impl JobsTally {
-    /// Notes a reading.
+    /// Adds a sample.
     pub(super) fn add(&mut self, at: Timestamp, overview: &view::JobServerOverview) {
         let totals = JobTotals {
             at,
@@ -36,7 +37,7 @@ impl JobsTally {
             failed: overview.failed_total,
         };
         if self.totals.back().is_some_and(|last| totals.is_behind(last)) {
-            // The job server began anew (or the clock went back): no difference means anything.
+            // The job server was restarted, or the clock went back: differences are meaningless.
             *self = Self::default();
         }
         self.totals.push_back(totals);
@@ -56,7 +57,7 @@ impl JobsTally {
         }
     }
 
-    /// Jobs per second over the last `stretch`; zero until there are two readings.
+    /// Returns jobs per second over the last `stretch`; zero until there are two samples.
     pub(super) fn rates(&self, stretch: Duration) -> JobRates {
         let Some(last) = self.totals.back() else {
             return JobRates::default();
@@ -77,7 +78,7 @@ impl JobsTally {
         JobRates { pushed, processed, failed }
     }
 
-    /// Limits met within the last ten minutes and how often.
+    /// Returns limits that were reached within the last ten minutes, with counts.
     pub(super) fn limits_hit(&self) -> Vec<view::LimitHit> {
         let Some((_, then)) = self.limits.front() else {
             return Vec::new();

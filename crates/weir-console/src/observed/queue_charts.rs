@@ -1,4 +1,4 @@
-//! The charts of single queues of a Sidekiq that is observed.
+//! The charts of single queues of an observed Sidekiq.
 
 use std::borrow::Cow;
 
@@ -19,13 +19,13 @@ pub(super) const COLUMNS: [&str; 6] = [
     "drain_seconds",
 ];
 
-/// By what the history of a queue is known: its name, and the Redis that it is of, where there are several.
+/// Returns the key of a queue's history: its name, and its Redis if there are several.
 pub(crate) fn key<'a>(shard: Option<&str>, queue: &'a str) -> Cow<'a, str> {
-    // No address has this letter in it.
+    // No address contains NUL.
     shard.map_or(Cow::Borrowed(queue), |shard| Cow::Owned(format!("{shard}\0{queue}")))
 }
 
-/// Writes one row for each queue that has a history. Waits for the disk.
+/// Writes one row for each queue that has a history. Blocks on the disk.
 pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Observation) {
     let mut extent = Extent::All;
     let mut rows = Vec::new();
@@ -42,7 +42,8 @@ pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Ob
     histories.record(at, (&rows, extent), |(key, _)| key.as_ref(), |(_, row)| row.to_vec());
 }
 
-/// The values of [`COLUMNS`]; NaN: not known, and of the last that there is no end.
+/// Returns the values of [`COLUMNS`]; NaN: unknown, and for the last one that the queue never
+/// drains.
 fn row(queue: &ObservedQueue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
     let flow = queue.paced();
     let drain = match drain {

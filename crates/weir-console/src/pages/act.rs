@@ -1,5 +1,5 @@
-//! Actions on jobs: on one, on a selection, on all matches. An action that can't be undone, or that affects
-//! all matches, is confirmed on a page that says how many jobs it affects.
+//! Actions on one job, on a selection, or on all matches. An action that cannot be undone, or that
+//! affects all matches, is confirmed on a page that shows the number of affected jobs.
 
 use askama::Template;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -16,7 +16,7 @@ use crate::job_location::JobLocation;
 use crate::metrics::ConsoleLimit;
 use crate::page_error::PageError;
 
-/// What can be done to a resting job.
+/// The actions on a job in a set or queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JobAction {
@@ -26,7 +26,7 @@ pub(crate) enum JobAction {
 }
 
 impl JobAction {
-    /// The actions that make sense at a location.
+    /// Returns the actions that are possible at a location.
     pub(crate) const fn of_place(place: &JobLocation) -> &'static [Self] {
         match place {
             JobLocation::Scheduled | JobLocation::Retries => {
@@ -49,7 +49,7 @@ impl JobAction {
         [Self::Requeue, Self::Kill, Self::Discard].into_iter().find(|it| it.word() == word)
     }
 
-    /// On a button.
+    /// Returns the label of its button.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Requeue => "Run now",
@@ -58,7 +58,7 @@ impl JobAction {
         }
     }
 
-    /// On the button that confirms it, for `jobs` such as `3 jobs`.
+    /// Returns the label of the button that confirms it, for `jobs` such as `3 jobs`.
     pub(crate) fn order(self, jobs: &str) -> String {
         match self {
             Self::Requeue => format!("Run {jobs} now"),
@@ -71,7 +71,7 @@ impl JobAction {
         matches!(self, Self::Kill | Self::Discard)
     }
 
-    /// Where all matches are confirmed.
+    /// Returns the address of the confirmation for all matches.
     pub(crate) fn confirm_address(self, place: &JobLocation, fields: &[(&str, &str)]) -> String {
         let place = place.name();
         let what = [("place", place.as_str()), ("action", self.word())];
@@ -90,7 +90,8 @@ impl JobAction {
 /// The word for an action that is not finished.
 const CONTINUES: &str = "on";
 
-/// What was done. The texts are fixed, so that a forged address can't put others on the page.
+/// Returns the flash message about a finished action. The texts are fixed, so a forged address
+/// cannot inject others.
 pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
     let count = count.unwrap_or(0);
     let jobs = figures::counted(count, "job");
@@ -138,7 +139,7 @@ pub(crate) struct JobsActionQuery {
     order: String,
 }
 
-/// `GET /jobs/confirm`: counts what an action on all matches would hit.
+/// `GET /jobs/confirm`: counts the jobs that an action on all matches would affect.
 pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
     let target: JobsActionQuery = request.query()?;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -170,7 +171,7 @@ fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<Stri
     })
 }
 
-/// `POST /jobs/act`: on the ticked jobs, or with `scope=all` (from the confirmation) on all
+/// `POST /jobs/act`: acts on the selected jobs, or with `scope=all` (from the confirmation) on all
 /// matches.
 pub(crate) async fn act(request: FormRequest) -> PageResult {
     let FormRequest { console, visitor, form, .. } = request;
@@ -225,7 +226,7 @@ fn target(form: &CheckedForm) -> Result<JobsActionQuery, PageError> {
     })
 }
 
-/// Back to the list, which says what was done.
+/// Redirects to the list, which shows the flash message.
 fn back(target: &JobsActionQuery, done: &str, count: u64) -> Response {
     let count = count.to_string();
     let fields = [

@@ -16,7 +16,7 @@ use crate::page_error::PageError;
 struct ChartQuery {
     /// Names, separated by commas.
     series: String,
-    /// How far back from now.
+    /// The time span up to now.
     seconds: u64,
     points: Option<usize>,
 }
@@ -25,9 +25,9 @@ struct ChartQuery {
 #[derive(Debug, Serialize)]
 struct ChartPoints {
     times: Vec<f64>,
-    /// Means, one list per series in the order asked for.
+    /// Means, one list per series in the requested order.
     means: Vec<Vec<Option<f64>>>,
-    /// Greatest values.
+    /// Maximums.
     peaks: Vec<Vec<Option<f64>>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
     read(&request, history).await
 }
 
-/// Reads what the request asks of a history, on a thread that may wait for the disk.
+/// Reads the requested series of a history, on a thread that may block on the disk.
 pub(crate) async fn read(
     request: &PageRequest,
     history: Arc<history::MetricsHistory>,
@@ -60,7 +60,7 @@ async fn read_points(
     }
     let points_max = console.deps.settings.limits.chart_points_max;
     let points_max = query.points.unwrap_or(points_max).clamp(1, points_max);
-    // The second that isn't over has no row yet.
+    // The current second has no row yet.
     let to = console.deps.clock.now();
     let from = to - Duration::from_secs(query.seconds);
     let read = tokio::task::spawn_blocking(move || {

@@ -13,7 +13,7 @@ use crate::figures;
 struct DamagePage {
     frame: PageFrame,
     damages: Vec<Damage>,
-    /// Some are only counted.
+    /// Damages that are counted but not listed.
     unlisted: u64,
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn with_error_pages(
     let page = html(&ErrorPage {
         frame: PageFrame::new(console, visitor, section, "The request failed".to_owned()),
         status: response.status().as_u16(),
-        // It may quote the address.
+        // The error may quote the address.
         message: visible(&capitalised(&error.to_string())).into_owned(),
     });
     let (mut parts, _) = response.into_parts();
@@ -55,7 +55,7 @@ fn capitalised(text: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// For all other paths.
+/// Responds to all unknown paths.
 pub(crate) async fn no_such_page() -> PageError {
     PageError::NotFound("there is no such page".to_owned())
 }

@@ -20,7 +20,7 @@ pub(crate) fn html(page: &impl Template) -> Response {
     html_response(page.render())
 }
 
-/// A template that can't be rendered is a bug.
+/// A template that cannot be rendered is a bug.
 fn html_response(rendered: askama::Result<String>) -> Response {
     match rendered {
         Ok(text) => Html(text).into_response(),
@@ -61,21 +61,21 @@ pub(crate) struct PageFrame {
     pub(crate) section: Section,
     pub(crate) theme: Theme,
     pub(crate) csrf: String,
-    /// Whether there is a session to end.
+    /// Whether the visitor has a session, and thus a logout button.
     pub(crate) has_session: bool,
     pub(crate) assets: &'static AssetAddresses,
     pub(crate) groups: Vec<NavigationGroup>,
     pub(crate) version: &'static str,
-    /// The worst finding, on every page; None: there is none, or this is the login page.
+    /// The worst finding, shown on every page; None: there is none, or this is the login page.
     pub(crate) alarm: Option<Alarm>,
-    /// What the visitor's last action did.
+    /// The message about the visitor's last action.
     pub(crate) flash: Option<String>,
-    /// The page reloads after this long where there is no script; 0: it does not.
+    /// The interval of reloads without scripts; 0: none.
     pub(crate) refresh_seconds: u32,
 }
 
-/// The page up to its content. The frame is rendered in two parts of its own, so that its code is not
-/// repeated in each page's template.
+/// The page up to its content. The frame is rendered as two separate templates, so that its code is
+/// not repeated in each page's template.
 #[derive(Template)]
 #[template(path = "frame_top.html")]
 struct FrameTop<'a> {
@@ -89,7 +89,7 @@ struct FrameBottom<'a> {
     frame: &'a PageFrame,
 }
 
-/// The verdict in a word, above every page.
+/// The verdict in a word, shown on every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarm {
     pub(crate) class: &'static str,
@@ -100,7 +100,7 @@ pub(crate) struct Alarm {
 /// The pages of one part, in the navigation.
 #[derive(Clone, Debug)]
 pub(crate) struct NavigationGroup {
-    /// The part; None: the page of all parts.
+    /// The part; None: the page about all parts.
     pub(crate) name: Option<&'static str>,
     pub(crate) entries: Vec<NavigationEntry>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct NavigationEntry {
     pub(crate) section: Section,
     pub(crate) address: &'static str,
     pub(crate) name: &'static str,
-    /// How many there are, and the name under which the script keeps it fresh.
+    /// The number of items, and the name under which the script updates it.
     pub(crate) count: Option<(&'static str, String)>,
 }
 
@@ -144,13 +144,13 @@ impl PageFrame {
         }
     }
 
-    /// With a message about the visitor's last action.
+    /// Sets the message about the visitor's last action.
     pub(crate) fn with_flash(mut self, flash: Option<String>) -> Self {
         self.flash = flash;
         self
     }
 
-    /// Reloads every few seconds where there is no script.
+    /// Reloads the page every few seconds in browsers without scripts.
     pub(crate) fn refreshed(mut self) -> Self {
         const WITHOUT_SCRIPT_SECONDS: u32 = 10;
         self.refresh_seconds = WITHOUT_SCRIPT_SECONDS;

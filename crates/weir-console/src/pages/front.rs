@@ -1,4 +1,4 @@
-//! The front: each app's queue, what its workers do, and what can be done about it.
+//! The front's page: each app's request queue, its workers, and the commands to them.
 
 mod act;
 
@@ -22,7 +22,7 @@ use crate::page_error::PageError;
 use crate::verdict::Finding;
 use crate::visible::visible;
 
-/// Where the charts of the front come from.
+/// The address of chart data.
 const CHART_SOURCE: &str = "/front/chart";
 
 #[derive(Template)]
@@ -40,7 +40,7 @@ struct FrontPage {
     chart_source: &'static str,
 }
 
-/// How many workers an app is to have.
+/// An app and its configured number of workers.
 struct ScalableApp {
     name: String,
     processes: u32,
@@ -67,25 +67,25 @@ struct AppPart {
     queue_time: Quantiles,
     response: Quantiles,
     requests: String,
-    /// None: nothing was given to anybody.
+    /// A dash if no requests were given.
     jain_index: String,
     rejected: u64,
     evictions: u64,
-    /// Since the start.
+    /// Facts since the start.
     facts: Vec<NamedValue>,
     rows: Vec<FrontWorkerRow>,
 }
 
-/// What half of all and all but a hundredth don't exceed.
+/// The median and the 99th percentile.
 struct Quantiles {
     p50: String,
     p99: String,
 }
 
 struct FrontWorkerRow {
-    /// For the form; None: Weir does not run it.
+    /// The slot for the form; None: Weir does not run the worker.
     number: Option<u32>,
-    /// Tells its buttons from those of a successor in its place.
+    /// Distinguishes its buttons from those of a successor in the same slot.
     key: String,
     name: String,
     state: String,
@@ -232,7 +232,7 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
     facts
 }
 
-/// `queue_max 3 · overload 1`
+/// Formats counts by reason: `queue_max 3 · overload 1`.
 fn by_reason(counts: &[ReasonCount]) -> String {
     let met = counts.iter().filter(|it| it.count > 0);
     let texts: Vec<String> =

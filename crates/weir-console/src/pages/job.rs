@@ -1,4 +1,4 @@
-//! One job: what it is, where it is, why it failed, its payload to the last digit.
+//! The page of one job: its state, location, error and exact payload.
 
 use askama::Template;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -22,7 +22,7 @@ use crate::visible::visible;
 #[template(path = "job.html")]
 struct JobPage {
     frame: PageFrame,
-    /// Where it rests; None: a worker has it.
+    /// The set or queue that contains it; None: a worker is running it.
     place: Option<JobLocation>,
     actions: &'static [JobAction],
     state: &'static str,
@@ -47,7 +47,7 @@ pub(crate) struct JobQuery {
     jid: String,
 }
 
-/// Where a job's page is.
+/// Returns the address of a job's page.
 pub(crate) fn job_address(jid: &str) -> String {
     address("/job", &[("jid", jid)])
 }
@@ -83,7 +83,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     }))
 }
 
-/// The job with what clients wrote made fit to be read. Its key stays as it is.
+/// Makes text written by clients safe to display, except for the key.
 fn in_visible_letters(mut job: view::JobView) -> view::JobView {
     let show = |text: &mut String| *text = visible(text).into_owned();
     show(&mut job.jid);
@@ -97,7 +97,7 @@ fn in_visible_letters(mut job: view::JobView) -> view::JobView {
     job
 }
 
-/// `GET /job/payload?jid=..`: the payload exactly as a worker gets it, as a file.
+/// `GET /job/payload?jid=..`: returns the payload exactly as a worker gets it, as a file.
 pub(crate) async fn payload(request: PageRequest) -> PageResult {
     let JobQuery { jid } = request.query()?;
     let job = find(&request.console, jid).await?;

@@ -1,5 +1,5 @@
-//! What happened to a job, as far as its record tells: it holds when the job was made and put into
-//! its queue, its last failure and how many there were.
+//! The history of a job, as far as its record shows it: creation, enqueueing, the last failure and
+//! the number of failures.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -12,21 +12,21 @@ use crate::visible::visible;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JobEvent {
     pub(crate) what: String,
-    /// How long ago, or in how long; empty when the record's time can't be read.
+    /// The distance from now; empty if the record's time cannot be parsed.
     pub(crate) when: String,
-    /// In UTC, or as the record has it.
+    /// The time in UTC, or as in the record.
     pub(crate) moment: String,
     pub(crate) is_ahead: bool,
 }
 
-/// Times that the payload may have beside those of [`view::JobView`]. Clients write what they like.
+/// Times that the payload may have besides those of [`view::JobView`]. They are client input.
 #[derive(Default, Deserialize)]
 struct Times {
     #[serde(default)]
     enqueued_at: Option<serde_json::Value>,
 }
 
-/// Oldest first; what lies ahead last.
+/// Returns the events, oldest first, future ones last.
 pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let mut add = |what: String, at: EventTime<'_>| events.push(at.event(what, now));
@@ -67,7 +67,7 @@ fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, EventTime<'_
     add(what, EventTime::Text(at));
 }
 
-/// Characters of an error in the history; the page has it whole.
+/// Characters of an error in the history; the rest of the page has the whole text.
 const MESSAGE_CHARACTERS: usize = 160;
 
 fn working(job: &view::JobView, add: &mut impl FnMut(String, EventTime<'_>)) {
@@ -77,7 +77,7 @@ fn working(job: &view::JobView, add: &mut impl FnMut(String, EventTime<'_>)) {
     add("Reservation expires".into(), EventTime::Seconds(lapses));
 }
 
-/// `2nd time`, `11th time`
+/// Formats an ordinal: `2nd time`, `11th time`.
 fn ordinal(number: u64) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
@@ -89,16 +89,16 @@ fn ordinal(number: u64) -> String {
     format!("{}{ending} time", figures::count(number))
 }
 
-/// A moment of the record.
+/// A time in the record.
 enum EventTime<'t> {
-    /// Since the Unix epoch.
+    /// Seconds since the Unix epoch.
     Seconds(f64),
-    /// RFC 3339, if the client kept to it.
+    /// RFC 3339, if the client followed the protocol.
     Text(&'t str),
 }
 
 impl EventTime<'_> {
-    /// The event with its place in time; none when the time can't be read.
+    /// Returns the event with its time; None if the time cannot be parsed.
     fn event(self, what: String, now: f64) -> (Option<f64>, JobEvent) {
         let (at, text) = match self {
             Self::Seconds(at) => (Some(at), ""),
@@ -122,7 +122,7 @@ fn parse(text: &str) -> Option<f64> {
     Some(at.as_duration().as_secs_f64())
 }
 
-/// By time; an event without a time stays behind the one before it.
+/// Sorts by time; an event without a time stays after its predecessor.
 fn in_order(events: &mut [(Option<f64>, JobEvent)]) {
     let mut latest = f64::NEG_INFINITY;
     for (at, _) in events.iter_mut() {

@@ -1,5 +1,5 @@
-//! Lists of jobs: retries, scheduled, dead, a queue. A page at a time by cursor, so a list of
-//! millions costs no more than one of fifty.
+//! Lists of jobs: retries, scheduled, dead, a queue. Pages use a cursor, so a list of millions
+//! costs no more than one of fifty.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse};
@@ -53,7 +53,7 @@ struct JobsPage {
     total: String,
     scanned: String,
     is_filtered: bool,
-    /// The job whose id is what was searched for, wherever it is.
+    /// The job whose id is the search text, in any set or queue.
     exact: Option<ExactMatch>,
     next: Option<String>,
     first: Option<String>,
@@ -83,13 +83,13 @@ struct ExactMatch {
     state: &'static str,
 }
 
-/// Where the list begins at its other end.
+/// A link to the other end of the list.
 struct OtherEnd {
     label: &'static str,
     address: String,
 }
 
-/// What can be done to all matches.
+/// An action on all matches.
 struct AllAction {
     action: JobAction,
     address: String,
@@ -161,8 +161,8 @@ async fn list(request: &PageRequest, place: JobLocation) -> PageResult {
     }))
 }
 
-/// A page of jobs. The job server stops a search now and then to let others run; it is asked again
-/// until the page is full, for at most `limits.search_time`.
+/// Reads a page of jobs. The job server interrupts long searches; this continues until the page is
+/// full, for at most `limits.search_time`.
 async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobListPage, PageError> {
     let Deps { clock, settings, .. } = &console.deps;
     let handle = &console.jobs()?.handle;
@@ -184,7 +184,7 @@ async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobLis
     Ok(page)
 }
 
-/// The job whose id is the search text, in whatever set or queue it is.
+/// Finds the job whose id is the search text, in any set or queue.
 async fn exact(console: &Console, search: &str) -> Result<Option<ExactMatch>, PageError> {
     if search.is_empty() {
         return Ok(None);
@@ -219,7 +219,7 @@ impl JobsQuery {
         }
     }
 
-    /// What was just done, to the queue or to jobs.
+    /// Returns the message about the last action on the queue or on jobs.
     fn flash(&self, place: &JobLocation) -> Option<String> {
         let to_queue = || {
             let JobLocation::Queue(name) = place else { return None };
@@ -229,7 +229,7 @@ impl JobsQuery {
         act::sentence(&self.done, self.count).or_else(to_queue)
     }
 
-    /// The same list from its other end.
+    /// Returns the link to the same list from its other end.
     fn other_end(&self, place: &JobLocation) -> OtherEnd {
         let (label, order) = match self.is_newest_first() {
             true => ("From the oldest", ""),
@@ -252,13 +252,13 @@ impl JobsQuery {
         !self.search.is_empty() || !self.jobtype.is_empty()
     }
 
-    /// The fields that keep the list as it is.
+    /// Returns the query fields that preserve the list.
     fn fields(&self) -> [(&str, &str); 3] {
         [("search", &self.search), ("jobtype", &self.jobtype), ("order", &self.order)]
     }
 }
 
-/// Characters of arguments and errors in a list; the job's page has them whole.
+/// Characters of arguments and errors in a list; the job's page has the whole text.
 const EXCERPT_CHARACTERS: usize = 160;
 
 impl JobRow {
@@ -291,7 +291,7 @@ fn tries(failure: &view::FailureView) -> String {
     }
 }
 
-/// The job's arguments as they were pushed, cut for a table.
+/// Returns the job's arguments as pushed, truncated for a table.
 fn arguments(payload: &str) -> String {
     #[derive(Deserialize)]
     struct PayloadArguments<'a> {

@@ -16,21 +16,21 @@ use crate::page_error::PageError;
 
 /// A rendered live section, for `live_section.html`.
 pub(crate) struct LiveSection {
-    /// Where the browser fetches it again.
+    /// The address from which the browser updates it.
     pub(crate) address: String,
     pub(crate) html: String,
 }
 
-/// What a live page's handler is asked for.
+/// The requested part of a live page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedPart {
-    /// A person opened the page: it shows what they just did.
+    /// A visitor opened the page: it must show the effect of their last action.
     WholePage,
-    /// The script refreshes the section: a snapshot of the last seconds will do.
+    /// The script updates the section: a recent snapshot is sufficient.
     SectionOnly,
 }
 
-/// The routes of a live page.
+/// Returns the routes of a live page.
 pub(crate) fn live_page(
     path: &str,
     handler: fn(PageRequest) -> PageFuture,
@@ -53,7 +53,7 @@ impl PageRequest {
         }
     }
 
-    /// The section that was `rendered`; `fields` are the query of its address.
+    /// Returns a rendered section; `fields` are the query of its address.
     pub(crate) fn live_section(
         &self,
         rendered: askama::Result<String>,
@@ -63,7 +63,7 @@ impl PageRequest {
         Ok(LiveSection { address: address(&section_path(self.path()), fields), html })
     }
 
-    /// The section that was `rendered`, alone or with the page around it, as the request asks.
+    /// Responds with the rendered section, alone or within the page, as requested.
     pub(crate) fn live_response(
         &self,
         rendered: askama::Result<String>,

@@ -1,6 +1,6 @@
 //! A line of a list of facts.
 
-/// A value with its name, both as people read them.
+/// A name and a value, both formatted.
 pub(crate) struct NamedValue {
     pub(crate) name: &'static str,
     pub(crate) value: String,

@@ -1,4 +1,4 @@
-//! The pages of what Weir observes. They read the newest snapshot; no source is polled for a page.
+//! The pages about observed systems. They read the newest snapshot and poll no source.
 
 mod charted;
 pub(super) mod doctor;
@@ -20,10 +20,10 @@ use crate::observed::ObservedSnapshot;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
-/// The source of their charts.
+/// The address of their chart data.
 const CHART_SOURCE: &str = "/observed/chart";
 
-/// The newest snapshot; None: there is none yet.
+/// Returns the newest snapshot; None: there is none yet.
 fn latest(console: &Console) -> Result<Option<Arc<ObservedSnapshot>>, PageError> {
     Ok(console.observed()?.read().latest)
 }
@@ -34,14 +34,14 @@ pub(super) async fn points(request: PageRequest) -> PageResult {
     chart::read(&request, history).await
 }
 
-/// The age of a snapshot: "3 s ago, took 12 ms".
+/// Formats the age of a snapshot: "3 s ago, took 12 ms".
 fn age(console: &Console, snapshot: &ObservedSnapshot) -> String {
     let (now, at) = (console.deps.clock.now().as_secs_f64(), snapshot.at.as_secs_f64());
     let took = figures::duration(snapshot.took.as_secs_f64());
     format!("{}, took {took}", figures::relative(now, at))
 }
 
-/// Something that is not known, and why.
+/// An unknown fact, with the reason.
 struct MissingFact {
     what: String,
     why: String,
@@ -58,7 +58,7 @@ impl MissingFact {
     }
 }
 
-/// Text from outside, safe to show.
+/// Makes external text safe to display.
 fn shown(text: &str) -> String {
     visible(text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The first page: one line that says how it is, then the figures behind it.
+//! The first page: the verdict in one line, then the figures behind it.
 
 use askama::Template;
 use weir_jobs::view;
@@ -27,7 +27,7 @@ struct OverviewPage<'a> {
     is_new: bool,
 }
 
-/// What the script reads again.
+/// The live section.
 #[derive(Template)]
 #[template(path = "overview_live.html")]
 struct OverviewLive<'a> {
@@ -35,7 +35,7 @@ struct OverviewLive<'a> {
     jobs: Option<OverviewJobs<'a>>,
 }
 
-/// What it says of jobs.
+/// The section about jobs.
 struct OverviewJobs<'a> {
     reading: &'a JobsSnapshot,
     facts: Vec<NamedValue>,
@@ -61,10 +61,10 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     })
 }
 
-/// Queues on the first page; all are behind a link.
+/// Limit of queues on the first page; it links to the others.
 const QUEUES_SHOWN: usize = 5;
 
-/// Whether it never had a job.
+/// Returns whether the server never had a job.
 fn is_new(overview: &view::JobServerOverview) -> bool {
     overview.pushed_total == 0 && overview.queues == 0
 }

@@ -1,5 +1,5 @@
-//! One queue: its figures, what is wrong with it, who fetches it, its charts. Its jobs are a list
-//! like others ([`super::jobs`]), which puts this above them.
+//! One queue: its figures, findings, workers and charts. Its jobs are a list like others
+//! ([`super::jobs`]), which has this header.
 
 use askama::Template;
 use weir_jobs::view;
@@ -34,7 +34,7 @@ pub(crate) struct QueueHeader {
     pub(crate) chart_queues_max: String,
 }
 
-/// What the script reads again.
+/// The live section.
 #[derive(Template)]
 #[template(path = "queue_live.html")]
 struct QueueLive {
@@ -56,11 +56,11 @@ struct QueueWorkerRow {
     state: &'static str,
     busy: u64,
     heartbeat: String,
-    /// Queues that it fetches beside this one.
+    /// Other queues that it fetches.
     others: String,
 }
 
-/// The live section of the page of queue `name`.
+/// Renders the live section of the page of queue `name`.
 pub(crate) async fn live_section(
     request: &PageRequest,
     name: &str,
@@ -70,7 +70,7 @@ pub(crate) async fn live_section(
     request.live_section(queue.render(), &[("name", name)])
 }
 
-/// The header of the page of queue `name`; `with_range` is its address with another time range.
+/// Returns the header of the page of queue `name`; `with_range` is its address with a time range.
 pub(crate) async fn header(
     request: &PageRequest,
     name: &str,
@@ -92,7 +92,7 @@ pub(crate) async fn header(
     })
 }
 
-/// Queues are read about twice in this time without watchers: a finer chart would have holes.
+/// Without open streams, queues are read about twice in this time: a finer chart would have gaps.
 const SECONDS_PER_POINT_MIN: u64 = 10;
 const CHART_POINTS_MAX: u64 = 360;
 
@@ -107,7 +107,7 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
     chart::read(&request, history).await
 }
 
-/// Workers shown on a queue's page; all are on theirs.
+/// Limit of workers on a queue's page; all are on the workers page.
 const WORKERS_SHOWN: usize = 12;
 
 impl QueueLive {
@@ -144,7 +144,7 @@ fn fetches(worker: &view::JobWorkerView, queue: &str) -> bool {
     worker.queues.binary_search_by(|name| name.as_str().cmp(queue)).is_ok()
 }
 
-/// The workers that fetch the queue, in a sentence.
+/// Describes the workers that fetch the queue in a sentence.
 fn fetched_by(fetchers: &Fetchers<'_>, name: &str) -> String {
     let count = fetchers.count(name);
     let leaving = figures::counted(count.leaving, "worker");

@@ -1,4 +1,4 @@
-//! All queues, and what can be done to one as a whole.
+//! All queues, and the actions on a whole queue.
 
 use std::cmp::Ordering;
 
@@ -46,9 +46,9 @@ pub(crate) struct QueueTableRow<'a> {
     pub(crate) confirm_address: String,
     pub(crate) drain: String,
     pub(crate) target: Option<String>,
-    /// The style's class of the wait.
+    /// The style's class of the latency.
     pub(crate) latency_class: &'static str,
-    /// How many workers take from it, and the style's class of that.
+    /// The number of workers that fetch it, and the style's class of that.
     pub(crate) workers: String,
     pub(crate) workers_class: &'static str,
 }
@@ -60,10 +60,10 @@ pub(crate) struct QueueFlash {
     pub(crate) count: Option<u64>,
 }
 
-/// Which queues, in which order.
+/// The filter and order of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct QueuesQuery {
-    /// A part of the name.
+    /// A substring of the name.
     #[serde(default)]
     search: String,
     /// `depth` or `wait`, greatest first; anything else: by name.
@@ -90,7 +90,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 }
 
 impl<'a> QueuesLive<'a> {
-    /// The deepest `queues_max` of the queues that match, in the order that was asked for.
+    /// Returns the deepest `queues_max` matching queues, in the requested order.
     fn new(
         reading: &'a JobsSnapshot,
         query: &QueuesQuery,
@@ -156,7 +156,7 @@ impl<'a> QueueTableRow<'a> {
     }
 }
 
-/// How long until the queue is empty, in words.
+/// Describes the time until the queue is empty.
 pub(crate) fn drain(queue: &view::QueueView) -> String {
     let growth = queue.pushed_per_second - queue.processed_per_second;
     match queue.drain_seconds {
@@ -170,7 +170,7 @@ pub(crate) fn drain(queue: &view::QueueView) -> String {
 }
 
 impl QueueFlash {
-    /// What was done. The texts are fixed, so that a forged address can't put others on the page.
+    /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
     pub(crate) fn sentence(&self) -> Option<String> {
         let name = figures::shortened(self.name.as_deref().unwrap_or("?"), 80);
         match self.done.as_deref()? {
@@ -199,7 +199,7 @@ pub(crate) struct QueueNameQuery {
     pub(crate) name: String,
 }
 
-/// `GET /queues/confirm`: says how many jobs clearing would delete.
+/// `GET /queues/confirm`: shows how many jobs clearing would delete.
 pub(crate) async fn confirm(request: PageRequest) -> PageResult {
     let QueueNameQuery { name } = request.query()?;
     let queue = find(&request.console, &name).await?;
@@ -208,14 +208,14 @@ pub(crate) async fn confirm(request: PageRequest) -> PageResult {
     Ok(html(&QueueConfirmPage { frame, name, depth: queue.depth, back }))
 }
 
-/// The queue of that name.
+/// Returns the queue with that name.
 pub(crate) async fn find(console: &Console, name: &str) -> Result<view::QueueView, PageError> {
     let queues = console.jobs()?.handle.queues().await?;
     let found = queues.into_iter().find(|queue| queue.name == name);
     found.ok_or_else(|| unknown(name))
 }
 
-/// The error for a queue that does not exist.
+/// Returns the error for a queue that does not exist.
 pub(crate) fn unknown(name: &str) -> PageError {
     let name = figures::shortened(name, 100);
     PageError::NotFound(format!("there is no queue {name:?}"))

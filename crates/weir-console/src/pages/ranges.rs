@@ -23,10 +23,10 @@ pub(crate) struct ChartRange {
     pub(crate) is_chosen: bool,
 }
 
-/// Its word in an address, its name, its seconds.
+/// The word in an address, the name, and the seconds of a range.
 type RangeChoice = (&'static str, &'static str, u64);
 
-/// What is kept of the whole server.
+/// Ranges of the histories of whole parts.
 pub(crate) const WHOLE: [RangeChoice; 5] = [
     ("15m", "15 min", 900),
     ("1h", "1 h", 3_600),
@@ -35,7 +35,7 @@ pub(crate) const WHOLE: [RangeChoice; 5] = [
     ("30d", "30 d", 2_592_000),
 ];
 
-/// What is kept of one queue.
+/// Ranges of the history of one queue.
 pub(crate) const QUEUE: [RangeChoice; 5] = [
     ("15m", "15 min", 900),
     ("1h", "1 h", 3_600),
@@ -44,7 +44,7 @@ pub(crate) const QUEUE: [RangeChoice; 5] = [
     ("2d", "2 d", 172_800),
 ];
 
-/// All of `known`; the one whose word is `wanted` is chosen, otherwise the first.
+/// Returns all of `known`; the one whose word is `wanted` is chosen, or else the first.
 pub(crate) fn all(
     known: &[RangeChoice],
     wanted: &str,
@@ -60,7 +60,7 @@ pub(crate) fn all(
     known.iter().enumerate().map(range).collect()
 }
 
-/// How long the chosen one is.
+/// Returns the length of the chosen range in seconds.
 pub(crate) fn chosen_seconds(ranges: &[ChartRange]) -> u64 {
     ranges.iter().find(|range| range.is_chosen).map_or(0, |range| range.seconds)
 }

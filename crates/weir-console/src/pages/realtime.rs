@@ -22,17 +22,17 @@ use crate::page_error::PageError;
 use crate::realtime::RealtimeSnapshot;
 use crate::verdict::Finding;
 
-/// A channel, in an address.
+/// The query that names a channel.
 #[derive(Debug, Deserialize)]
 struct ChannelNameQuery {
     app: String,
     name: String,
 }
 
-/// Where the charts of realtime come from.
+/// The address of chart data.
 const CHART_SOURCE: &str = "/realtime/chart";
 
-/// A snapshot of now.
+/// Returns a current snapshot.
 fn snapshot(console: &Console) -> Result<RealtimeSnapshot, PageError> {
     let realtime = console.realtime()?;
     Ok(match console.deps.live.latest() {
@@ -41,13 +41,13 @@ fn snapshot(console: &Console) -> Result<RealtimeSnapshot, PageError> {
     })
 }
 
-/// The findings of the page at `link`.
+/// Returns the findings of the page at `link`.
 fn findings(console: &Console, link: &str) -> Vec<Finding> {
     let Latest::Snapshot(reading) = console.deps.live.latest() else { return Vec::new() };
     reading.verdict.findings.iter().filter(|finding| finding.link == link).cloned().collect()
 }
 
-/// The page of a channel.
+/// Returns the address of a channel's page.
 fn channel_address(app: &str, name: &str, more: &[(&str, &str)]) -> String {
     address("/channel", &[&[("app", app), ("name", name)], more].concat())
 }

@@ -1,7 +1,7 @@
-//! What the pages' handlers receive, and how they are put behind addresses.
+//! The requests that page handlers receive, and their routes.
 //!
-//! A handler is a function from a request to a boxed future. Extracting, routing and responding to errors
-//! are thus compiled once, and not again for each page.
+//! A handler is a function from a request to a boxed future, so that the code of extraction,
+//! routing and errors is compiled once and not once per page.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,14 +39,14 @@ pub(crate) struct FormRequest {
     pub(crate) referer: String,
 }
 
-/// The route of a page.
+/// Returns the route of a page.
 pub(crate) fn get_page(handler: fn(PageRequest) -> PageFuture) -> MethodRouter<Arc<Console>> {
     get(move |State(console): State<Arc<Console>>, visitor: Visitor, uri: Uri| {
         handler(PageRequest { console, visitor, uri })
     })
 }
 
-/// The route of a form.
+/// Returns the route of a form.
 pub(crate) fn post_form(handler: fn(FormRequest) -> PageFuture) -> MethodRouter<Arc<Console>> {
     post(
         move |State(console): State<Arc<Console>>,
@@ -65,7 +65,7 @@ impl PageRequest {
         self.uri.path()
     }
 
-    /// The fields of the address, as far as `T` names them.
+    /// Parses the query fields that `T` names.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, PageError> {
         match Query::try_from_uri(&self.uri) {
             Ok(Query(query)) => Ok(query),
@@ -73,7 +73,7 @@ impl PageRequest {
         }
     }
 
-    /// The frame of the page for this request.
+    /// Returns the frame of the page for this request.
     pub(crate) fn frame(&self, section: Section, title: impl Into<String>) -> PageFrame {
         PageFrame::new(&self.console, &self.visitor, section, title.into())
     }

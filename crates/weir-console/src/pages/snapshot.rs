@@ -1,5 +1,5 @@
-//! The snapshot behind a live page: a new one when a visitor opens the page, so that it shows what they
-//! just did; the sampler's when the script refreshes the live section.
+//! The snapshot behind a live page: a new one when a visitor opens the page, so that it shows the
+//! effect of their last action; the sampler's when the script updates the live section.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::console::Console;
 use crate::live::{ConsoleSnapshot, Latest, Served};
 use crate::observed::ObservedSource;
 
-/// An older snapshot is not shown as live.
+/// Limit of the age of a snapshot that is shown as live.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// The snapshot for a request.
+/// Returns the snapshot for a request.
 pub(crate) async fn of(request: &PageRequest) -> Result<Arc<ConsoleSnapshot>, HandleError> {
     match request.requested_part() {
         RequestedPart::WholePage => fresh(&request.console).await.map(Arc::new),
@@ -23,7 +23,7 @@ pub(crate) async fn of(request: &PageRequest) -> Result<Arc<ConsoleSnapshot>, Ha
     }
 }
 
-/// The sampler's snapshot if it is fresh, otherwise a new one.
+/// Returns the sampler's snapshot if it is fresh, otherwise a new one.
 async fn shared(console: &Console) -> Result<Arc<ConsoleSnapshot>, HandleError> {
     match console.deps.live.latest() {
         Latest::Snapshot(reading) if console.deps.clock.now().since(reading.at) < FRESH => {
@@ -33,7 +33,8 @@ async fn shared(console: &Console) -> Result<Arc<ConsoleSnapshot>, HandleError> 
     }
 }
 
-/// A snapshot of now. Rates and trends are the sampler's: they need time.
+/// Takes a new snapshot, with the rates and trends of the sampler's, since they need several
+/// samples.
 async fn fresh(console: &Console) -> Result<ConsoleSnapshot, HandleError> {
     let deps = &console.deps;
     let earlier = match deps.live.latest() {

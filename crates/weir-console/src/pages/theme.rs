@@ -1,4 +1,4 @@
-//! Choosing the colours of the pages.
+//! The choice of the pages' colours.
 
 use axum::http::header::SET_COOKIE;
 use axum::response::{AppendHeaders, IntoResponse, Redirect};
@@ -20,7 +20,7 @@ pub(crate) async fn choose(request: FormRequest) -> PageResult {
     Ok((AppendHeaders([(SET_COOKIE, cookie)]), back).into_response())
 }
 
-/// The path of the page with the form; the origin was checked before.
+/// Returns the path of the page with the form; its origin was checked before.
 fn path_of(referer: &str) -> String {
     let rest = referer.split_once("://").map_or("", |(_, rest)| rest);
     safe_path(rest.find('/').map(|at| &rest[at..]))

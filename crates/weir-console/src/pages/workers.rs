@@ -31,7 +31,7 @@ struct WorkersPage<'a> {
 #[template(path = "workers_live.html")]
 struct WorkersLive {
     rows: Vec<WorkerPanel>,
-    /// Reservations of clients that are no worker process.
+    /// Reservations of clients that are not worker processes.
     loose: Vec<BusyJob>,
     summary: String,
     csrf: String,
@@ -40,15 +40,15 @@ struct WorkersLive {
 /// A worker as the page shows it.
 struct WorkerPanel {
     worker: view::JobWorkerView,
-    /// The worker's id, fit to be read; the form sends it as it is.
+    /// The worker's id, safe to display; the form sends the original.
     wid_shown: String,
     started: String,
     heartbeat: String,
-    /// The style's class of the beat.
+    /// The style's class of the heartbeat.
     heartbeat_class: &'static str,
     memory: String,
     state: &'static str,
-    /// Queues beyond those that are named.
+    /// The number of queues beyond the listed ones.
     more_queues: u64,
     queues: Vec<QueueLink>,
     jobs: Vec<BusyJob>,
@@ -157,7 +157,7 @@ impl QueueLink {
     }
 }
 
-/// The state of a worker that was signalled; empty for one that runs.
+/// Returns the state of a worker that was signalled; empty for a running one.
 pub(crate) fn state_word(state: &str) -> &'static str {
     match state {
         "quiet" => "quiet",
@@ -200,7 +200,7 @@ struct WorkersConfirmPage {
     busy: String,
 }
 
-/// `GET /workers/confirm`: says how many workers a stop of all would stop.
+/// `GET /workers/confirm`: shows how many workers a stop of all affects.
 pub(crate) async fn confirm(request: PageRequest) -> PageResult {
     let workers = request.console.jobs()?.handle.workers().await?;
     let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
@@ -211,7 +211,7 @@ pub(crate) async fn confirm(request: PageRequest) -> PageResult {
     }))
 }
 
-/// `POST /workers/act`: to one (`wid`) or all (`all`).
+/// `POST /workers/act`: signals one worker (`wid`) or all (`all`).
 pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let (word, signal) = match form.get("signal") {
         Some("quiet") => ("quiet", WorkerSignal::Quiet),

@@ -1,11 +1,11 @@
-//! Totals at a moment, and what they say about the time between two moments.
+//! Totals at a moment, and rates between two moments.
 
 use weir_base::clock::Timestamp;
 use weir_realtime::view::HubOverview;
 
 use crate::figures::as_float;
 
-/// What was counted at a moment.
+/// Counters at a moment.
 #[derive(Clone, Debug)]
 pub(super) struct RealtimeTotals {
     pub(super) at: Timestamp,
@@ -21,7 +21,7 @@ pub(super) struct RealtimeTotals {
     pub(super) webhook_failures: u64,
 }
 
-/// Per second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RealtimeRates {
     pub(crate) opened: f64,
@@ -34,7 +34,7 @@ pub(crate) struct RealtimeRates {
 }
 
 impl RealtimeRates {
-    /// Of servers and clients.
+    /// Returns the events published by servers and clients.
     pub(crate) fn all_published(&self) -> f64 {
         self.published + self.client_events
     }
@@ -59,7 +59,7 @@ impl RealtimeTotals {
         }
     }
 
-    /// Per second since `before`; zero where no time passed.
+    /// Returns the rates per second since `before`; zero if no time has passed.
     pub(super) fn rates_since(&self, before: &Self) -> RealtimeRates {
         let seconds = self.at.since(before.at).as_secs_f64();
         if seconds <= 0.0 {

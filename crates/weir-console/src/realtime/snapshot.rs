@@ -13,21 +13,21 @@ pub(crate) struct RealtimeSnapshot {
     pub(crate) trend: RealtimeTrend,
 }
 
-/// What changed within the last minutes.
+/// Changes within the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RealtimeTrend {
-    /// Over the last minute.
+    /// Events dropped over the last minute.
     pub(crate) dropped: u64,
     pub(crate) webhook_attempts: u64,
     pub(crate) webhook_failures: u64,
-    /// Over the last ten minutes: clients closed because they were too slow ..
+    /// Over the last ten minutes: clients that were disconnected because they were too slow ..
     pub(crate) closed_slow: u64,
-    /// .. and limits that were met.
+    /// .. and limits that were reached.
     pub(crate) limits_hit: Vec<view::LimitHit>,
-    /// For how many seconds each core's queue has been nearly full; None: it is not.
+    /// How many seconds each core's queue has been nearly full; None: it is not.
     pub(crate) cores_busy_seconds: Vec<Option<f64>>,
-    /// For how many seconds apps have been at their connection limit, by id.
+    /// How many seconds apps have been at their connection limit, by id.
     pub(crate) apps_full_seconds: Vec<(String, f64)>,
-    /// For how many seconds webhooks have failed, with no minute without a failure.
+    /// How many seconds webhooks have failed, without a minute free of failures.
     pub(crate) webhooks_failing_seconds: Option<f64>,
 }

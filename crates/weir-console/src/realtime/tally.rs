@@ -1,5 +1,5 @@
-//! What was counted within the last minutes: rates, what rose, and since when something is wrong. Bounded: the last
-//! minute's readings, and one in thirty seconds of the last ten minutes.
+//! Counters of the last minutes: rates, increases, and the start of conditions. Limited to the last
+//! minute's samples, and one in thirty seconds of the last ten minutes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::rates::{RealtimeRates, RealtimeTotals};
 use super::snapshot::RealtimeTrend;
 use crate::figures::as_float;
 
-/// The stretch of the figures beside the charts.
+/// The time span of the figures beside the charts.
 const MOMENT: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a limit that was reached is reported.
 const LIMITS_KEPT: Duration = Duration::from_secs(600);
-/// How often what is kept that long is noted.
+/// The interval of samples that are stored that long.
 const LIMITS_STEP: Duration = Duration::from_secs(30);
 /// The share of a core's queue from which it is nearly full.
 pub(crate) const BUSY_SHARE: f64 = 0.8;
 
-/// What was counted within the last minutes.
+/// Counters within the last minutes.
 #[derive(Debug, Default)]
 pub(crate) struct RealtimeTally {
     minute: VecDeque<RealtimeTotals>,
@@ -33,10 +33,10 @@ pub(crate) struct RealtimeTally {
 }
 
 impl RealtimeTally {
-    /// Notes a reading.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, at: Timestamp, overview: &HubOverview) {
         if self.minute.back().is_some_and(|last| at < last.at) {
-            // The clock went back: no difference means anything.
+            // The clock went back, which makes differences meaningless.
             *self = Self::default();
         }
         let counted = RealtimeTotals::of(at, overview);
@@ -52,7 +52,7 @@ impl RealtimeTally {
         while self.minute.len() > 2 && at.since(self.minute[1].at) >= MINUTE {
             self.minute.pop_front();
         }
-        // An unreachable receiver is tried twice a minute at least.
+        // An unreachable receiver is retried at least twice a minute.
         self.webhooks_failing_since =
             (self.trend().webhook_failures > 0).then(|| self.webhooks_failing_since.unwrap_or(at));
     }
@@ -69,7 +69,7 @@ impl RealtimeTally {
         self.apps_full_since = full.map(since).collect();
     }
 
-    /// Per second over the last moment; zero until there are two readings.
+    /// Returns rates per second over the last moment; zero until there are two samples.
     pub(crate) fn rates(&self) -> RealtimeRates {
         let Some(last) = self.minute.back() else { return RealtimeRates::default() };
         let mut first = None;
@@ -82,7 +82,7 @@ impl RealtimeTally {
         first.map(|first| last.rates_since(first)).unwrap_or_default()
     }
 
-    /// What the rules read.
+    /// Returns the input of the rules.
     pub(crate) fn trend(&self) -> RealtimeTrend {
         let (Some(last), Some(first), Some((long_ago, _))) =
             (self.minute.back(), self.minute.front(), self.long.front())
@@ -103,7 +103,7 @@ impl RealtimeTally {
         }
     }
 
-    /// Limits met within the last ten minutes and how often.
+    /// Returns limits that were reached within the last ten minutes, with counts.
     fn limits_hit(&self) -> Vec<LimitHit> {
         let then = self.long.front().map_or(&[][..], |(_, limits)| limits);
         let before = |hit: &LimitHit| {
@@ -117,7 +117,7 @@ impl RealtimeTally {
     }
 }
 
-/// How full a core's queue is: events or bytes, whichever is nearer to its limit.
+/// Returns how full a core's queue is: by events or bytes, whichever is nearer to its limit.
 pub(crate) fn share(core: &CoreView) -> f64 {
     let of = |count: usize, max: usize| as_float(count as u64) / as_float(max.max(1) as u64);
     of(core.events, core.events_max).max(of(core.bytes, core.bytes_max))

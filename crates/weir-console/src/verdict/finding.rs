@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// Worth knowing.
+    /// For information.
     Notice,
-    /// Will hurt if it goes on.
+    /// Becomes a problem if it continues.
     Warning,
-    /// Hurts now.
+    /// A problem now.
     Critical,
 }
 
 impl Level {
-    /// The word for the level: colour never stands alone.
+    /// Returns the word for the level: colour is never the only mark.
     #[must_use]
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Level {
         }
     }
 
-    /// The style's class.
+    /// Returns the style's class.
     #[must_use]
     pub(crate) const fn class(self) -> &'static str {
         match self {
@@ -36,42 +36,42 @@ impl Level {
     }
 }
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What is wrong, with its figures.
+    /// The problem, with its figures.
     pub(crate) what: String,
-    /// What to do about it.
+    /// The remedy.
     pub(crate) todo: String,
     /// The page that shows it.
     pub(crate) link: String,
-    /// How many jobs it concerns: the order within a level.
+    /// The number of affected jobs, which orders findings of one level.
     pub(crate) jobs: u64,
 }
 
-/// All that is wrong, gravest first.
+/// All findings, the most severe first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct HealthVerdict {
     pub(crate) findings: Vec<Finding>,
-    /// What to say when nothing is wrong.
+    /// The headline when there is no problem.
     pub(crate) calm: String,
 }
 
 impl HealthVerdict {
-    /// The one line.
+    /// Returns the headline.
     #[must_use]
     pub(crate) fn headline(&self) -> &str {
         self.worst().map_or(&self.calm, |finding| &finding.what)
     }
 
-    /// The gravest finding worth acting on. A notice doesn't make a verdict.
+    /// Returns the most severe finding that needs action. Notices do not count.
     #[must_use]
     pub(crate) fn worst(&self) -> Option<&Finding> {
         self.findings.first().filter(|finding| finding.level > Level::Notice)
     }
 
-    /// The findings below the headline.
+    /// Returns the findings below the headline.
     #[must_use]
     pub(crate) fn others(&self) -> &[Finding] {
         match self.worst() {
@@ -80,13 +80,13 @@ impl HealthVerdict {
         }
     }
 
-    /// The style's class for the whole.
+    /// Returns the style's class for the whole verdict.
     #[must_use]
     pub(crate) fn class(&self) -> &'static str {
         self.worst().map_or("calm", |finding| finding.level.class())
     }
 
-    /// The word for the whole.
+    /// Returns the word for the whole verdict.
     #[must_use]
     pub(crate) fn word(&self) -> &'static str {
         self.worst().map_or("All well", |finding| finding.level.word())

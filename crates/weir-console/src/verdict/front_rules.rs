@@ -14,7 +14,7 @@ fn waiting(app: &FrontApp) -> String {
     format!("{} {verb}", counted(app.requests_waiting as u64, what))
 }
 
-/// No worker serves the app: requests wait, then are rejected.
+/// Finds apps without a serving worker: requests wait and are then rejected.
 pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter(|app| has_no_workers(app)).map(|app| {
         let what = match app.runs_jobs {
@@ -30,13 +30,13 @@ pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// No worker serves it or is starting.
+/// Returns whether no worker is serving or starting.
 fn has_no_workers(app: &FrontApp) -> bool {
     let is_available = |state: &str| matches!(state, "serving" | "running" | "starting");
     !app.workers.is_empty() && !app.workers.iter().any(|worker| is_available(&worker.state))
 }
 
-/// A crash loop.
+/// Finds crash loops.
 pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter_map(|app| {
         let failed = app.workers.iter().filter(|worker| worker.state == "failed").count() as u64;
@@ -47,7 +47,7 @@ pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// More requests arrive than can be served.
+/// Finds apps that get more requests than they can serve.
 pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter_map(|app| {
         let rejected = front.minute(app).rejected;
@@ -67,7 +67,7 @@ pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// Workers get stuck.
+/// Finds apps whose workers get stuck.
 pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter_map(|app| {
         let evicted = front.minute(app).evictions;
@@ -80,7 +80,7 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// The maintenance page is on.
+/// Finds apps whose maintenance page is on.
 pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<Finding> {
     let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
     let found = shown.map(|app| {
@@ -90,7 +90,7 @@ pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// Some requests are rejected while jobs are behind.
+/// Finds apps that reject requests because job queues are behind.
 pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
     let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
     let found = shedding.map(|app| {
@@ -103,7 +103,7 @@ pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
     found.collect()
 }
 
-/// An operator has paused the app.
+/// Finds paused apps.
 pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<Finding> {
     let paused = front.apps.iter().filter(|app| app.is_paused);
     let found = paused.map(|app| {

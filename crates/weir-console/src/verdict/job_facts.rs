@@ -1,4 +1,4 @@
-//! What the rules about jobs read.
+//! The input of the rules about jobs.
 
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
@@ -14,7 +14,7 @@ pub(crate) struct JobFacts<'a> {
     pub(crate) workers: &'a [view::JobWorkerView],
     pub(crate) trend: &'a JobsTrend,
     pub(crate) limits: &'a JobServerLimits,
-    /// Where clients reach the job server.
+    /// The address of the job server for clients.
     pub(crate) jobs_url: &'a str,
 }
 
@@ -30,7 +30,7 @@ impl<'a> JobFacts<'a> {
         }
     }
 
-    /// Whether there are workers and none takes jobs.
+    /// Returns whether there are workers and none accepts jobs.
     pub(super) fn are_all_workers_leaving(&self) -> bool {
         !self.workers.is_empty() && !self.workers.iter().any(is_running)
     }

@@ -4,12 +4,12 @@ use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
 use crate::figures::{as_float, count, counted, percent, rate, whole};
 
-/// Retries rise when there are this many times more than ten minutes ago...
+/// Retries are increasing if there are this many times more than ten minutes ago ..
 const RISE_FACTOR: f64 = 1.5;
-/// ...and at least so many more: a handful is no trend.
+/// .. and at least this many more.
 const RISE_JOBS_MIN: f64 = 50.0;
 
-/// More jobs wait for another try than ten minutes ago.
+/// Finds an increase of the retry set over ten minutes.
 pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
     let Some(before) = facts.trend.retries_before else {
         return Vec::new();
@@ -31,12 +31,12 @@ pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The share of failures from which it is worth a word...
+/// The share of failures from which there is a finding ..
 const FAILED_SHARE: f64 = 0.25;
-/// ...at this rate of failures or more.
+/// .. at this rate of failures or more.
 const FAILED_PER_SECOND_MIN: f64 = 0.2;
 
-/// A good part of the jobs fails.
+/// Finds a high share of failing jobs.
 pub(super) fn many_fail(facts: &JobFacts<'_>) -> Vec<Finding> {
     let (failed, processed) = (facts.trend.failed_per_second, facts.trend.processed_per_second);
     if failed < FAILED_PER_SECOND_MIN || failed < processed * FAILED_SHARE {

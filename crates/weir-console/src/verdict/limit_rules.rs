@@ -1,4 +1,4 @@
-//! Rules about limits that were reached recently, and what that means.
+//! Rules about limits that were reached recently.
 
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::settings::JobServerLimits;
@@ -8,7 +8,7 @@ use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
 use crate::figures::{as_float, count, counted};
 
-/// What is known of a limit beyond its name.
+/// The meaning of a reached limit.
 struct Meaning {
     limit: &'static str,
     level: Level,
@@ -16,8 +16,8 @@ struct Meaning {
     todo: &'static str,
 }
 
-/// Limits whose meeting says more than "somebody needs so much". Reached because of others (a scanner
-/// that never says HELLO, a worker that was killed), they are worth knowing but no warning.
+/// Limits with a more specific meaning than high demand. Limits that are reached because of other
+/// programs (a scanner that never sends HELLO, a worker that was killed) are only notices.
 const MEANINGS: &[Meaning] = &[
     Meaning {
         limit: JobServerLimits::HEARTBEAT_TIMEOUT.name,
@@ -69,7 +69,7 @@ const MEANINGS: &[Meaning] = &[
     },
 ];
 
-/// Limits that were met within the last ten minutes.
+/// Finds limits that were reached within the last ten minutes.
 pub(super) fn limits_are_met(facts: &JobFacts<'_>) -> Vec<Finding> {
     facts.trend.limits_hit.iter().map(finding).collect()
 }
@@ -90,16 +90,16 @@ fn finding(hit: &LimitHit) -> Finding {
     Finding { level, what, todo, link: "/".to_owned(), jobs: 0 }
 }
 
-/// The whole name of its setting.
+/// Returns the full name of a limit's setting.
 fn setting(hit: &LimitHit) -> String {
     let limit = JobServerLimit::named(&hit.limit);
     limit.map_or_else(|| hit.limit.clone(), |limit| limit.to_string())
 }
 
-/// The share of the dead set's limit from which it is worth a word.
+/// The share of the dead set's limit from which there is a finding.
 const DEAD_SHARE: f64 = 0.9;
 
-/// The dead set forgets its oldest jobs once it is full.
+/// Finds a nearly full dead set, which drops its oldest jobs once it is full.
 pub(super) fn dead_set_is_nearly_full(facts: &JobFacts<'_>) -> Vec<Finding> {
     let (dead, max) = (facts.overview.dead, facts.limits.dead_jobs_max as u64);
     if as_float(dead) < as_float(max.max(1)) * DEAD_SHARE {

@@ -1,4 +1,4 @@
-//! What doctor says about what is observed, among what else is wrong.
+//! Doctor's findings about observed systems.
 
 use weir_advisor::{Advice, Severity};
 
@@ -6,10 +6,10 @@ use super::finding::{Finding, Level};
 use crate::observed::ObservedSample;
 use crate::visible::visible;
 
-/// Of Weir's own queues the rules of jobs tell, by the figures of this moment: one queue has one forecast.
+/// Left to the rules about jobs, which use current figures: one queue must have one forecast.
 const OWN_QUEUE: &str = "own-queue";
 
-/// Its findings, with the line to change. What could not be seen is worth knowing.
+/// Returns doctor's findings, with the line to change. Unavailable facts are notices.
 pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<Finding> {
     let Some(snapshot) = &observed.latest else { return Vec::new() };
     of_advice(&snapshot.advice)

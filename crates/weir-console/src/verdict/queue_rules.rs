@@ -1,5 +1,5 @@
-//! Rules about single queues. Each queue gets at most one finding: they are tried in the order
-//! not fetched, passed over, grows, late.
+//! Rules about single queues. Each queue gets at most one finding, the first of: not fetched,
+//! passed over, growing, late.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::fetchers::Fetchers;
 use crate::figures::{as_float, counted, duration, rate};
 use crate::job_location::JobLocation;
 
-/// A queue without fetches is reported once its latency has reached this.
+/// The latency from which a queue without fetches is reported.
 pub(super) const UNSERVED_SECONDS: f64 = 30.0;
-/// Without a target of its own a queue counts as late after this wait.
+/// The latency from which a queue without its own target is late.
 const LATE_SECONDS: f64 = 300.0;
-/// Growth below this share of what comes in is the noise of a minute's rates.
+/// Growth below this share of the arrival rate is noise of a minute's rates.
 const GROWTH_SHARE: f64 = 0.05;
-/// Growth needs a backlog of at least this many seconds of pushes. Rates are those of a minute: in
-/// a younger backlog one burst would look like a trend.
+/// Growth needs a backlog of at least this many seconds of pushes: with rates of one minute, a
+/// burst in a younger backlog would look like a trend.
 const GROWTH_BACKLOG_SECONDS: f64 = 60.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn condition(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> QueueCondition
     }
 }
 
-/// By how many jobs a second it grows; None: it doesn't, or not for long enough to say.
+/// Returns the growth in jobs per second. None: it does not grow, or not for long enough.
 fn growth(queue: &view::QueueView) -> Option<f64> {
     let growth = queue.pushed_per_second - queue.processed_per_second;
     let is_trend = growth > queue.pushed_per_second * GROWTH_SHARE
@@ -79,11 +79,11 @@ fn link(queue: &view::QueueView) -> String {
     JobLocation::Queue(queue.name.clone()).address(&[])
 }
 
-/// Workers are there, but none of them asks for this queue.
+/// Finds queues that no connected worker fetches.
 pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
     let has_no_workers = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
     if has_no_workers || facts.are_all_workers_leaving() {
-        // `no_worker_is_connected` and `all_are_leaving` say it once for all queues.
+        // `no_worker_is_connected` and `all_are_leaving` report this once for all queues.
         return Vec::new();
     }
     let idle = names_without_jobs(facts);
@@ -97,13 +97,13 @@ pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
     })
 }
 
-/// `Queue pull is 9 jobs behind and grows by 2.0/s`
+/// Formats the backlog: `Queue pull is 9 jobs behind and grows by 2.0/s`.
 fn behind(queue: &view::QueueView) -> String {
     let grows = growth(queue).map_or_else(String::new, |by| format!(" and grows by {}", rate(by)));
     format!("Queue {} is {} behind{grows}", queue.name, counted(queue.depth, "job"))
 }
 
-/// What workers ask for without getting anything: one of those may be a misspelt name.
+/// Returns fetched queue names without jobs: one of them may be misspelt.
 fn names_without_jobs<'f>(facts: &JobFacts<'f>) -> Vec<&'f str> {
     let used = |queue: &&view::QueueView| queue.depth > 0 || queue.pushed > 0;
     let used: BTreeSet<&str> =
@@ -123,7 +123,7 @@ fn misconfigured(name: &str, idle: &[&str]) -> String {
     }
 }
 
-/// Workers ask for this queue, but none has taken a job from it for a while.
+/// Finds queues that workers fetch without having taken a job for a while.
 pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
     if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
         return Vec::new();
@@ -141,7 +141,7 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
     })
 }
 
-/// More jobs arrive than are completed.
+/// Finds queues with a higher arrival rate than completion rate.
 pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, QueueCondition::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
@@ -168,7 +168,7 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
     })
 }
 
-/// The latency is high, but the queue does not grow.
+/// Finds queues with a high latency that do not grow.
 pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, QueueCondition::Late, |queue, _| {
         let target = queue.target_latency_seconds;
@@ -192,7 +192,7 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
     })
 }
 
-/// Paused, and jobs gather.
+/// Finds paused queues with jobs.
 pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
     let finding = |queue: &view::QueueView| Finding {

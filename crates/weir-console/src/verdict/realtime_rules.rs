@@ -26,7 +26,7 @@ fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
     hit.map_or(0, |hit| hit.hits)
 }
 
-/// A core has nearly as much to deliver as it may have, or refuses events.
+/// Finds cores whose queue is nearly full or rejects events.
 pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let refused = hits(realtime, CORE_QUEUE);
     let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
@@ -60,7 +60,7 @@ pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     found
 }
 
-/// Events don't reach clients that are too slow.
+/// Finds events that do not reach clients because these are too slow.
 pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     if realtime.trend.dropped > 0 {
@@ -83,10 +83,10 @@ pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     found
 }
 
-/// The share of an app's connections from which it is worth a word.
+/// The share of an app's connection limit from which there is a finding.
 const APP_SHARE: f64 = 0.9;
 
-/// Apps have all connections that they may have, or soon will.
+/// Finds apps at or near their connection limit.
 pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let near = realtime.overview.apps.iter().filter(|app| {
         as_float(app.connections as u64) >= as_float(app.connections_max as u64) * APP_SHARE
@@ -116,7 +116,7 @@ fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
     Finding { jobs: app.connections as u64, ..found }
 }
 
-/// The application's servers do not accept webhooks.
+/// Finds webhooks that the application's servers do not accept.
 pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let trend = &realtime.trend;
     let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
@@ -133,7 +133,7 @@ pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     vec![finding(level, what, todo, APPS)]
 }
 
-/// Limits that were met within the last ten minutes.
+/// Finds limits that were reached within the last ten minutes.
 pub(super) fn realtime_limits_are_met(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let has_own_rule =
         |hit: &&LimitHit| !CORE_QUEUE.is(&hit.limit) && !APP_CONNECTIONS.is(&hit.limit);
@@ -178,7 +178,7 @@ fn limit_finding(hit: &LimitHit) -> Finding {
     finding(level, what, todo, APPS)
 }
 
-/// What an operator turned off must not be forgotten.
+/// Reports switches that are off, as a reminder.
 pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let off = realtime.switches_off;
     if off == 0 {

@@ -4,7 +4,7 @@ use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
 use crate::figures::counted;
 
-/// Pushes are refused, or nothing is acknowledged.
+/// Finds a log that rejects pushes or acknowledges nothing.
 pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     let log = &facts.overview.log;
     let problem = log.problem.as_deref().unwrap_or("no reason known");
@@ -32,7 +32,7 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Damage to the log that no operator has acknowledged.
+/// Finds damage to the log that no operator has acknowledged.
 pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
     let damaged = facts.overview.log.damages;
     if damaged == 0 {
@@ -49,7 +49,7 @@ pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Charts will have a gap.
+/// Finds a history that is not on disk: charts will have a gap.
 pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
     let Some(problem) = &facts.trend.history_problem else {
         return Vec::new();

@@ -8,7 +8,7 @@ use super::queue_rules::UNSERVED_SECONDS;
 use crate::figures::{counted, duration};
 use crate::visible::visible;
 
-/// Jobs wait, and no worker process is connected at all.
+/// Finds waiting jobs without any connected worker process.
 pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
@@ -30,7 +30,7 @@ fn waits(jobs: u64) -> String {
     format!("{} {}", counted(jobs, "job"), if jobs == 1 { "waits" } else { "wait" })
 }
 
-/// Workers are connected, but all of them are quiet or stopping.
+/// Finds workers that are all quiet or stopping.
 pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
     let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
     let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
@@ -52,10 +52,10 @@ pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Clients beat every 15 s by the protocol; two beats missed are worth a word.
+/// Clients send a heartbeat every 15 s by the protocol; two missing ones are reported.
 pub(crate) const SILENT_SECONDS: f64 = 32.0;
 
-/// A worker that holds jobs has stopped beating.
+/// Finds workers with jobs that send no heartbeats.
 pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
     let gone_after = facts.limits.heartbeat_timeout.as_secs_f64();
     let find = |worker: &view::JobWorkerView| {

@@ -1,18 +1,18 @@
-//! One JSON object a line, and no line longer than its limit.
+//! Lines of JSON, one object each, with a limit on their length.
 
 use serde::Serialize;
 
-/// A line passed its limit; there is no way to find the next one safely.
+/// A line exceeds its limit; the start of the next line cannot be found safely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line of more than {0} bytes")]
 pub struct LineTooLong(pub usize);
 
-/// Lines out of whatever pieces a stream gives.
+/// Splits the chunks of a stream into lines.
 #[derive(Debug)]
 pub struct LineSplitter {
     bytes: Vec<u8>,
     bytes_max: usize,
-    /// Up to here there is no end of a line.
+    /// No line ends before this index.
     searched: usize,
 }
 
@@ -22,17 +22,17 @@ impl LineSplitter {
         Self { bytes: Vec::new(), bytes_max, searched: 0 }
     }
 
-    /// Adds what was read. Take all lines out before adding more: that bounds what is kept.
+    /// Adds a chunk. Take all lines out before adding another one, which limits the buffer.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What was added and not taken out.
+    /// Returns the bytes that were added and not taken out.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The next whole line, without its end.
+    /// Returns the next complete line without its newline. None: no line is complete.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineTooLong> {
         let found = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
         let end = found.map(|offset| self.searched + offset);
@@ -48,7 +48,7 @@ impl LineSplitter {
     }
 }
 
-/// `message` as a line with its end. JSON escapes line ends, so there is no other inside.
+/// Encodes `message` as a line with its newline. JSON escapes newlines inside.
 pub fn encode(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

@@ -1,4 +1,4 @@
-//! The parent's end of the channel. It never blocks, and what waits in it is bounded.
+//! The parent's end of the control channel. It never blocks, and its queue is limited.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::message::{ParentReport, ParentRequest};
 use super::{LineSplitter, REQUEST_BYTES_MAX, REQUESTS_PER_TURN_MAX, WAITING_BYTES_MAX, encode};
 
-/// What is read at once.
+/// The size of a read.
 const CHUNK_BYTES: usize = 4096;
 
 /// A connected service.
@@ -19,18 +19,18 @@ pub(crate) struct Link {
     incoming: LineSplitter,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// Of the first that waits.
+    /// The bytes of the first queued line that are written.
     written: usize,
-    /// Reports were dropped; only a snapshot has the current state.
+    /// Whether reports were dropped, so that only a snapshot has the current state.
     is_behind: bool,
     is_closed: bool,
 }
 
-/// What the service said.
+/// A message from the service.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Request(ParentRequest),
-    /// Not a request: why.
+    /// Not a valid request; the text is the error.
     Malformed(String),
 }
 
@@ -48,7 +48,8 @@ impl Link {
         })
     }
 
-    /// One of an earlier program: what it had received, and the rest of a line that it had begun.
+    /// Restores a link of an earlier program, with its partly received line and its partly sent
+    /// line.
     pub(crate) fn resume(
         socket: OwnedFd,
         incoming: &[u8],
@@ -61,12 +62,12 @@ impl Link {
         Ok(link)
     }
 
-    /// What was received and is no whole line yet.
+    /// Returns the bytes of an incomplete received line.
     pub(crate) fn incoming(&self) -> &[u8] {
         self.incoming.rest()
     }
 
-    /// The rest of a line that was begun. A snapshot replaces the other waiting reports.
+    /// Returns the rest of a partly sent line. A snapshot replaces the other queued reports.
     pub(crate) fn begun(&self) -> &[u8] {
         match self.waiting.front() {
             Some(line) if self.written > 0 => &line[self.written..],
@@ -83,22 +84,22 @@ impl Link {
         if self.waiting.is_empty() { reading } else { reading | PollFlags::OUT }
     }
 
-    /// The other end is gone, or sent a malformed message.
+    /// Returns whether the service is gone or has sent a line beyond the limit.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether a snapshot must be sent because reports were dropped. Resets it.
+    /// Returns whether a snapshot must be sent because reports were dropped, and resets that.
     pub(crate) fn takes_fresh_start(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.is_behind)
     }
 
-    /// Whether half of the room is free, for reports that can wait for it.
+    /// Returns whether at least half of the queue is free, for reports that can be deferred.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting_bytes < WAITING_BYTES_MAX / 2
     }
 
-    /// Queues `report`. Without room everything that waits is dropped: a snapshot will tell.
+    /// Queues `report`. If the queue is full, drops all queued reports; a snapshot replaces them.
     pub(crate) fn send(&mut self, report: &ParentReport) {
         if self.is_behind || self.is_closed {
             return;
@@ -115,7 +116,7 @@ impl Link {
         }
     }
 
-    /// A line that was begun must be ended; all others go.
+    /// Drops all queued reports except a partly sent line, which must be completed.
     fn fall_behind(&mut self) {
         tracing::warn!("the service doesn't read its reports; it gets a snapshot when it does");
         self.is_behind = true;
@@ -123,7 +124,7 @@ impl Link {
         self.waiting_bytes = self.waiting.iter().map(Vec::len).sum();
     }
 
-    /// Writes what the socket takes.
+    /// Writes queued reports until the socket is full.
     pub(crate) fn flush(&mut self) {
         while let Some(line) = self.waiting.front() {
             match rustix::io::write(&self.socket, &line[self.written..]) {
@@ -143,7 +144,7 @@ impl Link {
         }
     }
 
-    /// What the service has said; the rest of it in the next turn.
+    /// Reads and returns messages of the service, up to the limit per iteration of the loop.
     pub(crate) fn receive(&mut self) -> Vec<Incoming> {
         let mut received = Vec::new();
         let mut chunk = [0; CHUNK_BYTES];

@@ -1,69 +1,70 @@
-//! The messages themselves.
+//! The messages of the control channel.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// From the service to the parent.
+/// A request from the service to the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParentRequest {
-    /// Chosen by the service; the answer repeats it.
+    /// Chosen by the service; the reply repeats it.
     pub id: u64,
     pub command: ParentCommand,
 }
 
-/// What the parent is to do.
+/// A command to the parent.
 ///
-/// Generations are named by number alone: no two of any group share one, so a command never meets
-/// another process than the one that it was meant for.
+/// Generations are identified by number alone. Numbers are unique across all groups, so a command
+/// never affects another process than the intended one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ParentCommand {
-    /// A probed worker answers.
+    /// A probed worker is ready.
     Ready { generation: u64 },
-    /// Nothing is sent any more to a worker that is to leave.
+    /// The service sends a leaving worker no more requests.
     LetGo { generation: u64 },
-    /// Starts what is stopped or given up, with a clean record. No slot: all.
+    /// Starts stopped and failed slots, with a reset restart history. No slot: all.
     Start { group: String, slot: Option<u32> },
     /// Asks workers to end and leaves their slots empty. No slot: all.
     Stop { group: String, slot: Option<u32> },
     /// Starts a successor of a worker; the worker gets its stop signal when the successor is ready.
     Restart { group: String, slot: u32 },
-    /// The same for all workers of a group, one after the other, until one fails.
+    /// Replaces all workers of a group, one after the other, until one fails.
     RestartRolling { group: String },
-    /// The group is to have so many workers that run.
+    /// Scales the group to this number of running workers.
     Scale { group: String, processes: u32 },
-    /// Sends a signal, by its name.
+    /// Sends a signal by its name.
     Signal { generation: u64, signal: String },
-    /// Asks a worker for a dump, by the signal that its command was started with.
+    /// Asks a worker for a dump, with the signal that applied when it was started.
     Dump { generation: u64 },
-    /// Sends a worker its group's dump signal, if there is one, kills it and starts it again.
+    /// Sends a worker its group's dump signal, if there is one, kills it and restarts it.
     Evict { generation: u64, reason: String },
-    /// No process of this group is started any more; running ones continue.
+    /// Pauses starts in this group; running workers continue.
     Pause { group: String },
     /// Ends a pause.
     Resume { group: String },
-    /// The service was replaced and still uses so much of a worker.
+    /// Reports what the service, after its replacement, still uses of a worker.
     Used { generation: u64, used: Used },
-    /// Starts a new service process, which takes the place of the one that asks. Answered when it
-    /// does, or when it is clear that it won't.
+    /// Starts a new service process that replaces the sender. The reply follows once the new
+    /// process has taken over or has failed.
     ReplaceService,
-    /// Executes the parent's program again, whose file may be another one now, and then does the same.
+    /// Re-executes the parent's program, whose file may have changed, and then replaces the
+    /// service.
     Upgrade,
 }
 
-/// From the parent to the service.
+/// A report from the parent to the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum ParentReport {
-    /// All that is known follows, up to [`ParentReport::SnapshotEnds`]; what was known before is void.
+    /// Starts a snapshot, up to [`ParentReport::SnapshotEnds`]; all earlier state is void.
     SnapshotBegins,
     Totals(ParentTotals),
     Group(GroupState),
     Slot(VacantSlot),
     Worker(WorkerReport),
-    /// What other services, which were replaced, still use of a worker.
+    /// What other, replaced services still use of a worker.
     Elsewhere {
         generation: u64,
         used: Used,
@@ -73,18 +74,18 @@ pub enum ParentReport {
     Done {
         id: u64,
     },
-    /// The command is not followed.
+    /// The command was rejected.
     Refused {
-        /// None: the request was no request.
+        /// None: the message was not a valid request.
         id: Option<u64>,
         reason: String,
     },
-    /// Something that a newer parent says.
+    /// A report that only a newer parent sends.
     #[serde(other)]
     Unknown,
 }
 
-/// Slots of a worker.
+/// What a service uses of a worker's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     pub requests: u32,
@@ -92,63 +93,64 @@ pub struct Used {
     pub streams: u32,
 }
 
-/// Counts since the parent was started.
+/// Counters since the parent was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentTotals {
-    /// Processes that lost their parent, were adopted and have ended.
+    /// Orphaned descendants that were reaped.
     pub orphans_reaped: u64,
-    /// Lines of workers that were not read in time.
+    /// Lines of workers that were dropped because the output was full.
     pub output_lines_dropped: u64,
-    /// How often a service read too slowly and got a fresh snapshot.
+    /// Snapshots that were sent again because a service read too slowly.
     pub snapshots_repeated: u64,
-    /// Service processes that were replaced and still have connections, now.
+    /// Replaced service processes that still have connections. A gauge.
     #[serde(default)]
     pub old_processes: u32,
 }
 
-/// A group.
+/// The state of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
     pub group: String,
-    /// How many workers there are to be.
+    /// The target number of workers.
     pub processes: u32,
     pub is_paused: bool,
-    /// The present or the latest rolling restart.
+    /// The current or latest rolling restart.
     pub rolling: Option<RollingState>,
 }
 
-/// How a rolling restart stands.
+/// The state of a rolling restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RollingState {
-    /// So many slots are done.
+    /// This many slots are done.
     Running {
         done: u32,
     },
     Finished,
-    /// The rest of the workers are those of before.
+    /// A replacement failed; the remaining workers were not replaced.
     Failed {
         reason: String,
     },
 }
 
-/// A slot without a worker, or one whose replacement has failed.
+/// The state of a slot that has no worker or whose replacement has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VacantSlot {
     pub group: String,
     pub slot: u32,
-    /// None: a worker is there.
+    /// None: the slot has a worker.
     pub vacancy: Option<Vacancy>,
-    /// Why the latest replacement failed; the worker of before is still there.
+    /// Why the latest replacement failed; the old worker is still running.
     pub replacement_failed: Option<String>,
 }
 
-/// Why there is no worker.
+/// Why a slot has no worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Vacancy {
     Stopped,
-    /// With why the one before ended, if that was unrequested, and its last lines of output.
+    /// Waiting for a start. `reason` is why the last worker ended, if unrequested, with its last
+    /// lines of output.
     Waiting {
         start_in_ms: u64,
         #[serde(default)]
@@ -159,11 +161,11 @@ pub enum Vacancy {
         reason: String,
         retry_in_ms: u64,
     },
-    /// It was one too many and is no more.
+    /// The slot was removed when the group was scaled down.
     Removed,
 }
 
-/// One generation of a worker.
+/// The state of one generation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerReport {
     pub group: String,
@@ -175,38 +177,39 @@ pub struct WorkerReport {
     pub phase: WorkerPhase,
 }
 
-/// Where one worker alone is reached.
+/// The address of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerAddress {
     Unix(PathBuf),
-    /// On 127.0.0.1.
+    /// A port on 127.0.0.1.
     Port(u16),
-    /// It shares sockets with others; this is its [record](crate::selection::busy).
+    /// The worker shares sockets with others; this is its [record](crate::selection::busy).
     Shared {
         record: usize,
     },
 }
 
-/// What a worker does.
+/// The phase of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum WorkerPhase {
     Starting,
     Ready,
-    /// It is to end: nothing new is to be sent to it, which [`ParentCommand::LetGo`] confirms.
+    /// About to be asked to end: the service must stop sending it requests and confirm that with
+    /// [`ParentCommand::LetGo`].
     Leaving,
-    /// It ends: nothing new is to be sent to it.
+    /// Ending: the service must not send it new requests.
     Draining,
-    /// It is about to be killed.
+    /// About to be killed, after a dump.
     Evicting,
     /// SIGKILL was sent.
     Killed,
-    /// It is no more.
+    /// The process has ended.
     Ended {
-        /// `exited with code 2`, `was killed by signal 9`
+        /// Such as `exited with code 2`, `was killed by signal 9`.
         status: String,
-        /// Why the parent killed it, if it did.
+        /// The reason if the parent killed it.
         reason: Option<String>,
         last_lines: Vec<String>,
     },

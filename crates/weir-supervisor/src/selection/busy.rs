@@ -1,7 +1,7 @@
-//! What workers say of themselves, in memory that they share with the parent, the service and the
-//! kernel's programs (docs/front-sockets.md is the workers' side of it).
+//! The load that workers report, in memory shared with the parent, the service and the kernel's
+//! programs (docs/front-sockets.md describes the workers' side).
 //!
-//! The memory is a list of records of four words of 64 bits, in the machine's order. The first
+//! The memory is a list of records of four 64-bit words, in the machine's byte order. The first
 //! [`HEADER`] records are Weir's own; each worker has one of the others:
 //!
 //! | word | who writes it | what it says |
@@ -11,7 +11,7 @@
 //! | 2 | Weir | 0: no program chooses it; otherwise its socket, plus 1 |
 //! | 3 | | nothing yet |
 //!
-//! A slot has two records, for its present worker and for a successor.
+//! A slot has two records, for its current worker and for a successor.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,29 +26,29 @@ use super::Plan;
 use crate::system::{self, Mapping};
 use crate::workers::PROCESSES_MAX;
 
-/// The variables that tell a worker about its record.
+/// The environment variables with the descriptor and the index of a worker's record.
 pub const FD_VARIABLE: &str = "WEIR_BUSY_FD";
 pub const INDEX_VARIABLE: &str = "WEIR_BUSY_INDEX";
 
-/// Records that belong to no worker.
+/// Number of records at the start that belong to no worker.
 pub const HEADER: usize = 2;
-/// Records of one slot.
+/// Records per slot.
 pub const PER_SLOT: usize = 2;
 pub(super) const RECORD_BYTES: usize = 32;
-/// Programs look at a power of two.
+/// The kernel's programs require a power of two.
 const RECORDS: usize = HEADER + (PER_SLOT * PROCESSES_MAX as usize).next_power_of_two();
 const WORDS_PER_RECORD: usize = RECORD_BYTES / size_of::<u64>();
 
-/// The record of the header that holds the plan.
+/// The header record that stores the plan.
 const PLAN: usize = 1;
-/// Words of the other: the record to begin with, counted from the first worker's.
+/// Words of the other header record: where a search begins, relative to the first worker's record.
 pub(super) const TURN: usize = 0;
-/// The source whose connections get to `TARGET`; 0: none.
+/// The client address whose connections go to `TARGET`; 0: none.
 pub(super) const PROBE: usize = 1;
 pub(super) const TARGET: usize = 2;
-/// When `TURN` was written last, in nanoseconds of `CLOCK_MONOTONIC`.
+/// When `TURN` was last written, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) const TURN_SINCE: usize = 3;
-/// Words of a record.
+/// Words of a worker's record.
 pub(super) const STATE: usize = 0;
 const SERVED: usize = 1;
 pub(super) const DOOR: usize = 2;
@@ -63,49 +63,49 @@ pub struct Records {
     mapping: Mapping,
 }
 
-/// What a worker does, by its word.
+/// A worker's load, according to its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyState {
-    /// Or it doesn't say.
+    /// Idle, or the worker does not report its load.
     Idle,
-    /// It was chosen for a connection and has not begun with it.
+    /// Chosen for a connection that it has not begun to process.
     Claimed,
     /// Its oldest request has been running for this long.
     Busy(Duration),
 }
 
-/// The record of a worker: one of the two of its slot.
+/// Returns the index of a record: the first (0) or second (1) of its slot.
 #[must_use]
 pub fn record(slot: usize, which: usize) -> usize {
     HEADER + PER_SLOT * slot + which
 }
 
 impl Records {
-    /// In memory that the kernel's programs do not see.
+    /// Creates records in memory that is not visible to the kernel's programs.
     pub(super) fn in_memory() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let descriptor = rustix::fs::memfd_create("weir-busy", flags)?;
         rustix::fs::ftruncate(&descriptor, (RECORDS * RECORD_BYTES) as u64)?;
-        // A worker that makes it shorter would take the service down with it (SIGBUS).
+        // A worker that truncated it would crash the service (SIGBUS).
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals)?;
         Self::adopt(descriptor)
     }
 
-    /// In a map that programs can use.
+    /// Creates records in a BPF map, which the kernel's programs can access.
     pub(super) fn in_kernel() -> io::Result<Self> {
         let bytes = u32::try_from(RECORDS * RECORD_BYTES).map_err(io::Error::other)?;
         Self::adopt(system::create_map(bytes)?)
     }
 
-    /// Those that another process has made.
+    /// Maps records that another process has created.
     pub(super) fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
         let words = NonZero::new(RECORDS * WORDS_PER_RECORD).unwrap_or(NonZero::<usize>::MIN);
         let mapping = Mapping::of(&descriptor, words)?;
         Ok(Self { descriptor, mapping })
     }
 
-    /// What a worker does.
+    /// Returns a worker's load.
     #[must_use]
     pub fn state(&self, record: usize) -> BusyState {
         match self.word(record, STATE).load(Ordering::Relaxed) {
@@ -118,27 +118,27 @@ impl Records {
         }
     }
 
-    /// Requests that a worker has answered, as it says itself.
+    /// Returns the number of requests that a worker has finished, as it reports.
     #[must_use]
     pub fn served(&self, record: usize) -> u64 {
         self.word(record, SERVED).load(Ordering::Relaxed)
     }
 
-    /// Makes a worker idle again that was chosen for a connection which never came to it. False: it
-    /// has begun meanwhile.
+    /// Marks a worker idle that was chosen for a connection which it never received. Returns false
+    /// if it has begun a request meanwhile.
     pub fn repair(&self, record: usize) -> bool {
         let state = self.word(record, STATE);
         state.compare_exchange(CLAIMED, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// For a new worker, or after the end of one.
+    /// Clears the record for a new worker, or after the end of one.
     pub(crate) fn reset(&self, record: usize) {
         for word in [DOOR, STATE, SERVED] {
             self.word(record, word).store(0, Ordering::SeqCst);
         }
     }
 
-    /// Lets programs choose a worker, by that socket; None: no more.
+    /// Sets the socket by which programs may choose a worker; None: they may not.
     pub(crate) fn set_door(&self, record: usize, socket: Option<usize>) {
         let door = socket.map_or(0, |socket| socket as u64 + 1);
         self.word(record, DOOR).store(door, Ordering::SeqCst);
@@ -150,13 +150,13 @@ impl Records {
         }
     }
 
-    /// That of the process that created the memory; None: there is none.
+    /// Returns the plan of the process that created the memory; None: it stored none.
     pub(super) fn plan(&self) -> Option<Plan> {
         let word = |word| self.word(PLAN, word).load(Ordering::SeqCst);
         Plan::from_words([word(0), word(1), word(2), word(3)])
     }
 
-    /// Connections from `source` get to `socket`.
+    /// Directs connections from `source` to `socket`.
     pub(super) fn steer(&self, source: SocketAddr, socket: usize) {
         let header = |word| self.word(0, word);
         header(PROBE).store(0, Ordering::SeqCst);
@@ -175,14 +175,14 @@ impl AsFd for Records {
     }
 }
 
-/// A client as a program sees it: the last four bytes of its address and then its port, as the
-/// processor reads them.
+/// Returns a client address as a program compares it: the last four bytes of the IP address and the
+/// port, as loaded by the processor.
 fn mark(source: SocketAddr) -> u64 {
     let port = u16::from_ne_bytes(source.port().to_be_bytes());
     (u64::from(u32::from_ne_bytes(last_bytes(source.ip()))) << 16) | u64::from(port)
 }
 
-/// The last four bytes of an address.
+/// Returns the last four bytes of an address.
 pub(super) fn last_bytes(address: IpAddr) -> [u8; 4] {
     match address {
         IpAddr::V4(address) => address.octets(),

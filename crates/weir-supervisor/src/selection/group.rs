@@ -1,4 +1,4 @@
-//! The sockets of an app, joined by the choice among them.
+//! The sockets of an app, joined by the selection among them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use super::{Plan, Selection};
 use crate::system;
 
 /// How long join-idle prefers the same workers, whose code is in the processor's caches: long
-/// enough for some ten requests, short enough that counts are even within seconds. Figures:
-/// docs/benchmarks.md.
+/// enough for about ten requests, short enough to distribute requests evenly within seconds. For
+/// measurements see docs/benchmarks.md.
 const STAY_NS: u32 = 5_000_000;
 
-/// The kernel does not take a program.
+/// The kernel rejected a program.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the kernel refuses selection = \"{}\": {error}; it takes Linux 5.12, and root or CAP_BPF \
@@ -26,12 +26,13 @@ pub struct SelectionError {
     error: io::Error,
 }
 
-/// A program that the kernel has taken, and the memory for workers, before there are sockets.
+/// A selection whose program the kernel has loaded, with the workers' records, before the sockets
+/// are bound.
 #[derive(Debug)]
 pub struct LoadedSelection {
     plan: Plan,
     records: Records,
-    /// None: it is a classic one, or none.
+    /// None: the program is a classic one, or there is none.
     program: Option<OwnedFd>,
 }
 
@@ -40,13 +41,13 @@ pub struct LoadedSelection {
 pub struct SocketGroup {
     name: String,
     plan: Plan,
-    /// With their names.
+    /// The sockets with their names.
     sockets: Vec<(String, OwnedFd)>,
     records: Records,
 }
 
 impl LoadedSelection {
-    /// What `plan` takes before there are sockets, for connections of IPv6 or of IPv4.
+    /// Prepares `plan` before the sockets are bound, for IPv6 or IPv4 connections.
     pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, SelectionError> {
         Self::staying(plan, is_ipv6, STAY_NS)
     }
@@ -81,8 +82,8 @@ impl LoadedSelection {
         self.plan
     }
 
-    /// Joins `sockets`, as many as the plan says, that listen at one address (`SO_REUSEPORT`), in the
-    /// order in which they began to listen.
+    /// Joins `sockets`, in the order in which they began to listen. They must be as many as the
+    /// plan requires and listen at one address (`SO_REUSEPORT`).
     pub fn join(self, name: &str, sockets: Vec<OwnedFd>) -> io::Result<SocketGroup> {
         let Self { plan, records, program } = self;
         let group = SocketGroup::of(name, plan, sockets, records);
@@ -97,8 +98,8 @@ impl LoadedSelection {
 }
 
 impl SocketGroup {
-    /// Those of another process, from what its [`descriptors`](Self::descriptors) were. The plan is
-    /// that of their beginning, whatever the settings say now.
+    /// Restores a group of another process from its [`descriptors`](Self::descriptors), with the
+    /// plan of its creation, regardless of the current settings.
     pub fn adopt(name: &str, sockets: Vec<OwnedFd>, records: OwnedFd) -> io::Result<Self> {
         let records = Records::adopt(records)?;
         let plan = records.plan().filter(|plan| plan.sockets() == sockets.len());
@@ -124,14 +125,14 @@ impl SocketGroup {
         &self.records
     }
 
-    /// Everything that must outlive the process that holds it, with names: the sockets, in order,
-    /// and at last the records.
+    /// Returns all descriptors that must outlive the process, with names: the sockets in order,
+    /// then the records.
     pub fn descriptors(&self) -> impl Iterator<Item = (String, BorrowedFd<'_>)> {
         let sockets = self.sockets.iter().map(|(name, socket)| (name.clone(), socket.as_fd()));
         sockets.chain([(format!("{}.busy", self.name), self.records.as_fd())])
     }
 
-    /// What a worker listens on, by its place.
+    /// Returns the named sockets that the worker in `slot` listens on.
     pub(crate) fn slice(&self, slot: usize) -> Vec<(&str, BorrowedFd<'_>)> {
         let named = |socket: usize| {
             let (name, descriptor) = self.sockets.get(socket)?;
@@ -140,12 +141,12 @@ impl SocketGroup {
         self.plan.slice(slot).into_iter().filter_map(named).collect()
     }
 
-    /// Connections that wait to be accepted from a socket.
+    /// Returns the number of connections in the backlog of a socket.
     pub fn waiting(&self, socket: usize) -> io::Result<u32> {
         self.socket(socket).map_or(Ok(0), system::waiting)
     }
 
-    /// Until another source is steered, connections from `source` get to that socket.
+    /// Directs connections from `source` to `socket`, until another source is directed.
     pub fn steer(&self, source: SocketAddr, socket: usize) -> io::Result<()> {
         let Some(first) = self.socket(0).filter(|_| self.sockets.len() > 1) else { return Ok(()) };
         if self.plan.effective().is_privileged() {

@@ -1,4 +1,4 @@
-//! How many sockets there are, and which workers listen on each. Pure.
+//! The number of sockets, and which of them each worker listens on. Pure.
 
 use serde::{Deserialize, Serialize};
 use weir_settings::Choice;
@@ -19,17 +19,17 @@ pub enum Selection {
     JoinIdle,
 }
 
-/// The sockets of one app.
+/// The layout of the sockets of one app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub selection: Selection,
-    /// Workers as they are configured; scaling may change their number.
+    /// The configured number of workers; scaling may change the actual number.
     pub workers: usize,
-    /// Sockets that are shared out; with [`Selection::JoinIdle`] each worker has one instead.
+    /// Sockets that are distributed; with [`Selection::JoinIdle`] each worker has one instead.
     pub queues: usize,
-    /// How many of them a worker listens on.
+    /// Sockets per worker.
     pub per_worker: usize,
-    /// There is but one: a program was refused.
+    /// Whether a program was rejected, so that there is only one socket.
     is_reduced: bool,
 }
 
@@ -37,13 +37,13 @@ impl Selection {
     /// In the order of their numbers in a handover.
     const ALL: [Self; 4] = [Self::Kernel, Self::Random, Self::RoundRobin, Self::JoinIdle];
 
-    /// As it is written in the settings.
+    /// Returns the name in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.word()
     }
 
-    /// Whether it takes privileges.
+    /// Returns whether the selection requires privileges.
     #[must_use]
     pub fn is_privileged(self) -> bool {
         matches!(self, Self::RoundRobin | Self::JoinIdle)
@@ -54,7 +54,7 @@ impl Plan {
     #[must_use]
     pub fn new(selection: Selection, workers: usize, queues: usize, per_worker: usize) -> Self {
         match selection {
-            // Its own, and the one of all.
+            // The worker's own socket, and the one shared by all.
             Selection::JoinIdle => {
                 Self { selection, workers, queues: workers, per_worker: 1, is_reduced: false }
             }
@@ -62,14 +62,14 @@ impl Plan {
         }
     }
 
-    /// The same workers on one socket. Each gets it as often as it would have got sockets, so that
-    /// a command that names them all still can.
+    /// Returns the plan with the same workers on one socket. Each inherits it as many times as it
+    /// would have had sockets, so that a command that names all of them still works.
     #[must_use]
     pub fn reduced(self) -> Self {
         Self { is_reduced: true, ..self }
     }
 
-    /// For [`Plan::from_words`].
+    /// Encodes the plan for [`Plan::from_words`].
     pub(super) fn words(&self) -> [u64; 4] {
         let selection = Selection::ALL.iter().position(|it| *it == self.selection);
         let counts = [self.workers, self.queues, self.per_worker].map(|count| count as u64);
@@ -78,7 +78,7 @@ impl Plan {
         [2 * selection + u64::from(self.is_reduced), workers, queues, per_worker]
     }
 
-    /// The plan that became these words. None: none did.
+    /// Decodes a plan. None: the words are not those of a plan.
     pub(super) fn from_words([selection, workers, queues, per_worker]: [u64; 4]) -> Option<Self> {
         let count = |count: u64| {
             let count = usize::try_from(count).ok()?;
@@ -93,13 +93,13 @@ impl Plan {
         })
     }
 
-    /// What is in effect.
+    /// Returns the selection in effect.
     #[must_use]
     pub fn effective(&self) -> Selection {
         if self.is_reduced { Selection::Kernel } else { self.selection }
     }
 
-    /// Sockets to bind.
+    /// Returns the number of sockets to bind.
     #[must_use]
     pub fn sockets(&self) -> usize {
         match self.effective() {
@@ -109,26 +109,28 @@ impl Plan {
         }
     }
 
-    /// How many a worker listens on.
+    /// Returns the number of sockets that a worker inherits.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         self.per_worker + usize::from(self.selection == Selection::JoinIdle)
     }
 
-    /// The sockets that a worker listens on, by its place among the workers.
+    /// Returns the sockets that the worker in `slot` listens on.
     #[must_use]
     pub fn slice(&self, slot: usize) -> Vec<usize> {
         if self.is_reduced {
             return vec![0; self.descriptors()];
         }
         match self.selection {
-            // One that was added has no socket of its own: it helps where all are busy.
+            // A worker added by scaling has no socket of its own: it only listens on the shared
+            // one.
             Selection::JoinIdle => vec![slot.min(self.workers), self.workers],
             _ => (slot..slot + self.per_worker).map(|queue| queue % self.queues).collect(),
         }
     }
 
-    /// The socket by which a program reaches a worker, if it is one that chooses among workers.
+    /// Returns the socket by which a program reaches a worker. None: programs do not choose
+    /// workers.
     #[must_use]
     pub fn door(&self, slot: usize) -> Option<usize> {
         match self.effective() {
@@ -138,7 +140,7 @@ impl Plan {
         }
     }
 
-    /// With fewer workers than this, connections would get to a socket without a listener.
+    /// Returns the least number of workers with which every socket has a listener.
     #[must_use]
     pub fn workers_min(&self) -> usize {
         match self.effective() {

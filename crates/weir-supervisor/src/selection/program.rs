@@ -1,6 +1,6 @@
-//! The choice of a socket as a program for the kernel. It runs when a connection is asked for (at
-//! its SYN) and answers with the number of a socket in its group; a number that there isn't leaves
-//! the choice to the kernel's hash. Pure: here programs are written, not loaded.
+//! The selection of a socket as a program for the kernel. It runs at the SYN of a connection and
+//! returns the index of a socket in its group; an index out of range leaves the selection to the
+//! kernel's hash. Pure: this module only generates programs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
@@ -10,14 +10,14 @@ use super::busy::{
 };
 use crate::system::{ClassicInstruction, Instruction};
 
-/// No socket's number.
+/// An index out of range.
 const NO_SOCKET: u32 = u32::MAX;
 
-/// Where a packet says who sent it, counted from the head of its network layer. Options of IPv4 and
-/// further heads of IPv6 are not reckoned with: a probe has none.
+/// Offsets of the source in a packet, from the network header. IPv4 options and IPv6 extension
+/// headers are not supported: probes have none.
 #[derive(Clone, Copy)]
 struct PacketLayout {
-    /// The last four bytes of the source's address.
+    /// The last four bytes of the source address.
     address_at: u32,
     port_at: u32,
 }
@@ -29,21 +29,20 @@ fn layout(address: IpAddr) -> PacketLayout {
     if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
-/// The rest of a program for packets that are not a probe's.
+/// The part of a program for packets that are not a probe's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classic {
     Hash,
-    /// One of so many.
+    /// One of this many sockets.
     Random(u32),
 }
 
-/// A classic program. A probe: its connections get to that socket.
+/// Generates a classic program. Connections from the address in `probe` go to its socket.
 pub(crate) fn classic(
     choice: Classic,
     probe: Option<(SocketAddr, u32)>,
 ) -> Vec<ClassicInstruction> {
-    // Offsets from here on are those of the network layer, and of the kernel's own data
-    // (linux/filter.h).
+    // Bases of offsets: the network header, and the kernel's ancillary data (linux/filter.h).
     const NETWORK: u32 = 0xfff0_0000;
     const RANDOM: u32 = 0xffff_f000 + 56;
     let load_word = |operand| step(0x20, operand);
@@ -63,7 +62,7 @@ pub(crate) fn classic(
     }
     match choice {
         Classic::Hash => program.push(answer(NO_SOCKET)),
-        // Modulo, and the accumulator as the answer.
+        // Modulo; return the accumulator.
         Classic::Random(count) => {
             program.extend([load_word(RANDOM), step(0x94, count), step(0x16, 0)]);
         }
@@ -75,24 +74,25 @@ fn step(code: u16, operand: u32) -> ClassicInstruction {
     ClassicInstruction { code, if_true: 0, if_false: 0, operand }
 }
 
-/// An extended program: the next worker with a door, from where the search begins.
+/// An extended program that selects the next worker that may be chosen, from the search position
+/// on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextWorker {
     /// The map of the [records](super::busy).
     pub(crate) map: RawFd,
-    /// How many of them are examined: a power of two.
+    /// The number of records to examine: a power of two.
     pub(crate) records: u32,
     pub(crate) is_ipv6: bool,
-    /// Only one that is idle, and it is no more.
+    /// Whether to select only idle workers, and to claim the selected one.
     pub(crate) must_be_idle: bool,
-    /// The answer if there is none.
+    /// The result if there is none.
     pub(crate) otherwise: Option<u32>,
-    /// How long the search begins at the same record, so that the workers after it get connections
-    /// again as soon as they are idle. 0: each search begins behind the worker that was chosen last.
+    /// How long searches begin at the same record, which prefers the workers after it. 0: each
+    /// search begins after the last selected worker.
     pub(crate) stay_ns: u32,
 }
 
-// Registers: the answer and arguments of calls, then those that calls leave alone.
+// Registers: the result and the arguments of calls, then those that calls preserve.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -105,14 +105,14 @@ const LOOKED_AT: u8 = 8;
 const POSITION: u8 = 9;
 const STACK: u8 = 10;
 
-// linux/bpf.h; all arithmetic is of 64 bits.
+// linux/bpf.h; all arithmetic is 64-bit.
 const MOVE: u8 = 0xb7;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
 const SUBTRACT: u8 = 0x17;
 const OR: u8 = 0x47;
 const SHIFT_LEFT: u8 = 0x67;
-/// The other operand is a register, not a number.
+/// The second operand is a register, not an immediate.
 const BY_REGISTER: u8 = 0x08;
 const LOAD_WORD: u8 = 0x79;
 const LOAD_FOUR_BYTES: u8 = 0x61;
@@ -128,7 +128,7 @@ const JUMP_IF_LESS: u8 = 0xa5;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const LOAD_ADDRESS: u8 = 0x18;
-/// Of `LOAD_ADDRESS`: that of a map's only value.
+/// A flag of `LOAD_ADDRESS`: the address of a map's only value.
 const OF_MAP_VALUE: u8 = 2;
 /// `bpf_skb_load_bytes_relative`, and its flag for the network layer.
 const READ_PACKET: i32 = 68;
@@ -136,7 +136,7 @@ const FROM_NETWORK_LAYER: i32 = 1;
 /// `bpf_ktime_get_ns`.
 const MONOTONIC_NS: i32 = 5;
 
-/// Where the start of the packet is read to, below the top of the stack.
+/// Stack offset of the buffer for the start of the packet.
 const HEAD_AT: i16 = -32;
 const WORD_BYTES: usize = size_of::<u64>();
 
@@ -162,7 +162,7 @@ impl NextWorker {
         begin.into_iter().chain(probe).chain(choose).collect()
     }
 
-    /// Answers for the probe, if the packet is its own.
+    /// Selects the target socket if the packet is the probe's.
     fn probe(&self) -> Vec<Instruction> {
         let PacketLayout { address_at, port_at } = if self.is_ipv6 { IPV6 } else { IPV4 };
         let port = HEAD_AT + small(port_at - address_at);
@@ -194,7 +194,7 @@ impl NextWorker {
         [is_there, read].concat()
     }
 
-    /// Looks at one record after the other.
+    /// Examines one record after the other.
     fn choose(&self) -> Vec<Instruction> {
         let look = self.look();
         let begin =
@@ -203,7 +203,7 @@ impl NextWorker {
         let turn = vec![jump_if(JUMP_IF_AT_LEAST, LOOKED_AT, self.records, jump_over(&look) + 1)];
         let end = vec![
             jump(JUMP, 0, 0, back),
-            // As a number of 64 bits, whose lower half is the answer.
+            // Extended to 64 bits; the lower half is the result.
             number(MOVE, R0, self.otherwise.unwrap_or(NO_SOCKET).cast_signed()),
             exit(),
         ];
@@ -230,7 +230,7 @@ impl NextWorker {
             answer
         };
         let find = vec![
-            // So the verifier sees that it stays within the map.
+            // Bounds the position for the verifier.
             number(AND, POSITION, self.records.cast_signed() - 1),
             registers(MOVE, R2, POSITION),
             number(SHIFT_LEFT, R2, RECORD_BYTES.trailing_zeros().cast_signed()),
@@ -243,7 +243,8 @@ impl NextWorker {
         [find, claim, next].concat()
     }
 
-    /// Answers with the worker that was found. Once `stay_ns` are over, the next search begins behind it.
+    /// Returns the selected worker's socket. Once `stay_ns` have passed, the next search begins
+    /// after it.
     fn answer(&self) -> Vec<Instruction> {
         let move_on = vec![number(ADD, POSITION, 1), store(MAP, POSITION, offset(0, TURN))];
         let move_on = if self.stay_ns == 0 {
@@ -251,7 +252,7 @@ impl NextWorker {
         } else {
             let move_on = [vec![store(MAP, R0, offset(0, TURN_SINCE))], move_on].concat();
             let is_over = vec![
-                // The call forgets R4.
+                // The call clobbers R4.
                 registers(MOVE, LOOKED_AT, R4),
                 instruction(CALL, 0, 0, MONOTONIC_NS),
                 load(LOAD_WORD, R2, MAP, offset(0, TURN_SINCE)),
@@ -270,13 +271,13 @@ fn small(number: u32) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }
 
-/// A jump counts from the instruction after it.
+/// Returns a jump's offset, which counts from the next instruction.
 fn jump_over(instructions: &[Instruction]) -> i16 {
     i16::try_from(instructions.len()).unwrap_or(i16::MAX)
 }
 
 fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> Instruction {
-    // Where the first register is the upper half of the byte, a machine is big-endian.
+    // The order of the two half bytes depends on the byte order of the machine.
     let registers = if cfg!(target_endian = "big") { registers.rotate_left(4) } else { registers };
     Instruction { code, registers, offset, immediate }
 }

@@ -1,9 +1,9 @@
-//! Service processes that were replaced and still have connections: WebSockets, event streams, long
-//! responses, clients that may reuse a connection. Each ends by itself once these have ended.
+//! Replaced service processes that still have connections: WebSockets, event streams, long
+//! responses, clients that may reuse a connection. Each ends by itself once these have closed.
 //!
-//! They go on giving signs of life, and are killed if they don't. Their number is bounded: of more than
-//! [`old_processes_max`](crate::ChildSpec::old_processes_max) the oldest closes its streams, of more than
-//! [`LINGERING_MAX`] it is asked to end. They end with everything else.
+//! They must continue to send signs of life and are killed if they do not. Their number is limited:
+//! beyond [`old_processes_max`](crate::ChildSpec::old_processes_max) the oldest closes its streams,
+//! beyond [`LINGERING_MAX`] it is asked to end. At shutdown they end with everything else.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::child::{self, ChildProcess};
 use crate::workers::LINGERING_MAX;
 
 impl Supervisor {
-    /// The place of `old` was taken.
+    /// Notifies `old` that it was replaced, and keeps supervising it until it ends.
     pub(super) fn let_linger(&mut self, mut old: ChildProcess, now: Duration) {
         let spec = &self.children[0].spec;
         let deadline = spec.stop_deadline;
         match spec.old_processes_max {
             Some(_) if old.can_linger => old.send_replaced(),
-            // Its program knows of no such thing.
+            // Its program does not support running on.
             _ => old.stop(now, deadline),
         }
         self.lingering.push(old);
@@ -36,7 +36,7 @@ impl Supervisor {
         self.close_streams_beyond();
     }
 
-    /// Of those that keep streams.
+    /// Tells the oldest processes beyond the limit to close their streams.
     fn close_streams_beyond(&mut self) {
         let Some(max) = self.children[0].spec.old_processes_max else { return };
         let keeps =
@@ -53,7 +53,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills processes that are overdue or silent.
+    /// Kills processes that are past their deadline or silent.
     pub(super) fn run_lingering(&mut self, now: Duration) {
         for process in &mut self.lingering {
             process.check_silence("old service", now);
@@ -85,7 +85,7 @@ impl Supervisor {
         }
     }
 
-    /// All service processes but the present one.
+    /// Returns all service processes except the current one.
     pub(super) fn beside_service(&self) -> impl Iterator<Item = &ChildProcess> {
         self.successor.as_deref().into_iter().chain(&self.lingering)
     }
@@ -95,7 +95,7 @@ impl Supervisor {
         self.beside_service().filter_map(|process| process.kill_at).chain(lingering)
     }
 
-    /// Everything ends: so do they.
+    /// Asks all of them to end, as part of a shutdown.
     pub(super) fn stop_beside_service(&mut self, now: Duration) {
         let Some(service) = self.children.first() else { return };
         let deadline = service.spec.stop_deadline;

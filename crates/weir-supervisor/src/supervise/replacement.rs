@@ -1,10 +1,10 @@
-//! Replaces the service process without a gap: the new one is started in addition to the old one with the same
-//! listening sockets, and the old one is notified when the new one serves. What happens to it then: see
-//! [`lingering`](super::lingering).
+//! Replaces the service process without a gap: the new process is started beside the old one with
+//! the same listening sockets, and the old one is notified when the new one serves. For what
+//! happens to the old one then, see [`lingering`](super::lingering).
 //!
-//! What only one process can hold (a store's lock) the new one waits for after it has said
-//! [`Word::Standby`]: the old one lets go of it once it is told that it was replaced. If the new one ends
-//! before it said anything, or takes too long, the old one stays as if nothing had happened.
+//! The new process sends [`Word::Standby`] and then waits for resources that only one process can
+//! hold (a store's lock), which the old one releases when it is notified. If the new process ends
+//! before it sends a word, or takes too long, the old one continues unchanged.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::workers::{CommandSender, ServiceCommand};
 pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
 
 impl Supervisor {
-    /// Lets the first child, the service, be replaced by [`Request::Replace`](crate::requests). It
-    /// must be able to run twice for a while: see [`Word::Standby`]. `deadline`: how long the new
-    /// process may take until it serves ([`REPLACE_DEADLINE`]).
+    /// Lets [`ControlRequest::Replace`](crate::requests::ControlRequest::Replace) replace the first
+    /// child, the service, which must be able to run twice for a while: see [`Word::Standby`].
+    /// `deadline` is how long the new process may take until it serves ([`REPLACE_DEADLINE`]).
     #[must_use]
     pub fn replacing_service_within(mut self, deadline: Duration) -> Self {
         self.replace_deadline = Some(deadline);
@@ -81,7 +81,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// What the service asks for.
+    /// Runs the commands that the service has sent.
     pub(super) fn run_service_commands(&mut self, now: Duration, events: &mut dyn Events) {
         let wishes = self.workers.as_mut().map(|workers| workers.take_service_commands());
         for (wish, asker) in wishes.into_iter().flatten() {
@@ -96,14 +96,14 @@ impl Supervisor {
         self.successor.is_some()
     }
 
-    /// A reload that had to wait.
+    /// Runs a reload that waited for the end of a replacement.
     pub(super) fn reload_late(&mut self, events: &mut dyn Events) {
         if !self.is_being_replaced() && std::mem::take(&mut self.reload_waits) {
             self.reload(events);
         }
     }
 
-    /// Whether the service that has taken another's place serves, or has died before.
+    /// Records whether the service that replaced another serves (`is_done`) or has died.
     pub(super) fn note_proven(&mut self, is_done: bool, events: &mut dyn Events) {
         if std::mem::take(&mut self.is_unproven) {
             events.replaced(is_done);
@@ -121,7 +121,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills a successor that is overdue.
+    /// Kills a successor that is past its deadline.
     pub(super) fn run_successor(&mut self, now: Duration) {
         let Some(process) = &mut self.successor else { return };
         if process.kill_at.is_some_and(|at| at <= now) {
@@ -151,17 +151,17 @@ impl Supervisor {
         self.reap_successor(events);
     }
 
-    /// The service died while its successor was starting.
+    /// Returns whether the service died while its successor was starting.
     fn service_is_gone(&self) -> bool {
         self.children
             .first()
             .is_some_and(|service| matches!(service.state, ChildState::Waiting { .. }))
     }
 
-    /// The successor becomes the service.
+    /// Makes the successor the service.
     fn take_over(&mut self, now: Duration, events: &mut dyn Events) {
         let Some(mut new) = self.successor.take() else { return };
-        // Before the old one is told: it passes the answer on.
+        // Before the old process is notified: it forwards the reply.
         let asker = self.asker.take();
         self.report_outcome(asker, Ok(()));
         self.is_unproven = true;

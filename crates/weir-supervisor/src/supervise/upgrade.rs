@@ -1,6 +1,6 @@
-//! Re-execution of the parent: its program is executed again, from a file that may be another one
-//! now, with all descriptors and everything it knows. Its children go on and are still its children;
-//! then the service is replaced, too.
+//! Re-execution of the parent: its program file, which may have changed, is executed again with all
+//! descriptors and all state. Its children keep running and stay its children; then the service is
+//! replaced, too.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::spec::ChildSpec;
 use crate::workers::{CommandSender, Fleet, GroupSpec};
 
 impl Supervisor {
-    /// Executes another program in this process; returns only if that fails.
+    /// Re-executes the program in this process; returns only if that fails.
     pub(super) fn upgrade(
         &mut self,
         now: Duration,
@@ -34,7 +34,7 @@ impl Supervisor {
         };
         tracing::error!("not upgraded, nothing has changed: {reason}");
         self.report_outcome(asker, Err(reason));
-        // Whoever was waited for meanwhile has not been silent.
+        // Time spent in the failed upgrade must not count as silence of workers.
         self.run_workers(now);
     }
 
@@ -65,8 +65,8 @@ impl Supervisor {
         Ok((state, carrier))
     }
 
-    /// Goes on where an earlier program has stopped; the service is replaced at once. `service` and
-    /// `groups` are what they should be now; the rest is as for [`Supervisor::new`].
+    /// Continues from the state of an earlier program and replaces the service at once. `service`
+    /// and `groups` are the current specifications; the rest is as for [`Supervisor::new`].
     pub fn resume(
         state: CarriedSupervisor,
         service: ChildSpec,
@@ -99,7 +99,7 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// The second half of an upgrade.
+    /// Replaces the service, the second half of an upgrade.
     pub(super) fn finish_upgrade(&mut self, now: Duration, events: &mut dyn Events) {
         if let Some(asker) = self.is_upgraded.take() {
             self.replace_service(now, asker, events);

@@ -13,9 +13,9 @@ use crate::orphans::Orphans;
 use crate::workers::Fleet;
 
 impl Supervisor {
-    /// Runs `workers`, too. The first child is the service: each generation of it gets a
-    /// [control channel](crate::control) to them. The thread that runs the supervisor must live as
-    /// long as the process: when it ends, workers are sent their stop signal.
+    /// Adds `workers`. The first child is the service: each generation of it gets a [control
+    /// channel](crate::control) to them. The thread that runs the supervisor must live as long as
+    /// the process: when it ends, workers receive their stop signal.
     #[must_use]
     pub fn with_workers(mut self, workers: Fleet) -> Self {
         if let Some(service) = self.children.first_mut() {
@@ -25,15 +25,14 @@ impl Supervisor {
         self
     }
 
-    /// Adopts descendants that lose their parent, and reaps them. From then on every child of this
-    /// process that the supervisor does not know is reaped by it, so nothing else in the process
-    /// may start children.
+    /// Adopts and reaps orphaned descendants. From then on the supervisor reaps every unknown child
+    /// of this process, so nothing else in the process may start children.
     pub fn adopting_orphans(mut self) -> io::Result<Self> {
         self.orphans = Some(Orphans::adopt()?);
         Ok(self)
     }
 
-    /// Asks those workers to end that need the service until they have; it is asked once they have.
+    /// Asks workers to end that need the service during their shutdown, then the service.
     pub(super) fn stop_first_workers(&mut self, now: Duration) {
         self.workers.iter_mut().for_each(|workers| workers.stop_first(now));
         self.stop_children_in_turn(now);
@@ -45,8 +44,8 @@ impl Supervisor {
         }
     }
 
-    /// What is due. Other workers are asked to end after the service: requests that it has in flight
-    /// need them.
+    /// Runs everything that is due. Other workers are asked to end after the service: its requests
+    /// in progress need them.
     pub(super) fn run_workers(&mut self, now: Duration) {
         let is_alone = self.beside_service().next().is_none();
         if is_alone && std::mem::take(&mut self.retires_groups) {
@@ -63,7 +62,7 @@ impl Supervisor {
         workers.run_due(now);
     }
 
-    /// Whether everything has ended. Without children, workers go on until they are stopped.
+    /// Returns whether everything has ended. Without children, workers run until they are stopped.
     pub(super) fn is_over(&self) -> bool {
         let is_alone = self.beside_service().next().is_none();
         let workers_ended = || self.workers.as_ref().is_none_or(Fleet::is_over);
@@ -77,7 +76,7 @@ impl Supervisor {
         self.children.iter().all(|child| matches!(child.state, ChildState::Ended))
     }
 
-    /// The new generation of the service gets its line to the workers.
+    /// Connects the new generation of the service to the workers.
     pub(super) fn connect_workers(&mut self, child: usize) {
         let control = self.children[child].take_control();
         self.connect_to_workers(control);
@@ -112,7 +111,7 @@ impl Supervisor {
         }
     }
 
-    /// True: lines of workers wait for the output.
+    /// Adds the workers' descriptors to `polled`. Returns whether output of workers is buffered.
     pub(super) fn poll_workers<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) -> bool {
         let Some(workers) = &self.workers else { return false };
         workers.poll(polled);

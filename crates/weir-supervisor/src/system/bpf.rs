@@ -1,5 +1,5 @@
-//! Programs that choose the socket of a group (`bpf(2)`), and memory that they share with workers
-//! and with the service (`mmap(2)`).
+//! Programs that select a socket of a group (`bpf(2)`), and memory shared with workers and with the
+//! service (`mmap(2)`).
 
 use std::io;
 use std::num::NonZero;
@@ -15,7 +15,7 @@ const PROGRAM_LOAD: libc::c_int = 5;
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_CAN_BE_MAPPED: u32 = 1 << 10;
 const PROGRAM_TYPE_SOCKET_FILTER: u32 = 1;
-/// What the verifier says about a program that it refuses.
+/// Size of the verifier's log about a rejected program.
 const LOG_BYTES: usize = 16 << 10;
 
 /// One instruction of an extended program, as in linux/bpf.h.
@@ -23,7 +23,7 @@ const LOG_BYTES: usize = 16 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) code: u8,
-    /// The destination in the lower half, the source in the upper one.
+    /// The destination in the lower half byte, the source in the upper one.
     pub(crate) registers: u8,
     pub(crate) offset: i16,
     pub(crate) immediate: i32,
@@ -62,7 +62,7 @@ struct ProgramAttributes {
     flags: u32,
 }
 
-/// An array of one entry of `bytes`, which programs and processes share.
+/// Creates an array map with one entry of `bytes`, shared by programs and processes.
 pub(crate) fn create_map(bytes: u32) -> io::Result<OwnedFd> {
     let attributes = MapAttributes {
         kind: MAP_TYPE_ARRAY,
@@ -74,9 +74,10 @@ pub(crate) fn create_map(bytes: u32) -> io::Result<OwnedFd> {
     bpf(MAP_CREATE, &attributes)
 }
 
-/// Has the kernel verify and keep a program. The error ends with what the verifier said, if it did.
+/// Loads a program into the kernel. An error ends with the verifier's last message, if there is
+/// one.
 pub(crate) fn load_program(instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    // Only functions that are for everybody are called, so any licence will do.
+    // The called functions are not restricted to GPL programs, so any licence is accepted.
     let license = c"Apache-2.0";
     let mut attributes = ProgramAttributes {
         kind: PROGRAM_TYPE_SOCKET_FILTER,
@@ -93,7 +94,7 @@ pub(crate) fn load_program(instructions: &[Instruction]) -> io::Result<OwnedFd> 
         Err(error) if error.raw_os_error() != Some(libc::EPERM) => error,
         loaded_or_forbidden => return loaded_or_forbidden,
     };
-    // Once more, to hear why.
+    // Load again with a log, to get the reason.
     let mut log = vec![0_u8; LOG_BYTES];
     attributes.log_level = 1;
     attributes.log_bytes = u32::try_from(LOG_BYTES).map_err(io::Error::other)?;
@@ -101,7 +102,7 @@ pub(crate) fn load_program(instructions: &[Instruction]) -> io::Result<OwnedFd> 
     let _ = bpf(PROGRAM_LOAD, &attributes);
     let said = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = said.trim_matches('\0').lines().collect();
-    // The last line is a count.
+    // The last line is a count of instructions.
     let why = lines.iter().rev().nth(1).copied().unwrap_or_default();
     Err(io::Error::new(error.kind(), format!("{error} ({why})")))
 }
@@ -112,22 +113,22 @@ fn address<T>(pointer: *const T) -> u64 {
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
     let pointer = std::ptr::from_ref(attributes);
-    // SAFETY: both attributes are laid out as linux/bpf.h says for their command, and their size is
-    // given; the kernel reads them, the program and the licence, and writes at most `log_bytes` into
-    // the log. All of these live until the call has returned.
+    // SAFETY: both attributes are laid out as linux/bpf.h defines for their command, and their size
+    // is given; the kernel reads them, the program and the licence, and writes at most `log_bytes`
+    // into the log. All of these live until the call has returned.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, size_of::<T>()) };
     let descriptor = check(libc::c_int::try_from(result).map_err(io::Error::other)?)?;
-    // SAFETY: a descriptor that the kernel has just made for this process, close-on-exec as all of
+    // SAFETY: the kernel has just created the descriptor for this process, close-on-exec as all of
     // bpf(2)'s are.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Has `program` choose among all sockets that listen where `socket` does.
+/// Lets `program` select among all sockets that listen at the address of `socket`.
 pub(crate) fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, &program.as_raw_fd())
 }
 
-/// The same with a classic program, which needs no privilege.
+/// Like [`attach`] with a classic program, which needs no privileges.
 pub(crate) fn attach_classic(
     socket: BorrowedFd<'_>,
     program: &[ClassicInstruction],
@@ -152,10 +153,10 @@ fn set_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::
     check(result).map(drop)
 }
 
-/// Connections that wait to be accepted from a listening socket.
+/// Returns the number of connections in the backlog of a listening socket.
 pub(crate) fn waiting(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    /// The start of `struct tcp_info`: eight bytes, then words, the fifth of which is `tcpi_unacked`;
-    /// of a listening socket that is the length of its queue.
+    /// The index of `tcpi_unacked` in `struct tcp_info`, which has eight bytes and then words. For
+    /// a listening socket it is the length of the accept queue.
     const UNACKED: usize = 2 + 4;
     let mut info = [0_u32; UNACKED + 1];
     let mut bytes = libc::socklen_t::try_from(size_of_val(&info)).map_err(io::Error::other)?;
@@ -169,24 +170,24 @@ pub(crate) fn waiting(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[UNACKED])
 }
 
-/// Shared memory, as words that may be changed by others at any time.
+/// Shared memory as words that other processes may change at any time.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<AtomicU64>,
     words: NonZero<usize>,
 }
 
-// SAFETY: the memory stays mapped as long as the value lives, whichever thread has it, and is only
-// touched through atomics.
+// SAFETY: the memory stays mapped as long as the value lives, in any thread, and is only accessed
+// through atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The first `words` of what `descriptor` is.
+    /// Maps the first `words` words of `descriptor`.
     pub(crate) fn of(descriptor: impl AsFd, words: NonZero<usize>) -> io::Result<Self> {
         let bytes = words.get() * size_of::<AtomicU64>();
-        // SAFETY: a new mapping at an address of the kernel's choice takes no memory from anybody.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other memory.
         let start = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let number = descriptor.as_fd().as_raw_fd();
@@ -198,7 +199,7 @@ impl Mapping {
         }
     }
 
-    /// One of the words. Panics beyond the last.
+    /// Returns a word. Panics if `index` is out of range.
     pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words.get(), "word {index} of {}", self.words);
         // SAFETY: within the mapping, which lives as long as `self` and begins on a page, so every
@@ -210,7 +211,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let bytes = self.words.get() * size_of::<AtomicU64>();
-        // SAFETY: mapped by `of` with this size; nobody has a reference into it any more.
+        // SAFETY: mapped by `of` with this size; no reference into it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }

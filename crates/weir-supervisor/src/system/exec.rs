@@ -1,10 +1,10 @@
-//! What happens in a worker between fork and exec, and the exec itself.
+//! The steps of a worker's start between fork and exec, and the exec itself.
 //!
-//! `LISTEN_PID` must be the pid of the process that executes the program, and only that process
-//! knows it. Instead of a second program that sets it and executes the first, its digits are
-//! written into a prepared environment after the fork, and `execve(2)` is called by hand: nothing
-//! allocates, and no second exec is paid for. Errors reach the parent by the standard library's own
-//! way, because to it this is a `pre_exec` hook that failed.
+//! `LISTEN_PID` must be the pid of the process that executes the program, which is known only after
+//! the fork. Instead of a second program that sets it, the digits are written into a prepared
+//! environment after the fork, and `execve(2)` is called directly: nothing allocates, and no second
+//! exec is needed. The standard library reports errors to the parent, because it sees a failed
+//! `pre_exec` hook.
 
 use std::ffi::{CString, c_char};
 use std::io;
@@ -17,45 +17,45 @@ use super::{FIRST_DESCRIPTOR, Identity, check};
 
 /// The variable whose value is known only after the fork.
 const LISTEN_PID: &[u8] = b"LISTEN_PID=";
-/// A u32 has at most so many digits.
+/// The most digits of a u32.
 const DIGITS_MAX: usize = 10;
 
-/// What becomes of a process after the fork.
+/// The properties of a process that are set after the fork.
 pub(crate) struct Launch {
-    /// How many it inherits besides its standard streams.
+    /// Number of inherited descriptors besides the standard streams.
     pub(crate) descriptors: usize,
     pub(crate) limits: Vec<(Resource, u64)>,
-    /// None: as the parent.
+    /// None: the parent's identity.
     pub(crate) identity: Option<Identity>,
-    /// Sent when the parent dies: nobody else would end a worker that nobody watches, and the
-    /// listening sockets that it inherited would stay taken.
+    /// Sent when the parent dies. Otherwise a worker would run unsupervised, and the listening
+    /// sockets that it inherited would stay in use.
     pub(crate) death_signal: Signal,
     pub(crate) image: Image,
 }
 
 /// A program with its arguments and its environment, in the form of `execve(2)`.
 pub(crate) struct Image {
-    /// Where the program may be, the first that can be executed counts: after the change of user,
-    /// because not everybody can reach every folder of `PATH`.
+    /// Candidate paths of the program; the first that can be executed is used. Tried after the
+    /// change of user, since not every user can access every folder of `PATH`.
     programs: Vec<CString>,
-    /// Into `_texts`, then null.
+    /// Pointers into `_texts`, then null.
     arguments: Vec<*const c_char>,
-    /// Into `_texts`, then a place for `listen_pid` if there is one, then null.
+    /// Pointers into `_texts`, then one for `listen_pid` if it is set, then null.
     environment: Vec<*const c_char>,
-    /// `LISTEN_PID=` and room for the digits and a NUL.
+    /// `LISTEN_PID=` with space for the digits and a NUL.
     listen_pid: Option<Vec<u8>>,
-    /// Owns what the pointers point to; never touched.
+    /// Owns the pointers' targets; never accessed.
     _texts: (Vec<CString>, Vec<CString>),
 }
 
-// SAFETY: the pointers point into heap memory that the same value owns and that nobody changes;
+// SAFETY: the pointers point into heap memory that the same value owns and that nothing changes;
 // moving the value to another thread moves neither that memory nor access to it.
 unsafe impl Send for Image {}
 // SAFETY: through a shared reference nothing can be read or changed: it has no `&self` method.
 unsafe impl Sync for Image {}
 
 impl Image {
-    /// `with_listen_pid`: `LISTEN_PID` is the pid after exec.
+    /// Creates an image. `with_listen_pid` sets `LISTEN_PID` to the pid at exec.
     pub(crate) fn new(
         programs: Vec<CString>,
         arguments: Vec<CString>,
@@ -78,7 +78,7 @@ impl Image {
         }
     }
 
-    /// Returns only when it failed.
+    /// Executes the program. Returns only on failure.
     fn execute(&mut self) -> io::Error {
         if let Some(text) = &mut self.listen_pid {
             write_digits(std::process::id(), &mut text[LISTEN_PID.len()..]);
@@ -93,7 +93,7 @@ impl Image {
             unsafe { libc::execve(program.as_ptr(), arguments, environment) };
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
-                // As execvp(3): somewhere else there may be one for everybody.
+                // As execvp(3): a later path may be accessible.
                 Some(libc::EACCES) => failure = libc::EACCES,
                 other => return io::Error::from_raw_os_error(other.unwrap_or(failure)),
             }
@@ -102,8 +102,8 @@ impl Image {
     }
 }
 
-/// Makes `command`, after everything else that it prepares, become `launch`. What it was given as
-/// program, arguments and environment doesn't count.
+/// Makes `command` execute `launch` after its other preparations. The program, arguments and
+/// environment of `command` are ignored.
 pub(crate) fn exec_by_hand(command: &mut Command, mut launch: Launch) {
     let parent = rustix::process::getpid();
     let become_it = move || {
@@ -115,7 +115,7 @@ pub(crate) fn exec_by_hand(command: &mut Command, mut launch: Launch) {
         if let Some(identity) = &launch.identity {
             become_somebody(identity)?;
         }
-        // After the change of identity, which clears it.
+        // After the change of identity, which resets it.
         rustix::process::set_parent_process_death_signal(Some(launch.death_signal))?;
         if rustix::process::getppid() != Some(parent) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -127,8 +127,9 @@ pub(crate) fn exec_by_hand(command: &mut Command, mut launch: Launch) {
     unsafe { command.pre_exec(become_it) };
 }
 
-/// Whoever started the parent may have left descriptors open for all its descendants: a socket or a
-/// lock among them would stay taken as long as a worker lives.
+/// Closes further descriptors at exec. The process that started the parent may have leaked
+/// descriptors to all descendants: a socket or lock among them would stay in use as long as a
+/// worker lives.
 fn keep_only(descriptors: usize) -> io::Result<()> {
     let first = FIRST_DESCRIPTOR.unsigned_abs() as usize + descriptors;
     // SAFETY: close_range(2) takes numbers, and with this flag closes nothing before exec.
@@ -137,14 +138,14 @@ fn keep_only(descriptors: usize) -> io::Result<()> {
     };
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // Linux before 5.9 knows no such call, before 5.11 no such flag: then they stay open.
+        // Linux before 5.9 lacks this call, before 5.11 the flag: then they stay open.
         Some(libc::ENOSYS | libc::EINVAL) => Ok(()),
         _ if result < 0 => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Groups first: they cannot be set any more without the user's rights.
+/// Sets the groups first: without the privileges of the old user, they cannot be set.
 fn become_somebody(identity: &Identity) -> io::Result<()> {
     // SAFETY: the pointer and the count are those of one vector; the others take numbers.
     unsafe {
@@ -159,7 +160,7 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = *const c_char> {
     texts.iter().map(|text| text.as_ptr())
 }
 
-/// Decimal digits and a NUL. No leading zeros: some readers would take the number for octal.
+/// Writes decimal digits and a NUL, without leading zeros, which some readers treat as octal.
 fn write_digits(mut number: u32, to: &mut [u8]) {
     let mut digits = [0; DIGITS_MAX];
     let mut start = DIGITS_MAX;

@@ -1,21 +1,21 @@
-//! Users and groups by name, as the system's databases know them.
+//! Looks up users and groups in the system's databases.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
-/// Entries of the user and group databases are smaller; a larger one is refused (`ERANGE`).
+/// Limit of an entry of the user and group databases; a larger one is rejected (`ERANGE`).
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
-/// Supplementary groups of one user that are used; the kernel allows 65,536.
+/// Limit of the supplementary groups of one user that are used; the kernel allows 65,536.
 const GROUPS_MAX: usize = 1_024;
 
-/// Whom a process runs as.
+/// The user and the groups that a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     /// Supplementary groups.
     pub(crate) groups: Vec<u32>,
-    /// None: only a group was given, or a number that no user has.
+    /// None: only a group was given, or a uid without an entry.
     pub(crate) name: Option<String>,
     pub(crate) home: Option<String>,
 }
@@ -28,7 +28,8 @@ struct ProcessUser {
 }
 
 impl Identity {
-    /// `user` and `group`: names or numbers. Without a user: the present one, in `group`.
+    /// Looks up `user` and `group`, which are names or numbers. Without a user, returns the current
+    /// user in `group`.
     pub(crate) fn find(user: Option<&str>, group: Option<&str>) -> Result<Self, String> {
         let gid = group.map(find_group).transpose()?;
         let Some(user) = user else {
@@ -52,7 +53,7 @@ impl Identity {
     }
 }
 
-/// None: there is none of this name or number.
+/// Returns the user with this name or number. None: there is no such user.
 fn find_user(user: &str) -> Result<Option<ProcessUser>, String> {
     let name = CString::new(user).map_err(|_| format!("{user:?} can't be a user's name"))?;
     let number: Option<u32> = user.parse().ok();
@@ -107,7 +108,7 @@ fn find_group(group: &str) -> Result<u32, String> {
     Ok(unsafe { entry.assume_init_ref() }.gr_gid)
 }
 
-/// The groups that `user` belongs to, `gid` first.
+/// Returns the groups of `user`, `gid` first.
 fn groups_of(user: &CStr, gid: u32) -> Vec<u32> {
     let mut groups = vec![gid; GROUPS_MAX];
     let mut count = libc::c_int::try_from(GROUPS_MAX).unwrap_or(libc::c_int::MAX);
@@ -120,7 +121,7 @@ fn groups_of(user: &CStr, gid: u32) -> Vec<u32> {
     groups
 }
 
-/// getpwnam_r(3) lists what systems answer for "not found" besides 0.
+/// Returns whether an error means "not found": getpwnam_r(3) lists the errors of various systems.
 fn is_absence(error: libc::c_int) -> bool {
     [0, libc::ENOENT, libc::ESRCH, libc::EBADF, libc::EPERM].contains(&error)
 }

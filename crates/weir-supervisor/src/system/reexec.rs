@@ -1,4 +1,4 @@
-//! Another program in this very process.
+//! Re-execution of this process.
 
 use std::ffi::{CString, c_char};
 use std::io;
@@ -6,9 +6,9 @@ use std::os::fd::RawFd;
 
 use super::check;
 
-/// Executes `program` with `arguments` (the program's name first) in this process, whose children,
-/// pid, environment and blocked signals stay, as do the descriptors `kept`. Comes back only if that
-/// fails; then nothing has changed.
+/// Executes `program` with `arguments` (the program's name first) in this process, which keeps its
+/// children, pid, environment, blocked signals and the descriptors `kept`. Returns only on failure,
+/// and then nothing has changed.
 pub fn reexec(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::Error {
     if let Err(error) = close_on_exec(kept, false) {
         let _ = close_on_exec(kept, true);
@@ -17,11 +17,11 @@ pub fn reexec(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::E
     let null = std::ptr::null();
     let texts = arguments.iter().map(|text| text.as_ptr());
     let pointers: Vec<*const c_char> = texts.chain([null]).collect();
-    // SAFETY: the program ends with NUL; the array ends with null, and all before it points to texts
-    // that end with NUL and live until the call is over.
+    // SAFETY: the program ends with NUL; the array ends with null, and all before it points to
+    // texts that end with NUL and live until the call is over.
     unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
     let error = io::Error::last_os_error();
-    // Nobody that is started from now on may get them.
+    // Children that are started from now on must not inherit them.
     let _ = close_on_exec(kept, true);
     error
 }

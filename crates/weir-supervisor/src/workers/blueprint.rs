@@ -12,7 +12,7 @@ use super::spec::{BoundBy, GroupSpec, ResourceLimits, SocketKind};
 use super::template::{Template, Values};
 use crate::system::{FIRST_DESCRIPTOR, Identity};
 
-/// Placeholders that every worker has.
+/// Placeholders of every worker.
 pub(super) const INDEX: &str = "index";
 pub(super) const NAME: &str = "name";
 pub(super) const FD: &str = "fd";
@@ -25,20 +25,21 @@ pub(crate) struct Blueprint {
     pub(crate) spec: GroupSpec,
     pub(crate) command: Vec<Template>,
     pub(crate) environment: Vec<(String, Template)>,
-    /// None: as the parent.
+    /// None: the parent's identity.
     pub(crate) identity: Option<Identity>,
     pub(crate) limits: Vec<(Resource, u64)>,
     pub(crate) folder: GroupFolder,
 }
 
 impl Blueprint {
-    /// All mistakes in one round.
+    /// Checks and parses `spec`; on failure returns all mistakes at once.
     pub(crate) fn new(spec: GroupSpec, run_folder: &Path) -> Result<Self, Vec<Mistake>> {
         let mistakes = check::mistakes(&spec, run_folder);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        // What was checked parses; what changed since then (a user deleted) is a mistake again.
+        // The check has parsed the same text; a change since then (a deleted user) is a mistake
+        // again.
         let parsed = check::parse(&spec)
             .and_then(|(command, environment)| Ok((command, environment, check::identity(&spec)?)));
         let (command, environment, identity) = parsed.map_err(|mistake| vec![mistake])?;
@@ -52,19 +53,19 @@ impl Blueprint {
         })
     }
 
-    /// Makes the folder for sockets; those of `running` generations stay in it.
+    /// Creates the folder for sockets; sockets of `running` generations stay in it.
     pub(crate) fn prepare_folder(&self, running: &BTreeSet<u64>) -> io::Result<()> {
         self.folder.prepare(self.identity.as_ref(), running)
     }
 
-    /// Whether the command itself says which descriptors it is to take. Then `LISTEN_FDS` does not
-    /// say so as well: gunicorn would use one twice and fail.
+    /// Returns whether the command itself names the inherited descriptors. `LISTEN_FDS` is then not
+    /// set as well: gunicorn would use a descriptor twice and fail.
     pub(crate) fn names_descriptors(&self) -> bool {
         let placeholder = format!("{{{FD}");
         self.spec.command.iter().any(|argument| argument.contains(&placeholder))
     }
 
-    /// Whether so many workers listen on all sockets that connections can get to.
+    /// Checks that `processes` workers listen on all sockets that can receive connections.
     pub(crate) fn check_scale(&self, processes: u32) -> Result<(), String> {
         let SocketKind::Group(group) = &self.spec.sockets else { return Ok(()) };
         let min = group.plan().workers_min();
@@ -78,13 +79,13 @@ impl Blueprint {
         ))
     }
 
-    /// `shop-3`: in logs, in the output, as `{name}`.
+    /// Returns a worker's name, such as `shop-3`: in logs, in the output, and as `{name}`.
     pub(crate) fn worker_name(&self, index: usize) -> String {
         format!("{}-{index}", self.spec.name)
     }
 }
 
-/// The names that `spec` gives values to, its own variables aside.
+/// Returns the placeholders of `spec` except its own variables.
 pub(super) fn built_in(spec: &GroupSpec) -> Vec<String> {
     let descriptors = |count: usize| {
         let numbered = (0..count).map(|number| format!("{FD}{number}"));
@@ -105,7 +106,7 @@ pub(super) fn built_in(spec: &GroupSpec) -> Vec<String> {
     names
 }
 
-/// `{fd}`, `{fd0}`, `{fd1}` .. for so many inherited descriptors.
+/// Returns the values of `{fd}`, `{fd0}`, `{fd1}` .. for `count` inherited descriptors.
 pub(super) fn descriptor_values(count: usize) -> Values {
     let numbers = (FIRST_DESCRIPTOR..).take(count).map(|number| vec![number.to_string()]);
     let mut values: BTreeMap<String, Vec<String>> =

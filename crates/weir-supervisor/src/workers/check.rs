@@ -1,4 +1,4 @@
-//! Whether a group's specification can work, before anything is started: all mistakes at once.
+//! Checks a group's specification before anything is started, and reports all mistakes at once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::spec::{GroupName, GroupSpec, PROCESSES_MAX, Readiness, SOCKETS_MAX, S
 use super::template::Template;
 use crate::system::Identity;
 
-/// Variables that describe what the parent passes on; settings may not set them.
+/// Variables with which the parent describes inherited descriptors; settings may not set them.
 pub(super) const RESERVED: [&str; 9] = [
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -22,20 +22,20 @@ pub(super) const RESERVED: [&str; 9] = [
     crate::selection::busy::INDEX_VARIABLE,
 ];
 
-/// Something that must be changed in a group's specification.
+/// A mistake in a group's specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("workers {group}: {setting}: {text}")]
 pub struct Mistake {
     pub group: GroupName,
-    /// The field of [`GroupSpec`].
+    /// The name of the field of [`GroupSpec`].
     pub setting: &'static str,
     pub text: String,
 }
 
 type EnvironmentTemplates = Vec<(String, Template)>;
 
-/// What is wrong with `spec`, whose sockets would lie below `run_folder`. Nothing is started, bound
-/// or created.
+/// Returns all mistakes in `spec`, whose sockets would be below `run_folder`. Starts, binds and
+/// creates nothing.
 #[must_use]
 pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
     let mut found = Vec::new();
@@ -68,7 +68,7 @@ pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
     found
 }
 
-/// The command and the environment as templates that this group can fill in.
+/// Parses the command and the environment as templates with this group's placeholders.
 pub(super) fn parse(spec: &GroupSpec) -> Result<(Vec<Template>, EnvironmentTemplates), Mistake> {
     let mut known = built_in(spec);
     known.extend(spec.variables.keys().cloned());
@@ -99,7 +99,7 @@ fn unknown_placeholder(name: &str, known: &[String]) -> String {
     )
 }
 
-/// Whom the workers run as. None: as the parent does.
+/// Returns the identity that the workers run as. None: the parent's.
 pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, Mistake> {
     let mistake = |setting, text: String| Mistake { group: spec.name.clone(), setting, text };
     let setting = match (&spec.user, &spec.group) {
@@ -154,7 +154,7 @@ fn sockets(spec: &GroupSpec) -> Option<String> {
         return Some(format!("a worker inherits 1 to {SOCKETS_MAX} sockets, not {count}"));
     }
     let SocketKind::Inherited(sockets) = &spec.sockets else { return None };
-    // sd_listen_fds_with_names(3): printable, and the colon separates them.
+    // sd_listen_fds_with_names(3): names are printable ASCII, and a colon separates them.
     let is_wrong = |name: &str| {
         name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
     };
@@ -196,7 +196,7 @@ fn readiness(spec: &GroupSpec) -> Option<String> {
     }
 }
 
-/// Only root may raise a hard limit.
+/// Checks the resource limits: only root may raise a hard limit.
 fn limits(spec: &GroupSpec) -> Vec<Mistake> {
     if rustix::process::geteuid().is_root() {
         return Vec::new();

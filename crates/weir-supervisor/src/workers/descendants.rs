@@ -1,14 +1,14 @@
-//! The processes that a worker has started, and those that these have.
+//! The descendants of a worker process.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// The maximum of processes of one worker.
+/// Limit of the descendants of one worker that are found.
 const PROCESSES_MAX: usize = 1_000;
 
-/// One of them, held so that its number can't become another's.
+/// A descendant, held by a pidfd so that the pid cannot be reused for another process.
 #[derive(Debug)]
 pub(super) struct Descendant(OwnedFd);
 
@@ -19,7 +19,7 @@ impl Descendant {
     }
 }
 
-/// All that descend from `worker` and whose parents live.
+/// Returns all descendants of `worker` except those whose parent has ended.
 pub(super) fn of(worker: Pid) -> Vec<Descendant> {
     let mut found = Vec::new();
     let mut parents = vec![worker];
@@ -31,7 +31,8 @@ pub(super) fn of(worker: Pid) -> Vec<Descendant> {
             let Ok(held) = rustix::process::pidfd_open(child, PidfdFlags::empty()) else {
                 continue;
             };
-            // Between the look and the hold it could have ended, and its number be another's.
+            // Check again: before its pidfd was open, the process could have ended and its pid been
+            // reused.
             if children(parent).contains(&child) {
                 found.push(Descendant(held));
                 parents.push(child);
@@ -41,7 +42,7 @@ pub(super) fn of(worker: Pid) -> Vec<Descendant> {
     found
 }
 
-/// Of all its threads.
+/// Returns the children of all threads of `parent`.
 fn children(parent: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid()));
     let threads = threads.into_iter().flatten().flatten();

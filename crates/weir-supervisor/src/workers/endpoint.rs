@@ -1,4 +1,4 @@
-//! What one generation listens on, and where it is reached.
+//! The listening endpoint of one generation of a worker.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,12 +13,12 @@ use super::template::Values;
 use crate::control::WorkerAddress;
 use crate::selection::busy::{PER_SLOT, Records, record};
 
-/// Ports that are tried before a start is given up: each was just given to another worker.
+/// Ports to try before a start fails: each of them was just assigned to another worker.
 const PORT_TRIES_MAX: usize = 32;
 /// The name of a socket that the parent bound for one worker, in `LISTEN_FDNAMES`.
 const OWN_SOCKET_NAME: &str = "socket";
 
-/// Bound or chosen for one generation; what lies in the file system goes with it.
+/// The endpoint of one generation. Dropping it removes its socket file.
 #[derive(Debug)]
 pub(crate) struct WorkerEndpoint {
     pub(crate) address: Option<WorkerAddress>,
@@ -26,7 +26,7 @@ pub(crate) struct WorkerEndpoint {
 }
 
 impl WorkerEndpoint {
-    /// `is_taken`: what other workers were given.
+    /// Binds or chooses an endpoint. `is_taken` tells whether another worker has an address.
     pub(crate) fn prepare(
         sockets: &SocketKind,
         folder: &GroupFolder,
@@ -57,7 +57,7 @@ impl WorkerEndpoint {
         Ok(Self { address, listener })
     }
 
-    /// One of an earlier program. Its worker's record is as that left it.
+    /// Restores the endpoint of an earlier program. The worker's record is unchanged.
     pub(crate) fn resume(address: Option<WorkerAddress>, listener: Option<OwnedFd>) -> Self {
         Self { address, listener }
     }
@@ -66,7 +66,7 @@ impl WorkerEndpoint {
         self.listener.as_ref()
     }
 
-    /// What the worker in that slot inherits to listen on, with names.
+    /// Returns the named descriptors that the worker in `slot` inherits to listen on.
     pub(crate) fn descriptors<'a>(
         &'a self,
         sockets: &'a SocketKind,
@@ -83,7 +83,7 @@ impl WorkerEndpoint {
         }
     }
 
-    /// What placeholders stand for.
+    /// Returns the values of the placeholders.
     pub(crate) fn values(&self, descriptors: usize) -> Values {
         let mut values = descriptor_values(descriptors);
         match &self.address {
@@ -98,7 +98,7 @@ impl WorkerEndpoint {
         values
     }
 
-    /// The memory in which the worker says what it does, and where in it.
+    /// Returns the shared memory in which the worker reports its load, and the index of its record.
     pub(crate) fn record<'a>(&self, sockets: &'a SocketKind) -> Option<(&'a Records, usize)> {
         match (sockets, &self.address) {
             (SocketKind::Group(group), Some(WorkerAddress::Shared { record })) => {
@@ -118,13 +118,13 @@ impl WorkerEndpoint {
 
 impl Drop for WorkerEndpoint {
     fn drop(&mut self) {
-        // It may never have been bound, or the worker has removed it.
+        // The worker may not have bound it yet, or may have removed it.
         let _ = self.path().map(std::fs::remove_file);
     }
 }
 
 fn free_port(is_taken: impl Fn(u16) -> bool) -> io::Result<u16> {
-    // All are held until one is chosen, so that no two tries give the same.
+    // All tried ports stay bound until one is chosen, so that no port is tried twice.
     let mut held = Vec::new();
     for _ in 0..PORT_TRIES_MAX {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -1,4 +1,4 @@
-//! All groups with their processes: what the supervisor's loop calls, turn by turn.
+//! All groups and their processes; the supervisor's loop calls it in every iteration.
 
 mod commands;
 mod events;
@@ -35,18 +35,18 @@ pub struct Fleet {
     processes: BTreeMap<u64, WorkerProcess>,
     numbers: Numbers,
     printer: Printer,
-    /// To the service; to two of them while one is replaced.
+    /// Connections to the service, and to others during a replacement.
     lines: Vec<ServiceConnection>,
     lines_made: u64,
     /// Commands of services to the supervisor itself.
     wishes: Vec<(ServiceCommand, CommandSender)>,
-    /// Which services send nothing more to these generations.
+    /// For each generation to stop, the services that have stopped sending it requests.
     let_go: BTreeMap<u64, BTreeSet<u64>>,
-    /// More was said than one turn follows.
+    /// Whether requests are left for the next iteration.
     has_unread: bool,
     is_stopping: bool,
     was_killed: bool,
-    /// `output_lines_dropped` aside.
+    /// Counters, except for `output_lines_dropped`.
     pub(crate) totals: ParentTotals,
     totals_sent: ParentTotals,
     totals_at: Duration,
@@ -58,21 +58,21 @@ struct Crew {
     blueprint: Blueprint,
     rules: WorkerGroup,
     rolling: Option<RollingState>,
-    /// The settings don't have it any more: it is to end once no service needs it.
+    /// Whether the settings no longer contain the group: it ends once no service needs it.
     is_retired: bool,
-    /// Asked to end, with everything.
+    /// Whether it was asked to end as part of a shutdown.
     is_stopped: bool,
 }
 
-/// A group that has no worker, since none could be started.
+/// A group without a worker because none could be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedGroup {
     pub name: GroupName,
-    /// With the worker's name; may have several lines.
+    /// The reason with the worker's name; may have several lines.
     pub reason: String,
 }
 
-/// Why groups can't be run.
+/// Why groups cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -94,8 +94,8 @@ impl Crew {
 }
 
 impl Fleet {
-    /// Nothing is started before the supervisor runs. `run_folder`: for unix sockets; workers of
-    /// other users must be able to reach it, and no other Weir may use it.
+    /// Creates the groups; the supervisor starts their workers. `run_folder` is for unix sockets:
+    /// workers of other users must be able to reach it, and no other Weir may use it.
     pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
         let fleet = Self::checked(groups, run_folder)?;
         for Crew { blueprint, .. } in &fleet.groups {
@@ -106,8 +106,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The same; `running`: generations that run already, whose sockets stay. Their groups may have
-    /// another folder now: with a user, or another one.
+    /// Like [`Fleet::new`], while the `running` generations keep their sockets. Their groups may
+    /// use another folder now, because the user changed.
     pub(crate) fn beside(
         groups: Vec<GroupSpec>,
         run_folder: &Path,
@@ -116,7 +116,8 @@ impl Fleet {
         let fleet = Self::checked(groups, run_folder)?;
         for Crew { blueprint, .. } in &fleet.groups {
             if let Err(error) = blueprint.prepare_folder(running) {
-                // Those that run go on; who can't be started says so, and is tried again.
+                // Running workers continue; a worker that cannot be started reports it and is
+                // retried.
                 let group = blueprint.spec.name.as_str();
                 tracing::error!(group, %error, "the folder for sockets can't be prepared");
             }
@@ -169,7 +170,7 @@ impl Fleet {
         Moment { now, prober_since: self.lines.iter().map(|line| line.connected_at).min() }
     }
 
-    /// When there is something to do without an event.
+    /// Returns when a timer next expires.
     pub(crate) fn wakes_at(&self, now: Duration) -> Option<Duration> {
         let moment = self.moment(now);
         let unread = self.has_unread.then_some(now);
@@ -177,7 +178,7 @@ impl Fleet {
         groups.chain(unread).chain(self.totals_due()).min()
     }
 
-    /// What to wait for.
+    /// Adds the descriptors to wait for to `polled`.
     pub(crate) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
         let reads = self.printer.has_room();
         for process in self.processes.values() {
@@ -193,12 +194,13 @@ impl Fleet {
         }
     }
 
-    /// Whether lines wait for the parent's output to be writable.
+    /// Returns whether buffered output waits until the parent's output is writable.
     pub(crate) fn wants_to_print(&self) -> bool {
         !self.printer.is_empty()
     }
 
-    /// Starts workers that are due, kills those that are overdue, and continues rolling restarts.
+    /// Starts workers that are due, kills those past their deadline, and continues rolling
+    /// restarts.
     pub(crate) fn run_due(&mut self, now: Duration) {
         let moment = self.moment(now);
         let mut starts_left = STARTS_PER_TURN_MAX;
@@ -224,19 +226,19 @@ impl Fleet {
         self.send_reports(now);
     }
 
-    /// Asks those to end that are to do so before the service.
+    /// Asks the workers to end that end before the service.
     pub(crate) fn stop_first(&mut self, now: Duration) {
         self.is_stopping = true;
         self.stop_groups(now, |spec| spec.ends_before_service);
     }
 
-    /// Whether these have ended.
+    /// Returns whether the workers that end before the service have ended.
     pub(crate) fn is_first_over(&self) -> bool {
         let mut first = self.groups.iter().filter(|crew| crew.blueprint.spec.ends_before_service);
         first.all(|crew| crew.rules.is_over())
     }
 
-    /// Asks everything to end.
+    /// Asks all workers to end.
     pub(crate) fn stop(&mut self, now: Duration) {
         self.is_stopping = true;
         self.stop_groups(now, |_| true);
@@ -255,7 +257,7 @@ impl Fleet {
         }
     }
 
-    /// Ends everything at once.
+    /// Kills all workers at once.
     pub(crate) fn kill(&mut self, now: Duration) {
         self.stop(now);
         for index in 0..self.groups.len() {
@@ -265,17 +267,17 @@ impl Fleet {
         }
     }
 
-    /// Every worker has ended and none will be started.
+    /// Returns whether every worker has ended and none will be started.
     pub(crate) fn is_over(&self) -> bool {
         self.processes.is_empty() && self.groups.iter().all(|crew| crew.rules.is_over())
     }
 
-    /// Whether a worker had to be killed during the shutdown.
+    /// Returns whether a worker was killed during the shutdown.
     pub(crate) fn was_killed(&self) -> bool {
         self.was_killed
     }
 
-    /// Those of which no worker runs and one was given up.
+    /// Returns the groups without a running worker in which one was given up.
     pub(crate) fn failed(&self) -> Vec<FailedGroup> {
         let failed = self.groups.iter().filter_map(|crew| {
             let reason = crew.rules.failure()?.to_owned();
@@ -284,12 +286,12 @@ impl Fleet {
         failed.collect()
     }
 
-    /// Whether `pid` is one of the workers.
+    /// Returns whether `pid` is a worker.
     pub(crate) fn knows(&self, pid: rustix::process::Pid) -> bool {
         self.processes.values().any(|process| process.pid == pid)
     }
 
-    /// Prints what is left at the end, as far as it is taken.
+    /// Writes the buffered output at the end, as much as `output` takes.
     pub(crate) fn print_rest(&mut self, output: BorrowedFd<'_>) {
         self.printer.flush(output);
     }

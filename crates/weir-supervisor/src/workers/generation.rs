@@ -1,4 +1,4 @@
-//! One generation of a worker, as the rules see it. Pure: times come as arguments.
+//! One generation of a worker, as the rules see it. Pure: times are arguments.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::{GroupSpec, Readiness};
 use crate::restarts::RestartPolicy;
 
-/// Numbers that no two generations of any group share.
+/// Assigns numbers that are unique among the generations of all groups.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(u64);
 
@@ -27,17 +27,17 @@ impl Numbers {
     }
 }
 
-/// The times of a group that the rules need.
+/// The timeouts of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     pub(crate) restart: RestartPolicy,
     pub(crate) start_deadline: Duration,
-    /// Ready when it has lived for this long.
+    /// Time after which a worker counts as ready.
     pub(crate) ready_after: Option<Duration>,
-    /// The service says when it is ready, and only then does the start deadline run.
+    /// Whether the service reports readiness. The start deadline runs only while it is connected.
     pub(crate) is_probed: bool,
     pub(crate) stop_deadline: Duration,
-    /// How long the service has to release a probed worker.
+    /// How long the service may take to release a probed worker.
     pub(crate) let_go_deadline: Duration,
     /// None: evictions kill at once.
     pub(crate) dump_wait: Option<Duration>,
@@ -45,28 +45,29 @@ pub(crate) struct Times {
     pub(crate) retry_after: Duration,
 }
 
-/// The inputs of the rules.
+/// The time-dependent inputs of the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Duration,
-    /// Since when there is a service that could probe.
+    /// Since when a service that can probe is connected.
     pub(crate) prober_since: Option<Duration>,
 }
 
-/// What a generation does.
+/// The phase of a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Starting,
     Ready,
-    /// To be asked to end once the service sends it nothing more, but no later than then.
+    /// Is asked to end when the service has stopped sending it requests, at the latest at
+    /// `stop_at`.
     Leaving {
         stop_at: Duration,
     },
-    /// Asked to end, or about to by itself.
+    /// Was asked to end, or announced that it ends by itself.
     Draining {
         kill_at: Duration,
     },
-    /// Asked for a dump before it is killed.
+    /// Was asked for a dump, and is killed afterwards.
     Dumping {
         kill_at: Duration,
         reason: String,
@@ -75,7 +76,7 @@ pub(crate) enum Phase {
     Killed,
 }
 
-/// Something to do to the process of a generation.
+/// An action on the process of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Start(u64),
@@ -83,15 +84,15 @@ pub(crate) enum Action {
     AskToLetGo(u64),
     /// Ask it to end.
     Stop(u64),
-    /// Ask it for a dump, before it is killed for this reason.
+    /// Request a dump, before it is killed for this reason.
     Dump(u64, String),
     /// Kill its process group.
     Kill(u64, String),
-    /// Tell everybody that it is ready.
+    /// Report to all services that it is ready.
     Announce(u64),
 }
 
-/// One process's life.
+/// The lifecycle of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Generation {
     pub(crate) number: u64,
@@ -99,11 +100,11 @@ pub(crate) struct Generation {
     pub(crate) started_at: Duration,
     /// Its last sign of life.
     pub(crate) alive_at: Duration,
-    /// None: it never was.
+    /// None: it was never ready.
     pub(crate) ready_at: Option<Duration>,
-    /// It ends because the parent stopped or evicted it, not by itself.
+    /// Whether the parent stopped or evicted it, so its end was requested.
     pub(crate) is_dismissed: bool,
-    /// Within what it was told to give signs of life, when it was started.
+    /// The watchdog interval that the process got at its start.
     #[serde(default)]
     pub(crate) watchdog: Option<Duration>,
 }
@@ -144,20 +145,21 @@ impl Generation {
         self.phase == Phase::Ready
     }
 
-    /// Whether it is on its way out.
+    /// Returns whether it is leaving, draining, dumping or killed.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.phase, Phase::Starting | Phase::Ready)
     }
 
-    /// It serves from now on.
+    /// Marks the generation as ready.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.phase = Phase::Ready;
         self.ready_at = Some(now);
         self.alive_at = now;
     }
 
-    /// Asks it to end, gracefully: one that serves what the service sends it only after the service
-    /// has let go of it, or a request could reach a worker that has stopped listening.
+    /// Asks it to end gracefully. A worker that gets requests from the service is asked only after
+    /// the service has released it: otherwise a request could reach a worker that has stopped
+    /// listening.
     pub(crate) fn drain(&mut self, now: Duration, times: &Times) -> Option<Action> {
         if self.is_ending() {
             return None;
@@ -171,7 +173,7 @@ impl Generation {
         Some(Action::Stop(self.number))
     }
 
-    /// The service sends it nothing more.
+    /// Records that the service sends it no more requests.
     pub(crate) fn release(&mut self, now: Duration, times: &Times) -> Option<Action> {
         if !matches!(self.phase, Phase::Leaving { .. }) {
             return None;
@@ -180,12 +182,12 @@ impl Generation {
         Some(Action::Stop(self.number))
     }
 
-    /// From now on it ends, within the deadline.
+    /// Starts the drain, with the stop deadline.
     pub(crate) fn leave(&mut self, now: Duration, times: &Times) {
         self.phase = Phase::Draining { kill_at: now.saturating_add(times.stop_deadline) };
     }
 
-    /// Kills it, after a dump if there is one.
+    /// Kills it, after a dump if one is configured.
     pub(crate) fn evict(&mut self, reason: &str, now: Duration, times: &Times) -> Option<Action> {
         if matches!(self.phase, Phase::Dumping { .. } | Phase::Killed) {
             return None;
@@ -202,7 +204,7 @@ impl Generation {
         Action::Kill(self.number, reason.to_owned())
     }
 
-    /// When this generation needs a turn without an event.
+    /// Returns when its next timer expires.
     pub(crate) fn wakes_at(&self, moment: Moment, times: &Times) -> Option<Duration> {
         match self.phase {
             Phase::Starting => {
@@ -210,7 +212,7 @@ impl Generation {
                 ready_at.or_else(|| self.start_deadline(moment, times))
             }
             Phase::Ready => self.watchdog(times).map(|limit| self.alive_at + limit),
-            // Without a service nobody sends it anything.
+            // Without a service, it gets no requests.
             Phase::Leaving { stop_at } => {
                 Some(if moment.prober_since.is_some() { stop_at } else { moment.now })
             }
@@ -219,8 +221,8 @@ impl Generation {
         }
     }
 
-    /// What is due. A generation that has lived long enough is announced, but stays as it is: to be
-    /// ready concerns the whole slot.
+    /// Performs what is due. A generation that has lived long enough is announced, but keeps its
+    /// phase: readiness concerns the whole slot.
     pub(crate) fn run_due(&mut self, moment: Moment, times: &Times) -> Option<Action> {
         if self.wakes_at(moment, times).is_none_or(|at| at > moment.now) {
             return None;
@@ -249,13 +251,13 @@ impl Generation {
         }
     }
 
-    /// It can't keep to more than it was told; by now that may be too much, or nothing at all is asked
-    /// for.
+    /// Returns the watchdog timeout: the longer one of that at the process's start, which is all it
+    /// knows, and the current one. None if either is disabled.
     fn watchdog(&self, times: &Times) -> Option<Duration> {
         Some(self.watchdog?.max(times.watchdog?))
     }
 
-    /// None: it does not run now.
+    /// Returns the end of the start deadline. None: it does not run now.
     fn start_deadline(&self, moment: Moment, times: &Times) -> Option<Duration> {
         let from = match times.is_probed {
             true => self.started_at.max(moment.prober_since?),

@@ -1,4 +1,4 @@
-//! All slots of one group: how many there are, which is due, and the rolling restart. Pure.
+//! All slots of one group: scaling, due actions, and the rolling restart. Pure.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::slot::{CarriedSlot, CommandError, Fate, WorkerSlot};
 use super::spec::PROCESSES_MAX;
 use crate::carried::CarriedGroup;
 
-/// A group by its rules; the processes are elsewhere.
+/// The rules of a group; its processes are in [`Fleet`](super::Fleet).
 #[derive(Debug)]
 pub(crate) struct WorkerGroup {
     times: Times,
     pub(crate) slots: Vec<WorkerSlot>,
-    /// How many workers there are to be.
+    /// The target number of workers.
     pub(crate) wanted: usize,
-    /// While it is paused nothing is started.
+    /// While true, no worker is started.
     pub(crate) is_paused: bool,
     pub(crate) rolling: Option<Rolling>,
 }
 
-/// What a turn of a group brought.
+/// The result of [`WorkerGroup::run_due`].
 #[derive(Debug, Default)]
 pub(crate) struct GroupUpdate {
     pub(crate) actions: Vec<Action>,
-    /// How the rolling restart ended, if it did.
+    /// The outcome of the rolling restart, if it ended.
     pub(crate) rolled: Option<Result<(), String>>,
 }
 
@@ -35,7 +35,7 @@ impl WorkerGroup {
         Self { times, slots, wanted, is_paused: false, rolling: None }
     }
 
-    /// A group of an earlier program, by the times of now.
+    /// Restores a group of an earlier program with the current timeouts.
     pub(crate) fn resume(times: Times, carried: &CarriedGroup) -> Self {
         let slot = |slot: &CarriedSlot| WorkerSlot::resume(times.clone(), slot.clone());
         let slots = carried.slots.iter().map(slot).collect();
@@ -43,12 +43,12 @@ impl WorkerGroup {
         Self { times, slots, wanted, is_paused: carried.is_paused, rolling }
     }
 
-    /// Nothing runs and nothing will.
+    /// Returns whether nothing runs and nothing will be started.
     pub(crate) fn is_over(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_empty() && !slot.is_wanted())
     }
 
-    /// Why nothing runs, if a worker was given up.
+    /// Returns the reason of a worker that was given up, if no worker runs.
     pub(crate) fn failure(&self) -> Option<&str> {
         let is_empty = self.slots.iter().all(WorkerSlot::is_empty);
         self.slots.iter().find_map(WorkerSlot::failure).filter(|_| is_empty)
@@ -61,7 +61,7 @@ impl WorkerGroup {
         starts.chain(turns).min()
     }
 
-    /// What is due. At most `starts_left` processes are started; the rest keeps its turn.
+    /// Performs what is due. At most `starts_left` processes are started; the others start later.
     pub(crate) fn run_due(
         &mut self,
         moment: Moment,
@@ -98,7 +98,7 @@ impl WorkerGroup {
         self.rolling = None;
     }
 
-    /// A process has ended. The text: the rolling restart ends with it.
+    /// Records the end of a process. Returns an error text if that ends the rolling restart.
     pub(crate) fn ended(
         &mut self,
         index: usize,
@@ -109,7 +109,8 @@ impl WorkerGroup {
         self.ended_as(index, number, reason, |slot| slot.ended(number, reason, now))
     }
 
-    /// A process could not be started, and another one could not be either. The text: as above.
+    /// Records that a process could not be started and a retry would fail too. Returns as
+    /// [`WorkerGroup::ended`].
     pub(crate) fn has_no_program(
         &mut self,
         index: usize,
@@ -133,7 +134,7 @@ impl WorkerGroup {
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {
             Fate::Left | Fate::SuccessorTakesOver => false,
-            // Another one is on its way in its place.
+            // Another process is about to replace it.
             Fate::Restarting { .. } => !went_by_itself,
             Fate::ReplacementFailed | Fate::GivenUp { .. } => true,
         };
@@ -158,7 +159,7 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Stops all slots, or one. A rolling restart ends with it.
+    /// Stops all slots, or one. This ends a rolling restart.
     pub(crate) fn stop(
         &mut self,
         index: Option<usize>,
@@ -169,7 +170,7 @@ impl WorkerGroup {
         Ok((actions, rolled))
     }
 
-    /// Replaces one worker. Never two of a group at once.
+    /// Replaces one worker. Rejected during another replacement in the group.
     pub(crate) fn restart(
         &mut self,
         index: usize,
@@ -188,7 +189,8 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Scales the group to `processes` running workers: further ones get their stop signal, stopped ones are started.
+    /// Scales the group to `processes` running workers: surplus ones get their stop signal, stopped
+    /// ones are started.
     pub(crate) fn scale(
         &mut self,
         processes: u32,
@@ -203,14 +205,15 @@ impl WorkerGroup {
         Ok(self.resize(processes, now))
     }
 
-    /// The same during other operations: a rolling restart continues with the remaining workers.
+    /// Like [`WorkerGroup::scale`], also during other operations: a rolling restart continues with
+    /// the remaining workers.
     pub(crate) fn resize(&mut self, processes: u32, now: Duration) -> Vec<Action> {
         self.wanted = usize::try_from(processes).unwrap_or(usize::MAX);
         let mut actions = Vec::new();
         for slot in self.slots.iter_mut().skip(self.wanted) {
             actions.extend(slot.stop(now));
         }
-        // Those that are on their way out come back when they have ended.
+        // Slots whose worker is ending start again when it has ended.
         for slot in self.slots.iter_mut().take(self.wanted).filter(|slot| !slot.is_wanted()) {
             slot.start(now);
         }
@@ -220,15 +223,15 @@ impl WorkerGroup {
         actions
     }
 
-    /// Those that failed are tried at once, and with a clean record: what is started may be something
-    /// else now.
+    /// Retries failed slots at once with a reset restart history: the program may have changed.
     pub(crate) fn retry(&mut self, now: Duration) {
         for slot in self.slots.iter_mut().filter(|slot| slot.starts_at().is_some()) {
             slot.start(now);
         }
     }
 
-    /// Nothing is started from now on, until it is resumed. A rolling restart ends with it.
+    /// Pauses the group: nothing is started until it is resumed. Returns the error text of a
+    /// rolling restart that this ends.
     pub(crate) fn pause(&mut self) -> Option<String> {
         self.is_paused = true;
         self.rolling.take().map(|_| "paused on command".to_owned())

@@ -25,7 +25,7 @@ use crate::control::WorkerAddress;
 use crate::selection::busy::{FD_VARIABLE, INDEX_VARIABLE};
 use crate::system::{self, FIRST_DESCRIPTOR, Identity, Image, Launch};
 
-/// Where programs are looked for when the environment has no `PATH` (as `execvp(3)`).
+/// The search path when the environment has no `PATH` (as `execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a worker could not be started.
@@ -47,7 +47,7 @@ pub(crate) enum LaunchError {
 }
 
 impl LaunchError {
-    /// Another attempt would fail in the same way, until the program is installed.
+    /// Returns whether another attempt would fail in the same way until the program is installed.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::NotFound { .. } => true,
@@ -111,7 +111,7 @@ pub(crate) fn launch(
     })
 }
 
-/// How many descriptors a program is given (`sd_listen_fds(3)`).
+/// The variable with the number of passed descriptors (`sd_listen_fds(3)`).
 const LISTEN_FDS: &str = "LISTEN_FDS";
 
 fn values(
@@ -127,14 +127,15 @@ fn values(
     values
 }
 
-/// Where a worker says what it does: behind the descriptors that it listens on.
+/// Returns the variables for the record of the worker's load. Its descriptor follows those that the
+/// worker listens on.
 fn busy(descriptors: usize, index: usize) -> [(OsString, OsString); 2] {
     let number = FIRST_DESCRIPTOR.unsigned_abs() as usize + descriptors;
     let variable = |name: &str, value: usize| (name.into(), value.to_string().into());
     [variable(FD_VARIABLE, number), variable(INDEX_VARIABLE, index)]
 }
 
-/// Never empty: an argument list that expands to nothing has no program to start.
+/// Expands the command. An empty list is an error: there is no program to start.
 fn arguments(blueprint: &Blueprint, values: &Values) -> Result<Vec<String>, LaunchError> {
     let mut arguments = Vec::new();
     for template in &blueprint.command {
@@ -152,7 +153,7 @@ fn environment(
     notify: Option<&NotifySocket>,
     descriptors: &[(&str, BorrowedFd<'_>)],
 ) -> Result<ProcessEnvironment, LaunchError> {
-    // What systemd said to the parent is not for workers.
+    // systemd's variables for the parent are not passed on to workers.
     let mut environment: ProcessEnvironment = std::env::vars_os()
         .filter(|(name, _)| !RESERVED.iter().any(|reserved| OsStr::new(reserved) == name))
         .collect();
@@ -177,15 +178,15 @@ fn environment(
     Ok(environment)
 }
 
-/// What a login would set.
+/// Returns the variables that a login would set.
 fn login_variables(identity: &Identity) -> Vec<(&'static str, String)> {
     let name = identity.name.as_ref();
     let known = [("HOME", identity.home.as_ref()), ("USER", name), ("LOGNAME", name)];
     known.into_iter().filter_map(|(variable, value)| Some((variable, value?.clone()))).collect()
 }
 
-/// Where the program may be. With a `/` it is a path, from the worker's own folder, as are the
-/// folders of `PATH`.
+/// Returns the paths where the program may be. One with a `/` is a path relative to the worker's
+/// folder, as are the folders of `PATH`.
 fn places(program: &str, environment: &ProcessEnvironment) -> Vec<PathBuf> {
     if program.contains('/') {
         return vec![PathBuf::from(program)];
@@ -217,8 +218,8 @@ fn failure(program: String, spec: &GroupSpec, error: io::Error) -> LaunchError {
     LaunchError::Start { program, folder: folder.display().to_string(), error }
 }
 
-/// The check refuses NUL bytes, and the system's own texts have none; one that got in by a path
-/// all the same ends the text there, as it would for the kernel.
+/// Converts to a C string. The check rejects NUL bytes and the system's own texts have none. A NUL
+/// from a path ends the text there, as it would for the kernel.
 fn text(mut bytes: Vec<u8>) -> CString {
     bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));
     CString::new(bytes).unwrap_or_default()
@@ -233,7 +234,7 @@ fn spawn(
 ) -> io::Result<Spawned> {
     let (pipe, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&pipe, true)?;
-    // The name counts for nothing: the image says what is executed.
+    // This name is not used: the image determines what is executed.
     let mut command = Command::new("worker");
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
     if let Some(folder) = &blueprint.spec.folder {
@@ -253,7 +254,7 @@ fn spawn(
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok((pid, pidfd, pipe)),
         Err(error) => {
-            // Nobody could watch it.
+            // Without a pidfd it could not be supervised.
             child.kill()?;
             child.wait()?;
             Err(error.into())

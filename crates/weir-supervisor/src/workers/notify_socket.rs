@@ -1,4 +1,4 @@
-//! The other end of `sd_notify(3)`: what a worker says about itself.
+//! The receiving end of `sd_notify(3)`: a worker's state messages.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::system::Identity;
 
-/// Messages of one worker that are read before others have their turn.
+/// Messages of one worker that are read per iteration of the loop.
 const MESSAGES_PER_TURN_MAX: usize = 16;
-/// What is longer is cut; states that matter come first in practice.
+/// Longer messages are truncated; the states that matter come first in practice.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// A worker's `NOTIFY_SOCKET`.
@@ -20,7 +20,7 @@ pub(crate) struct NotifySocket {
     path: PathBuf,
 }
 
-/// What a worker said.
+/// What a worker reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) is_ready: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Said {
 }
 
 impl NotifySocket {
-    /// `owner`: the only user, besides root, that may write to it.
+    /// Binds the socket at `path`. `owner` is the only user besides root that may write to it.
     pub(crate) fn bind(path: PathBuf, owner: Option<&Identity>) -> io::Result<Self> {
         let socket = UnixDatagram::bind(&path)?;
         let made = Self { socket, path };
@@ -40,7 +40,7 @@ impl NotifySocket {
         Ok(made)
     }
 
-    /// One that an earlier program has bound.
+    /// Restores a socket that an earlier program has bound.
     pub(crate) fn resume(socket: OwnedFd, path: PathBuf) -> Self {
         Self { socket: socket.into(), path }
     }
@@ -53,7 +53,7 @@ impl NotifySocket {
         self.socket.as_fd()
     }
 
-    /// What was said since the last look.
+    /// Returns what was reported since the last call.
     pub(crate) fn receive(&self) -> Said {
         let mut said = Said::default();
         let mut message = [0; MESSAGE_BYTES_MAX];

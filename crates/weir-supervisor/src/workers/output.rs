@@ -1,16 +1,16 @@
-//! A worker's output, line by line, with its name in front.
+//! A worker's output, line by line, prefixed with its name.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::output::{CHUNK_BYTES, OutputTail};
 use crate::printer::Printer;
 
-/// A longer line is passed on in pieces: with its prefix a piece must fit into one chunk.
+/// A longer line is split: a piece and its prefix must fit into one chunk.
 const LINE_BYTES_MAX: usize = CHUNK_BYTES - PREFIX_BYTES_MAX;
-/// Group, slot, pid and what is between.
+/// Group, slot, pid and separators.
 const PREFIX_BYTES_MAX: usize = 96;
-/// What is still read of a worker that has ended: as much as a pipe holds. Something that it left
-/// behind could go on writing for ever.
+/// How much is still read after a worker has ended: as much as a pipe holds. A descendant of it
+/// could continue to write forever.
 const LAST_BYTES_MAX: usize = 64 * 1024;
 
 /// The reading end of a worker's standard output and error.
@@ -23,13 +23,13 @@ pub(crate) struct WorkerOutput {
 }
 
 impl WorkerOutput {
-    /// `pipe` must be non-blocking. `name` is shorter than [`PREFIX_BYTES_MAX`].
+    /// Creates a reader. `pipe` must be non-blocking; `name` is shorter than [`PREFIX_BYTES_MAX`].
     pub(crate) fn new(pipe: OwnedFd, name: &str, pid: i32) -> Self {
         let prefix = format!("{name}[{pid}] ");
         Self { pipe: Some(pipe), prefix, partial: Vec::new(), tail: OutputTail::default() }
     }
 
-    /// One that an earlier program has read.
+    /// Restores the reader of an earlier program.
     pub(crate) fn resume(
         pipe: Option<OwnedFd>,
         name: &str,
@@ -41,24 +41,24 @@ impl WorkerOutput {
         Self { pipe, prefix, partial, tail: OutputTail::resume(last_lines) }
     }
 
-    /// The beginning of an incomplete line.
+    /// Returns the beginning of an incomplete line.
     pub(crate) fn partial(&self) -> &[u8] {
         &self.partial
     }
 
-    /// What to poll for reading, while there is more to come.
+    /// Returns the descriptor to poll for reading, until end of file.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads at most one chunk. True: a line of it contains `sought`.
+    /// Reads at most one chunk. Returns true if a line of it contains `sought`.
     pub(crate) fn read(&mut self, printer: &mut Printer, sought: Option<&str>) -> bool {
         let mut chunk = [0; CHUNK_BYTES];
         let bytes = self.read_chunk(&mut chunk);
         self.take(&chunk[..bytes], printer, sought)
     }
 
-    /// Reads what a worker that has ended has left.
+    /// Reads the remaining output of a worker that has ended.
     pub(crate) fn finish(&mut self, printer: &mut Printer) {
         let mut left = LAST_BYTES_MAX;
         let mut chunk = [0; CHUNK_BYTES];
@@ -77,7 +77,7 @@ impl WorkerOutput {
         }
     }
 
-    /// The last lines, oldest first.
+    /// Returns the last lines, oldest first.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         self.tail.lines()
     }
@@ -85,7 +85,7 @@ impl WorkerOutput {
     fn read_chunk(&mut self, chunk: &mut [u8]) -> usize {
         let Some(pipe) = &self.pipe else { return 0 };
         match rustix::io::read(pipe, chunk) {
-            // Closed: to poll it again would return at once, for ever.
+            // Closed: polling it again would return at once, in a busy loop.
             Ok(0) => {
                 self.pipe = None;
                 0

@@ -12,10 +12,10 @@ use super::output::WorkerOutput;
 use super::signals::WorkerSignal;
 use crate::carried::{self, CarriedWorker, Carrier, ResumeError};
 
-/// Where a worker belongs. It stays: slots are removed from the end only, and empty.
+/// A worker's slot. It stays valid: only empty slots at the end are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotIndex {
-    /// Of the fleet's groups.
+    /// The index of the group in the fleet.
     pub(crate) group: usize,
     pub(crate) slot: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) struct SlotIndex {
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     pub(crate) place: SlotIndex,
-    /// `shop-3`
+    /// Such as `shop-3`.
     pub(crate) name: String,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
@@ -32,15 +32,15 @@ pub(crate) struct WorkerProcess {
     pub(crate) notify: Option<NotifySocket>,
     pub(crate) endpoint: WorkerEndpoint,
     pub(crate) started_at: Duration,
-    /// Why the parent killed it, if it did.
+    /// The reason if the parent killed it.
     pub(crate) kill_reason: Option<String>,
-    /// Those of its command: another one may have others.
+    /// The signals for the command that it was started with: a later command may have others.
     pub(crate) stop_signal: WorkerSignal,
     pub(crate) dump_signal: Option<WorkerSignal>,
 }
 
 impl WorkerProcess {
-    /// Written down for another program.
+    /// Returns its serialized state, and keeps its descriptors open in `carrier`.
     pub(crate) fn carried(
         &self,
         generation: u64,
@@ -68,7 +68,7 @@ impl WorkerProcess {
         }
     }
 
-    /// One that an earlier program has started.
+    /// Restores a process that an earlier program started.
     pub(crate) fn resume(carried: CarriedWorker, group: usize) -> Result<Self, ResumeError> {
         let CarriedWorker { slot, name, partial, last_lines, .. } = carried;
         let pipe = carried::take_some(carried.output)?;
@@ -91,17 +91,17 @@ impl WorkerProcess {
         })
     }
 
-    /// Sends `signal` to the worker alone: what its children make of it is its business.
+    /// Sends `signal` to the worker only; it is responsible for its own children.
     pub(crate) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         rustix::process::pidfd_send_signal(&self.pidfd, signal)
     }
 
-    /// Kills the worker, everything in its process group, and what it has started in groups and
-    /// sessions of their own. Once it has ended nobody can tell any more whose these are.
+    /// Kills the worker, its process group, and descendants in other groups and sessions. Once the
+    /// worker has ended, these can no longer be attributed to it.
     pub(crate) fn kill(&mut self, reason: String) {
         self.kill_reason.get_or_insert(reason);
         let started = descendants::of(self.pid);
-        // By itself, too: it may have moved to another group.
+        // Explicitly, because it may have moved to another process group.
         let _ = self.signal(Signal::KILL);
         self.kill_group();
         for process in started {
@@ -109,18 +109,18 @@ impl WorkerProcess {
         }
     }
 
-    /// How it ended, if it has; the rest of its group is killed then.
+    /// Returns how it ended, if it has, and kills the rest of its process group.
     pub(crate) fn reap(&mut self) -> Option<String> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         self.wait(look | WaitIdOptions::NOWAIT)?;
-        // Before its pid, which is the number of the group, can become somebody else's.
+        // Before its pid, which is the group's id, can be reused.
         self.kill_group();
         self.wait(look).map(|status| describe(&status))
     }
 
-    /// It was not reaped yet, so the number is still that of its own group.
+    /// Kills its process group. It was not reaped yet, so the id is still that of its own group.
     fn kill_group(&self) {
-        // ESRCH: only the dead are in it.
+        // ESRCH: the group has only zombies.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
     }
 
@@ -133,7 +133,7 @@ fn signal(name: Option<&str>) -> Option<WorkerSignal> {
     name?.parse().ok()
 }
 
-/// `exited with code 2`, `was killed by signal 9`.
+/// Describes an exit status: `exited with code 2`, `was killed by signal 9`.
 fn describe(status: &WaitIdStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => format!("exited with code {code}"),

@@ -1,8 +1,8 @@
-//! A rolling restart: slot after slot, never two at once. Pure.
+//! A rolling restart: one slot after the other. Pure.
 
 use super::slot::WorkerSlot;
 
-/// How far a rolling restart has come.
+/// The progress of a rolling restart.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rolling {
     active: Option<usize>,
@@ -10,7 +10,7 @@ pub(crate) struct Rolling {
     count: usize,
 }
 
-/// What a rolling restart needs next.
+/// The next step of a rolling restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RollingStep {
     Wait,
@@ -23,19 +23,19 @@ impl Rolling {
         Self { active: None, next: 0, count }
     }
 
-    /// The slot that is being replaced.
+    /// Returns the slot that is being replaced.
     pub(crate) fn active(&self) -> Option<usize> {
         self.active
     }
 
-    /// How many slots are done.
+    /// Returns the number of finished slots.
     pub(crate) fn done(&self) -> usize {
         self.next - usize::from(self.active.is_some())
     }
 
     pub(crate) fn step(&mut self, slots: &[WorkerSlot]) -> RollingStep {
         let is_busy = self.active.and_then(|index| slots.get(index)).is_some_and(|slot| {
-            // Also until the one before it has ended: its memory is still taken.
+            // Also wait for the old process to end: its memory is still in use.
             !slot.is_settled()
         });
         if is_busy {
@@ -45,10 +45,11 @@ impl Rolling {
         while let Some(slot) = slots.get(self.next).filter(|_| self.next < self.count) {
             let index = self.next;
             self.next += 1;
-            // What was stopped stays so.
+            // Skip stopped slots.
             if slot.is_wanted() {
                 self.active = Some(index);
-                // One that ends already needs no successor: the next one is started once it has.
+                // A worker that is ending needs no successor: the next one starts when it has
+                // ended.
                 return if slot.is_ending() {
                     RollingStep::Wait
                 } else {

@@ -1,6 +1,6 @@
-//! Where the sockets of one group lie: `RUN_FOLDER/GROUP/GENERATION.sock` and `.notify`. Of workers that
-//! run as somebody it is `RUN_FOLDER/GROUP.UID`: when a group gets another user, those of the one before
-//! still have theirs.
+//! The paths of one group's sockets: `RUN_FOLDER/GROUP/GENERATION.sock` and `.notify`. The folder
+//! is `RUN_FOLDER/GROUP.UID` for workers with a configured user: when the user changes, workers of
+//! the previous one keep their sockets.
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use super::spec::GroupName;
 use crate::system::Identity;
 
-/// The kernel's limit for the path of a unix socket, its NUL aside (`unix(7)`).
+/// The kernel's limit for the path of a unix socket without its NUL (`unix(7)`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// Others may pass through the run folder but not look into it.
+/// Other users may traverse the run folder but not list it.
 const RUN_FOLDER_MODE: u32 = 0o711;
-/// Only the workers (and root) get at the sockets of a group.
+/// Only the workers' user (and root) can access the sockets of a group.
 const GROUP_FOLDER_MODE: u32 = 0o700;
 
 const SOCKET: &str = "sock";
@@ -26,26 +26,26 @@ const NOTIFY: &str = "notify";
 pub(crate) struct GroupFolder(PathBuf);
 
 impl GroupFolder {
-    /// `owner`: whom the workers run as; None: as the parent.
+    /// Returns the folder of `group`. `owner` is the identity of the workers; None: the parent's.
     pub(crate) fn of(run_folder: &Path, group: &GroupName, owner: Option<&Identity>) -> Self {
         Self(match owner {
-            // No name of a group has a dot in it.
+            // Names of groups have no dot.
             Some(owner) => run_folder.join(format!("{}.{}", group.as_str(), owner.uid)),
             None => run_folder.join(group.as_str()),
         })
     }
 
-    /// Where a generation listens.
+    /// Returns the path of a generation's listening socket.
     pub(crate) fn socket(&self, generation: u64) -> PathBuf {
         self.0.join(format!("{generation}.{SOCKET}"))
     }
 
-    /// Where a generation says `READY=1`.
+    /// Returns the path of a generation's `NOTIFY_SOCKET`.
     pub(crate) fn notify(&self, generation: u64) -> PathBuf {
         self.0.join(format!("{generation}.{NOTIFY}"))
     }
 
-    /// Why no socket can be bound here, if so.
+    /// Returns an error text if the socket paths would be too long.
     pub(crate) fn too_long(&self) -> Option<String> {
         let longest = self.notify(u64::MAX);
         let bytes = longest.as_os_str().len();
@@ -56,8 +56,8 @@ impl GroupFolder {
         })
     }
 
-    /// Makes the folder, empty of sockets that earlier parents left: those of `running` generations
-    /// stay.
+    /// Creates the folder and removes sockets of earlier parents, except those of `running`
+    /// generations.
     pub(crate) fn prepare(
         &self,
         owner: Option<&Identity>,
@@ -80,7 +80,7 @@ impl GroupFolder {
     }
 }
 
-/// The worker of a socket. None: it is not one of Weir's.
+/// Returns the generation of a socket. None: it is not a socket of Weir's.
 fn generation(path: &Path) -> Option<u64> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let is_ours = matches!(extension, Some(SOCKET | NOTIFY));

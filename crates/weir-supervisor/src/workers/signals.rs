@@ -1,21 +1,21 @@
-//! Signals by their names, as settings and commands write them.
+//! Signals by name, as in settings and commands.
 
 use std::fmt;
 use std::str::FromStr;
 
 use rustix::process::Signal;
 
-/// A signal that a worker may be sent.
+/// A signal that may be sent to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerSignal(pub(crate) Signal);
 
-/// No signal of this name may be sent to a worker.
+/// The name is not that of a permitted signal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no signal for workers; there are: {known}", known = known())]
 pub struct UnknownSignal(String);
 
-/// Those with a meaning to application servers. SIGKILL and SIGSTOP are not among them: the parent
-/// kills by itself, and a stopped worker would only look stuck.
+/// Signals that application servers use. SIGKILL and SIGSTOP are excluded: the parent kills by
+/// itself, and a stopped worker would only look stuck.
 const KNOWN: [(&str, Signal); 10] = [
     ("TERM", Signal::TERM),
     ("INT", Signal::INT),
@@ -30,14 +30,14 @@ const KNOWN: [(&str, Signal); 10] = [
 ];
 
 impl WorkerSignal {
-    /// "End", to nearly everybody.
+    /// The default stop signal.
     pub const TERM: Self = Self(Signal::TERM);
 }
 
 impl FromStr for WorkerSignal {
     type Err = UnknownSignal;
 
-    /// `USR1`, also as `SIGUSR1` or `usr1`.
+    /// Parses `USR1`, `SIGUSR1` or `usr1`.
     fn from_str(text: &str) -> Result<Self, UnknownSignal> {
         let upper = text.to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);

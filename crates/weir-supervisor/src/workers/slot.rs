@@ -1,5 +1,5 @@
-//! One place of a group: the generation that serves, during a replacement its successor beside it,
-//! and afterwards the old one while it ends. Pure: times come as arguments, actions go out.
+//! One slot of a group: the serving generation, its successor during a replacement, and afterwards
+//! the old generation while it ends. Pure: times are arguments, actions are returned.
 
 use std::time::Duration;
 
@@ -8,33 +8,34 @@ use serde::{Deserialize, Serialize};
 use super::generation::{Action, Generation, Moment, Numbers, Phase, Times};
 use crate::restarts::{RestartDecision, RestartHistory, Restarts};
 
-/// A place for one worker. It never holds more than two processes.
+/// A slot for one worker. It never has more than two processes.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot {
     times: Times,
     restarts: Restarts,
     is_wanted: bool,
     pub(crate) current: Option<Generation>,
-    /// The successor; takes the place of the current one when it is ready.
+    /// The successor; becomes the current generation when it is ready.
     pub(crate) successor: Option<Generation>,
-    /// Replaced by its successor.
+    /// The generation that was replaced and is ending.
     pub(crate) leaving: Option<Generation>,
     pub(crate) vacancy: Vacancy,
-    /// The next start would fail as the last one: it is tried again much later.
+    /// Whether the next start would fail in the same way, so that it is retried only after
+    /// `retry_after`.
     is_hopeless: bool,
 }
 
-/// Why there is no current generation, when there is none.
+/// Why there is no current generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Vacancy {
     Stopped,
-    /// To be started then; why the one before ended, if that was unrequested.
+    /// To be started at `start_at`; `reason` is why the last one ended, if that was unrequested.
     Waiting {
         start_at: Duration,
         #[serde(default)]
         reason: Option<String>,
     },
-    /// Given up, to be tried again then.
+    /// Given up; retried at `retry_at`.
     Failed {
         reason: String,
         deaths_in_a_row: u32,
@@ -42,7 +43,7 @@ pub(crate) enum Vacancy {
     },
 }
 
-/// A place between two programs of the parent.
+/// The serialized state of a slot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedSlot {
     record: RestartHistory,
@@ -58,9 +59,9 @@ pub(crate) struct CarriedSlot {
 pub(crate) enum Fate {
     /// It was requested, or its successor had already replaced it.
     Left,
-    /// The successor never got ready; the one before it stays.
+    /// The successor did not become ready; the old generation stays.
     ReplacementFailed,
-    /// The current one died, its successor is there already.
+    /// The current generation died and its successor, already started, replaces it.
     SuccessorTakesOver,
     Restarting {
         after: Duration,
@@ -71,7 +72,7 @@ pub(crate) enum Fate {
     },
 }
 
-/// Why a command can't be followed now.
+/// Why a command cannot be run now.
 pub(crate) type CommandError = String;
 
 impl WorkerSlot {
@@ -126,7 +127,7 @@ impl WorkerSlot {
         self.is_wanted
     }
 
-    /// Why it was given up.
+    /// Returns why the worker was given up.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.vacancy {
             Vacancy::Failed { reason, .. } => Some(reason),
@@ -134,28 +135,29 @@ impl WorkerSlot {
         }
     }
 
-    /// The present one is on its way out.
+    /// Returns whether the current generation is ending.
     pub(crate) fn is_ending(&self) -> bool {
         self.current.as_ref().is_some_and(Generation::is_ending)
     }
 
-    /// The present one is of that number, has served, and goes without having been asked to.
+    /// Returns whether generation `number` is the current one, has served, and is ending without a
+    /// request.
     pub(crate) fn exits_on_its_own(&self, number: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.number == number);
         current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
     }
 
-    /// Between the start of a successor and the end of the one before it.
+    /// Returns whether a successor was started and the old generation has not ended.
     pub(crate) fn is_being_replaced(&self) -> bool {
         self.successor.is_some() || self.leaving.is_some()
     }
 
-    /// It serves and nothing else is going on.
+    /// Returns whether it serves and no replacement is in progress.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_being_replaced() && self.current.as_ref().is_some_and(Generation::is_ready)
     }
 
-    /// When a process is to be started here.
+    /// Returns when a process is to be started in this slot.
     pub(crate) fn starts_at(&self) -> Option<Duration> {
         match self.vacancy {
             _ if !self.is_wanted || self.current.is_some() => None,
@@ -166,12 +168,12 @@ impl WorkerSlot {
         }
     }
 
-    /// When this slot needs a turn without an event, starts aside.
+    /// Returns when a timer expires, except for starts.
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
         self.generations().filter_map(|generation| generation.wakes_at(moment, &self.times)).min()
     }
 
-    /// What is due, starts aside.
+    /// Performs what is due, except for starts.
     pub(crate) fn run_due(&mut self, moment: Moment) -> Vec<Action> {
         let times = self.times.clone();
         let due: Vec<Action> = self
@@ -186,14 +188,14 @@ impl WorkerSlot {
             .collect()
     }
 
-    /// Starts a current generation.
+    /// Starts the current generation.
     pub(crate) fn start_now(&mut self, numbers: &mut Numbers, now: Duration) -> Action {
         let number = numbers.next();
         self.current = Some(Generation::new(number, now, &self.times));
         Action::Start(number)
     }
 
-    /// A generation serves. If it is a successor, the generation before it gets its stop signal.
+    /// Marks a generation as ready. If it is a successor, the old generation is asked to end.
     pub(crate) fn ready(&mut self, number: u64, now: Duration) -> Vec<Action> {
         let Some(generation) = self.find(number) else { return Vec::new() };
         if generation.phase != Phase::Starting {
@@ -210,22 +212,22 @@ impl WorkerSlot {
         actions
     }
 
-    /// A sign of life.
+    /// Records a sign of life.
     pub(crate) fn alive(&mut self, number: u64, now: Duration) {
         if let Some(generation) = self.find(number) {
             generation.alive_at = now;
         }
     }
 
-    /// A generation says itself that it ends: it gets as long as one that was asked to. False: that
-    /// is known.
+    /// Records that a generation announced its own end; it gets the same stop deadline. Returns
+    /// false if it was ending already.
     pub(crate) fn leaves(&mut self, number: u64, now: Duration) -> bool {
         let times = self.times.clone();
         let leaving = self.find(number).filter(|generation| !generation.is_ending());
         leaving.map(|generation| generation.leave(now, &times)).is_some()
     }
 
-    /// The process of a generation has ended, or could not be started.
+    /// Records that the process of a generation has ended or could not be started.
     pub(crate) fn ended(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
         let is = |place: &Option<Generation>| place.as_ref().is_some_and(|it| it.number == number);
         if is(&self.successor) {
@@ -247,7 +249,7 @@ impl WorkerSlot {
         self.vacate(&ended, reason, now)
     }
 
-    /// A generation has no program that could be started.
+    /// Records that the program of a generation could not be started.
     pub(crate) fn has_no_program(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
         self.is_hopeless = true;
         let fate = self.ended(number, reason, now);
@@ -283,14 +285,14 @@ impl WorkerSlot {
         }
     }
 
-    /// To be running, from now on and with a clean record.
+    /// Starts the slot, with a reset restart history.
     pub(crate) fn start(&mut self, now: Duration) {
         self.is_wanted = true;
         self.restarts = Restarts::patient(self.times.restart.clone());
         self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
     }
 
-    /// To be running no more.
+    /// Stops the slot.
     pub(crate) fn stop(&mut self, now: Duration) -> Vec<Action> {
         self.is_wanted = false;
         self.vacancy = Vacancy::Stopped;
@@ -298,7 +300,7 @@ impl WorkerSlot {
         self.generations_mut().filter_map(|generation| generation.drain(now, &times)).collect()
     }
 
-    /// Starts a successor of the current generation, or the first one.
+    /// Starts a successor of the current generation, or a first generation.
     pub(crate) fn replace(
         &mut self,
         numbers: &mut Numbers,
@@ -319,14 +321,14 @@ impl WorkerSlot {
         Ok(Some(Action::Start(number)))
     }
 
-    /// The service sends nothing more to a generation.
+    /// Records that the service sends a generation no more requests.
     pub(crate) fn release(&mut self, number: u64, now: Duration) -> Option<Action> {
         let times = self.times.clone();
         self.find(number)?.release(now, &times)
     }
 
-    /// Kills one generation, after a dump if there is one. It is started anew unless somebody is
-    /// there to take its place.
+    /// Kills one generation, after a dump if one is configured. It is restarted unless a successor
+    /// exists.
     pub(crate) fn evict(&mut self, number: u64, reason: &str, now: Duration) -> Option<Action> {
         let times = self.times.clone();
         self.find(number)?.evict(reason, now, &times)

@@ -1,4 +1,4 @@
-//! What to run as a group of workers: one command, several times.
+//! The specification of a group of workers: one command that runs several times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,88 +12,92 @@ use super::signals::WorkerSignal;
 use crate::restarts::RestartPolicy;
 use crate::selection::SocketGroup;
 
-/// Bytes of a group's name: it becomes part of socket paths, which the kernel limits to 107 bytes.
+/// Limit of a group's name in bytes: it becomes part of socket paths, which the kernel limits to
+/// 107 bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 32;
-/// Workers of one group. Each costs the parent up to four descriptors.
+/// Limit of the workers of one group. Each costs the parent up to four descriptors.
 pub const PROCESSES_MAX: u32 = 1_000;
-/// Listening sockets that one worker inherits.
+/// Limit of the listening sockets that one worker inherits.
 pub const SOCKETS_MAX: usize = 64;
 
 /// One command that is run `processes` times.
 ///
-/// Each worker leads a process group of its own. When it has ended, whatever is left of that group
-/// is killed: a left-over child would go on accepting from the inherited sockets unseen.
+/// Each worker leads its own process group. When it has ended, the rest of that group is killed: a
+/// leftover child would continue to accept connections from inherited sockets.
 #[derive(Debug)]
 pub struct GroupSpec {
     pub name: GroupName,
-    /// Program and arguments, with [placeholders](Sockets) and those of `variables`; `{index}` is
-    /// the worker's place in the group (from 0), `{name}` its name (`shop-0`), `{{` a brace.
-    /// A program without a `/` is looked up in the worker's `PATH`. No shell is involved.
+    /// Program and arguments, with the placeholders of [`sockets`](Self::sockets) and of
+    /// `variables`; `{index}` is the worker's index in the group (from 0), `{name}` its name
+    /// (`shop-0`), `{{` a brace. A program without a `/` is looked up in the worker's `PATH`. No
+    /// shell is involved.
     pub command: Vec<String>,
     pub processes: u32,
-    /// Set in addition to the parent's environment; values may have placeholders.
+    /// Variables that are added to the parent's environment; values may have placeholders.
     pub environment: Vec<(String, String)>,
-    /// Where workers run; None: where the parent does.
+    /// The working directory of workers; None: the parent's.
     pub folder: Option<PathBuf>,
-    /// Whom workers run as; only root may ask. A name or a number.
+    /// The user of the workers, a name or a number. Requires root.
     pub user: Option<String>,
-    /// None: the user's own group.
+    /// None: the user's primary group.
     pub group: Option<String>,
     pub resource_limits: ResourceLimits,
     pub sockets: SocketKind,
-    /// More placeholders, for the command and the environment. One with a list of values becomes as
-    /// many arguments where it is an argument of its own, and is joined with commas elsewhere.
+    /// Additional placeholders for the command and the environment. A placeholder with a list of
+    /// values expands to several arguments where it is an argument by itself, and is joined with
+    /// commas elsewhere.
     pub variables: BTreeMap<String, Vec<String>>,
     pub readiness: Readiness,
     /// A worker that is not ready by then is killed, which counts as a death.
     pub start_deadline: Duration,
-    /// Asks a worker to end, gracefully.
+    /// Asks a worker to end gracefully.
     pub stop_signal: WorkerSignal,
-    /// A probed worker is asked to end once the service says that it sends it nothing more
-    /// ([`Command::LetGo`](crate::control::Command::LetGo)), or after this.
+    /// A probed worker is asked to end once the service has released it
+    /// ([`ParentCommand::LetGo`](crate::control::ParentCommand::LetGo)), or after this time.
     pub let_go_deadline: Duration,
-    /// From there to SIGKILL for the whole process group.
+    /// Time from the stop signal to SIGKILL for the whole process group.
     pub stop_deadline: Duration,
-    /// When everything ends, these do so first, and the service is asked once they have: until then
-    /// they need it. Others are asked once the service has ended: it needs them.
+    /// At shutdown, whether these workers end before the service, because they need it. Others are
+    /// asked to end after the service, because it needs them.
     pub ends_before_service: bool,
-    /// Sent before an eviction, so that the worker says what it is doing.
+    /// A signal that is sent before an eviction, so that the worker logs what it is doing.
     pub dump: Option<Dump>,
     /// A ready worker that sends no `WATCHDOG=1` for this long is evicted (`sd_notify(3)`).
     pub watchdog: Option<Duration>,
-    /// Unlike the service process, a worker may fail its first start and is tried again.
+    /// The restart policy. Unlike the service process, a worker that fails its first start is
+    /// retried.
     pub restart: RestartPolicy,
-    /// A worker that was given up is tried again after this, or on command.
+    /// A worker that was given up is retried after this time, or on command.
     pub retry_after: Duration,
 }
 
-/// What evictions ask a worker for.
+/// The dump signal before an eviction.
 #[derive(Clone, Copy, Debug)]
 pub struct Dump {
     pub signal: WorkerSignal,
-    /// The time that it gets for that.
+    /// How long the worker may take for the dump.
     pub wait: Duration,
 }
 
-/// What each worker gets to listen on.
+/// What each worker listens on.
 #[derive(Debug)]
 pub enum SocketKind {
     /// Nothing: job workers.
     None,
     /// All workers inherit the same listening sockets, at 3, 4 .. with `LISTEN_FDS`, `LISTEN_PID`
-    /// and `LISTEN_FDNAMES` as `sd_listen_fds(3)` wants them, unless the command names them itself:
-    /// `{fd}` and `{fd0}` are the number of the first, `{fd1}` of the second and so on. Connections
-    /// that wait outlive every worker.
+    /// and `LISTEN_FDNAMES` as in `sd_listen_fds(3)`, unless the command names them itself: `{fd}`
+    /// and `{fd0}` are the number of the first, `{fd1}` of the second and so on. Connections in the
+    /// backlog survive every worker.
     Inherited(Vec<ListeningSocket>),
-    /// The same with a [slice](crate::selection::Plan::slice) of the group's sockets for each worker,
-    /// and beside them its [record](crate::selection::busy), as `WEIR_BUSY_FD` and
+    /// Like `Inherited`, with a [slice](crate::selection::Plan::slice) of the group's sockets for
+    /// each worker, and the worker's [record](crate::selection::busy) as `WEIR_BUSY_FD` and
     /// `WEIR_BUSY_INDEX`.
     Group(Arc<SocketGroup>),
-    /// Each generation of a worker has a unix socket of its own, at `{socket}`.
+    /// Each generation of a worker has its own unix socket at `{socket}`.
     UnixSocket(BoundBy),
-    /// Each generation of a worker has a loopback port of its own: `{port}`, for servers that can
-    /// bind nothing else. It was free a moment before the start; if somebody takes it meanwhile,
-    /// that start fails and the next one tries another port.
+    /// Each generation of a worker has its own loopback port, `{port}`, for servers that can bind
+    /// nothing else. It was free just before the start; if another process takes it meanwhile, that
+    /// start fails and the next one tries another port.
     Port,
 }
 
@@ -113,21 +117,21 @@ pub enum BoundBy {
     Parent,
 }
 
-/// What shows that a worker serves.
+/// How the parent detects that a worker is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It has lived for this long.
+    /// It has run for this long.
     Started(Duration),
-    /// A line of its output contains this.
+    /// A line of its output contains this text.
     Line(String),
     /// It sends `READY=1` to `NOTIFY_SOCKET` (`sd_notify(3)`).
     Notify,
-    /// The service process probes it and says so over the [control channel](crate::control). While
-    /// no service is connected, the start deadline does not run.
+    /// The service process probes it and reports readiness over the [control
+    /// channel](crate::control). While no service is connected, the start deadline does not run.
     Probed,
 }
 
-/// `setrlimit(2)`; soft and hard alike. None: the parent's.
+/// Limits for `setrlimit(2)`, soft and hard alike. None: the parent's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// `RLIMIT_NOFILE`
@@ -138,11 +142,11 @@ pub struct ResourceLimits {
     pub address_space_bytes: Option<u64>,
 }
 
-/// A group's name: small letters, digits, `-` and `_`.
+/// A group's name: lowercase letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupName(String);
 
-/// Not a group's name.
+/// The text is not a valid group name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} can't name a group of workers: 1 to {GROUP_NAME_BYTES_MAX} small letters, digits, - and _"
@@ -150,7 +154,7 @@ pub struct GroupName(String);
 pub struct GroupNameError(String);
 
 impl GroupSpec {
-    /// A group of one with nothing to listen on, ready when it has lived for a second.
+    /// Creates a group of one worker without sockets, which is ready after running for one second.
     #[must_use]
     pub fn new(name: GroupName, command: Vec<String>) -> Self {
         Self {
@@ -165,12 +169,13 @@ impl GroupSpec {
             sockets: SocketKind::None,
             variables: BTreeMap::new(),
             readiness: Readiness::Started(Duration::from_secs(1)),
-            // Large applications need half a minute to load on a busy machine.
+            // Large applications can take half a minute to load on a busy machine.
             start_deadline: Duration::from_secs(60),
             stop_signal: WorkerSignal::TERM,
-            // The service needs a moment only: requests in hand are finished by the worker itself.
+            // Short, because the service only stops sending; the worker itself finishes its
+            // requests.
             let_go_deadline: Duration::from_secs(5),
-            // As gunicorn's graceful_timeout; what takes longer has its own setting.
+            // As gunicorn's graceful_timeout. Slower applications raise the setting.
             stop_deadline: Duration::from_secs(30),
             ends_before_service: false,
             dump: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A text with placeholders, parsed.
+/// A parsed text with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<TemplatePart>);
 
@@ -13,15 +13,15 @@ enum TemplatePart {
     Placeholder(String),
 }
 
-/// What placeholders stand for. A list stands for several arguments where it stands alone, for its
-/// items with commas between where it doesn't.
+/// The values of placeholders. A list expands to several arguments where the placeholder is an
+/// argument by itself, and to its items joined with commas elsewhere.
 pub(crate) type Values = BTreeMap<String, Vec<String>>;
 
-/// A brace that was opened is never closed.
+/// An opening brace without a closing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclosed;
 
-/// Nothing of this name is known.
+/// No placeholder has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unknown(pub(crate) String);
 
@@ -42,7 +42,7 @@ impl Template {
                 parts.push(TemplatePart::Placeholder(name.to_owned()));
                 rest = after;
             } else {
-                // Alone it closes nothing and means itself.
+                // A closing brace without an opening one is literal.
                 literal.push_str(brace);
                 rest = after;
             }
@@ -59,7 +59,7 @@ impl Template {
         })
     }
 
-    /// As one text.
+    /// Expands to one text.
     pub(crate) fn expand(&self, values: &Values) -> Result<String, Unknown> {
         self.0.iter().try_fold(String::new(), |mut text, part| {
             match part {
@@ -70,7 +70,7 @@ impl Template {
         })
     }
 
-    /// As arguments of a command: a placeholder that stands alone becomes as many as it has values.
+    /// Expands to arguments: a placeholder by itself becomes one argument per value.
     pub(crate) fn expand_arguments(&self, values: &Values) -> Result<Vec<String>, Unknown> {
         match self.0.as_slice() {
             [TemplatePart::Placeholder(name)] => lookup(values, name).cloned(),

@@ -1,4 +1,5 @@
-//! The cores: the sockets of the front, of realtime and of gems, TLS, and the threads that serve them.
+//! The cores: the sockets of the front, of realtime and of gems, TLS, and the threads that serve
+//! them.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use crate::front::Front;
 use crate::parent::{FRONT, GEMS, REALTIME, of_core};
 use weir_config::Settings;
 
-/// The sockets that the cores are to serve.
+/// The sockets that the cores serve.
 #[derive(Debug)]
 pub(super) struct Sockets {
     front: Vec<Listener>,
@@ -36,14 +37,14 @@ pub(super) struct Sockets {
     tls: Certificates,
 }
 
-/// Those of the sockets that have some.
+/// The TLS state of the sockets that have a certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Certificates {
     pub(super) front: Option<Arc<Tls>>,
     pub(super) gems: Option<Arc<Tls>>,
 }
 
-/// The cores, running.
+/// The running cores.
 #[derive(Debug)]
 pub(super) struct Cores {
     limits: Arc<ArcSwap<HttpServerLimits>>,
@@ -55,7 +56,7 @@ pub(super) struct Cores {
 }
 
 impl Sockets {
-    /// Those that the parent handed over. None: there are none.
+    /// Takes the inherited sockets. None: there are none.
     pub(super) fn take(
         settings: &Settings,
         inherited: &mut Inherited,
@@ -78,23 +79,23 @@ impl Sockets {
         Ok(Some(Self { front, realtime, gems, tls }))
     }
 
-    /// How many cores can serve them: the parent's sockets are those of its start, the settings may
-    /// be newer.
+    /// Returns the number of cores that can serve them: the parent bound the sockets at its start,
+    /// and the settings may be newer.
     pub(super) fn cores(&self, settings: &Settings) -> usize {
         settings.front.cores().min(self.front.len().max(self.realtime.len()).max(self.gems.len()))
     }
 
-    /// Whether realtime is at any of them.
+    /// Returns whether any socket serves realtime.
     pub(super) fn have_realtime(&self) -> bool {
         !self.front.is_empty() || !self.realtime.is_empty()
     }
 
-    /// Which of the listeners is the front's.
+    /// Returns the index of the front's listener.
     pub(super) fn front_listener(&self) -> Option<usize> {
         (!self.front.is_empty()).then_some(0)
     }
 
-    /// The same for gems.
+    /// Returns the index of the gems' listener.
     pub(super) fn gems_listener(&self) -> Option<usize> {
         let before = usize::from(!self.front.is_empty()) + usize::from(!self.realtime.is_empty());
         (!self.gems.is_empty()).then_some(before)
@@ -102,7 +103,7 @@ impl Sockets {
 }
 
 impl Cores {
-    /// Serves the sockets, each core with what `service` makes for it.
+    /// Serves the sockets with a service that `service` creates for each core.
     pub(super) fn start<F>(
         settings: &Settings,
         sockets: Sockets,
@@ -141,12 +142,12 @@ impl Cores {
         Ok(Self { limits, tls, stop, addresses, pulse, running })
     }
 
-    /// Their certificates.
+    /// Returns their TLS state.
     pub(super) fn tls(&self) -> &Certificates {
         &self.tls
     }
 
-    /// Where they listen.
+    /// Returns their listening addresses.
     pub(super) fn addresses(&self) -> Addresses {
         self.addresses
     }
@@ -157,13 +158,13 @@ impl Cores {
         format!("the cores of the front ended unexpectedly: {outcome:?}")
     }
 
-    /// Those that do not answer within `patience`, as the log calls them.
+    /// Returns the log names of cores that do not respond within `patience`.
     pub(super) async fn silent(&self, patience: Duration) -> Vec<String> {
         let silent = self.pulse.silent(patience).await;
         silent.into_iter().map(|core| format!("core {core} of the front")).collect()
     }
 
-    /// Puts new settings in force.
+    /// Applies new settings.
     pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
         if let Some(tls) = &self.tls.front {
             tls.reload().context("front.tls: the previous certificate stays in use")?;
@@ -175,7 +176,7 @@ impl Cores {
         Ok(())
     }
 
-    /// Another process, as one of this machine reaches it.
+    /// Returns the addresses at which a process of this machine reaches the next service process.
     pub(super) fn successor(&self) -> Successor {
         let Addresses { front, realtime, .. } = self.addresses;
         let tls = front.filter(|_| self.tls.front.is_some());
@@ -183,33 +184,34 @@ impl Cores {
         Successor::at(plain.or(realtime), tls)
     }
 
-    /// How long requests that are on their way when they end are waited for.
+    /// Returns how long a shutdown waits for requests that are still arriving.
     pub(super) fn last_request_timeout(&self) -> Duration {
         self.limits.load().last_request_timeout
     }
 
-    /// How long a connection may wait for its next request.
+    /// Returns how long a connection may wait for its next request.
     pub(super) fn idle_timeout(&self) -> Duration {
         self.limits.load().idle_timeout
     }
 
-    /// Nobody new: another process serves the sockets. Connections end with their next response.
+    /// Accepts no new connections, which another process serves. Connections end with their next
+    /// response.
     pub(super) fn drain(&self) {
         self.stop.drain.cancel();
     }
 
-    /// Resolves when the last connection of a drain has gone.
+    /// Resolves when the last connection of a drain has ended.
     pub(super) async fn drained(&mut self) {
         self.running.wait().await;
     }
 
-    /// The way to ask whether they turn.
+    /// Returns the handle to check whether the cores respond.
     pub(super) fn pulse(&self) -> Pulse {
         self.pulse.clone()
     }
 
-    /// Ends them: nobody new, and requests in hand are answered, at most for `deadline` (zero: all
-    /// is cut at once). Who holds connections open for long is told by itself.
+    /// Stops the cores: accepts no new connections and finishes requests in progress within
+    /// `deadline` (zero: cut off at once). Long-lived connections are notified separately.
     pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
         if deadline.is_zero() {
             self.stop.at_once.cancel();
@@ -241,7 +243,7 @@ fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> 
     groups.map(|(sockets, tls)| CoreListener { sockets, tls }).collect()
 }
 
-/// The sockets of a group, in the order of the cores.
+/// Takes the sockets of a group, in the order of the cores.
 fn group(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
     let mut sockets = Vec::new();
     loop {

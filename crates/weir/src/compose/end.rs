@@ -1,22 +1,22 @@
-//! The end of a part: waited for while the part runs, and once more when all ends.
+//! The end of a part, awaited while the part runs and once more at shutdown.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// How a part ends, once it has.
+/// The future outcome of a part, stored once it has ended.
 pub(super) struct End<T> {
     running: Pin<Box<dyn Future<Output = T>>>,
     ended: Option<T>,
 }
 
 impl<T> End<T> {
-    /// `running` resolves when the part has ended.
+    /// Wraps `running`, which resolves when the part has ended.
     pub(super) fn of(running: impl Future<Output = T> + 'static) -> Self {
         Self { running: Box::pin(running), ended: None }
     }
 
-    /// Waits for it. Giving up waiting loses nothing.
+    /// Waits for the end. Cancel safe.
     pub(super) async fn wait(&mut self) -> &T {
         if self.ended.is_none() {
             let ended = (&mut self.running).await;
@@ -25,7 +25,7 @@ impl<T> End<T> {
         self.ended.as_ref().expect("it has ended")
     }
 
-    /// The same, for good.
+    /// Waits for the end and returns the outcome.
     pub(super) async fn into_outcome(self) -> T {
         match self.ended {
             Some(ended) => ended,

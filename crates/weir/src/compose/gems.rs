@@ -1,4 +1,4 @@
-//! The index of gems, as a part of the whole.
+//! The gem index in the service process.
 
 mod downloads;
 mod mirror;
@@ -26,7 +26,7 @@ use crate::gems::GemsPlaces;
 use weir_admin::gems::Operated;
 use weir_config::{Settings, StoreKind};
 
-/// The index, for cores to serve.
+/// The gem index and its tasks.
 #[derive(Debug)]
 pub(super) struct Gems {
     index: Arc<weir_gems::Gems>,
@@ -73,18 +73,18 @@ impl Gems {
         Ok(Self { index, settings: in_force, switches, mount, webhooks, downloads, mirror })
     }
 
-    /// Where it is, of these listeners.
+    /// Returns the paths of the index on its own listener and on the front's.
     pub(super) fn places(&self, own: Option<usize>, front: Option<usize>) -> GemsPlaces {
         let mounted = front.zip(self.mount.clone());
         GemsPlaces { index: Arc::clone(&self.index), own, mounted }
     }
 
-    /// What operators see and do.
+    /// Returns the handles for the admin API and the console.
     pub(super) fn for_operators(&self) -> Operated {
         Operated { index: Arc::clone(&self.index), switches: self.switches.clone() }
     }
 
-    /// Puts new settings in force; answers what needs a restart.
+    /// Applies new settings; returns the setting that needs a restart, if any.
     pub(super) fn reload(&self, settings: &Settings) -> Option<String> {
         self.settings.store(Arc::new(settings.gems.settings.clone()));
         self.webhooks.reload(settings.gems.webhooks.clone());
@@ -94,7 +94,7 @@ impl Gems {
         }
     }
 
-    /// From now on webhooks are sent, and upstreams are looked at.
+    /// Starts sending webhooks and synchronizing with upstreams.
     pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         self.webhooks.start();
         self.downloads.start();
@@ -104,7 +104,7 @@ impl Gems {
         }
     }
 
-    /// Resolves when something of it has ended by itself.
+    /// Resolves when one of its tasks has ended by itself.
     pub(super) async fn ended(&self) -> String {
         match &self.mirror {
             Some(mirror) => mirror.ended().await,
@@ -112,8 +112,8 @@ impl Gems {
         }
     }
 
-    /// Ends sending and looking: what is on its way is waited for, at most for `time_left`. What is
-    /// not done is kept for the next process.
+    /// Stops webhooks and the mirror, and waits at most `time_left` for what is in progress. The
+    /// next process continues with the rest.
     pub(super) async fn finish(self, time_left: Duration) {
         let mirror = async {
             if let Some(mirror) = self.mirror {
@@ -125,7 +125,8 @@ impl Gems {
     }
 }
 
-/// Waits for the disk where it holds up nobody. Postgres is not waited for: it may come later.
+/// Opens the store without blocking the runtime on the disk. Does not wait for Postgres, which may
+/// become available later.
 async fn open(
     gems: &weir_config::Gems,
     clock: &Clock,
@@ -140,7 +141,7 @@ async fn open(
         let store = match metrics {
             None => GemStore::from(SqliteStore::open(&gems.sqlite, clock.now())?),
             Some(metrics) => {
-                // Switches are kept there, too.
+                // Switches are stored there, too.
                 make_folder(&gems.folder)?;
                 let settings = &gems.postgres.settings;
                 GemStore::from(PostgresStore::open(settings, clock, metrics)?)

@@ -1,4 +1,4 @@
-//! The job server, as a part of the whole.
+//! The job server in the service process.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use super::end::End;
 use weir_config::Settings;
 use weir_config::part::Part;
 
-/// What the job server needs besides its store.
+/// The listening socket and TLS of the job server.
 #[derive(Debug)]
 pub(super) struct Door {
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
 }
 
-/// The job server, running.
+/// The running job server.
 pub(super) struct Jobs {
     handle: Handle,
     address: SocketAddr,
@@ -40,7 +40,7 @@ pub(super) struct Jobs {
 }
 
 impl Door {
-    /// The socket that the parent handed over, and its certificate.
+    /// Takes the inherited socket, and loads its certificate.
     pub(super) fn take(
         settings: &Settings,
         inherited: &mut Inherited,
@@ -67,7 +67,7 @@ impl Jobs {
             at_once: CancellationToken::new(),
             deadline: settings.shutdown_deadline,
         };
-        // Whoever gives up waiting wants no server that comes up behind their back.
+        // If the start is cancelled, the server must not continue to start in the background.
         let unless_started = stop.graceful.clone().drop_guard();
         let address = listener.local_addr()?;
         let running = start(JobServerOptions {
@@ -84,17 +84,17 @@ impl Jobs {
         Ok(Self { handle, address, tls, stop, running: End::of(running.join()) })
     }
 
-    /// The way in.
+    /// Returns the handle for requests to the server.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Its certificates; None: it has none.
+    /// Returns its TLS state; None: no TLS.
     pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
         self.tls.as_ref()
     }
 
-    /// Where it listens.
+    /// Returns its listening address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -104,13 +104,13 @@ impl Jobs {
         format!("the job server ended unexpectedly: {:?}", self.running.wait().await)
     }
 
-    /// Whether it answers within `patience`, if only "busy".
+    /// Returns whether it replies within `patience`, even if only "busy".
     pub(super) async fn answers(&self, patience: Duration) -> bool {
         let answer = tokio::time::timeout(patience, self.handle.ready()).await;
         !matches!(answer, Ok(Err(HandleError::Gone)) | Err(_))
     }
 
-    /// Puts new settings in force; answers what needs a restart.
+    /// Applies new settings; returns those that need a restart.
     pub(super) async fn reload(&self, settings: &Settings) -> anyhow::Result<Vec<String>> {
         if let Some(tls) = &self.tls {
             tls.reload().context("jobs.tls: the previous certificate stays in use")?;
@@ -118,8 +118,8 @@ impl Jobs {
         Ok(self.handle.reload(settings.jobs.settings.clone()).await?)
     }
 
-    /// Ends it: what runs is finished, at most for `deadline` (zero: cut off at once), then the
-    /// store is closed.
+    /// Stops the server: finishes running commands within `deadline` (zero: at once), then closes
+    /// the store.
     pub(super) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
         self.stop.graceful.cancel();
         if deadline.is_zero() || tokio::time::timeout(deadline, self.running.wait()).await.is_err()
@@ -137,7 +137,7 @@ impl Jobs {
     }
 }
 
-/// Opening blocks while a log is recovered, so it has a thread of its own.
+/// Opens the store on its own thread, since the recovery of a log blocks.
 async fn start(start: JobServerOptions) -> anyhow::Result<RunningJobServer> {
     let opening = tokio::task::spawn_blocking(move || server::start(start));
     Ok(opening.await.context("the job server panicked while it started")??)

@@ -1,4 +1,4 @@
-//! The end of a process whose place another one has taken.
+//! The end of a service process that was replaced.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use super::Weir;
 use super::cores::Cores;
 use super::stop::JOBS_TIME_MIN;
 
-/// How often it is looked whether operators have paused or resumed apps.
+/// Interval of checks whether operators have paused or resumed apps.
 const HOLDS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What such a process is told on the way, and the time that requests have once everything ends.
+/// Signals to a replaced process, and the deadline for requests at shutdown.
 #[derive(Clone, Debug)]
 pub(crate) struct Lingering {
-    /// WebSockets and event streams are to be closed now.
+    /// Cancelled to close WebSockets and event streams.
     pub(crate) close_streams: CancellationToken,
-    /// Everything ends.
+    /// Cancelled at shutdown.
     pub(crate) stop: CancellationToken,
-    /// The parent is gone: nobody may be waited for.
+    /// Cancelled when the parent is gone: end without waiting.
     pub(crate) at_once: CancellationToken,
-    /// `shutdown_deadline`
+    /// The value of `shutdown_deadline`.
     pub(crate) deadline: Duration,
 }
 
 impl Weir {
-    /// Gives everything to the process that has taken this one's place, and serves the connections
-    /// that there are until they end:
-    /// 0. nothing is observed any more, nobody new is accepted;
-    /// 1. histories, then jobs with the pages and the admin API, change hands. Requests that push jobs
-    ///    wait for the next process, those to realtime's API are passed on to it; upstreams of gems and
-    ///    webhooks are its business, too;
-    /// 2. a connection ends with its next response, or with `idle_timeout`. WebSockets and event streams
-    ///    of apps end when their clients want, or after `front.stream_drain`;
-    /// 3. what is left an `idle_timeout` later ends as in [`Weir::stop`].
+    /// Hands everything over to the process that replaces this one, and serves the existing
+    /// connections until they end:
+    /// 0. Stop observing and accepting connections.
+    /// 1. Hand over the histories, then jobs with the pages and the admin API. Requests that push
+    ///    jobs wait for the next process, requests to realtime's API are forwarded to it; it also
+    ///    synchronizes mirrors and sends webhooks.
+    /// 2. Close each connection with its next response or after `idle_timeout`. WebSockets and
+    ///    event streams of apps end when their clients close them, or after `front.stream_drain`.
+    /// 3. An `idle_timeout` later, end the rest as in [`Weir::stop`].
     pub(crate) async fn linger(self, lingering: Lingering) -> anyhow::Result<()> {
         let at_once = lingering.at_once.clone();
         tokio::select! {
@@ -101,7 +101,7 @@ impl Weir {
         cores.stop(lingering.deadline).await
     }
 
-    /// What they pause or resume holds for requests that wait here, too.
+    /// Applies pauses and resumes by operators to requests that wait in this process, too.
     async fn follow_operators(&self) {
         let mut looks = interval(HOLDS_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -111,7 +111,7 @@ impl Weir {
         }
     }
 
-    /// Opens the files of logs anew when asked to.
+    /// Returns a function that reopens the log files.
     pub(crate) fn log_reopener(&self) -> impl Fn() + use<> {
         let log = self.access_log.clone();
         move || {

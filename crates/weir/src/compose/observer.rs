@@ -1,5 +1,5 @@
-//! Looks at what `[observe]` names, on a thread of its own: reading `/proc` of a machine with thousands of
-//! processes takes milliseconds in which a thread does nothing else.
+//! Observes the sources in `[observe]` on its own thread: reading `/proc` of a machine with
+//! thousands of processes blocks for milliseconds.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -19,10 +19,10 @@ use weir_admin::observed::Observed;
 use weir_admin::observed::metrics::ObservedMetrics;
 use weir_config::{Observe, Settings};
 
-/// What Postgres gets at most to be told good-bye.
+/// Limit of the time to close connections to Postgres.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Who looks, and what was seen.
+/// The observing thread and its results.
 #[derive(Debug)]
 pub(super) struct Observer {
     observed: Observed,
@@ -32,7 +32,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Begins to look. None: nothing is to be observed.
+    /// Starts observing. None: nothing is configured.
     pub(super) fn start(
         settings: &Settings,
         clock: &Clock,
@@ -64,7 +64,7 @@ impl Observer {
         self.observed.clone()
     }
 
-    /// Ends at once: a look that is under way is given up, and nothing depends on it.
+    /// Stops at once: a sample in progress is aborted, since nothing depends on it.
     pub(super) async fn finish(self) {
         self.stop.cancel();
         let _ = self.ended.await;
@@ -74,7 +74,7 @@ impl Observer {
     }
 }
 
-/// Where it goes, and what is known without a look.
+/// Where samples go, and inputs that need no sampling.
 struct Seen {
     observed: Observed,
     measured: Measured,
@@ -84,7 +84,7 @@ fn watcher(observe: &Observe, clock: &Clock) -> Watcher {
     Watcher::new(observe.sources(), observe.pace(), clock.clone(), &mut fastrand::Rng::new())
 }
 
-/// Looks until `stop`.
+/// Takes samples until `stop`.
 async fn look(mut watcher: Watcher, interval: Duration, seen: Seen, stop: CancellationToken) {
     let mut told = Told::default();
     loop {
@@ -104,13 +104,13 @@ async fn look(mut watcher: Watcher, interval: Duration, seen: Seen, stop: Cancel
     let _ = tokio::time::timeout(GOODBYE, watcher.close()).await;
 }
 
-/// What is left of the interval. Two looks that follow each other at once would have nothing between them
-/// to compare: a look that took long is followed by half a pause at least.
+/// Returns the pause before the next sample: the rest of the interval, but at least half of it.
+/// Samples in immediate succession would have no time span to compare.
 fn pause(interval: Duration, took: Duration) -> Duration {
     interval.saturating_sub(took).max(interval / 2)
 }
 
-/// What the log has been told of the sources: a line for each change.
+/// The last logged state of each source, to log changes only.
 #[derive(Debug, Default)]
 struct Told(BTreeMap<String, bool>);
 

@@ -1,4 +1,4 @@
-//! What people and scripts look at: the admin API on its socket, the console on its port.
+//! The interfaces for people and scripts: the admin API on its socket, the console on its port.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use weir_config::part::Part;
 
 mod front;
 
-/// What they show.
+/// The data sources of the pages.
 pub(super) struct Pages<'a> {
     pub(super) settings: &'a Settings,
     pub(super) clock: &'a Clock,
-    /// The way into the job server, where it is served; realtime likewise.
+    /// The handles of the job server and of realtime, where they are served.
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<weir_admin::realtime::Realtime>,
     pub(super) gems: Option<Operated>,
@@ -48,7 +48,7 @@ pub(super) struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// Serves them until `http` ends.
+    /// Serves the pages until `http` ends.
     pub(super) fn serve(
         self,
         inherited: &mut Inherited,
@@ -99,14 +99,14 @@ impl Pages<'_> {
     }
 }
 
-/// What a Faktory client is told to connect to.
+/// Returns the URL that Faktory clients connect to.
 fn jobs_url(facts: &Facts, settings: &Settings) -> String {
     let scheme = if settings.jobs.tls.is_some() { "tcp+tls" } else { "tcp" };
     let address = facts.jobs_listen.or(settings.jobs.listen);
     address.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
 }
 
-/// What the console shows of jobs, with charts.
+/// Returns the console's view of jobs, with charts.
 fn console_jobs(
     handle: Handle,
     settings: &Settings,
@@ -117,7 +117,7 @@ fn console_jobs(
     weir_console::JobsSource::new(handle, limits, jobs_url, histories(settings, live))
 }
 
-/// What the console shows of realtime, with charts beside those of the whole.
+/// Returns the console's view of realtime, with its charts.
 fn console_realtime(
     operated: weir_admin::realtime::Realtime,
     settings: &Settings,
@@ -126,7 +126,7 @@ fn console_realtime(
     weir_console::RealtimeSource::new(hub, switches, &settings.history())
 }
 
-/// Reads what is observed, for the console.
+/// Reads observed data for the console.
 #[derive(Debug)]
 struct ConsoleObserved(Observed);
 
@@ -136,7 +136,7 @@ impl ObservedSnapshots for ConsoleObserved {
     }
 }
 
-/// What the console shows of what is observed, with charts beside those of the whole.
+/// Returns the console's view of observed systems, with its charts.
 fn console_observed(
     observed: Observed,
     settings: &Settings,
@@ -155,7 +155,7 @@ fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
     }
 }
 
-/// With the port that the system chose, where it was to choose.
+/// Returns the console's settings, with the actual port if the system chose it.
 fn console_settings(
     listener: &TcpListener,
     settings: &Settings,

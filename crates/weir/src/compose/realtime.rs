@@ -1,4 +1,4 @@
-//! Realtime: what its cores share, and who is told.
+//! Realtime: the state that its cores share, and its webhooks.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -19,20 +19,20 @@ use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 
 use weir_config::Settings;
 
-/// Realtime, for cores to serve.
+/// Realtime, for the cores to serve.
 #[derive(Debug)]
 pub(super) struct Realtime {
     hub: Arc<Hub>,
     switches: Switchboard,
     in_flight: Arc<Semaphore>,
-    /// Says that connections are to be closed.
+    /// Cancelled to close connections.
     draining: CancellationToken,
     webhooks: ShutdownToken,
     histories: PathBuf,
 }
 
 impl Realtime {
-    /// For so many cores. `draining`: connections are to be closed.
+    /// Starts realtime for `cores` cores. `draining` is cancelled to close connections.
     pub(super) async fn start(
         settings: &Settings,
         cores: usize,
@@ -50,7 +50,7 @@ impl Realtime {
         Self { hub, switches, in_flight, draining, webhooks, histories }
     }
 
-    /// Makes a core's part, on the core.
+    /// Returns a function that creates a core's shard, to be called on the core.
     pub(super) fn shards(
         &self,
     ) -> impl Fn(CoreIndex) -> Rc<Shard> + Send + Sync + Clone + use<> + 'static {
@@ -58,13 +58,13 @@ impl Realtime {
         move |core| Shard::new(Arc::clone(&hub), core.0, draining.clone())
     }
 
-    /// What operators see and do.
+    /// Returns the handles for the admin API and the console.
     pub(super) fn for_operators(&self) -> weir_admin::realtime::Realtime {
         let (hub, switches) = (Arc::clone(&self.hub), self.switches.clone());
         weir_admin::realtime::Realtime { hub, switches }
     }
 
-    /// Puts new settings in force.
+    /// Applies new settings.
     pub(super) fn reload(&self, settings: &Settings) {
         let realtime = &settings.realtime;
         self.in_flight.set_limit(realtime.settings.limits.webhooks_in_flight_max);
@@ -72,16 +72,16 @@ impl Realtime {
         self.hub.reload(settings, apps);
     }
 
-    /// Whether there is any app.
+    /// Returns whether there is any app.
     pub(super) fn has_apps(&self) -> bool {
         self.hub.has_apps()
     }
 
-    /// Saves the histories for the process that goes on with them. Nothing is published here from
-    /// now on; `cores` are those that may be publishing at this moment.
+    /// Saves the histories for the next process. This process publishes nothing from now on;
+    /// `cores` may still be publishing at this moment.
     pub(super) async fn hand_over(&self, cores: &Pulse) {
         self.hub.hand_over();
-        // Who was publishing has finished when its core answers; this thread runs this.
+        // A core that responds has finished publishing; this thread runs this.
         let _ = cores.silent(TURN_PATIENCE).await;
         let (hub, histories) = (Arc::clone(&self.hub), self.histories.clone());
         match tokio::task::spawn_blocking(move || hub.save(&histories)).await {
@@ -91,11 +91,10 @@ impl Realtime {
         }
     }
 
-    /// Sends what the applications' servers are to be told, at most for `time_left`. To be called
-    /// when the cores have ended.
+    /// Sends the remaining webhooks within `time_left`. Call it when the cores have ended.
     pub(super) async fn finish(self, time_left: Duration) {
         let Self { hub, switches, webhooks, .. } = self;
-        // The worker goes on as long as somebody may tell it something.
+        // The webhook task runs as long as a sender of events exists.
         drop((hub, switches));
         if let Drained::DeadlinePassed { .. } = webhooks.drain(time_left).await {
             tracing::warn!("unsent webhooks are lost: the shutdown deadline has passed");
@@ -106,7 +105,8 @@ impl Realtime {
 /// A core that is busy for longer hangs, and publishes nothing.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Histories of the end before, for clients that recover. Without them they load anew.
+/// Restores the saved histories for clients that recover. Without them, clients load their state
+/// again.
 async fn restore(hub: &Arc<Hub>, histories: &Path) {
     let (hub, histories) = (Arc::clone(hub), histories.to_owned());
     match tokio::task::spawn_blocking(move || hub.restore(&histories)).await {
@@ -116,7 +116,7 @@ async fn restore(hub: &Arc<Hub>, histories: &Path) {
     }
 }
 
-/// How many webhooks are on their way at once.
+/// Creates the limit of concurrent webhooks.
 fn in_flight(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
     let limit = settings.realtime.settings.limits.webhooks_in_flight_max;
     let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, limit));
@@ -125,11 +125,11 @@ fn in_flight(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
     in_flight
 }
 
-/// In data_dir, from a graceful end to the next start.
+/// A file in data_dir, from a graceful shutdown to the next start.
 const HISTORIES: &str = "realtime-histories";
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
-/// What the cores share; `webhooks` runs what tells the applications' servers.
+/// Creates the state that the cores share; `webhooks` runs the webhook task.
 fn hub(
     settings: &Settings,
     cores: usize,

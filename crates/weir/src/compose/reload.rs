@@ -1,4 +1,4 @@
-//! New settings, while everything runs.
+//! Applying new settings at run time.
 
 use weir_front::AppSettings;
 
@@ -7,15 +7,15 @@ use weir_config::part::Part;
 use weir_config::{App, Settings};
 
 impl Weir {
-    /// Opens the files of logs anew, which may have been moved away.
+    /// Reopens the log files, which may have been moved away.
     pub(crate) fn reopen_logs(&self) {
         if let Some(log) = &self.access_log {
             log.reopen();
         }
     }
 
-    /// Puts new settings in force; answers what needs a restart. `only`: the parts that are wanted
-    /// (none: all).
+    /// Applies new settings; returns those that need a restart. `only` are the enabled parts
+    /// (empty: all).
     pub(crate) async fn reload(
         &self,
         settings: &Settings,
@@ -45,8 +45,8 @@ impl Weir {
         Ok(kept)
     }
 
-    /// Workers of apps come and go; a new app needs a restart, as do other limits. The processes of
-    /// an app that has some stay, and it stays with them, whatever the settings say now.
+    /// Reloads the apps. Workers of apps change at run time; a new app or other limits need a
+    /// restart. The processes of an app that has some stay with it, regardless of the new settings.
     fn reload_apps(&self, settings: &Settings) -> Option<String> {
         let mut is_new = false;
         let has_none = |app: &&App| app.processes.is_none();

@@ -1,4 +1,4 @@
-//! The latency of queues of jobs, for the front's rules that refuse requests while one is behind.
+//! The latency of job queues, for the front's rules that shed requests while a queue is behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use weir_front::Apps;
 use weir_jobs::handle::Handle;
 
-/// How often the queues are looked at.
+/// Interval of latency samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells the apps how far their queues are behind, until `stopping`.
+/// Updates the apps with their queues' latencies, until `stopping`.
 pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationToken) {
     let watched = apps.watched_queues();
     if watched.is_empty() {
@@ -29,8 +29,8 @@ pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationTok
     }
 }
 
-/// How long the first job of each queue has waited. What can't be asked is not known, and an empty
-/// queue is not behind.
+/// Returns the latency of each queue. An empty queue has none, and that of an unreachable job
+/// server is unknown.
 async fn latencies(jobs: &Handle, watched: &BTreeSet<String>) -> BTreeMap<String, Duration> {
     let queues = match jobs.queues().await {
         Ok(queues) => queues,

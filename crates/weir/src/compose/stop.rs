@@ -1,4 +1,4 @@
-//! The end of everything, in order.
+//! The shutdown of all parts, in order.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use weir_net::server::Pulse;
 
 use super::Weir;
 
-/// What the job server has at least to finish commands and to close its store, however long requests
-/// of the front took. Below supervisor.kill_after.
+/// The least time that the job server gets to finish commands and to close its store, however long
+/// requests of the front took. Less than supervisor.kill_after.
 pub(super) const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 
 impl Weir {
-    /// Ends everything, in order (a store that is still being opened has promised nothing, and is
-    /// not waited for):
-    /// 0. nothing is observed any more, which nobody waits for;
-    /// 1. nobody new at the front and at realtime; what runs is finished, at most for `deadline`
-    ///    (zero: cut off at once);
-    /// 2. as soon as nobody publishes any more, histories are saved for the next process;
-    /// 3. jobs last, since requests in hand may have pushed some: nobody new at the job server, over
-    ///    HTTP and at the admin API, live streams end, the store is closed: what was acknowledged is
-    ///    durable, and the next process may open it;
-    /// 4. what the applications' servers are to be told is sent, in what is left of the time; of gems'
-    ///    webhooks only what is on its way, since the next process sends the others; the mirror leaves
-    ///    its work to the next process as it is.
+    /// Shuts down all parts in order (a store that is still being opened has acknowledged nothing
+    /// and is not waited for):
+    /// 0. Stop observing, without waiting.
+    /// 1. Accept no new clients at the front and at realtime; finish requests in progress, within
+    ///    `deadline` (zero: cut off at once).
+    /// 2. As soon as nothing can be published any more, save histories for the next process.
+    /// 3. Stop jobs last, since requests in progress may have pushed some: accept no new clients at
+    ///    the job server, over HTTP and at the admin API, end live streams, close the store. What
+    ///    was acknowledged is durable, and the next process may open the store.
+    /// 4. Send the remaining webhooks of realtime in the time left; of the webhooks of gems only
+    ///    those in progress, since the next process sends the others. The mirror leaves its work to
+    ///    the next process.
     pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));
@@ -33,10 +33,10 @@ impl Weir {
             observer.finish().await;
         }
         let cores = self.stop_cores(deadline).await;
-        // Those of them that took all of the time leave some for the store.
+        // Even if requests took all of the time, the store gets its minimum.
         let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
         let jobs = self.stop_jobs_and_pages(for_jobs).await;
-        // Whatever is left of them has nobody to speak for any more.
+        // The remaining tasks have no service to work for.
         self.workers.drain(Duration::ZERO).await;
         let (realtime, gems) = (self.realtime, self.gems);
         tokio::join!(
@@ -54,7 +54,7 @@ impl Weir {
         jobs.and(cores)
     }
 
-    /// Closes the store, ends the pages and the admin API, and lets another process have them.
+    /// Closes the store, ends the pages and the admin API, and releases them for another process.
     pub(super) async fn stop_jobs_and_pages(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let jobs = self.jobs.take();
         let stopping = async {
@@ -74,7 +74,7 @@ impl Weir {
         stopped
     }
 
-    /// Ends the cores; on the way realtime's histories are handed over.
+    /// Stops the cores, and hands over realtime's histories as soon as possible.
     async fn stop_cores(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let Some(cores) = self.cores.take() else { return Ok(()) };
         let (pulse, last_request) = (cores.pulse(), cores.last_request_timeout());
@@ -92,7 +92,7 @@ impl Weir {
         stopping.await
     }
 
-    /// Nobody publishes here any more: the next process may.
+    /// Hands over the histories: this process publishes nothing any more, so the next one may.
     pub(super) async fn hand_over_histories(&mut self, pulse: &Pulse) {
         if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
             realtime.hand_over(pulse).await;

@@ -1,4 +1,4 @@
-//! Whether the parts still run, and answer.
+//! Monitors whether the parts run and respond.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::cores::Cores;
 pub(crate) struct Joined(pub(crate) String);
 
 impl Weir {
-    /// Resolves when a part has ended by itself, which none should.
+    /// Resolves when a part has ended by itself, which is unexpected.
     pub(crate) async fn joined(&mut self) -> Joined {
         let jobs = async {
             match &mut self.jobs {
@@ -32,8 +32,8 @@ impl Weir {
         })
     }
 
-    /// The parts that do not answer within `patience`, if only "busy". (The pages are on the thread
-    /// that asks.)
+    /// Returns the parts that do not respond within `patience`, even with "busy". (The pages run on
+    /// the calling thread.)
     pub(crate) async fn silent(&self, patience: Duration) -> Vec<String> {
         let jobs = async {
             match &self.jobs {
@@ -53,7 +53,7 @@ impl Weir {
     }
 }
 
-/// Resolves when the cores have ended by themselves; never where there are none.
+/// Resolves when the cores have ended by themselves; never without cores.
 pub(super) async fn ended(cores: &mut Option<Cores>) -> String {
     match cores {
         Some(cores) => cores.ended().await,

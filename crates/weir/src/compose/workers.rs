@@ -1,10 +1,9 @@
-//! The workers that the parent runs: the service's part of it. It probes those of apps that start,
-//! gives requests to those that are ready, lets go of those that are to leave, and has those
-//! evicted that are stuck. Those of jobs only have their memory measured; they and all others are
-//! replaced when they pass a limit.
+//! Manages the workers that the parent runs. For apps it probes starting workers, routes requests
+//! to ready ones, releases those that are leaving and evicts those that are stuck. Job workers only
+//! have their memory measured. All workers are replaced when they exceed a limit.
 //!
-//! The parent's reports say how things are, not what has changed, so nothing here can get out of
-//! step: what an app's workers are follows from the generations that are ready.
+//! The parent's reports describe state, not changes, so the two cannot get out of step: an app's
+//! workers follow from the generations that are ready.
 
 mod elsewhere;
 mod freshen;
@@ -43,60 +42,60 @@ use crate::sockets::{Seat, SocketApps};
 use weir_admin::workers::{Asked, Reported};
 use weir_config::{Processes, Recycling};
 
-/// How often it is looked whether a worker that is to leave has finished, or one is stuck.
+/// Interval of checks for workers that have finished or are stuck.
 const LOOK: Duration = Duration::from_millis(20);
-/// Workers that have answered their probe and were not heard yet.
+/// Limit of workers that passed their probe and were not processed yet.
 const READY_MAX: usize = 64;
-/// Orders that wait to be passed on.
+/// Limit of orders that wait to be sent.
 const ORDERS_MAX: usize = 16;
-/// What one read of reports can take.
+/// The size of a read of reports.
 const READ_BYTES: usize = 16 << 10;
 
-/// Steers all workers.
+/// Manages all workers.
 pub(super) struct Workers {
     reports: OwnedReadHalf,
     requests: OwnedWriteHalf,
     apps: Arc<Apps>,
-    /// Those of them whose workers share sockets.
+    /// Apps whose workers share sockets.
     sockets: Arc<SocketApps>,
     processes: BTreeMap<String, Processes>,
-    /// When workers are replaced by fresh ones: of apps, and of jobs.
+    /// Limits after which workers of apps and of jobs are replaced.
     recycling: BTreeMap<String, Recycling>,
-    /// As whom a warm-up asks, where the settings don't say, by the names of their apps.
+    /// The `Host` of warm-up requests, where the settings have none, by app.
     hosts: BTreeMap<String, String>,
-    /// All that the parent has reported and that have not ended.
+    /// All workers that the parent has reported and that have not ended.
     known: BTreeMap<u64, Worker>,
-    /// All of them are being reported anew: until the end some are missing.
+    /// Whether a snapshot is being received, so that some workers are missing.
     is_in_snapshot: bool,
-    /// Those that were probed, or are being: once is enough.
+    /// Generations that were probed or are being probed: once is enough.
     probed: BTreeSet<u64>,
-    /// What service processes that were replaced still use of workers, by generation.
+    /// What replaced service processes still use of workers, by generation.
     elsewhere: BTreeMap<u64, Elsewhere>,
-    /// What this one has told of itself, once it was replaced.
+    /// What this process has reported of its own use, once it was replaced.
     told_used: BTreeMap<u64, Used>,
-    /// Told after the first snapshot.
+    /// Notified after the first snapshot.
     are_known: Option<oneshot::Sender<()>>,
-    /// Those of them that get nothing more for now, for they are [stuck].
+    /// Workers that get no requests for now because they are [stuck].
     stuck: BTreeSet<u64>,
-    /// Those of these whose eviction was asked for.
+    /// Stuck workers whose eviction was requested.
     evicted: BTreeSet<u64>,
-    /// The same, for operators.
+    /// The reported state for operators.
     reported: Arc<Mutex<Reported>>,
     answered: mpsc::Sender<u64>,
     ready: mpsc::Receiver<u64>,
     orders: mpsc::Receiver<Asked>,
-    /// Those who wait for the parent's answer, by the number of their request.
+    /// Pending requests to the parent, by number.
     asked: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
     probes: ShutdownToken,
     clock: Clock,
     last_id: u64,
-    /// Sizes of workers' memory, by generation.
+    /// Memory sizes of workers, by generation.
     measured: mpsc::Receiver<Sizes>,
     give_measured: mpsc::Sender<Sizes>,
-    /// A worker was to be replaced by a fresh one, and when: not at once again if that failed.
+    /// Workers for which a replacement was requested, and when: it is not retried at once.
     recycled: BTreeMap<u64, Timestamp>,
     metrics: RecyclingMetrics,
-    /// This process is on its way out: the next one looks after the workers.
+    /// Cancelled when this process was replaced: the next one manages the workers.
     draining: CancellationToken,
 }
 
@@ -112,19 +111,19 @@ struct Worker {
     phase: WorkerPhase,
 }
 
-/// How requests get to it.
+/// How requests reach a worker.
 #[derive(Clone)]
 enum Way {
     /// Through the proxy.
     Own(UpstreamAddress),
     /// By sockets that it shares with others.
     Shared(Seat),
-    /// Not at all: it fetches jobs, wherever it likes.
+    /// Not at all: it fetches jobs.
     None,
 }
 
 impl Worker {
-    /// Where the proxy reaches it.
+    /// Returns its address for the proxy.
     fn address(&self) -> Option<&UpstreamAddress> {
         match &self.way {
             Way::Own(address) => Some(address),
@@ -137,15 +136,15 @@ impl Worker {
 pub(super) struct Served {
     pub(super) apps: Arc<Apps>,
     pub(super) sockets: Arc<SocketApps>,
-    /// By the names of their apps, with the first host of each.
+    /// By app, with the first host of each.
     pub(super) processes: BTreeMap<String, (Processes, String)>,
-    /// By the names of groups of job workers.
+    /// By group of job workers.
     pub(super) of_jobs: BTreeMap<String, Recycling>,
 }
 
 impl Workers {
-    /// Over the parent's control channel. Also the way for operators' orders, and the moment when all
-    /// workers are known.
+    /// Creates the manager over the parent's control channel. Also returns the sender of operators'
+    /// orders, and the receiver that is notified when all workers are known.
     pub(super) fn new(
         channel: UnixStream,
         served: Served,
@@ -202,7 +201,7 @@ impl Workers {
         Ok((workers, give_orders, are_known))
     }
 
-    /// Until the parent is gone, or the service ends.
+    /// Runs until the parent is gone or the service ends.
     pub(super) async fn run(mut self) {
         let ending = self.probes.clone();
         let steered = tokio::select! {
@@ -234,7 +233,8 @@ impl Workers {
                     self.ask(ParentCommand::Ready { generation }).await?;
                 }
                 Some(Asked { command, answer }) = self.orders.recv() => {
-                    // Those who have given up waiting; the rest is bounded by their patience.
+                    // Drop requests whose senders have timed out; the number of others is limited
+                    // by their timeouts.
                     self.asked.retain(|_, answer| !answer.is_closed());
                     self.asked.insert(self.last_id + 1, answer);
                     self.ask(command).await?;
@@ -274,10 +274,10 @@ impl Workers {
         Ok(())
     }
 
-    /// Tells who asked for it what came of a request.
+    /// Sends the outcome of a request to its sender.
     fn tell(&mut self, id: u64, outcome: Result<(), String>) {
         match (self.asked.remove(&id), outcome) {
-            // Whoever has given up waiting needs no answer.
+            // A sender that has timed out needs no reply.
             (Some(answer), outcome) => drop(answer.send(outcome)),
             (None, Err(reason)) => tracing::warn!(reason, "rejected by the parent"),
             (None, Ok(())) => {}
@@ -308,7 +308,7 @@ impl Workers {
                 Way::Shared(Seat { slot: place, pid, record })
             }
         };
-        // One that was replaced leaves that to the next, which warms workers up, too.
+        // A replaced service leaves probes and warm-ups to the next one.
         let is_mine = phase == WorkerPhase::Starting && !self.draining.is_cancelled();
         if is_mine && self.probed.insert(generation) {
             self.probe(&app, slot, generation, &way);
@@ -340,7 +340,7 @@ impl Workers {
         let answered = self.answered.clone();
         let probing = async move {
             if probe.passes().await {
-                // Nobody hears it when the service ends.
+                // The receiver is gone when the service ends.
                 let _ = answered.send(generation).await;
             }
         };
@@ -362,11 +362,11 @@ impl Workers {
         for app in self.processes.keys() {
             self.give(app);
         }
-        // Nobody waits any more when it took too long.
+        // The receiver is gone if it took too long.
         let _ = self.are_known.take().map(|tell| tell.send(()));
     }
 
-    /// Makes those that are ready the workers of the app.
+    /// Makes the ready workers the upstreams of the app.
     fn give(&self, app: &str) {
         let is_proxied = self.processes.contains_key(app) && self.sockets.get(app).is_none();
         if self.is_in_snapshot || !is_proxied {
@@ -385,7 +385,7 @@ impl Workers {
         self.give_elsewhere(app);
     }
 
-    /// Whether all places of an app's workers are given up for now.
+    /// Returns whether all slots of an app are given up for now.
     fn has_no_program(&self, app: &str) -> bool {
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = reported.slots.values().filter(|slot| slot.group == app).peekable();
@@ -393,7 +393,7 @@ impl Workers {
         slots.peek().is_some() && slots.all(is_given_up)
     }
 
-    /// Lets go of those that have finished, and has those evicted that are stuck.
+    /// Releases workers that have finished, and evicts those that are stuck.
     async fn look(&mut self) -> io::Result<()> {
         let leaving = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Leaving);
         let idle = leaving.filter(|(_, worker)| match &worker.way {

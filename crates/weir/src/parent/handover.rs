@@ -1,6 +1,6 @@
-//! What the parent hands to the service besides sockets: the text of the settings that were found
-//! sound, and the flags. It lies in a file without a name that both hold open, so a service that
-//! is started again finds the last sound settings, whatever has become of the file.
+//! What the parent passes to the service besides sockets: the text of the validated settings, and
+//! the flags. Both hold an unnamed file open, so a restarted service finds the last valid settings
+//! even if the settings file has changed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,10 +15,10 @@ use weir_config::part::Part;
 use weir_config::source::FILE_BYTES_MAX;
 use weir_config::{Loaded, LogFormat, LogLevel, Settings, Source};
 
-/// The name of its descriptor.
+/// The name of the file's descriptor.
 pub(crate) const DESCRIPTOR: &str = "settings";
 
-/// The flags of `weir up` that reach into the service.
+/// The flags of `weir up` that affect the service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Flags {
     pub(crate) config: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     pub(crate) only: Vec<Part>,
     pub(crate) log_format: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
-    /// Standard error of the parent is a terminal.
+    /// Whether the parent's standard error is a terminal.
     pub(crate) is_coloured: bool,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct Flags {
 pub(crate) struct Handover {
     pub(crate) source: Source,
     pub(crate) flags: Flags,
-    /// The file has a mistake since: these are those of before, and a reload only opens logs anew.
+    /// Whether the settings file is invalid now: these are the previous settings, and a reload only
+    /// reopens logs.
     #[serde(default)]
     pub(crate) is_of_before: bool,
 }
@@ -48,12 +49,12 @@ impl Handover {
         Ok(Self { source, flags, is_of_before: false })
     }
 
-    /// The same, from the file as it is now.
+    /// Reads the file again with the same flags.
     pub(crate) fn read_again(&self) -> anyhow::Result<Self> {
         Self::find(self.flags.clone())
     }
 
-    /// The settings, with the flags laid over them.
+    /// Parses the settings, with the flags applied.
     pub(crate) fn load(
         &self,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -65,11 +66,11 @@ impl Handover {
         Ok(loaded)
     }
 
-    /// The parts that are wanted (none: all): those that the flags name, less those that the settings
-    /// switch off.
+    /// Returns the enabled parts (empty: all): those in the flags, less those that the settings
+    /// disable.
     ///
     /// # Errors
-    /// The flags name one that is off.
+    /// The flags name a part that is disabled.
     pub(crate) fn only(&self, settings: &Settings) -> anyhow::Result<Vec<Part>> {
         let (only, off) = (&self.flags.only, settings.parts_off());
         if let Some(part) = only.iter().find(|part| off.contains(part)) {
@@ -92,15 +93,15 @@ impl Handover {
     }
 }
 
-/// The longest escape of a byte in JSON takes six, and flags are short.
+/// The longest JSON escape of a byte takes six bytes, and flags are short.
 const JSON_BYTES_MAX: u64 = 6 * FILE_BYTES_MAX + (64 << 10);
 
-/// The file without a name.
+/// The unnamed file.
 #[derive(Debug)]
 pub(crate) struct Text(File);
 
 impl Text {
-    /// With `handover` in it.
+    /// Creates the file with `handover` in it.
     pub(crate) fn new(handover: &Handover) -> anyhow::Result<Self> {
         let memory = rustix::fs::memfd_create("weir-settings", MemfdFlags::CLOEXEC)
             .context("no memory for the settings")?;
@@ -109,12 +110,12 @@ impl Text {
         Ok(text)
     }
 
-    /// One that an earlier program of this process has made.
+    /// Restores the file of an earlier program of this process.
     pub(crate) fn resume(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
-    /// With another one in it.
+    /// Replaces the content.
     pub(crate) fn replace(&mut self, handover: &Handover) -> anyhow::Result<()> {
         let json = serde_json::to_vec(handover)?;
         self.0.set_len(0)?;
@@ -123,7 +124,7 @@ impl Text {
         Ok(())
     }
 
-    /// A second descriptor of it.
+    /// Returns a duplicate of its descriptor.
     pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)
     }

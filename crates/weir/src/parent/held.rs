@@ -1,4 +1,4 @@
-//! What the parent itself took from the settings when it started, and a new service process can't
+//! The settings that the parent itself applied at its start, and that a new service process cannot
 //! change.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::listeners;
 use weir_config::{JobWorkers, Processes, Settings, SharedSockets};
 
-/// It.
+/// The settings that the parent applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) data_dir: PathBuf,
@@ -40,17 +40,17 @@ impl Held {
         }
     }
 
-    /// Where it listens, by the names of descriptors.
+    /// Returns the listening addresses by names of descriptors.
     pub(super) fn addresses(&self) -> BTreeMap<String, SocketAddr> {
         self.sockets.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect()
     }
 
-    /// What the workers of each app listen on. None: each on something of its own.
+    /// Returns the shared sockets of each app. None: each worker has its own address.
     pub(super) fn shared(&self) -> &BTreeMap<String, Option<SharedSockets>> {
         &self.shared
     }
 
-    /// The settings of `fresh` that only a new parent would take.
+    /// Returns the settings of `fresh` that differ and need a new parent.
     pub(super) fn differences(&self, fresh: &Self) -> Vec<String> {
         let mut found = Vec::new();
         found.extend((self.data_dir != fresh.data_dir).then(|| "data_dir".to_owned()));
@@ -67,7 +67,7 @@ impl Held {
         });
         found.extend(apps.into_iter().map(|it| named("front.apps", it)));
         let sockets = all_keys(&self.shared, &fresh.shared, |before, after| {
-            // An app that comes or goes is named above.
+            // An added or removed app is listed above.
             match (before?, after?) {
                 (Some(before), Some(after)) => differing(before.differing(after)),
                 (None, None) => None,
@@ -90,7 +90,7 @@ fn by_name<T: Clone>(all: &[(String, T)]) -> BTreeMap<String, T> {
     all.iter().cloned().collect()
 }
 
-/// What differs, by names that are in the one or the other.
+/// Compares the values of all keys in either map, and returns the differences by name.
 fn all_keys<T>(
     before: &BTreeMap<String, T>,
     after: &BTreeMap<String, T>,
@@ -104,7 +104,7 @@ fn all_keys<T>(
     differing.collect()
 }
 
-/// `front.apps "shop": workers, environment`
+/// Formats a difference, such as `front.apps "shop": workers, environment`.
 fn named(section: &str, (name, settings): (String, Vec<&'static str>)) -> String {
     format!("{section} {name:?}: {}", settings.join(", "))
 }

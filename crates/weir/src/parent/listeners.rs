@@ -1,4 +1,4 @@
-//! The listening sockets: bound by the parent before the service starts, held open for good.
+//! The listening sockets: bound by the parent before the service starts, and never closed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) const FRONT: &str = "front";
 pub(crate) const REALTIME: &str = "realtime";
 pub(crate) const GEMS: &str = "gems";
 
-/// The name of a core's descriptor in a group.
+/// Returns the name of a core's descriptor in a group.
 pub(crate) fn of_core(group: &str, core: usize) -> String {
     format!("{group}.{core}")
 }
@@ -33,7 +33,7 @@ pub(crate) struct Listeners {
     admin_path: PathBuf,
 }
 
-/// One address.
+/// The sockets of one address.
 #[derive(Debug)]
 struct Group {
     name: &'static str,
@@ -44,19 +44,19 @@ struct Group {
     also: String,
 }
 
-/// What to bind.
+/// A socket to bind.
 struct Wanted {
     name: &'static str,
     address: SocketAddr,
-    /// None: one socket, whatever the number of cores.
+    /// None: one socket, regardless of the number of cores.
     sockets: Option<usize>,
     has_tls: bool,
-    /// What else is served there, for people.
+    /// What else is served there, for the printed list.
     also: String,
 }
 
 impl Listeners {
-    /// Binds those of the parts in `only` (empty: all), and the admin socket.
+    /// Binds the sockets of the parts in `only` (empty: all), and the admin socket.
     pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
         let options =
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
@@ -71,8 +71,8 @@ impl Listeners {
         Ok(Self { tcp: tcp?, admin, admin_path })
     }
 
-    /// Goes on with the sockets that an earlier program has bound where `addresses` say, as far as the
-    /// settings still say so; binds the others.
+    /// Takes over the sockets that an earlier program has bound at `addresses`, where the settings
+    /// still have these addresses; binds the others.
     pub(super) fn resume(
         settings: &Settings,
         only: &[Part],
@@ -93,7 +93,7 @@ impl Listeners {
         Ok(Self { tcp, admin, admin_path: settings.admin_socket() })
     }
 
-    /// Whether what an earlier program has not bound can be bound.
+    /// Checks whether the sockets that an earlier program has not bound can be bound.
     pub(super) fn check(
         settings: &Settings,
         only: &[Part],
@@ -110,19 +110,19 @@ impl Listeners {
         Ok(())
     }
 
-    /// What `weir up` prints once everything serves; scripts read it.
+    /// Returns the line that `weir up` prints once everything serves; scripts read it.
     pub(crate) fn ready_line(&self) -> String {
         let tcp: String =
             self.tcp.iter().map(|group| format!(" {}={}", group.name, group.address)).collect();
         format!("weir ready{tcp} admin={}", self.admin_path.display())
     }
 
-    /// Where people and clients go.
+    /// Returns the URLs for people and clients.
     pub(crate) fn urls(&self) -> Vec<String> {
         self.tcp.iter().map(Group::url).collect()
     }
 
-    /// The descriptors with their names, for the service.
+    /// Returns the descriptors with their names, for the service.
     pub(crate) fn into_descriptors(self) -> Vec<(String, OwnedFd)> {
         let admin = (ADMIN.to_owned(), self.admin.into());
         let tcp = self.tcp.into_iter().flat_map(Group::into_descriptors);
@@ -130,7 +130,7 @@ impl Listeners {
     }
 }
 
-/// Everything that may be listened on, with the parts that it is for.
+/// Returns all configured listeners, with the parts that they belong to.
 fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     let (jobs, front) = (&settings.jobs, &settings.front);
     let one = |name, address| Wanted {
@@ -176,8 +176,8 @@ fn below_the_front(settings: &Settings) -> String {
     realtime.into_iter().chain(gems).collect()
 }
 
-/// The sockets of a group that an earlier program has bound. There may be more or fewer of them than
-/// cores: each is served all the same.
+/// Takes the sockets of a group that an earlier program has bound. Their number may differ from
+/// that of the cores: each is served anyway.
 fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Result<Group> {
     let Wanted { name, address, sockets: count, has_tls, also } = wanted;
     let is_per_core = count.is_some();
@@ -191,7 +191,7 @@ fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Resul
     Ok(Group { name, address, sockets, is_per_core, has_tls, also })
 }
 
-/// The channel listen, by the names of descriptors.
+/// Returns the configured addresses by names of descriptors.
 pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
     wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
 }

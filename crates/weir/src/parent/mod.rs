@@ -1,5 +1,5 @@
-//! `weir up`: the process that stays. It takes the folder's lock, binds the listening sockets,
-//! starts the service process with them and watches it; it serves nothing itself.
+//! `weir up`: the process that stays. It locks the data directory, binds the listening sockets,
+//! starts the service process with them and supervises it; it serves nothing itself.
 
 mod handover;
 mod held;
@@ -35,12 +35,12 @@ use crate::logging;
 use weir_config::part::Part;
 use weir_config::{Loaded, Settings, environment};
 
-/// The service is this very program, also when the file was replaced meanwhile.
+/// The service runs this very program, even if the file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Runs until told to stop. `salvage`: first repair the job store.
+/// Runs until it is asked to stop. `salvage`: first repair the job store.
 pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
-    // First: signals are blocked in this thread before another one exists.
+    // First: signals must be blocked in this thread before another one exists.
     let requests = Requests::signals().context("cannot receive signals")?;
     let loaded = handover.load(&environment::variable)?;
     let settings = &loaded.settings;
@@ -82,14 +82,14 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
 }
 
 fn end(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
-    // Gone with the service; a stale file would only puzzle.
+    // The service is gone; a stale socket file would be confusing.
     let _ = std::fs::remove_file(settings.admin_socket());
     workers::remove_run_folder(settings);
     drop(lock);
     match outcome {
         SupervisionOutcome::Stopped => Exit::Fine,
         SupervisionOutcome::Killed => Exit::Failed,
-        // The log has said why.
+        // The reason is in the log.
         SupervisionOutcome::GaveUp(_) => Exit::Failed,
     }
 }
@@ -114,7 +114,7 @@ fn child(
     let mut descriptors = listeners.into_descriptors();
     descriptors.extend(groups.descriptors()?);
     descriptors.push((handover::DESCRIPTOR.to_owned(), text.descriptor()?));
-    // A service that outlives its parent for a moment still holds the folder.
+    // A service that briefly outlives its parent still holds the lock.
     descriptors.push((lock::DESCRIPTOR.to_owned(), lock.descriptor()?));
     Ok(ChildSpec {
         name: "service".to_owned(),
@@ -138,17 +138,17 @@ fn notify() -> anyhow::Result<Notify> {
     }
 }
 
-/// The parent's part in the lifecycle.
+/// The parent's callbacks of the lifecycle.
 struct Parent {
     handover: Handover,
-    /// Those of the service that is being replaced: they count again if the new one fails.
+    /// The settings of the service that is being replaced, to be restored if the new one fails.
     before: Option<Handover>,
     held: Held,
     program: Program,
     text: handover::Text,
     log: logging::Logging,
     ready_line: String,
-    /// The same for people.
+    /// The same addresses for people.
     addresses: Vec<String>,
 }
 
@@ -157,12 +157,12 @@ impl Events for Parent {
         for address in &self.addresses {
             tracing::info!("{address}");
         }
-        // At once: who reads one line alone may have closed the pipe before a second one is written.
+        // In one write: a reader of one line may close the pipe before a second write.
         output::raw(&ready_text(&self.ready_line, failed));
     }
 
-    /// Only settings without a mistake reach the service; it finds them when it is started again,
-    /// too. With one, it is told that these are those of before.
+    /// Only valid settings reach the service, also when it is restarted. For invalid ones, the
+    /// service gets the previous settings, marked as such.
     fn reload(&mut self) -> bool {
         match self.read_again() {
             Ok(loaded) => {
@@ -183,7 +183,7 @@ impl Events for Parent {
         }
     }
 
-    /// The new process finds the settings as they are now.
+    /// Passes the current settings to the new process.
     fn replacing(&mut self) -> Result<(), String> {
         self.prepare_replacement().map_err(|error| format!("{error:#}"))
     }
@@ -229,7 +229,7 @@ impl Parent {
     }
 }
 
-/// The line that scripts read, and below it what does not run.
+/// Returns the line that scripts read, followed by the groups that do not run.
 fn ready_text(ready_line: &str, failed: &[FailedGroup]) -> String {
     let names: Vec<&str> = failed.iter().map(|group| group.name.as_str()).collect();
     let field =

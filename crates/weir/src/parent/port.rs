@@ -1,15 +1,15 @@
-//! Ports of processes that were killed a moment ago: the kernel may still be closing their sockets.
+//! Ports of processes that were just killed: the kernel may still be closing their sockets.
 
 use std::time::Duration;
 
 use weir_net::listener::ListenError;
 use weir_net::{BindOptions, ListenAddress, Listener};
 
-/// How often a port is tried.
+/// Interval of attempts to bind a port.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Binds like [`Listener::bind_group`]. A port that no process is seen to hold is waited for, for at most
-/// `wait`: its owner is ending. One that a living process holds is an error at once.
+/// Binds like [`Listener::bind_group`]. If no process visibly holds the port, its owner is ending,
+/// and the port is retried for at most `wait`. A port of a living process is an error at once.
 pub(super) fn bind_group(
     address: &ListenAddress,
     count: usize,

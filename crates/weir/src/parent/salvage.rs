@@ -1,12 +1,12 @@
-//! `weir up --salvage`: all of a damaged job store is read and repaired before it is opened, once,
-//! while nobody else has the folder.
+//! `weir up --salvage`: reads and repairs a damaged job store once before it is opened, while no
+//! other process has the data directory.
 
 use anyhow::Context;
 use weir_jobs::engine;
 use weir_jobs::settings::JobServerSettings;
 use weir_log::RealDisk;
 
-/// Keeps every record whose checksum holds and sets the rest aside.
+/// Keeps every record with a valid checksum and moves the rest aside.
 pub(super) fn run(settings: &JobServerSettings) -> anyhow::Result<()> {
     let shown = settings.directory.display();
     let disk =

@@ -1,5 +1,5 @@
-//! The listening sockets that apps' workers share: bound by the parent before any worker starts, held
-//! open for good.
+//! The listening sockets that apps' workers share: bound by the parent before any worker starts,
+//! and never closed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,22 +15,22 @@ use super::port;
 use weir_config::part::Part;
 use weir_config::{App, Settings, SharedSockets};
 
-/// The name of a descriptor of an app's group, for the service.
+/// Returns the name of a descriptor of an app's group, for the service.
 fn of_app(name: &str) -> String {
     format!("app.{name}")
 }
 
-/// All of them, by the names of their apps. Everything in it outlives workers and services;
-/// [`Groups::descriptors`] lists it.
+/// The groups of all apps, by name. Its descriptors, which [`Groups::descriptors`] lists, outlive
+/// workers and services.
 #[derive(Debug)]
 pub(crate) struct Groups {
     groups: BTreeMap<String, (SocketAddr, Arc<SocketGroup>)>,
 }
 
 impl Groups {
-    /// Those of all apps with `mode = "sockets"`, if apps are wanted here. `kept` gives those that
-    /// are open already, by the names of [`Groups::descriptors`]; the others are bound, and waited for as
-    /// [`port::bind_group`] does.
+    /// Binds the groups of all apps with `mode = "sockets"`, if the front is enabled here. `kept`
+    /// has the descriptors that are already open, by the names of [`Groups::descriptors`]; the
+    /// others are bound, with retries as in [`port::bind_group`].
     pub(crate) fn bind(
         settings: &Settings,
         only: &[Part],
@@ -51,8 +51,8 @@ impl Groups {
         Ok(Self { groups })
     }
 
-    /// Whether an earlier program that holds `held` can be followed: workers that run can't be given
-    /// other sockets, and what is new can be bound.
+    /// Checks whether this program can continue from an earlier one with the groups `held`: running
+    /// workers cannot get other sockets, and new addresses must be free.
     pub(super) fn check(
         settings: &Settings,
         only: &[Part],
@@ -78,39 +78,39 @@ impl Groups {
         Ok(())
     }
 
-    /// For the line that scripts read.
+    /// Returns the fields for the line that scripts read.
     pub(crate) fn ready_words(&self) -> String {
         let groups = self.groups.iter();
         groups.map(|(name, (address, _))| format!(" {}={address}", of_app(name))).collect()
     }
 
-    /// For people.
+    /// Returns the URLs for people.
     pub(crate) fn urls(&self) -> impl Iterator<Item = String> {
         let groups = self.groups.iter();
         groups.map(|(name, (address, _))| format!("{name} at http://{address}, by its workers"))
     }
 
-    /// Copies of all, with names, for the service: it probes the workers and repairs their words.
+    /// Returns duplicates of all descriptors, with names, for the service: it probes the workers
+    /// and repairs their records.
     pub(crate) fn descriptors(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let all = self.groups.values().flat_map(|(_, group)| group.descriptors());
         all.map(|(name, descriptor)| Ok((of_app(&name), descriptor.try_clone_to_owned()?)))
             .collect()
     }
 
-    /// That of an app, for its workers.
+    /// Returns the group of an app, for its workers.
     pub(crate) fn get(&self, app: &str) -> Option<Arc<SocketGroup>> {
         self.groups.get(app).map(|(_, group)| Arc::clone(group))
     }
 }
 
-/// The apps of the settings with their places there, if apps are wanted here.
+/// Returns the apps of the settings with their indexes, if the front is enabled here.
 fn apps<'a>(settings: &'a Settings, only: &[Part]) -> impl Iterator<Item = (usize, &'a App)> {
     let is_wanted = Part::Front.is_among(only);
     settings.front.apps.iter().enumerate().filter(move |_| is_wanted)
 }
 
-/// The group of an app out of descriptors that are open already, by their names. None: there are
-/// none.
+/// Takes the group of an app from open descriptors, by their names. None: there are none.
 pub(crate) fn adopt(
     app: &App,
     mut take: impl FnMut(&str) -> Option<OwnedFd>,
@@ -122,7 +122,7 @@ pub(crate) fn adopt(
     group.map(Some).with_context(|| format!("the sockets of {name}"))
 }
 
-/// Where a group listens, with the port that the system chose.
+/// Returns the address of a group, with the port that the system chose.
 pub(crate) fn address(group: &SocketGroup) -> anyhow::Result<SocketAddr> {
     let (_, first) = group.descriptors().next().context("no sockets")?;
     let address = rustix::net::getsockname(first)?.try_into();

@@ -1,4 +1,4 @@
-//! The other side of an upgrade: this program goes on in the process of an earlier one.
+//! The new program's side of an upgrade: it continues in the process of the earlier one.
 
 use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::logging;
 use weir_cli::Exit;
 use weir_config::{Loaded, environment};
 
-/// Whether this program would go on with what the descriptor tells, and with the settings as they are
-/// now.
+/// Checks whether this program could continue from the state in the descriptor with the current
+/// settings.
 pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
     let carried = Carried::read(descriptor)?;
     sound(handover, &carried)?;
     Ok(Exit::Fine)
 }
 
-/// The settings, if nothing speaks against them.
+/// Returns the settings if this program can continue with them.
 fn sound(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Result<Loaded> {
     let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
@@ -36,7 +36,7 @@ fn sound(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::R
     Ok(loaded)
 }
 
-/// Goes on. `fresh`: the settings as they are now.
+/// Continues from an earlier program. `fresh` are the current settings.
 pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
     let requests = Requests::signals().context("cannot receive signals")?;
     let mut carried = Carried::read(descriptor)?;
@@ -44,8 +44,8 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let text = bound.remove(handover::DESCRIPTOR).context("the settings are missing")?;
     let text = handover::Text::resume(text);
     let lock = Lock::resume(bound.remove(lock::DESCRIPTOR).context("the lock is missing")?);
-    // All was well a moment ago. Should it not be so any more, there is no way back: then those of
-    // the service, with the sockets that there are.
+    // The check has just passed. If it fails now, there is no way back: continue with the service's
+    // settings and the existing sockets.
     let (loaded, changed) = match sound(&fresh, &carried) {
         Ok(loaded) => (loaded, None),
         Err(error) => (load(&carried.handover, &carried)?, Some(error)),
@@ -54,7 +54,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let only = &fresh.only(settings)?;
     let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
     let shared = Groups::bind(settings, only, Duration::ZERO, |name| bound.remove(name))?;
-    // Where nobody is to listen any more.
+    // Closes sockets at addresses that are no longer configured.
     drop(bound);
     let log = logging::start(&settings.log, fresh.flags.is_coloured);
     if let Some(error) = changed {
@@ -67,7 +67,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let addresses = listeners.urls().into_iter().chain(shared.urls()).collect();
     let service = child(settings, listeners, &shared, &lock, &text)?;
     let groups = workers::groups(settings, only, &shared)?;
-    // No group has such; those of an earlier program are closed here.
+    // Unused sockets of an earlier program are closed here.
     drop(carried.state.listening()?);
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let outside = (requests, notify()?, stderr);

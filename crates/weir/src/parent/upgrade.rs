@@ -1,9 +1,9 @@
-//! The parent becomes another program, whose file may have been replaced, and goes on with everything
-//! that it has: its children, their sockets and descriptors, the folder's lock.
+//! Re-executes the parent as another program, whose file may have been replaced, which continues
+//! with all state: its children, their sockets and descriptors, the lock of the data directory.
 //!
-//! First the new program is asked, as a child, whether it would take over: it reads what it would be
-//! given and the settings. Only then it is executed in the parent's place, since from there is no way
-//! back.
+//! First the new program is started as a child to check whether it could take over: it reads the
+//! state and the settings. Only then it is executed in the parent's process, since that cannot be
+//! undone.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -28,34 +28,35 @@ use super::Handover;
 use super::held::Held;
 use weir_config::{SharedSockets, environment};
 
-/// What the flags of `weir up` begin with that hand over to another program.
+/// The prefix of the flags of `weir up` that hand over to another program.
 const FLAG: &str = "--takeover";
-/// How long the new program may take to say whether it would take over: it reads two small files.
+/// How long the new program may take for the check: it reads two small files.
 const CHECK_PATIENCE: Duration = Duration::from_secs(10);
-/// Far more than a parent with all workers that it may have writes down.
+/// Far more than the state of a parent with the most workers possible.
 const JSON_BYTES_MAX: u64 = 256 << 20;
 
-/// What one program leaves to the next. `S`: the supervisor's [`CarriedSupervisor`], or a reference to it.
+/// The state that one program passes to the next. `S`: the supervisor's [`CarriedSupervisor`], or a
+/// reference to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Carried<S> {
     version: u32,
-    /// The settings that the service has.
+    /// The settings of the service.
     pub(super) handover: Handover,
     pub(super) data_dir: PathBuf,
-    /// What the settings said where to listen, by the names of descriptors.
+    /// The configured listening addresses, by names of descriptors.
     pub(super) addresses: BTreeMap<String, SocketAddr>,
-    /// What the workers of apps listen on, by the names of the apps.
+    /// The shared sockets of apps, by the names of the apps.
     pub(super) shared: BTreeMap<String, Option<SharedSockets>>,
     pub(super) state: S,
 }
 
-/// The version alone, which every program understands.
+/// Only the version, which every program can read.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
-/// The file of this program, as it was called.
+/// The path of this program, as it was called.
 #[derive(Clone, Debug)]
 pub(super) struct Program(PathBuf);
 
@@ -80,7 +81,7 @@ impl<'a> Carried<&'a CarriedSupervisor> {
 }
 
 impl Carried<CarriedSupervisor> {
-    /// Reads what an earlier program has left.
+    /// Reads the state of an earlier program.
     pub(super) fn read(descriptor: RawFd) -> anyhow::Result<Self> {
         let mut file = File::from(carried::take(descriptor)?);
         let mut json = Vec::new();
@@ -98,8 +99,8 @@ impl Carried<CarriedSupervisor> {
 }
 
 impl Program {
-    /// By the name that it was started with, if that leads to it: behind a link there may be another
-    /// file later, which is to be found then.
+    /// Returns the path by which this program was started, if that leads to it: a symbolic link may
+    /// lead to another file later, which an upgrade must find.
     pub(super) fn running() -> std::io::Result<Self> {
         let running = std::env::current_exe()?;
         let Some(name) = std::env::args_os().next().map(PathBuf::from) else {
@@ -116,7 +117,7 @@ impl Program {
         Ok(Self(if is_it(&named) { named } else { running }))
     }
 
-    /// Becomes what the file is now. Comes back only if that fails.
+    /// Executes the current program file. Returns only on failure.
     pub(super) fn become_anew(
         &self,
         carried: &Carried<&CarriedSupervisor>,
@@ -140,7 +141,8 @@ impl Program {
         anyhow::Error::new(error).context(format!("{} can't be executed", self.0.display()))
     }
 
-    /// Asks what the file is now whether it would take over; answers what it would be given.
+    /// Lets the current program file check whether it could take over, and returns the state for
+    /// it.
     fn check(&self, carried: &Carried<&CarriedSupervisor>) -> anyhow::Result<OwnedFd> {
         let shown = self.0.display();
         let memory = carried.write().context("what to hand over can't be written down")?;
@@ -158,12 +160,12 @@ impl Program {
     }
 }
 
-/// Those that this program was started with, without those of an earlier hand-over.
+/// Returns this program's arguments without those of an earlier handover.
 fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().skip(1).filter(|text| !text.as_bytes().starts_with(FLAG.as_bytes()))
 }
 
-/// What it says against it; None: nothing.
+/// Returns the error of the check; None: it passed.
 fn wait_for(mut child: Child) -> anyhow::Result<Option<String>> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let wait = Timespec::try_from(CHECK_PATIENCE)?;

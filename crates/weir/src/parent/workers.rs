@@ -1,5 +1,5 @@
-//! The apps' workers and those of jobs: started, watched and ended by the parent, so that they outlive a service
-//! process that is replaced.
+//! The workers of apps and of jobs: started, supervised and stopped by the parent, so that they
+//! outlive a replaced service process.
 
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,15 +12,15 @@ use super::shared_sockets::Groups;
 use weir_config::part::Part;
 use weir_config::{Settings, run_folder};
 
-/// The workers of all apps that have a command, and those of jobs, as far as they are wanted here.
-/// Without any, it is still the way for the service to ask something of the parent.
+/// Returns the workers of all apps with a command, and of jobs, as far as they are enabled here. It
+/// is needed without any workers too, for requests of the service to the parent.
 pub(super) fn fleet(settings: &Settings, only: &[Part], sockets: &Groups) -> anyhow::Result<Fleet> {
     let groups = groups(settings, only, sockets)?;
     let run_folder = make_run_folder(settings)?;
     Fleet::new(groups, &run_folder).context("the workers of [[front.apps]] and [workers]")
 }
 
-/// What is run.
+/// Returns the groups to run.
 pub(super) fn groups(
     settings: &Settings,
     only: &[Part],
@@ -38,11 +38,11 @@ pub(super) fn groups(
     groups.chain(of_jobs).collect()
 }
 
-/// Others may pass through, whatever umask Weir was started with.
+/// Other users may traverse it, regardless of the umask.
 const PASSABLE: u32 = 0o711;
 
-/// Where the workers' sockets are to lie. Of workers that run as another user that is a folder
-/// through which these can pass; their group's folder in it is theirs alone.
+/// Creates the folder of the workers' sockets. If workers run as another user, it is outside of
+/// data_dir and traversable; only the group's folder in it is private to that user.
 pub(super) fn make_run_folder(settings: &Settings) -> anyhow::Result<PathBuf> {
     let own = settings.run_folder();
     if settings.has_other_users() {
@@ -62,8 +62,8 @@ fn make_passable(folder: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(folder, Permissions::from_mode(mode | PASSABLE))
 }
 
-/// Takes away what lies outside of data_dir, once nobody uses it any more, also if the settings have
-/// no user any more. What is not empty stays: the next start clears it.
+/// Removes the folder outside of data_dir once it is unused, also if the settings no longer have a
+/// user. Folders that are not empty stay: the next start clears them.
 pub(super) fn remove_run_folder(settings: &Settings) {
     let outside = settings.outside_run_folder();
     let groups = std::fs::read_dir(&outside).into_iter().flatten().flatten();

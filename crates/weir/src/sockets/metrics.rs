@@ -1,4 +1,4 @@
-//! Metrics of apps whose workers take connections themselves, named `weir_front_worker_*` and
+//! Metrics of apps whose workers accept connections themselves, named `weir_front_worker_*` and
 //! `weir_front_sockets_*`.
 
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ struct AppLabel {
     app: String,
 }
 
-/// Those of all apps.
+/// The metrics of all apps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketMetrics {
     busy: Family<AppLabel, Gauge>,
@@ -24,7 +24,7 @@ pub(crate) struct SocketMetrics {
     repairs: Family<AppLabel, Counter>,
 }
 
-/// Those of one app.
+/// The metrics of one app.
 #[derive(Clone, Debug)]
 pub(super) struct AppMetrics {
     busy: Gauge,
@@ -71,7 +71,7 @@ impl SocketMetrics {
 }
 
 impl AppMetrics {
-    /// How long the requests of busy workers have been running, and how many connections wait.
+    /// Updates the ages of requests in busy workers, and the number of waiting connections.
     pub(super) fn seen(&self, ages: &[Duration], waiting: usize) {
         self.busy.set(i64::try_from(ages.len()).unwrap_or(i64::MAX));
         let oldest = ages.iter().max().copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Which process has accepted a connection of this machine with itself: by the number of its socket,
-//! which the kernel tells (sock_diag(7)), among the descriptors of processes (proc(5)). A look at
+//! Finds the process that has accepted a loopback connection: by the inode of its socket, which the
+//! kernel reports (sock_diag(7)), among the descriptors of processes (proc(5)). Reading
 //! `/proc/net/tcp` would take half a second on a machine with many connections.
 
 use std::fs;
@@ -8,19 +8,19 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
-/// Who has accepted a connection.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Nobody yet.
+    /// Not accepted yet.
     Nobody,
-    /// The worker that was asked about, or a process that it has started.
+    /// The given worker, or a descendant of it.
     Worker,
     Other,
     /// It was closed meanwhile.
     Gone,
 }
 
-/// Who has accepted the connection of `client` at `server`.
+/// Returns which process has accepted the connection of `client` at `server`.
 pub(super) fn of(client: SocketAddr, server: SocketAddr, pid: i32) -> io::Result<Owner> {
     Ok(match inode(server, client)? {
         None => Owner::Gone,
@@ -40,13 +40,13 @@ const ERROR: u16 = 2;
 const TCP: u8 = 6;
 const HEAD_BYTES: usize = 16;
 const STATE_AT: usize = HEAD_BYTES + 1;
-/// Behind the head: the state, both ends, and four words.
+/// After the header: the state, both ends, and four words.
 const INODE_AT: usize = HEAD_BYTES + 4 + 48 + 16;
-/// States of a connection that the server has not closed: established, two that come before it, and
-/// closed by the client.
+/// States of a connection that the server has not closed: established, two before that, and closed
+/// by the client.
 const OPEN: [u8; 4] = [1, 3, 12, 8];
 
-/// The number of the open socket with these two ends; 0 until it is accepted.
+/// Returns the inode of the open socket with these two ends; 0 until it is accepted.
 fn inode(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
     let kernel =
@@ -66,7 +66,7 @@ fn inode(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     Ok(word(INODE_AT.min(bytes)).filter(|_| is_open))
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`: exactly this connection.
+/// Encodes `struct nlmsghdr` and `struct inet_diag_req_v2` for exactly this connection.
 fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let [family, _] = family.as_raw().to_le_bytes();
@@ -77,7 +77,7 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     body.extend(remote.port().to_be_bytes());
     body.extend(sixteen_bytes(local.ip()));
     body.extend(sixteen_bytes(remote.ip()));
-    // By any interface, whatever its cookie.
+    // On any interface, with any cookie.
     body.extend(0_u32.to_ne_bytes());
     body.extend([0xff; 8]);
     let bytes = u32::try_from(HEAD_BYTES + body.len()).unwrap_or(u32::MAX);
@@ -100,7 +100,7 @@ fn sixteen_bytes(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// A process and all that it has started, directly or not.
+/// Returns a process and all its descendants.
 fn family(pid: i32) -> Vec<i32> {
     let mut family = vec![pid];
     let mut looked_at = 0;
@@ -111,7 +111,7 @@ fn family(pid: i32) -> Vec<i32> {
     family
 }
 
-/// Who ends meanwhile has no children.
+/// Returns the children of a process; none if it has ended.
 fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts =

@@ -1,5 +1,5 @@
-//! Commands that doctor says come next, with the options that it was given itself: without them they
-//! would not find what it has looked at.
+//! Completes the commands that doctor suggests with its own options, without which they would not
+//! find the same sources.
 
 use weir_advisor::{Advice, Finding, shell};
 
@@ -7,36 +7,37 @@ const DOCTOR: &str = "weir doctor";
 const PLAN: &str = "weir plan";
 const SET_ASIDE: &str = "weir sidekiq set-aside";
 
-/// The options that commands are to be given again, as words.
+/// The options to pass on, as arguments.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     pub(super) redis: Vec<String>,
-    /// The same for each Redis alone.
+    /// The options of each Redis separately.
     pub(super) shards: Vec<Vec<String>>,
     pub(super) postgres: Vec<String>,
-    /// The queues that the application pushes to, to whatever Redis.
+    /// Queues that the application pushes to, on any Redis.
     pub(super) pushes: Vec<String>,
     pub(super) pooler: Vec<String>,
-    /// What only `weir plan` takes.
+    /// Options of `weir plan` only.
     pub(super) plan: Vec<String>,
-    /// What only doctor takes.
+    /// Options of doctor only.
     pub(super) doctor: Vec<String>,
 }
 
 impl Given {
-    /// For a look at everything.
+    /// Returns the options for an observation of all sources.
     fn look(&self) -> Vec<String> {
         let Self { redis, postgres, pushes, pooler, doctor, .. } = self;
         [redis, postgres, pushes, pooler, doctor].map(Vec::as_slice).concat()
     }
 
-    /// For a plan, which is for the Sidekiq of one Redis: of that one, or one after the other of each.
+    /// Returns the options for plans. A plan covers one Redis: the given one, or each of them in
+    /// turn.
     fn plans(&self, place: Option<usize>) -> Vec<Vec<String>> {
         let Self { redis, shards, postgres, pushes, pooler, plan, .. } = self;
         if shards.len() < 2 {
             return vec![[redis, postgres, pushes, pooler, plan].map(Vec::as_slice).concat()];
         }
-        // Which of the queues are pushed to on this one is not said.
+        // It is unknown which of these queues are on this Redis.
         let of = |redis| [redis, postgres, pooler, plan].map(Vec::as_slice).concat();
         match place.and_then(|place| shards.get(place)) {
             Some(own) => vec![of(own)],
@@ -45,8 +46,8 @@ impl Given {
     }
 }
 
-/// The advice with commands that work as they stand. `shards` are the names of several Redis servers, in
-/// the order in which they were given.
+/// Completes the commands in the advice. `shards` are the names of several Redis servers, in the
+/// order of the options.
 pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Advice {
     for Finding { next, shard, .. } in &mut advice.findings {
         let place = shard.as_deref().and_then(|it| shards.iter().position(|shard| *shard == it));
@@ -54,12 +55,12 @@ pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Ad
             *command = with_options(command, given, place);
         }
     }
-    // What the verdict says next is what its first finding does, where that stands in the line or not.
+    // The verdict suggests the same as its first finding.
     advice.verdict.next = advice.findings.first().and_then(Finding::to_do);
     advice
 }
 
-/// `place`: of the one Redis that it is about.
+/// Adds the options to a command. `place` is the index of the Redis that it concerns.
 fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
     let is = |name: &str| {
         let rest = command.strip_prefix(name);
@@ -70,7 +71,7 @@ fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
     } else if is(DOCTOR) {
         (DOCTOR, vec![given.look()])
     } else if is(SET_ASIDE) {
-        // The queue of that name on another one is another queue.
+        // A queue of the same name on another Redis is a different queue.
         let own = place.and_then(|place| given.shards.get(place));
         (SET_ASIDE, vec![own.unwrap_or(&given.redis).clone()])
     } else {
@@ -79,7 +80,7 @@ fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
     let rest = &command[name.len()..];
     let with = |options: &Vec<String>| {
         let words = options.iter().map(|word| format!(" {}", shell::word(word)));
-        // Before the queue: its name may begin with a hyphen, behind `--`.
+        // Options go before the queue, whose name may begin with a hyphen, after `--`.
         format!("{name}{}{rest}", words.collect::<String>())
     };
     each.iter().map(with).collect::<Vec<_>>().join("; ")

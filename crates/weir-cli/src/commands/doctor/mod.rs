@@ -1,6 +1,7 @@
-//! `weir doctor`: what is wrong with a job system, how long until it is over, which line to change.
+//! `weir doctor`: finds problems of a job system, estimates the time to drain, and suggests
+//! changes.
 //!
-//! It looks twice at what it is pointed at, asks the advisor, and prints. It writes nowhere.
+//! It takes two samples of each source, runs the advisor, and prints. It changes nothing.
 
 mod again;
 mod arguments;
@@ -22,7 +23,7 @@ use crate::exit::Exit;
 use crate::output;
 use weir_admin::observed::json::document;
 
-/// Steps of the bar that is shown between the two looks.
+/// Step of the progress bar between the two samples.
 const PROGRESS_STEP: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
@@ -56,7 +57,7 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// Both looks, with a bar on a terminal: they take longer than people wait without one.
+/// Takes both samples, with a progress bar on a terminal.
 async fn look(places: &Places) -> Observation {
     let steps = places.sources.window.as_millis() / PROGRESS_STEP.as_millis();
     let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
@@ -77,7 +78,7 @@ async fn look(places: &Places) -> Observation {
 
 fn print(advice: &Advice) {
     if advice.findings.is_empty() {
-        // Silence is what scripts and cron take for health; a person likes to be told.
+        // Scripts and cron take silence for health; people get a line.
         if output::is_coloured(&std::io::stderr()) {
             output::note(&advice.verdict.to_string());
         }

@@ -1,4 +1,4 @@
-//! What Nagios and its kin read: a line, figures behind a bar, a number.
+//! Output for Nagios and compatible monitors: a status line, figures after a bar, an exit code.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::output;
 
 pub(super) const UNKNOWN: u8 = 3;
 
-/// 0 fine, 1 warning, 2 critical, 3 unknown. A notice is fine.
+/// Returns the state: 0 OK, 1 warning, 2 critical, 3 unknown. Notices are OK.
 pub(super) fn state(advice: &Advice) -> u8 {
     match worst(advice) {
         Some(Severity::Critical) => 2,
@@ -19,7 +19,7 @@ pub(super) fn state(advice: &Advice) -> u8 {
     }
 }
 
-/// What could not be seen may be worse than a notice.
+/// Returns the worst severity. Unavailable facts rank above notices.
 fn worst(advice: &Advice) -> Option<Severity> {
     let weight = |severity: &Severity| match severity {
         Severity::Notice => 0,
@@ -30,7 +30,7 @@ fn worst(advice: &Advice) -> Option<Severity> {
     advice.findings.iter().map(|finding| finding.severity).max_by_key(weight)
 }
 
-/// The status line with its figures, then a line for each finding.
+/// Returns the status line with its figures, then a line for each finding.
 pub(super) fn lines(observation: &Observation, advice: &Advice) -> String {
     let word = match state(advice) {
         0 => "OK",
@@ -48,7 +48,7 @@ pub(super) fn lines(observation: &Observation, advice: &Advice) -> String {
     text
 }
 
-/// When nothing could be looked at.
+/// Returns the status line when no source could be observed.
 pub(super) fn failed(error: &anyhow::Error) -> String {
     format!("WEIR UNKNOWN - {}", plain(&format!("{error:#}")))
 }
@@ -71,7 +71,7 @@ fn figures(observation: &Observation, advice: &Advice) -> String {
     text
 }
 
-/// The bar parts text from figures, so text has none.
+/// Replaces bars, which separate the text from the figures.
 fn plain(text: &str) -> String {
     output::printable(&text.replace('|', "/"))
 }

@@ -1,4 +1,4 @@
-//! Where doctor looks, and what the result means for its exit code.
+//! The sources of doctor, and its exit code.
 
 use weir_advisor::{Advice, Observation, Severity, advise};
 use weir_observe::{Sources, observe};
@@ -7,7 +7,7 @@ use super::again::{self, Given};
 use super::weir::WeirSource;
 use crate::exit::Exit;
 
-/// Where doctor looks.
+/// The sources of doctor.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) sources: Sources,
@@ -21,7 +21,7 @@ impl Places {
         again::complete(advise(observation), &self.given, &shards)
     }
 
-    /// Both looks; a running Weir is asked once.
+    /// Takes both samples; queries a running Weir once.
     pub(super) async fn look(&self) -> Observation {
         let mut observation = observe(&self.sources).await;
         if let Some(weir) = &self.weir {
@@ -31,7 +31,7 @@ impl Places {
     }
 }
 
-/// A warning is a problem, a notice is none; what could not be seen is neither.
+/// Returns the exit code. Warnings are problems; notices and unavailable facts are not.
 pub(super) fn exit(advice: &Advice) -> Exit {
     let any = |severity| advice.findings.iter().any(|finding| finding.severity == severity);
     if any(Severity::Critical) || any(Severity::Warning) {

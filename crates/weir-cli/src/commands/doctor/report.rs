@@ -1,4 +1,4 @@
-//! Findings as people read them.
+//! Findings as text.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use weir_advisor::{Advice, Finding, Severity};
 
 use crate::output::printable;
 
-/// The verdict in one line, then each finding: what was seen, what it leads to, what to change.
+/// Returns the verdict in one line, then each finding with its evidence, effect and remedy.
 pub(super) fn text(advice: &Advice, coloured: bool) -> String {
     let mut text = format!("{}\n", printable(&advice.verdict.to_string()));
     for finding in &advice.findings {
@@ -38,7 +38,7 @@ fn describe(text: &mut String, finding: &Finding, coloured: bool) {
     }
 }
 
-/// "CRITICAL": the word says it, the colour only helps.
+/// Returns the label, such as "CRITICAL": colour is never the only mark.
 pub(super) fn label(severity: Severity, coloured: bool) -> String {
     let (word, colour) = match severity {
         Severity::Critical => ("CRITICAL", "31"),

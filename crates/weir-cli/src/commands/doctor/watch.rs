@@ -1,6 +1,6 @@
-//! `weir doctor --watch`: a page that is looked at anew as long as somebody wants it.
+//! `weir doctor --watch`: repeats the observation until it is interrupted.
 //!
-//! On a terminal the page stays in place, cut to its size; elsewhere page follows page.
+//! On a terminal the page stays in place, truncated to its size; elsewhere pages follow each other.
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
@@ -23,15 +23,15 @@ use crate::output;
 const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const FORMER_SCREEN: &str = "\u{1b}[?25h\u{1b}[?1049l";
 const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[J";
-/// Queues that the page has room for; the others have less to wait for.
+/// Limit of queues on the page, those with the most waiting jobs first.
 const QUEUES_MAX: usize = 15;
-/// The longest between two heartbeats of a Sidekiq process, which add to its counter: within less, a count
-/// tells whether there was one, and no pace.
+/// The longest interval of heartbeats of a Sidekiq process, which update its counter: within less
+/// time, a difference shows that jobs ran, but not their rate.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Looks, shows and looks again, until it is told to end or nobody reads it any more.
+/// Observes and prints until a signal or a closed output.
 pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
-    // Before the screen: whatever ends it from here on gives the former one back.
+    // Before the screen: from here on any end restores the terminal.
     let mut told = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
         .map(signal)
         .into_iter()
@@ -43,7 +43,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
     loop {
         let mut observation = tokio::select! {
             observation = places.look() => observation,
-            // Whoever asks a page that was left gets the state that it showed.
+            // The exit code is that of the last page.
             () = any(&mut told) => return Ok(last),
         };
         if let Some(before) = &before {
@@ -53,7 +53,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
         let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
         last = places::exit(&advice);
         match show(&term, &page) {
-            // `weir doctor --watch | head` has what it wanted.
+            // `weir doctor --watch | head` ends without an error.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(last),
             shown => shown?,
         }
@@ -61,7 +61,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
     }
 }
 
-/// The first of the signals.
+/// Waits for the first of the signals.
 async fn any(signals: &mut [Signal]) {
     let first = poll_fn(|context| {
         let came = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
@@ -85,7 +85,7 @@ fn show(term: &Term, page: &[String]) -> std::io::Result<()> {
     stdout.flush()
 }
 
-/// The terminal's second screen; what was there before comes back with its end.
+/// The terminal's alternate screen; dropping it restores the previous content.
 struct Screen;
 
 impl Screen {
@@ -176,7 +176,8 @@ fn row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
     ]
 }
 
-/// "?" where jobs may have come and gone between the looks: the queue of a healthy system is mostly empty.
+/// Formats a rate; "?" if jobs may have passed unseen between samples, since the queues of a
+/// healthy system are mostly empty.
 fn rate(queue: &ObservedQueue, of: fn(&Flow) -> f64) -> String {
     let Some(flow) = queue.flow.known() else { return "?".to_owned() };
     match (queue.flow_is_least, of(flow)) {
@@ -186,7 +187,7 @@ fn rate(queue: &ObservedQueue, of: fn(&Flow) -> f64) -> String {
     }
 }
 
-/// Who holds how many sessions of the database, in which state.
+/// Returns the database sessions by service and state.
 fn ledger(connections: &DatabaseConnections) -> Vec<String> {
     let states = [
         SessionState::Active,

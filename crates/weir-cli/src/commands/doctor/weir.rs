@@ -1,4 +1,4 @@
-//! What a running Weir tells doctor of its own parts.
+//! Measurements of a running Weir, for doctor.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::exit::WrongUsage;
 use crate::target;
 use weir_admin::measured::Parts;
 
-/// How long it may take to answer.
+/// Timeout of its response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to get at a running Weir.
@@ -32,7 +32,7 @@ pub(crate) struct WeirArguments {
     weir_token_file: Option<PathBuf>,
 }
 
-/// A running Weir, to be asked.
+/// A running Weir to query.
 #[derive(Debug)]
 pub(super) struct WeirSource {
     url: String,
@@ -50,7 +50,7 @@ impl WeirArguments {
 }
 
 impl WeirSource {
-    /// Fills in what it tells; what it does not is unknown.
+    /// Adds its measurements; missing ones are unknown.
     pub(super) async fn fill(&self, observation: &mut Observation) {
         let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
         let late = || {

@@ -1,4 +1,4 @@
-//! `weir gems import`: releases from elsewhere, whose files are not here.
+//! `weir gems import`: imports releases whose files are elsewhere.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,10 +19,10 @@ use crate::exit::Exit;
 use crate::output::{self, count};
 use crate::target::SettingsArguments;
 
-/// Bytes that are read at once: lines of large gems have megabytes.
+/// Size of a read: lines of large gems have megabytes.
 const READ_BYTES: usize = 1 << 20;
 
-/// What takes as long is worth telling.
+/// The duration from which progress is reported.
 const LONG: Duration = Duration::from_secs(1);
 
 /// `weir gems import`.
@@ -99,7 +99,7 @@ fn open(path: &Path) -> anyhow::Result<(Input, ProgressBar)> {
     Ok((Box::new(BufReader::with_capacity(READ_BYTES, input)), bar))
 }
 
-/// The line that ended an import.
+/// The error that ended an import.
 #[derive(Clone, Default)]
 struct Failure(Arc<Mutex<Option<ImportFileError>>>);
 
@@ -113,11 +113,11 @@ impl Failure {
     }
 }
 
-/// Gems up to the first line that is wrong.
+/// Returns the gems up to the first invalid line.
 fn until_failure(
     gems: impl Iterator<Item = Result<ImportedGem, ImportFileError>>,
     failure: Failure,
 ) -> impl Iterator<Item = ImportedGem> {
-    // Fused: a store asks on for the next batch.
+    // Fused: a store continues to read for the next batch.
     gems.map_while(move |gem| gem.map_err(|error| failure.put(error)).ok()).fuse()
 }

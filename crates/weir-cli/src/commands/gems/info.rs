@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// What tells checksums apart for people.
+/// Digits of a checksum that are shown.
 const SHA256_SHOWN: usize = 12;
 
 fn row(release: &ReleaseView) -> Vec<String> {

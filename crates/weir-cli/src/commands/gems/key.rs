@@ -80,7 +80,7 @@ pub(crate) struct RevokeArguments {
 
 const PATH: &str = "/v1/gems/keys";
 
-/// A pattern that no name can match would make a key that is good for nothing.
+/// Parses a pattern, and rejects one that cannot match any name.
 fn parse_pattern(text: &str) -> Result<Pattern, String> {
     match text.replace('*', "").parse::<GemName>() {
         Err(error @ NameError::Character { .. }) => Err(error.to_string()),
@@ -103,7 +103,7 @@ pub(super) async fn run(command: KeyCommand) -> anyhow::Result<Exit> {
 
 async fn create(arguments: &CreateArguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    // A part of a second would be no time at all.
+    // Rounded up: a fraction of a second must not become zero.
     let expires_after = arguments.expires_after.map(|after| after.as_millis().div_ceil(1_000));
     let expires_after_seconds = expires_after.map(u64::try_from).transpose()?;
     let new = NewKey {
@@ -123,7 +123,7 @@ async fn create(arguments: &CreateArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// How clients are told of it.
+/// Returns how clients use the key.
 fn how(key: &KeyView) -> String {
     let mut ways = Vec::new();
     if key.scopes.contains(&Scope::IndexRubygems) {

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
 
-/// Names that are asked for at once; the server gives no more.
+/// Names per request, which is the server's limit.
 const PAGE_NAMES: usize = 10_000;
 
 /// `weir gems list`.

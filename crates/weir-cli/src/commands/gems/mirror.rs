@@ -1,5 +1,5 @@
-//! `weir gems mirror`: what upstreams have is brought here, once; by a running Weir that mirrors already,
-//! or by this command itself.
+//! `weir gems mirror`: synchronizes with upstreams once, through a running Weir that mirrors, or by
+//! itself.
 
 mod accept;
 mod arguments;
@@ -71,10 +71,10 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Of the digest of an address that is in a name.
+/// Bytes of an address's digest in a name.
 const DIGEST_BYTES: usize = 4;
 
-/// What is to be looked at: the upstreams of the settings, or the one that is named.
+/// Selects what to synchronize: the upstreams in the settings, or the named one.
 fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
     if arguments.policy.is_some() && mirror.is_enabled {
         bail!(
@@ -112,8 +112,8 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
     }
 }
 
-/// `rubygems.org`, `127.0.0.1-7422`; of an address that says more, or is too long, its beginning and a
-/// digest of all of it: two indexes must not be taken for one that has moved.
+/// Returns a name such as `rubygems.org`, `127.0.0.1-7422`. An address with more parts, or a long
+/// one, is truncated and gets a digest, so that two indexes are not taken for one.
 fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
     let url = url.to_string();
     let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest).trim_end_matches('/');
@@ -132,7 +132,7 @@ fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
     Ok(format!("{}-{digest}", beginning.trim_matches('-')).parse()?)
 }
 
-/// The right to look at upstreams; None: another process with this data_dir has it.
+/// Locks the mirror; None: another process with this data_dir holds the lock.
 fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
     lock::make_folder(&settings.data_dir)?;
     store::reject_other_user(settings)?;

@@ -1,7 +1,7 @@
 //! `weir gems ..`: one file per verb.
 //!
-//! What takes long (`import`, `verify`, and `mirror` where no running Weir mirrors already) works on the
-//! store itself, whether or not Weir runs: stores are made for several processes. All else asks the
+//! Long operations (`import`, `verify`, and `mirror` where no running Weir mirrors) open the store
+//! themselves, whether or not Weir runs: stores support several processes. All others query the
 //! running Weir.
 
 mod import;

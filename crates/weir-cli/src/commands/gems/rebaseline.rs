@@ -1,4 +1,4 @@
-//! `weir gems rebaseline`: `/versions` and `/names` begin anew.
+//! `weir gems rebaseline`: rewrites `/versions` and `/names`.
 
 use clap::Args;
 use serde_json::json;

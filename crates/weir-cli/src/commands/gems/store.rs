@@ -1,4 +1,4 @@
-//! The store itself, for commands that do not ask the running Weir.
+//! The store, for commands that open it themselves.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,10 @@ use crate::data_dir::{self, lock};
 use crate::target::SettingsArguments;
 use weir_config::{Settings, StoreKind};
 
-/// The settings, where they are for gems.
+/// Returns the settings, or an error if gems are not enabled.
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
     let settings = data_dir::settings(arguments)?;
-    // With --data-dir there is no file that could say so.
+    // With --data-dir the settings file is not read.
     if arguments.data_dir.is_none() && !settings.gems.is_enabled {
         bail!(
             "gems are not enabled: add a table [gems] to weir.toml, or name a data_dir with --data-dir"
@@ -24,7 +24,7 @@ pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings
     Ok(settings)
 }
 
-/// Opens it; it must be there.
+/// Opens the store, which must exist.
 pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
     let path = &settings.gems.sqlite.path;
     if settings.gems.store == StoreKind::Sqlite {
@@ -43,13 +43,13 @@ pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow:
     open(settings, clock).await
 }
 
-/// Opens it, or makes it, where whoever runs Weir can use it.
+/// Opens or creates the store, so that the user that runs Weir can use it.
 pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
     match settings.gems.store {
         StoreKind::Sqlite => open_file(settings, clock).map(GemStore::from),
         StoreKind::Postgres => {
             let postgres = &settings.gems.postgres.settings;
-            // Nobody reads them: a command ends before anybody could.
+            // Unused: a command ends before a scrape.
             let metrics = PostgresMetrics::register(&mut Registry::default());
             let store = PostgresStore::open(postgres, clock.clone(), metrics)?;
             store.prepare().await.context("cannot use the database at gems.postgres.url")?;
@@ -58,7 +58,8 @@ pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<G
     }
 }
 
-/// What is made in data_dir must belong to whoever runs Weir.
+/// Rejects another user than the owner of data_dir: files created there must belong to the user
+/// that runs Weir.
 pub(super) fn reject_other_user(settings: &Settings) -> anyhow::Result<()> {
     let folder = &settings.data_dir;
     let owner = std::fs::metadata(folder)?.uid();

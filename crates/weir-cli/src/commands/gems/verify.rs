@@ -1,4 +1,4 @@
-//! `weir gems verify`: everything that follows from the releases, computed anew and compared.
+//! `weir gems verify`: recomputes everything derived from the releases, and compares.
 
 mod files;
 
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::output::{self, count};
 use crate::target::SettingsArguments;
 
-/// How often the progress is drawn.
+/// Interval of progress updates.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `weir gems verify`.
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(match (is_sound && are_sound, repair) {
         (true, _) => Exit::Fine,
         (false, Repair::Leave) => Exit::FoundProblem,
-        // What is left can't be repaired by this command.
+        // The remaining problems cannot be repaired by this command.
         (false, Repair::Fix) => Exit::Failed,
     })
 }
@@ -103,7 +103,7 @@ fn print_files(report: &FilesReport) {
     }
 }
 
-/// Nothing is wrong with those, but nobody gets them from here.
+/// Prints absent files, which are no error but are not served from here.
 fn print_absent(report: &FilesReport) {
     if report.absent == 0 {
         return;

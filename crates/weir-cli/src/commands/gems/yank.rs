@@ -1,4 +1,4 @@
-//! `weir gems yank`: a release goes, without a key.
+//! `weir gems yank`: yanks a release without a key.
 
 use clap::Args;
 

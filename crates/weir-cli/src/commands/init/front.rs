@@ -1,22 +1,22 @@
-//! Settings of an app, by the server that it runs on.
+//! Settings of an app by its app server.
 
 use super::server::AppServer;
 
 const TEMPLATE: &str = include_str!("front.toml");
 
-/// What a server needs.
+/// The properties of an app server.
 struct Known {
     command: &'static str,
     /// Requests that one process serves at once.
     concurrency: u32,
-    /// Why.
+    /// The reason for that number.
     reason: &'static str,
     /// Whether an open stream keeps a process or a thread busy.
     is_blocked_by_streams: bool,
 }
 
-/// Servers that wait for many requests at once without threads. More than the database behind them
-/// serves at once: what limits them is not the server.
+/// Servers that handle many requests at once without threads. More than the database serves at
+/// once, since the server is not the bottleneck.
 const EVENT_LOOP: (u32, &str, bool) =
     (100, "requests that one process serves at once: an event loop", false);
 
@@ -50,7 +50,7 @@ fn known(server: AppServer) -> Known {
     Known { command, concurrency, reason, is_blocked_by_streams }
 }
 
-/// The template with the server's command, and with its concurrency.
+/// Returns the template with the server's command and concurrency.
 pub(super) fn text(server: AppServer) -> String {
     let Known { command, concurrency, reason, is_blocked_by_streams } = known(server);
     let streams = if is_blocked_by_streams {

@@ -1,4 +1,4 @@
-//! `weir jobs retry`, `kill` and `delete`: some jobs by their ids, or all that match.
+//! `weir jobs retry`, `kill` and `delete`: act on jobs by id, or on all matches.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ async fn act_on_matching(
     Ok(Some(count))
 }
 
-/// Each id is looked up first: an action names a place and the entries there.
+/// Looks up each id first, since an action needs the set or queue and its entries.
 async fn act_on_named(
     client: &mut AdminClient,
     jids: &[String],

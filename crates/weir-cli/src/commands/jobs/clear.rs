@@ -1,4 +1,4 @@
-//! `weir jobs clear`: forgets all jobs of a queue or a set.
+//! `weir jobs clear`: deletes all jobs of a queue or a set.
 
 use clap::Args;
 use serde_json::json;

@@ -60,7 +60,7 @@ fn print(damages: &[Damage]) {
 
 const ADVICE: &str = "Print the jobs in the damaged records with `weir jobs salvage`. End this report with `weir jobs damage --acknowledge`.";
 
-/// `1 damaged place`, `5 damaged places`.
+/// Formats a count: `1 damaged place`, `5 damaged places`.
 fn places(count: u64) -> String {
     if count == 1 { "1 damaged place".to_owned() } else { format!("{count} damaged places") }
 }

@@ -1,4 +1,4 @@
-//! `weir jobs export`: jobs as JSON lines, as fast as they can be written.
+//! `weir jobs export`: writes jobs as JSON lines.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -77,7 +77,7 @@ async fn places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Ve
     Ok(queues.chain(["scheduled", "retries", "dead"].map(str::to_owned)).collect())
 }
 
-/// Where the lines go.
+/// The destination of the lines.
 struct Writer {
     file: BufWriter<Box<dyn Write>>,
     name: String,

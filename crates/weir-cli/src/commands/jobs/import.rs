@@ -1,4 +1,4 @@
-//! `weir jobs import`: JSON lines back into their places, a batch at a time.
+//! `weir jobs import`: restores exported JSON lines, a batch at a time.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -84,7 +84,7 @@ fn open(path: &Path) -> anyhow::Result<(Input, Option<u64>)> {
     Ok((Box::new(BufReader::new(file)), Some(bytes)))
 }
 
-/// Whole lines that travel together.
+/// Complete lines that are sent together.
 struct Batch {
     text: Vec<u8>,
     lines: u64,

@@ -53,7 +53,7 @@ fn command(form: &CheckedForm) -> Result<(&'static str, AppCommand), PageError> 
     })
 }
 
-/// What was done. The texts are fixed, so that a forged address can't put others on the page.
+/// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
 pub(super) fn sentence(word: &str) -> Option<&'static str> {
     match word {
         "restart" => {

@@ -11,7 +11,7 @@ use crate::figures;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
-/// Releases on the page; the newest.
+/// The number of newest releases on the page.
 const RELEASES_MAX: usize = 100;
 
 #[derive(Template)]
@@ -28,7 +28,7 @@ struct GemPage {
 struct ReleaseRow {
     release: ReleaseView,
     size: String,
-    /// `Ruby >= 2.7`
+    /// Such as `Ruby >= 2.7`.
     requires: Vec<String>,
     dependencies: Vec<DependencyLink>,
 }

@@ -18,12 +18,12 @@ impl GemLink {
     }
 }
 
-/// The page of a gem.
+/// Returns the address of a gem's page.
 pub(super) fn gem_address(name: &str) -> String {
     address("/gem", &[("name", name)])
 }
 
-/// The index could not be read.
+/// Returns the error for an unreadable index.
 pub(super) fn unavailable(error: StoreError) -> PageError {
     PageError::Unavailable(error.to_string())
 }

@@ -7,21 +7,21 @@ use weir_gems::view::{
 use crate::figures;
 use crate::visible::visible;
 
-/// Rejected names, of all upstreams, that the page shows.
+/// Limit of rejected names, of all upstreams, on the page.
 const REFUSED_MAX: usize = 20;
-/// The same for versions that are blocked.
+/// Limit of blocked versions on the page.
 const REPLACED_MAX: usize = 20;
-/// Digits of a digest that the page shows.
+/// Digits of a digest on the page.
 const DIGITS: usize = 12;
 
 pub(super) struct MirrorPart {
     pub(super) upstreams: Vec<UpstreamRow>,
     pub(super) hooks: String,
-    /// Names of ours that upstreams have, too.
+    /// Own names that upstreams have, too.
     pub(super) refused: Vec<RefusedNameRow>,
     /// Versions whose file an upstream has replaced.
     pub(super) replaced: Vec<ReplacedReleaseRow>,
-    /// How many there are.
+    /// The total number of those versions.
     pub(super) replaced_total: String,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct ReplacedReleaseRow {
     pub(super) release: String,
     pub(super) upstream: String,
     pub(super) since: String,
-    /// Beginnings of digests.
+    /// Prefixes of digests.
     pub(super) pinned: String,
     pub(super) offered: String,
 }
@@ -115,7 +115,8 @@ impl ReplacedReleaseRow {
 }
 
 impl RefusedNameRow {
-    /// None: the name is of another upstream, which is no error.
+    /// Returns the row of a name. None: the name belongs to another upstream, which is not an
+    /// error.
     fn of(refused: &RefusedView, upstream: &str) -> Option<Self> {
         let reason = match refused.reason.as_str() {
             "policy" => "private by the policy",

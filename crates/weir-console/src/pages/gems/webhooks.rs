@@ -9,7 +9,7 @@ pub(super) struct EndpointRow {
     pub(super) name: String,
     pub(super) waiting: String,
     pub(super) oldest: String,
-    /// Empty: nothing fails.
+    /// Empty: no failures.
     pub(super) failing: String,
 }
 

@@ -1,4 +1,4 @@
-//! Pages of a live section with charts below it.
+//! Pages with a live section and charts below it.
 
 use askama::Template;
 
@@ -14,7 +14,7 @@ use crate::figures;
 pub(super) struct ChartedPage<'a> {
     pub(super) section: Section,
     pub(super) title: String,
-    /// `/doctor`
+    /// Such as `/doctor`.
     pub(super) path: &'static str,
     /// The query of its address.
     pub(super) fields: &'a [(&'a str, &'a str)],
@@ -26,13 +26,13 @@ pub(super) struct PageCharts {
     /// None: there is no history yet.
     pub(super) source: Option<String>,
     pub(super) each: &'static [ChartFigure],
-    /// The history of a queue is kept for a shorter time and in fewer rows.
+    /// Whether the charts are of one queue, whose history is shorter and has fewer rows.
     pub(super) of_a_queue: bool,
 }
 
-/// A chart, as the script reads it.
+/// A chart in the format of the script.
 pub(in crate::pages) struct ChartFigure {
-    /// `waiting:Waiting,in_hand:In progress`
+    /// Such as `waiting:Waiting,in_hand:In progress`.
     pub(super) series: &'static str,
     pub(super) unit: &'static str,
     /// For screen readers.
@@ -57,19 +57,19 @@ struct ChartsPart {
     queues_max: String,
 }
 
-/// Queues have a row for about every fifth second: a finer chart would have holes.
+/// Queues have a row about every five seconds: a finer chart would have gaps.
 const SECONDS_PER_POINT_MIN: u64 = 10;
 const CHART_POINTS_MAX: u64 = 360;
 
 impl PageCharts {
-    /// Charts of all that is observed.
+    /// Returns charts of the whole observed system.
     pub(super) fn of_all(each: &'static [ChartFigure]) -> Self {
         Self { source: Some(CHART_SOURCE.to_owned()), each, of_a_queue: false }
     }
 }
 
 impl ChartedPage<'_> {
-    /// The response with the live section that was `rendered`.
+    /// Responds with the rendered live section.
     pub(super) fn response(
         self,
         request: &PageRequest,

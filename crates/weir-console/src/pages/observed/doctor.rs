@@ -1,4 +1,4 @@
-//! Findings about what is observed, with the time to drain and the line to change.
+//! Findings about observed systems, with the time to drain and the line to change.
 
 mod jobs;
 
@@ -63,7 +63,7 @@ struct DoctorLive {
     verdict: Option<VerdictPart>,
     sources: Vec<SourceRow>,
     findings: Vec<FindingPart>,
-    /// Of each Redis that was seen.
+    /// One part for each observed Redis.
     jobs: Vec<JobsPart>,
 }
 
@@ -94,7 +94,7 @@ struct FindingPart {
     consequence: String,
     change: Option<(String, String, bool)>,
     next: Option<String>,
-    /// For the button that copies the line.
+    /// Identifies the button that copies the line.
     key: usize,
 }
 
@@ -149,7 +149,7 @@ impl VerdictPart {
     }
 }
 
-/// The style's class, and the word: colour never stands alone.
+/// Returns the style's class and the word: colour is never the only mark.
 const fn style_of(severity: Severity) -> (&'static str, &'static str) {
     match severity {
         Severity::Critical => ("critical", "Critical"),

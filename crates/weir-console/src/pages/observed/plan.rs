@@ -1,4 +1,4 @@
-//! What to run instead: processes, pools and settings for what is observed, with proof.
+//! The plan: processes, pools and settings for the observed load, with the calculation.
 
 mod demand;
 mod inputs;
@@ -25,12 +25,12 @@ use crate::address::address;
 struct PlanPage {
     frame: PageFrame,
     inputs: PlanInputs,
-    /// Where there are several Redis servers, which one's Sidekiq it is for.
+    /// The Redis servers to choose from, if there are several.
     shards: Vec<ShardOption>,
     /// Why there is no plan.
     missing: Option<MissingFact>,
     demands: Vec<DemandRow>,
-    /// Names that get no process, and why.
+    /// Queues that get no process, with the reason.
     left_out: Vec<(String, String)>,
     outcome: Option<PlanOutcome>,
     ranges: Vec<ChartRange>,
@@ -48,7 +48,7 @@ struct PlanOutcome {
 }
 
 struct ProofRow {
-    /// "Holds", and its class; that of its tag.
+    /// The word such as "Holds", and the classes of the word and its tag.
     word: &'static str,
     class: &'static str,
     tag: &'static str,
@@ -82,7 +82,7 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
     let shards = shard.map(|shard| shards::options(snapshot.as_deref(), shard)).unwrap_or_default();
     let inputs = PlanInputs::of(&query, observation)?;
     let pushes = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
-    // What jobs take while something holds them up is no demand.
+    // Durations of jobs while something delays them do not count as demand.
     let of = if held_up(observation).is_empty() { demands } else { demands_held_up };
     let Demands { queues: seen, left_out } =
         observation.jobs.known().map(|jobs| of(jobs, pushes)).unwrap_or_default();

@@ -43,7 +43,7 @@ const CHARTS: [ChartFigure; 3] = [
 struct PostgresLive {
     /// None: there is no snapshot yet.
     age: Option<String>,
-    /// It is among what is observed.
+    /// Whether Postgres is observed.
     is_asked: bool,
     missing_facts: Vec<MissingFact>,
     tiles: Vec<Tile>,
@@ -166,7 +166,7 @@ fn tiles(postgres: &DatabaseObservation) -> Vec<Tile> {
     ]
 }
 
-/// Most first.
+/// Returns the connections by service, the most first.
 fn ledger(connections: &DatabaseConnections) -> Vec<LedgerRow> {
     let row = |service: &str| {
         let of = |state| connections.of(service, state);

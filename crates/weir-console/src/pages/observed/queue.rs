@@ -51,7 +51,7 @@ const CHARTS: [ChartFigure; 4] = [
 #[derive(Debug, Deserialize)]
 pub(in crate::pages) struct ObservedQueueQuery {
     name: String,
-    /// Where there are several.
+    /// The Redis, if there are several.
     redis: Option<String>,
 }
 
@@ -63,7 +63,7 @@ struct ObservedQueueLive {
     is_paused: bool,
     findings: Vec<String>,
     servers: Vec<(String, u32, String)>,
-    /// Of how many jobs, and what of them: job classes, hosts, errors.
+    /// The number of sampled jobs, and their job classes, hosts and errors.
     sample: Option<(u64, Vec<(&'static str, String)>)>,
 }
 
@@ -102,12 +102,12 @@ pub(in crate::pages) async fn points(request: PageRequest) -> PageResult {
 }
 
 impl ObservedQueueQuery {
-    /// Of its history.
+    /// Returns the key of its history.
     fn key(&self) -> Cow<'_, str> {
         queue_charts::key(self.redis.as_deref(), &self.name)
     }
 
-    /// The Sidekiq that has the queue.
+    /// Returns the Sidekiq that has the queue.
     fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a SidekiqObservation, PageError> {
         let of_redis = |shard: Option<&str>| shard == self.redis.as_deref();
         let mut all = observation.each_jobs();
@@ -186,7 +186,7 @@ fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
     ]
 }
 
-/// Its name, its threads, and the queues that it fetches before this one.
+/// Returns the process's name, its threads, and the queues that it fetches before this one.
 fn server(process: &JobProcess, name: &str) -> (String, u32, String) {
     let before: Vec<&str> = process.served().take_while(|served| *served != name).collect();
     let before = if before.is_empty() { "–".to_owned() } else { before.join(", ") };

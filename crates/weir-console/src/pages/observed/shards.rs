@@ -1,4 +1,4 @@
-//! Which of several Redis servers a page is about.
+//! The selection of one of several Redis servers.
 
 use weir_advisor::Observation;
 
@@ -7,15 +7,15 @@ use crate::figures;
 use crate::observed::ObservedSnapshot;
 use crate::page_error::PageError;
 
-/// One of several.
+/// A Redis server to choose.
 pub(super) struct ShardOption {
     pub(super) name: String,
-    /// The same for people.
+    /// The name for display.
     pub(super) shown: String,
     pub(super) is_chosen: bool,
 }
 
-/// The Redis whose Sidekiq it is for: the one that was asked for, or the first one. None: there is only one.
+/// Returns the requested Redis, or the first one. None: there is only one.
 pub(super) fn chosen<'a>(
     observation: &'a Observation,
     asked: Option<&str>,
@@ -31,7 +31,7 @@ pub(super) fn chosen<'a>(
     })
 }
 
-/// All of them, to choose from.
+/// Returns all Redis servers to choose from.
 pub(super) fn options(snapshot: Option<&ObservedSnapshot>, chosen: &str) -> Vec<ShardOption> {
     let shards =
         snapshot.map(|snapshot| snapshot.observation.shards.as_slice()).unwrap_or_default();

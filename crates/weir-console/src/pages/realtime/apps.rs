@@ -1,4 +1,4 @@
-//! Apps and limits: what is set, without secrets, and which limits were met.
+//! Apps and limits: their settings without secrets, and the limits that were reached.
 
 use askama::Template;
 use weir_realtime::view::{AppSettingsView, SettingView, SettingsView, WebhookView};
@@ -32,7 +32,7 @@ struct AppSettingsPanel {
 struct AppSettingRow {
     name: String,
     value: String,
-    /// Beside its name there is no room for it on a narrow screen.
+    /// Whether the value does not fit beside its name on a narrow screen.
     is_long: bool,
 }
 
@@ -45,7 +45,7 @@ struct AppsLive {
     webhooks: String,
 }
 
-/// A limit that was met.
+/// A limit that was reached.
 struct LimitRow {
     setting: String,
     recent: u64,
@@ -72,13 +72,13 @@ impl AppSettingsPanel {
     }
 }
 
-/// What fits beside a name on a phone.
+/// The longest value that fits beside a name on a phone.
 const SHORT_CHARACTERS_MAX: usize = 30;
 
 impl AppSettingRow {
     fn of(setting: SettingView) -> Self {
         let SettingView { name, value } = setting;
-        // A key may be all digits, too, and stays as it is.
+        // Only limits are formatted as numbers: a key may consist of digits, too.
         let number = name.ends_with("_max").then(|| value.parse().ok()).flatten();
         let value = number.map_or(value, figures::count);
         let is_long = value.chars().count() > SHORT_CHARACTERS_MAX;

@@ -39,7 +39,7 @@ struct ChannelLive {
     members: Option<ChannelMembers>,
 }
 
-/// An event as pages and the live view show it: nothing in it can pass for something else.
+/// An event, safe to display in pages and in the live view.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct EventRow {
     /// The time of day, UTC.
@@ -47,7 +47,7 @@ pub(super) struct EventRow {
     moment: String,
     event: String,
     data: String,
-    /// Empty: of no user.
+    /// Empty: not related to a user.
     user: String,
     offset: Option<u64>,
     size: String,
@@ -66,7 +66,7 @@ struct ChannelMemberRow {
     info: String,
 }
 
-/// Which channel, and where in the list of its members.
+/// The channel, and the position in the list of its members.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ChannelPageQuery {
     app: String,
@@ -102,7 +102,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 }
 
 impl ChannelPageQuery {
-    /// What was done. The texts are fixed, so that a forged address can't put others on the page.
+    /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
     fn flash(&self) -> Option<String> {
         let subscribers = figures::counted(self.count.unwrap_or(0), "subscriber");
         match self.done.as_deref()? {
@@ -129,7 +129,7 @@ impl ChannelLive {
     }
 }
 
-/// Characters of an event's data that are shown: enough to know it by.
+/// Displayed characters of an event's data: enough to identify it.
 const DATA_CHARACTERS_MAX: usize = 1_000;
 const NAME_CHARACTERS_MAX: usize = 200;
 

@@ -37,10 +37,10 @@ struct ChannelRow {
     users: String,
 }
 
-/// Which channels.
+/// The filter of the list.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ChannelListQuery {
-    /// Empty: the first.
+    /// Empty: the first app.
     #[serde(default)]
     app: String,
     #[serde(default)]
@@ -61,7 +61,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 }
 
 impl ChannelListQuery {
-    /// With the first app, unless one is named.
+    /// Selects the first app unless one is named.
     fn with_default_app(mut self, apps: &[AppView]) -> Self {
         if self.app.is_empty() {
             self.app = apps.first().map(|app| app.id.clone()).unwrap_or_default();

@@ -49,11 +49,11 @@ struct CoreRow {
     core: CoreView,
     share: String,
     class: &'static str,
-    /// For how long it has been nearly full.
+    /// How long its queue has been nearly full.
     busy: Option<String>,
 }
 
-/// Connections that ended for one reason.
+/// A count of connections that were closed for one reason.
 struct CloseReasonRow {
     why: String,
     count: u64,

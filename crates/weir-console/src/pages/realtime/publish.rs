@@ -44,7 +44,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 /// `POST /channel/publish`
 pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let field = |name: &str| form.get(name).unwrap_or_default().to_owned();
-    // Browsers send lines that end in CR LF.
+    // Browsers send line ends as CR LF.
     let data = field("data").replace("\r\n", "\n");
     let data = to_raw_value(&data).map_err(|error| PageError::Invalid(error.to_string()))?;
     let request =

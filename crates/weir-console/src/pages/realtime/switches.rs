@@ -33,14 +33,14 @@ struct SwitchesLive {
 }
 
 struct SwitchRow {
-    /// As the form sends it back.
+    /// The value for the form.
     pattern: String,
     shown: String,
     since: String,
     until: String,
 }
 
-/// For how long something is turned off.
+/// A duration for which a switch is turned off.
 struct SwitchDuration {
     word: &'static str,
     name: &'static str,
@@ -79,7 +79,7 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     let action = SwitchAction::of(&form)?;
     tracing::info!(%pattern, ?action, "console: switching events");
     let (switches, shown) = (console.realtime()?.switches.clone(), pattern.to_string());
-    // The file is synced, which may take a while.
+    // Blocking: the file is synced.
     let switched = tokio::task::spawn_blocking(move || action.execute(&switches, pattern)).await;
     switched
         .map_err(|error| PageError::Unavailable(error.to_string()))?
@@ -88,7 +88,7 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     Ok(Redirect::to(&address("/switches", &done)).into_response())
 }
 
-/// What to do with a pattern.
+/// The action on a pattern.
 #[derive(Clone, Copy, Debug)]
 enum SwitchAction {
     On,
@@ -120,14 +120,14 @@ impl SwitchAction {
     fn execute(self, switches: &Switchboard, pattern: Pattern) -> Result<(), SwitchError> {
         match self {
             Self::Off(time) => switches.turn_off(pattern, time),
-            // One that was on already is as it should be.
+            // Turning on a switch that is on already is not an error.
             Self::On => switches.turn_on(&pattern).map(|_| ()),
         }
     }
 }
 
 impl SwitchFlash {
-    /// What was done. The texts are fixed, so that a forged address can't put others on the page.
+    /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
     fn sentence(&self) -> Option<String> {
         let pattern = self.pattern.as_deref().unwrap_or("?");
         let pattern = visible(&figures::shortened(pattern, 80)).into_owned();

@@ -1,5 +1,5 @@
-//! `GET /channel/tail`: a channel's events as they arrive, in at most a few messages a second. A message
-//! says how many events were left out.
+//! `GET /channel/tail`: a channel's events as they arrive, in a few messages a second at most. A
+//! message has the number of omitted events.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ use super::channel::EventRow;
 use crate::live::{KEEP_ALIVE, Latest, STREAM_AGE_MAX};
 use crate::page_error::PageError;
 
-/// Between two messages to a browser: as fast as an eye follows.
+/// The interval between messages to a browser.
 const PACE: Duration = Duration::from_millis(250);
 
 /// The events since the last message.
@@ -37,7 +37,7 @@ struct TailMessage {
 /// The stream of one browser.
 struct ChannelTail {
     watch: Watch,
-    /// Says when the console ends.
+    /// Notifies of the console's shutdown.
     latest: WatchStream<Latest>,
     clock: Clock,
     ends_at: Timestamp,
@@ -87,7 +87,7 @@ impl Stream for ChannelTail {
         let WatchedEvents { left_out, events } = ready!(self.watch.poll_next(context));
         self.pause = Some(Box::pin(tokio::time::sleep(PACE)));
         let events = events.iter().map(EventRow::of).collect();
-        // A message is plain data, which is always JSON.
+        // A message is plain data, which always serializes.
         let event = Event::default().event("seen").json_data(TailMessage { left_out, events });
         Poll::Ready(event.ok().map(Ok))
     }

@@ -1,4 +1,4 @@
-//! What the service asks for.
+//! Runs the service's commands.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Fleet {
         }
     }
 
-    /// None: the supervisor answers.
+    /// Runs a request and returns the reply. None: the supervisor replies.
     fn answer(&mut self, incoming: Incoming, line: u64, now: Duration) -> Option<ParentReport> {
         let (id, reason) = match incoming {
             Incoming::Request(ParentRequest { id, command }) => {
@@ -189,7 +189,7 @@ impl Fleet {
     }
 }
 
-/// A command. The other messages report states, which count until the end.
+/// Returns whether `command` is rejected during a shutdown, unlike reports of the service's state.
 fn is_order(command: &ParentCommand) -> bool {
     !matches!(
         command,
@@ -201,7 +201,7 @@ fn index(slot: u32) -> usize {
     usize::try_from(slot).unwrap_or(usize::MAX)
 }
 
-/// Within [`REASON_BYTES_MAX`], at the end of a character.
+/// Truncates a reason to [`REASON_BYTES_MAX`], at a character boundary.
 fn shortened(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
     reason

@@ -1,4 +1,4 @@
-//! What the rules want done to processes, and what processes do by themselves.
+//! Performs the rules' actions on processes, and handles events of processes.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::workers::process::{SlotIndex, WorkerProcess};
 use crate::workers::slot::{Fate, WorkerSlot};
 use crate::workers::spec::{Readiness, SocketKind};
 
-/// A process that has ended, or one that could not be started.
+/// The end of a process, or a failed start.
 struct Death<'a> {
     name: &'a str,
-    /// What happened, and why if it is known.
+    /// What happened, with the cause if it is known.
     how: &'a str,
     last_lines: &'a [String],
-    /// It had no program that could be started.
+    /// Whether the program was not found or could not be executed.
     has_no_program: bool,
 }
 
@@ -47,7 +47,7 @@ impl Fleet {
                     let signal = process.and_then(|process| process.dump_signal);
                     signal.iter().for_each(|signal| self.signal(generation, signal.0));
                     if let Some(process) = self.processes.get_mut(&generation) {
-                        // Should the dump itself end it, this is why.
+                        // The reason to report if the dump itself ends the process.
                         process.kill_reason.get_or_insert(reason);
                     }
                     self.announce(generation, "asked for a dump, then killed", now);
@@ -63,7 +63,7 @@ impl Fleet {
         let place = SlotIndex { group, slot };
         let blueprint = &self.groups[group].blueprint;
         let is_taken = |address: &WorkerAddress| {
-            // A port is one of the machine, a record one of the group.
+            // Ports are unique per machine, records only per group.
             let is_near = |it: &WorkerProcess| {
                 !matches!(address, WorkerAddress::Shared { .. }) || it.place.group == group
             };
@@ -94,7 +94,7 @@ impl Fleet {
         }
     }
 
-    /// Programs that choose among workers may choose this one.
+    /// Marks the worker's record so that the kernel's selection may choose this worker.
     fn open_door(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
         let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
@@ -105,7 +105,7 @@ impl Fleet {
         }
     }
 
-    /// None of them does any more.
+    /// Marks the worker's record so that the kernel's selection no longer chooses this worker.
     fn close_door(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
         let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
@@ -133,7 +133,7 @@ impl Fleet {
         self.report_worker(generation, now);
     }
 
-    /// Output and notifications of all workers.
+    /// Reads the output and the notifications of all workers.
     pub(super) fn on_workers_readable(&mut self, now: Duration) {
         let generations: Vec<u64> = self.processes.keys().copied().collect();
         for generation in generations {
@@ -166,7 +166,7 @@ impl Fleet {
         self.perform(place.group, actions, now);
     }
 
-    /// Processes that have ended.
+    /// Reaps the processes that have ended.
     pub(super) fn reap(&mut self, now: Duration) {
         let ended: Vec<(u64, String)> = self
             .processes
@@ -194,7 +194,7 @@ impl Fleet {
         }
     }
 
-    /// A worker that is no more does nothing, and gets nothing.
+    /// Clears the record of a worker that has ended: it has no load and receives no connections.
     fn forget_record(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
         let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
@@ -203,7 +203,7 @@ impl Fleet {
         }
     }
 
-    /// The effects of a death.
+    /// Applies the effects of a death.
     fn bury(&mut self, place: SlotIndex, generation: u64, death: &Death<'_>, now: Duration) {
         let Death { name, how, last_lines, has_no_program } = *death;
         let reason = with_last_lines(&format!("{name} {how}"), last_lines);

@@ -1,4 +1,4 @@
-//! All groups between two programs of the parent.
+//! The state of all groups across a re-execution of the parent.
 
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::workers::process::WorkerProcess;
 use crate::workers::spec::{BoundBy, GroupSpec, Readiness, SocketKind};
 
 impl Fleet {
-    /// Written down for another program.
+    /// Returns the serialized state, and keeps all descriptors open in `carrier`.
     pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedFleet {
         let lines = self.lines.iter().map(|line| CarriedLine {
             number: line.number,
@@ -44,8 +44,8 @@ impl Fleet {
         }
     }
 
-    /// The groups of an earlier program as they should be now. Those that are not among `groups` any
-    /// more stay until [`Fleet::retire`].
+    /// Restores the groups of an earlier program with the current specifications. Groups that are
+    /// no longer specified stay until [`Fleet::retire`].
     pub(crate) fn resume(
         mut self,
         carried: CarriedFleet,
@@ -67,14 +67,15 @@ impl Fleet {
             let generation = worker.generation;
             self.processes.insert(generation, WorkerProcess::resume(worker, group)?);
         }
-        // Not before those are there who may have to go.
+        // Only after the processes are restored, since some may have to stop.
         for group in &carried.groups {
             self.rescale(group, now);
         }
         Ok(self)
     }
 
-    /// The sockets that all workers of a group inherit, with the group's name and their own.
+    /// Returns the sockets that all workers of a group inherit: group, socket name, descriptor
+    /// number.
     pub(crate) fn listening(&self, carrier: &mut Carrier) -> Vec<(String, String, RawFd)> {
         let specs = self.groups.iter().map(|crew| &crew.blueprint.spec);
         let inherited = specs.filter_map(|spec| match &spec.sockets {
@@ -104,8 +105,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// As many workers as the settings now say, if they say something else than before; all of them if
-    /// they did not have the group any more.
+    /// Scales a group to the number of workers in the settings if that changed. A group that was
+    /// retired before and is specified again gets all of its workers.
     fn rescale(&mut self, carried: &CarriedGroup, now: Duration) {
         let Some(index) = self.position(&carried.name) else { return };
         let crew = &mut self.groups[index];
@@ -117,8 +118,8 @@ impl Fleet {
         }
     }
 
-    /// Ends the groups that the settings don't have any more: no service needs them. Nothing of them is
-    /// carried on once their workers have ended.
+    /// Stops the groups that the settings no longer contain, and forgets those whose workers have
+    /// ended. Call it when no service needs them.
     pub(crate) fn retire(&mut self, now: Duration) {
         for index in 0..self.groups.len() {
             if !self.groups[index].is_retired {
@@ -141,7 +142,7 @@ impl Crew {
             wanted: self.rules.wanted,
             ends_before_service: spec.ends_before_service,
             is_retired: self.is_retired,
-            // Nobody has paused one that is to end: it has no command any more.
+            // A retired group is not paused: it has no command to start.
             is_paused: self.rules.is_paused && !self.is_retired,
             rolling: self.rules.rolling.clone(),
             shown: self.rolling.clone(),
@@ -149,7 +150,7 @@ impl Crew {
         }
     }
 
-    /// A group that nothing is started of any more.
+    /// Restores a group that is no longer specified; it starts no workers.
     fn retired(carried: &CarriedGroup) -> Result<Self, ResumeError> {
         let name = carried.name.parse().map_err(FleetError::Name)?;
         let spec = GroupSpec {
@@ -170,7 +171,7 @@ impl Crew {
 }
 
 impl ServiceConnection {
-    /// It receives a snapshot, because it may have missed reports.
+    /// Restores a connection. It receives a snapshot, because it may have missed reports.
     fn resume(carried: CarriedLine) -> Result<Self, ResumeError> {
         let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing, used } =
             carried;

@@ -1,4 +1,4 @@
-//! Reports to the service: every change, and the whole state when it connects or was too slow.
+//! Reports to the service: every change, and the whole state when it connects or read too slowly.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::workers::generation::Phase;
 use crate::workers::process::{SlotIndex, WorkerProcess};
 use crate::workers::slot::{Vacancy, WorkerSlot};
 
-/// How far a snapshot has come. It is written slot by slot, as fast as the service reads; what
-/// changes meanwhile is reported beside it.
+/// The position in a snapshot. It is written slot by slot, as fast as the service reads; changes
+/// during that time are reported as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cursor {
     has_begun: bool,
     group: usize,
-    /// None: the group itself.
+    /// None: the group itself is next.
     slot: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Fleet {
         }
     }
 
-    /// Continues snapshots, and writes what services read.
+    /// Continues snapshots, and writes queued reports to services.
     pub(super) fn send_reports(&mut self, now: Duration) {
         for line in &mut self.lines {
             if line.link.takes_fresh_start() {
@@ -61,7 +61,7 @@ impl Fleet {
         ParentTotals { output_lines_dropped: self.printer.lines_dropped, ..self.totals }
     }
 
-    /// When counts that have changed are to be reported, if there are any.
+    /// Returns when changed counters are to be reported. None: nothing changed.
     pub(super) fn totals_due(&self) -> Option<Duration> {
         let is_news = !self.lines.is_empty() && self.totals() != self.totals_sent;
         is_news.then_some(self.totals_at)
@@ -125,7 +125,7 @@ impl Fleet {
         })
     }
 
-    /// `ended`: how the rolling restart ended, if it did just now.
+    /// Reports the state of a rolling restart. `ended` is its outcome if it ended just now.
     pub(super) fn report_rolling(&mut self, group: usize, ended: Option<Result<(), String>>) {
         let running = self.groups[group].rules.rolling.as_ref();
         let state = match (ended, running) {
@@ -163,7 +163,7 @@ impl Fleet {
         }
     }
 
-    /// `failed`: why a replacement has failed, if one has.
+    /// Builds the report of a slot. `failed` is the error of a failed replacement.
     fn slot_report(
         &self,
         place: SlotIndex,

@@ -1,4 +1,4 @@
-//! The services that are connected: one, and the next while it is replaced.
+//! The connected services: the current one, its successor and replaced ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,17 +16,17 @@ use crate::workers::slot::CommandError;
 /// A connected service.
 #[derive(Debug)]
 pub(super) struct ServiceConnection {
-    /// No two lines of a fleet share one.
+    /// Unique in a fleet.
     pub(super) number: u64,
     pub(super) link: Link,
     pub(super) connected_at: Duration,
-    /// How far its snapshot has come; None: it has one.
+    /// The position in its snapshot; None: the snapshot is complete.
     pub(super) snapshot: Option<Cursor>,
-    /// Of workers, once it was replaced, by their generations.
+    /// What it still uses of workers after its replacement, by worker generation.
     pub(super) used: BTreeMap<u64, Used>,
 }
 
-/// Something that concerns more than workers.
+/// A command for the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceCommand {
     ReplaceService,
@@ -43,7 +43,7 @@ impl ServiceCommand {
     }
 }
 
-/// The service that sent a request, and the number of the request.
+/// The connection of the service that sent a request, and the request's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandSender {
     pub(super) line: u64,
@@ -51,9 +51,9 @@ pub(crate) struct CommandSender {
 }
 
 impl Fleet {
-    /// `socket` leads to a service; it is sent a snapshot. The
-    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child. Of
-    /// more than [`SERVICES_MAX`] the oldest is disconnected.
+    /// Connects to a service through `socket` and starts its snapshot. The
+    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child.
+    /// When there are [`SERVICES_MAX`] already, the oldest is disconnected.
     pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
         let link = Link::new(socket)?;
         if self.lines.len() == SERVICES_MAX {
@@ -70,7 +70,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Commands of services to the supervisor since the last call.
+    /// Returns the commands of services to the supervisor since the last call.
     pub(crate) fn take_service_commands(&mut self) -> Vec<(ServiceCommand, CommandSender)> {
         std::mem::take(&mut self.wishes)
     }
@@ -87,7 +87,7 @@ impl Fleet {
         line.link.flush();
     }
 
-    /// A worker that is to be removed gets its stop signal when no service sends it requests any more.
+    /// Sends a worker its stop signal once all services have stopped sending it requests.
     pub(super) fn note_released(
         &mut self,
         generation: u64,
@@ -100,7 +100,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A service that was replaced still uses so much of a worker.
+    /// Records what a replaced service still uses of a worker.
     pub(super) fn note_used(
         &mut self,
         generation: u64,
@@ -122,7 +122,7 @@ impl Fleet {
         }
     }
 
-    /// What services other than `line` use of a worker.
+    /// Returns what services other than `line` use of a worker.
     pub(super) fn elsewhere(&self, generation: u64, line: usize) -> Used {
         let others = self.lines.iter().enumerate().filter(|(index, _)| *index != line);
         let used = others.filter_map(|(_, other)| other.used.get(&generation));
@@ -132,7 +132,7 @@ impl Fleet {
         })
     }
 
-    /// Services that have gone use nothing any more.
+    /// Removes closed connections and what they used.
     pub(super) fn forget_gone_services(&mut self, now: Duration) {
         let gone = |line: &mut ServiceConnection| line.link.is_closed();
         let gone: Vec<ServiceConnection> = self.lines.extract_if(.., gone).collect();
@@ -146,7 +146,7 @@ impl Fleet {
         self.stop_released(now);
     }
 
-    /// Workers that all services have released, also because the last service to use them has ended.
+    /// Stops workers that all services have released, also when the last service using them ended.
     pub(super) fn stop_released(&mut self, now: Duration) {
         let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
         let free: Vec<u64> = self

@@ -1,4 +1,4 @@
-//! The task that keeps counts of downloads.
+//! The task that stores download counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use weir_gems::settings::GemsSettings;
 
 use weir_gems::Gems;
 
-/// Counts of downloads.
+/// Counts downloads.
 #[derive(Debug)]
 pub(super) struct Downloads {
     index: Arc<Gems>,
@@ -18,7 +18,7 @@ pub(super) struct Downloads {
 }
 
 impl Downloads {
-    /// They are counted, and not kept until it starts.
+    /// Creates the counter. Counts stay in memory until it is started.
     pub(super) fn new(index: Arc<Gems>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
         Self { index, settings, ending: ShutdownToken::new() }
     }
@@ -37,7 +37,7 @@ impl Downloads {
         });
     }
 
-    /// Keeps what was counted up to now, at most for `time_left`.
+    /// Stores the counts so far, within `time_left`.
     pub(super) async fn finish(self, time_left: Duration) {
         let kept = async {
             self.ending.drain(time_left).await;

@@ -1,5 +1,5 @@
-//! The mirror of other indexes, on a thread of its own: reading megabytes of `/versions` and thousands
-//! of infos must hold up neither pages nor webhooks.
+//! The mirror of other indexes, on its own thread: parsing megabytes of `/versions` and thousands
+//! of infos must delay neither pages nor webhooks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ const THREAD: &str = "weir-mirror";
 #[derive(Debug)]
 pub(super) struct Mirroring {
     mirror: Arc<Mirror>,
-    /// As of the start.
+    /// The settings at the start.
     settings: weir_config::Mirror,
     policy: watch::Sender<Policy>,
     shutdown: ShutdownToken,
-    /// Of the thread; None: it was not started.
+    /// Cancelled when the thread has ended; None: it was not started.
     ended: Option<CancellationToken>,
 }
 
 impl Mirroring {
-    /// The mirror that the settings describe; None: they describe none. It is asked for files and
-    /// takes webhooks from now on, and looks at nothing before it is started.
+    /// Opens the mirror in the settings; None: there is none. From now on it serves files and
+    /// accepts webhooks; it contacts upstreams only once it is started.
     pub(super) async fn open(
         settings: &Settings,
         index: &Gems,
@@ -60,7 +60,8 @@ impl Mirroring {
             clock: clock.clone(),
             metrics: MirrorMetrics::register(registry),
         })?;
-        // What has become private since must not be served. A store that is away serves nothing.
+        // Releases that have become private must not be served. An unavailable store serves
+        // nothing.
         if let Err(error) = mirror.prepare().await {
             tracing::warn!(%error, "{LATER}");
         }
@@ -74,7 +75,7 @@ impl Mirroring {
         }))
     }
 
-    /// From now on upstreams are looked at, as soon as no other process with this data_dir does.
+    /// Starts the thread, which synchronizes once no other process with this data_dir does.
     pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         let running = Running {
             place: Place::take(Of::Mirror, data_dir)?,
@@ -83,7 +84,7 @@ impl Mirroring {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (shutdown, ended) = (self.shutdown.clone(), CancellationToken::new());
-        // Tells however the thread ends.
+        // Dropped however the thread ends.
         let tells = ended.clone().drop_guard();
         let run = move || {
             let _tells = tells;
@@ -93,7 +94,7 @@ impl Mirroring {
                     () = shutdown.requested() => {}
                 }
             });
-            // The wait for the turn may still be under way.
+            // The task may still be waiting for the lock.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name(THREAD.to_owned()).spawn(run).context(THREAD)?;
@@ -110,7 +111,8 @@ impl Mirroring {
         "the gem mirror ended unexpectedly".to_owned()
     }
 
-    /// Puts another policy and other limits of files in force; answers what needs a restart.
+    /// Applies a new policy and new limits of files; returns the setting that needs a restart, if
+    /// any.
     pub(super) fn reload(&self, settings: &Settings) -> Option<String> {
         let own = &settings.gems.mirror;
         if !own.is_enabled {
@@ -125,7 +127,7 @@ impl Mirroring {
         (upstreams(&self.settings) != upstreams(own)).then(|| "gems.mirror.upstreams".to_owned())
     }
 
-    /// Ends it. What is in hand is left as it is: the next start goes on from there.
+    /// Stops the thread. Unfinished work stays as it is: the next start continues from there.
     pub(super) async fn finish(self, time_left: Duration) {
         self.shutdown.request();
         if let Some(ended) = self.ended
@@ -136,7 +138,7 @@ impl Mirroring {
     }
 }
 
-/// What tells upstreams apart, with their secrets, which show no difference elsewhere.
+/// Returns what distinguishes upstreams, with their secrets, which are hidden in other comparisons.
 fn upstreams(mirror: &weir_config::Mirror) -> Vec<Telling<'_>> {
     let upstreams = mirror.settings.upstreams.iter();
     let telling = upstreams.map(|it| {
@@ -148,7 +150,7 @@ fn upstreams(mirror: &weir_config::Mirror) -> Vec<Telling<'_>> {
 
 type Telling<'a> = (&'a UpstreamName, String, [&'a Option<Secret>; 2], &'a [RedirectHost]);
 
-/// What the thread has.
+/// The state of the thread.
 struct Running {
     place: Place,
     mirror: Arc<Mirror>,
@@ -164,7 +166,7 @@ impl Running {
                 Ok(turn) => turn,
                 Err(error) => return tracing::error!("gems.mirror: {error:#}"),
             };
-            // Whoever had the turn before may have let in what is private now.
+            // The previous process may have added releases that the current policy makes private.
             let policy = newest.borrow().clone();
             put_in_force(&mirror, policy).await;
             mirror.run(shutdown).await;
@@ -176,8 +178,8 @@ impl Running {
     }
 }
 
-/// Puts policies in force as they come. Never given up half-way: what a policy makes private is taken
-/// away when what is being read at the moment has been.
+/// Applies new policies as they arrive. It is never cancelled half-way: releases that a policy
+/// makes private are removed after the synchronization in progress.
 async fn follow(mirror: &Mirror, mut policies: watch::Receiver<Policy>) {
     while policies.changed().await.is_ok() {
         let policy = policies.borrow_and_update().clone();

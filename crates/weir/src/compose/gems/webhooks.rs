@@ -1,4 +1,4 @@
-//! The task that sends gems' webhooks, with the settings that are in force.
+//! The task that sends the webhooks of gems with the current settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ pub(super) struct Webhooks {
     settings: watch::Sender<WebhookSettings>,
 }
 
-/// What sends them.
+/// What the sending task needs.
 #[derive(Clone, Debug)]
 struct Sending {
     store: Arc<GemStore>,
     clock: Clock,
     metrics: WebhookMetrics,
-    /// All of it, not one sender.
+    /// The token of the whole task, not of one sender.
     ending: ShutdownToken,
 }
 
 impl Webhooks {
-    /// Nothing is sent until it starts.
+    /// Creates the state; nothing is sent before the start.
     pub(super) fn new(
         store: GemStore,
         settings: WebhookSettings,
@@ -44,13 +44,13 @@ impl Webhooks {
         self.sending.ending.spawn(sending.run(self.settings.subscribe()));
     }
 
-    /// The sender ends, and another one goes on with these settings. It does so for the same ones,
-    /// too: secrets and certificates show no difference.
+    /// Replaces the sender by one with these settings. It does so for equal settings too, because
+    /// changed secrets and certificates do not show in a comparison.
     pub(super) fn reload(&self, settings: WebhookSettings) {
         self.settings.send_replace(settings);
     }
 
-    /// Waits for attempts that are on their way, at most for `time_left`.
+    /// Waits for attempts in progress, for at most `time_left`.
     pub(super) async fn finish(self, time_left: Duration) {
         if let Drained::DeadlinePassed { .. } = self.sending.ending.drain(time_left).await {
             tracing::warn!(
@@ -93,7 +93,7 @@ impl Sending {
     }
 }
 
-/// Resolves with new settings; never, if nobody is left who could set any.
+/// Resolves with new settings; never once all senders of settings are dropped.
 async fn changed(settings: &mut watch::Receiver<WebhookSettings>) {
     if settings.changed().await.is_err() {
         std::future::pending().await

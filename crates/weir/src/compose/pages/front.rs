@@ -64,7 +64,7 @@ fn app((row, totals): (AppRow, TotalsView)) -> FrontApp {
     }
 }
 
-/// `is_shared`: others listen where it does, so that its address does not tell it from them.
+/// Converts a row. `is_shared`: several workers share the address, so the pid is added to it.
 fn worker(row: WorkerRow, is_shared: bool) -> FrontWorker {
     let pid = row.pid.filter(|_| is_shared).map(|pid| format!(", pid {pid}")).unwrap_or_default();
     FrontWorker {

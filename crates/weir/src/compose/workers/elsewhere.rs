@@ -1,5 +1,5 @@
-//! What several service processes use of the same workers. One that was replaced goes on with its
-//! streams and requests, and tells of them; the others count them against the workers' slots.
+//! The use of the same workers by several service processes. A replaced process continues its
+//! streams and requests and reports them; the others count them against the workers' slots.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use weir_supervisor::control::{ParentCommand, Used};
 use super::Workers;
 
 impl Workers {
-    /// Another process uses so much of a worker.
+    /// Records what another process uses of a worker.
     pub(super) fn note_elsewhere(&mut self, generation: u64, used: Used) {
         let Used { requests, streams } = used;
         self.elsewhere.insert(generation, Elsewhere { requests, streams });
@@ -19,7 +19,7 @@ impl Workers {
         }
     }
 
-    /// Puts in force what is known of all workers of an app.
+    /// Applies the recorded use to all workers of an app.
     pub(super) fn give_elsewhere(&self, app: &str) {
         for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
             let elsewhere = self.elsewhere.get(generation).copied().unwrap_or_default();
@@ -31,7 +31,7 @@ impl Workers {
         }
     }
 
-    /// Tells what this process still uses, as far as it has changed.
+    /// Reports what this process still uses, where that has changed.
     pub(super) async fn report_used(&mut self) -> io::Result<()> {
         for (generation, used) in self.used() {
             let told = self.told_used.insert(generation, used).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Workers {
         for app in self.processes.keys() {
             let of_app = self.apps.used(app);
             for (generation, worker) in self.known.iter().filter(|(_, it)| it.app == *app) {
-                // One that was away for a moment is known twice.
+                // A worker that was removed and added again is listed twice.
                 let its = of_app.iter().filter(|(address, _)| Some(address) == worker.address());
                 let used = its.fold(Used::default(), |sum, (_, one)| Used {
                     requests: sum.requests + one.requests,

@@ -1,5 +1,5 @@
-//! Measures workers, and has those replaced by fresh ones that have passed a limit: one of an app at
-//! a time, and none while its workers come and go for another reason.
+//! Measures workers, and replaces those that exceed a limit: one of an app at a time, and none
+//! while its workers change for another reason.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,9 +14,9 @@ use super::metrics::Kind;
 use super::recycling::{Facts, Limit, passed};
 use super::{Sizes, Way, Worker, Workers, memory};
 
-/// A worker that could not be replaced (its successor did not start) is left alone for this long.
+/// Delay before another attempt to replace a worker whose successor did not start.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Without any worker there is nothing to measure.
+/// Without any limit there is nothing to measure.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Workers {
@@ -28,10 +28,10 @@ impl Workers {
         intervals.min().unwrap_or(NEVER)
     }
 
-    /// Begins to measure all that serve; [`Workers::recycle`] hears of it.
+    /// Starts a measurement of all ready workers; [`Workers::recycle`] processes it.
     pub(super) fn measure(&self) {
         let Ok(give) = self.give_measured.clone().try_reserve_owned() else {
-            // The last one is still on its way.
+            // The last measurement is still in progress.
             return;
         };
         let ready = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Ready);
@@ -45,7 +45,7 @@ impl Workers {
         });
     }
 
-    /// Shows the sizes, and replaces who has passed a limit.
+    /// Publishes the sizes, and replaces workers that exceed a limit.
     pub(super) async fn recycle(&mut self, sizes: &Sizes) -> io::Result<()> {
         self.show(sizes);
         if self.draining.is_cancelled() || self.is_in_snapshot {
@@ -62,7 +62,8 @@ impl Workers {
         Ok(())
     }
 
-    /// To be called before the parent is asked.
+    /// Waits for the outcome of a replacement in the background. Call it before the request is
+    /// sent.
     fn await_fresh(&mut self, app: &str, slot: u32, generation: u64, limit: Limit, why: String) {
         let kind = self.kind(app);
         let (answer, answered) = oneshot::channel();
@@ -96,7 +97,7 @@ impl Workers {
         });
     }
 
-    /// At most one of each app.
+    /// Returns at most one worker of each app that exceeds a limit.
     fn find_passed(&self, sizes: &Sizes) -> Vec<(u64, Limit, String)> {
         let now = self.clock.now();
         let given = self.given();
@@ -126,7 +127,7 @@ impl Workers {
         if self.processes.contains_key(group) { Kind::App } else { Kind::Jobs }
     }
 
-    /// Whether workers of the app come or go already.
+    /// Returns whether workers of the app are already being started or stopped.
     fn is_busy(&self, app: &str) -> bool {
         let mut own = self.known.values().filter(|worker| worker.app == app);
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +138,8 @@ impl Workers {
         rolls || own.any(|worker| worker.phase != WorkerPhase::Ready)
     }
 
-    /// Those that it was given; of one that takes connections itself, those that it says it has answered.
+    /// Returns the requests that a worker was given; for one that accepts connections itself, those
+    /// that it reports as finished.
     fn requests_of(&self, worker: &Worker, given: &BTreeMap<String, u64>) -> u64 {
         let requests = match &worker.way {
             Way::Own(address) => given.get(&address.to_string()).copied(),
@@ -147,7 +149,7 @@ impl Workers {
         requests.unwrap_or_default()
     }
 
-    /// Requests that workers were given by the proxy, by their addresses.
+    /// Returns the number of requests that the proxy gave to each worker, by address.
     fn given(&self) -> BTreeMap<String, u64> {
         let apps = self.apps.view().into_iter();
         let workers = apps.flat_map(|app| app.workers);

@@ -1,9 +1,9 @@
-//! What the settings say of the groups of workers, for operators.
+//! The settings of groups of workers, for operators.
 
 use weir_admin::workers::Groups;
 use weir_config::Settings;
 
-/// Those that the parent runs.
+/// Returns the groups that the parent runs.
 pub(in crate::compose) fn groups(settings: &Settings) -> Groups {
     let apps = settings.front.apps.iter().filter_map(|app| {
         let launch = &app.processes.as_ref()?.launch;

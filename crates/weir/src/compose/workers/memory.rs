@@ -1,18 +1,18 @@
-//! What a worker takes of the machine's memory: the proportional set size of its process and of all
-//! that it has started, so that pages which they share count once (`proc(5)`, `smaps_rollup`).
+//! A worker's memory: the proportional set size of its process and of all its descendants, so that
+//! shared pages count once (`proc(5)`, `smaps_rollup`).
 
 use std::fs;
 
-/// Processes of one worker that are looked at.
+/// Limit of the processes of one worker that are measured.
 const PROCESSES_MAX: usize = 1_000;
 
-/// Bytes of a worker; None: the system does not say, or it is gone.
+/// Returns the bytes of a worker; None: the system does not report them, or it has ended.
 pub(super) fn pss_bytes(pid: i32) -> Option<u64> {
     let mut bytes = of_process(pid)?;
     let mut waiting = children(pid);
     for _ in 0..PROCESSES_MAX {
         let Some(child) = waiting.pop() else { break };
-        // One that has ended meanwhile takes nothing.
+        // A process that has ended meanwhile uses nothing.
         bytes += of_process(child).unwrap_or_default();
         waiting.extend(children(child));
     }
@@ -26,7 +26,7 @@ fn of_process(pid: i32) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Of all its threads.
+/// Returns the children of all threads of `parent`.
 fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let listed = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! Figures of the workers that Weir runs itself.
+//! Metrics of the workers that Weir runs.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,10 +8,10 @@ use prometheus_client::registry::Registry;
 
 use super::recycling::Limit;
 
-/// What workers are for.
+/// The kind of a group of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An app's requests.
+    /// Processes an app's requests.
     App,
     Jobs,
 }
@@ -38,7 +38,7 @@ struct GroupLimitLabel {
     limit: &'static str,
 }
 
-/// They.
+/// The metrics of recycling.
 #[derive(Clone, Debug)]
 pub(in crate::compose) struct RecyclingMetrics {
     of_apps: Family<LimitLabel, Counter>,
@@ -68,7 +68,7 @@ impl RecyclingMetrics {
         metrics
     }
 
-    /// Shows a group before anything has happened.
+    /// Creates the metrics of a group with their initial values.
     pub(super) fn announce(&self, kind: Kind, group: &str) {
         for limit in Limit::ALL {
             drop(self.count(kind, group, limit));

@@ -1,4 +1,4 @@
-//! Whether a worker that starts serves already, and what it is asked for before its first request.
+//! Probes whether a starting worker serves, and sends its warm-up requests.
 
 use std::io;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use weir_front::UpstreamAddress;
 
 use crate::sockets::{BEGUN, Seat, SocketApp, SocketApps};
 
-/// Between two probes.
+/// Pause between two probes.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For the answer to one.
+/// Timeout of the response to a probe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A worker that starts.
+/// The probe of a starting worker.
 pub(super) struct Probe {
-    /// For the log: `shop-3`.
+    /// The name in the log, such as `shop-3`.
     pub(super) name: String,
     pub(super) way: Way,
-    /// Asked for before it counts as ready; None: it is ready when it accepts connections.
+    /// Requested before the worker counts as ready; None: it is ready when it accepts connections.
     pub(super) ready_path: Option<String>,
-    /// Asked for after that.
+    /// Paths that are requested after that.
     pub(super) warm_up: Vec<String>,
     pub(super) host: String,
-    /// It is killed if it isn't ready within this long.
+    /// A worker that is not ready within this time is killed.
     pub(super) start_deadline: Duration,
 }
 
-/// How it is reached.
+/// How the worker is reached.
 pub(super) enum Way {
     Own(UpstreamAddress),
     /// By sockets that it shares with others.
@@ -42,14 +42,14 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl Probe {
-    /// Resolves when the worker can be connected to by each of its sockets, has answered `ready_path`
-    /// with a status below 500, and has been warmed up. False: it came to none of that in time.
+    /// Resolves to true when the worker accepts connections on each of its sockets, has answered
+    /// `ready_path` with a status below 500, and was warmed up. False: it was not ready in time.
     pub(super) async fn passes(&self) -> bool {
         let began = Instant::now();
         if timeout(self.start_deadline, self.until_ready()).await.is_err() {
             return false;
         }
-        // A tenth is left for the parent to hear of it.
+        // A tenth is left for the report to the parent.
         let left = (self.start_deadline * 9 / 10).saturating_sub(began.elapsed());
         if timeout(left, self.warm_up()).await.is_err() {
             tracing::warn!(worker = self.name, "the warm-up takes too long and was aborted");
@@ -67,8 +67,8 @@ impl Probe {
         }
     }
 
-    /// Resolves when the worker accepts connections by its whole slice: on a socket that nobody
-    /// listens on, they would wait for ever.
+    /// Resolves when the worker accepts connections on its whole slice: on a socket without a
+    /// listener they would wait forever.
     async fn listens(&self, app: &SocketApp, seat: Seat) {
         for queue in app.sockets(seat.slot) {
             if timeout(self.start_deadline / 2, app.connect(queue, seat)).await.is_err() {
@@ -120,7 +120,7 @@ impl Probe {
         })
     }
 
-    /// Asks for `path`, and reads the answer to its end. Answers its status.
+    /// Requests `path`, reads the response to its end, and returns its status.
     async fn ask(&self, mut stream: Box<dyn Stream>, path: &str, host: &str) -> io::Result<u16> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let rest = match self.way {
@@ -128,7 +128,7 @@ impl Probe {
             Way::Shared(..) => request.strip_prefix(BEGUN).unwrap_or(&request),
         };
         stream.write_all(rest.as_bytes()).await?;
-        // `HTTP/1.1 200`
+        // Such as `HTTP/1.1 200`.
         let mut head = [0; 12];
         stream.read_exact(&mut head).await?;
         let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse().ok());

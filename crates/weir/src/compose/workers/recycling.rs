@@ -1,10 +1,10 @@
-//! Which worker is replaced by a fresh one, and why. Pure.
+//! Decides which worker is replaced, and why. Pure.
 
 use std::time::Duration;
 
 use weir_config::Recycling;
 
-/// A limit that a worker has passed.
+/// A limit that a worker has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Limit {
     Memory,
@@ -12,11 +12,11 @@ pub(super) enum Limit {
     Requests,
 }
 
-/// A worker that serves.
+/// The state of a ready worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) generation: u64,
-    /// None: not known.
+    /// None: unknown.
     pub(super) pss_bytes: Option<u64>,
     pub(super) age: Duration,
     pub(super) requests: u64,
@@ -25,7 +25,7 @@ pub(super) struct Facts {
 impl Limit {
     pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Age, Self::Requests];
 
-    /// In metrics.
+    /// Returns the name in metrics.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -35,7 +35,7 @@ impl Limit {
     }
 }
 
-/// Why this worker is to be replaced, if it is.
+/// Returns the limit that this worker exceeds and a text for the log, if any.
 pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, String)> {
     if let Some(bytes) =
         worker.pss_bytes.filter(|bytes| limits.memory > 0 && *bytes > limits.memory)
@@ -58,8 +58,8 @@ pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, Strin
     None
 }
 
-/// Between 0.9 and 1, always the same for a generation: workers that were started together are not
-/// all due together.
+/// Returns a factor between 0.9 and 1, constant for a generation, so that workers that were started
+/// together are not all replaced together.
 fn earlier(generation: u64) -> f64 {
     1.0 - fastrand::Rng::with_seed(generation).f64() / 10.0
 }

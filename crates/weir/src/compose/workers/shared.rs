@@ -1,4 +1,4 @@
-//! What concerns workers that share sockets: who may leave, who is stuck, whose word is repaired.
+//! Workers that share sockets: which may leave, which are stuck, whose record is repaired.
 
 use weir_supervisor::control::WorkerPhase;
 use weir_supervisor::selection::busy::BusyState;
@@ -7,7 +7,7 @@ use super::{Way, Worker, Workers};
 use crate::sockets::Seat;
 
 impl Workers {
-    /// The workers of an app that share its sockets and are in that phase.
+    /// Returns the workers of an app that share its sockets and are in this phase.
     fn seats(&self, app: &str, phase: &WorkerPhase) -> Vec<(u64, Seat)> {
         let its = self.known.iter().filter(|(_, it)| it.app == app && it.phase == *phase);
         its.filter_map(|(generation, worker)| match worker.way {
@@ -17,14 +17,15 @@ impl Workers {
         .collect()
     }
 
-    /// Whether nothing waits for a worker that is to leave.
+    /// Returns whether no connection waits for a leaving worker alone.
     pub(super) fn may_leave(&self, worker: &Worker, seat: &Seat) -> bool {
         let ready = self.seats(&worker.app, &WorkerPhase::Ready);
         let others: Vec<Seat> = ready.into_iter().map(|(_, seat)| seat).collect();
         self.sockets.get(&worker.app).is_none_or(|app| app.may_leave(seat, &others))
     }
 
-    /// Repairs words, and answers who is to be evicted: whose word says that a request is too old.
+    /// Repairs records, and returns the workers to evict: those whose record has a request that is
+    /// too old.
     pub(super) fn check_words(&self) -> Vec<(u64, String)> {
         let mut found = Vec::new();
         for (name, app) in self.sockets.iter() {

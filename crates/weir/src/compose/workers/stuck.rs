@@ -1,5 +1,6 @@
-//! Workers of which a request is too old: they get nothing new, and are evicted once nothing of theirs
-//! may still finish. One that finishes that request after all gets requests again.
+//! Workers with a request that is too old: they get no new requests, and are evicted once none of
+//! their other requests may still finish. One that finishes that request after all gets requests
+//! again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,8 +8,9 @@ use std::time::Duration;
 use super::Workers;
 
 impl Workers {
-    /// Those to evict: with a request that is too old and no other that may still finish, for which
-    /// there is the same time once more. From the first look on they get nothing new.
+    /// Returns the workers to evict: those with a request that is too old and no other that may
+    /// still finish, for which they get the same time again. From the first check on they get no
+    /// new requests.
     pub(super) fn find_stuck(&mut self) -> Vec<(u64, String)> {
         let aged = self.processes.iter().filter_map(|(app, it)| Some((app, it.evict_after?)));
         let aged: Vec<(String, Duration)> = aged.map(|(app, age)| (app.clone(), age)).collect();
@@ -41,7 +43,7 @@ impl Workers {
         found
     }
 
-    /// Those of the stuck that are so no more.
+    /// Returns the stuck workers that have recovered.
     fn recovered(&self, app: &str, overdue: &BTreeSet<u64>) -> Vec<u64> {
         let is_so_no_more = |generation: &&u64| {
             let is_of_app = self.known.get(generation).is_some_and(|worker| worker.app == app);

@@ -1,4 +1,4 @@
-//! `weir gems mirror accept`: a file that an upstream has replaced is taken.
+//! `weir gems mirror accept`: accepts a file that an upstream has replaced.
 
 use clap::Args;
 use weir_gems::view::{MirrorView, ReplacedView};
@@ -53,7 +53,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// With the digests, if they are listed: what to compare with the author's.
+/// Returns the question, with the digests to compare with the author's, if they are listed.
 fn question(view: &MirrorView, arguments: &Arguments) -> String {
     let Arguments { name, version, platform, .. } = arguments;
     let all = view.upstreams.iter().flat_map(|upstream| &upstream.replaced_releases);

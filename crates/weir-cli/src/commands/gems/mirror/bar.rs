@@ -1,14 +1,14 @@
-//! How far looks are, drawn on a terminal: a bar for each upstream.
+//! Progress of synchronizations on a terminal: a bar for each upstream.
 
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use weir_gems::view::{PhaseView, ProgressView};
 
-/// Bars for whatever is being done.
+/// The progress bars.
 pub(super) struct Bars {
     all: MultiProgress,
-    /// By the names of upstreams. std: held to draw.
+    /// By the names of upstreams. A std lock, held while drawing.
     bars: Mutex<Vec<(String, ProgressBar)>>,
     of_bytes: ProgressStyle,
     of_pieces: ProgressStyle,
@@ -41,7 +41,7 @@ impl Bars {
         bar.set_position(at.done);
     }
 
-    /// Nothing more is drawn; what was is gone.
+    /// Removes all bars.
     pub(super) fn end(&self) {
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         bars.drain(..).for_each(|(_, bar)| bar.finish_and_clear());

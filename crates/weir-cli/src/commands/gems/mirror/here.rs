@@ -1,4 +1,4 @@
-//! A look by this process, into the store itself.
+//! Synchronization by this process, directly into the store.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) async fn look(
     };
     bars.end();
     let mut view = mirror.view().await?;
-    // Of one whose files failed, the index was read.
+    // If only files failed, the index was synchronized.
     for (upstream, looked) in view.upstreams.iter_mut().zip(looked) {
         upstream.last_error = looked.err().map(|error| error.problem.to_string());
     }
@@ -65,14 +65,14 @@ async fn open(
         policy,
         package: settings.gems.settings.limits.package.clone(),
         clock,
-        // Nobody reads them: a command ends before anybody could.
+        // Unused: a command ends before a scrape.
         metrics: MirrorMetrics::register(&mut Registry::default()),
     })?;
     mirror.prepare().await?;
     Ok(mirror)
 }
 
-/// What keeps it up to date.
+/// Suggests how to keep the mirror up to date.
 fn advise(settings: &Settings) {
     let Some(upstream) = settings.gems.mirror.settings.upstreams.first() else { return };
     output::note(&format!(

@@ -1,5 +1,5 @@
-//! The namespace policy of a look by this process: that of the index that it writes into. Without it,
-//! names that are private there could come from an upstream.
+//! The namespace policy for a synchronization by this process: that of the index. Without it, an
+//! upstream could provide names that are private.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::target::SettingsArguments;
 use crate::{data_dir, output};
 use weir_config::{Settings, read_policy_file};
 
-/// Names that a refusal tells.
+/// Limit of names in an error.
 const NAMES_TOLD: usize = 3;
 
-/// The settings of the index. Other commands do not look at a settings file beside `--data-dir`; here
-/// one that is of the same index may have a policy.
+/// Returns the settings of the index. Unlike other commands, this one also reads the settings file
+/// beside `--data-dir` if it is of the same index, since it may have a policy.
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
     let Some(data_dir) = &arguments.data_dir else { return store::settings(arguments) };
     if arguments.config.is_some() {
@@ -40,8 +40,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     absolute(one).is_some_and(|one| absolute(other) == Some(one))
 }
 
-/// The policy by which an upstream is looked at. One that is in the settings comes with theirs; for
-/// another it is what the operator says, or what was in force in this index last.
+/// Returns the policy. Upstreams in the settings use the policy in the settings; others use the
+/// given policy, or the last one of this index.
 pub(super) async fn choose(
     arguments: &LookArguments,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! What came of a look.
+//! The report of a synchronization.
 
 use weir_gems::view::{LookView, MirrorView, ReadView, UpstreamView};
 
@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::{self, count};
 use weir_config::units;
 
-/// Says what was done for each upstream; what was not, and what to do, on standard error.
+/// Prints the result for each upstream; errors and remedies go to standard error.
 pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
     if is_json {
         output::json(view)?;
@@ -50,14 +50,14 @@ fn print_upstream(upstream: &UpstreamView) {
     }
 }
 
-/// How many versions are kept out; None: none.
+/// Describes the blocked versions; None: none.
 fn replaced(upstream: &UpstreamView) -> Option<String> {
     let versions = count(upstream.replaced, "version");
     let text = format!("{versions} rejected: the upstream has replaced the file");
     (upstream.replaced > 0).then_some(text)
 }
 
-/// Which names are not given out by the last look; None: all are.
+/// Describes the names that the last synchronization denied; None: none.
 pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
     let total = upstream.last_result.as_ref()?.denied;
     let names = upstream.denied_names.join(", ");

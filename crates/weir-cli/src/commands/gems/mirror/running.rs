@@ -1,4 +1,4 @@
-//! A look by the running Weir, which mirrors already.
+//! Synchronization by the running Weir, which mirrors already.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use weir_admin::gems::{Asked, Look};
 
 pub(super) const PATH: &str = "/v1/gems/mirror";
-/// How often is asked how far it is.
+/// Interval of progress queries.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) async fn look(
@@ -41,14 +41,14 @@ pub(super) async fn look(
     report::print(&view, arguments.json)
 }
 
-/// Whether names wait for upstreams that have answered meanwhile.
+/// Returns whether names wait for upstreams that have responded meanwhile.
 fn has_waited_in_vain(view: &MirrorView) -> bool {
     let is_waiting = |it: &UpstreamView| it.last_result.as_ref().is_some_and(|it| it.waiting > 0);
     let first = view.upstreams.iter().position(is_waiting).unwrap_or_default();
     view.upstreams[..first].iter().all(|it| it.last_error.is_none()) && first > 0
 }
 
-/// Of those that had no names that wait the look before counts.
+/// Keeps the earlier result of upstreams without waiting names.
 fn with_what_came_before(mut view: MirrorView, before: MirrorView) -> MirrorView {
     for (upstream, before) in view.upstreams.iter_mut().zip(before.upstreams) {
         if before.last_result.as_ref().is_some_and(|it| it.waiting == 0) {
@@ -58,7 +58,7 @@ fn with_what_came_before(mut view: MirrorView, before: MirrorView) -> MirrorView
     view
 }
 
-/// A look at all upstreams, while bars show how far they are.
+/// Synchronizes with all upstreams, and shows progress bars.
 async fn round(client: &mut AdminClient, wanted: &Look, bars: &Bars) -> anyhow::Result<MirrorView> {
     let before: MirrorView = client.get(PATH).await?;
     let Asked { round } = client.post(&format!("{PATH}/sync"), wanted).await?;

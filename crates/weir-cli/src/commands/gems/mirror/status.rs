@@ -1,4 +1,4 @@
-//! `weir gems mirror status`: how it is with each upstream.
+//! `weir gems mirror status`: the state of each upstream.
 
 use clap::Args;
 use weir_gems::view::{MirrorView, PhaseView, ReplacedView, UpstreamView};

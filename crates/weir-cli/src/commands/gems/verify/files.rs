@@ -1,4 +1,4 @@
-//! `weir gems verify --files`: each `.gem` file that was pushed, read and compared.
+//! `weir gems verify --files`: reads and compares each pushed `.gem` file.
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,31 +9,30 @@ use weir_gems::store::{GemStore, PROBLEMS_MAX, Repair, StoreError};
 
 use weir_config::Settings;
 
-/// Gems that are read from the store at once.
+/// Gems per read of the store.
 const PAGE_GEMS: usize = 500;
 
-/// What was read, and what is wrong.
+/// The result of the check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FilesReport {
     pub(super) files: u64,
-    /// In words, at most [`PROBLEMS_MAX`] of them.
+    /// Descriptions, at most [`PROBLEMS_MAX`] of them.
     pub(super) problems: Vec<String>,
     pub(super) problems_total: u64,
-    /// Those of them whose releases came from upstreams, and how many were forgotten, so that they
-    /// are fetched again.
+    /// Problems with files of upstreams, and how many of these were removed to be fetched again.
     pub(super) mirrored: u64,
     pub(super) fixed: u64,
-    /// Imported releases, whose files are elsewhere, and the names of some.
+    /// Imported releases, whose files are elsewhere, and some of their names.
     pub(super) absent: u64,
     pub(super) absent_names: Vec<String>,
-    /// Whether clients are told where.
+    /// Whether clients are redirected to those files.
     pub(super) are_sent_elsewhere: bool,
 }
 
-/// Imported releases that a report names.
+/// Limit of imported releases that a report names.
 const ABSENT_TOLD: usize = 3;
 
-/// Reads the files of all releases that are not yanked; there are so many releases.
+/// Reads the files of all releases that are not yanked.
 pub(super) async fn check(
     settings: &Settings,
     store: &GemStore,
@@ -72,7 +71,7 @@ impl FilesReport {
         repair: Repair,
     ) -> Result<(), StoreError> {
         let Some(stored) = store.file(full_name).await? else {
-            // What an upstream has is fetched when somebody asks for it.
+            // Files of upstreams are fetched on demand.
             if store.mirrored(full_name).await?.is_none() {
                 self.absent += 1;
                 if self.absent_names.len() < ABSENT_TOLD {
@@ -96,7 +95,7 @@ impl FilesReport {
         Ok(())
     }
 
-    /// Files that are wrong still.
+    /// Returns the number of remaining problems.
     pub(super) const fn left(&self) -> u64 {
         self.problems_total - self.fixed
     }

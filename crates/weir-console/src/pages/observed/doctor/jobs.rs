@@ -8,9 +8,9 @@ use crate::address::address;
 use crate::figures;
 
 pub(super) struct JobsPart {
-    /// Tells apart what several have.
+    /// Distinguishes elements that several parts have.
     pub(super) key: usize,
-    /// " of Redis 10.0.0.5:6379", where there are several.
+    /// Such as " of Redis 10.0.0.5:6379", if there are several.
     pub(super) of_redis: String,
     pub(super) queues: Vec<QueueRow>,
     pub(super) queues_left_out: usize,
@@ -59,7 +59,7 @@ impl JobsPart {
     }
 }
 
-/// In words; None: there is only one sample.
+/// Formats the time to drain; None: there is only one sample.
 pub(in crate::pages::observed) fn time_to_drain(
     queue: &ObservedQueue,
     forecast: &Forecast,

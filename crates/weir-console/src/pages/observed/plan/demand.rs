@@ -1,14 +1,14 @@
-//! What a queue needs, as people read it.
+//! The demand of a queue, formatted.
 
 use weir_advisor::plan::{DemandSource, QueueDemand};
 
 use super::super::shown;
 use crate::figures;
 
-/// Behind a figure that was not seen.
+/// Follows a value that was not observed.
 const ASSUMED: &str = ", assumed";
 
-/// Before a figure that may be less.
+/// Precedes an upper bound.
 const AT_MOST: &str = "at most ";
 
 pub(super) struct DemandRow {

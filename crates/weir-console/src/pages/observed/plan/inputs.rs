@@ -40,7 +40,7 @@ pub(super) struct PlanInputs {
 }
 
 const GIB: f64 = 1_073_741_824.0;
-/// As `weir plan` takes them.
+/// The defaults of `weir plan`.
 const MAX_CONNECTIONS: u32 = 200;
 const RESERVE: u32 = 15;
 const WEB_THREADS: u32 = 5;
@@ -80,7 +80,7 @@ impl PlanInputs {
         let own = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
             self.postgres_memory_gib.map_or(own / 4, |gib| (gib * GIB) as u64);
-        // More than this machine has is another one's, and takes nothing from this one.
+        // More than this machine has must be another machine's, and uses no memory here.
         let elsewhere = if postgres_memory_bytes >= own { postgres_memory_bytes } else { 0 };
         PlanInput {
             cores: self.cores,
@@ -104,7 +104,7 @@ impl PlanInputs {
     }
 }
 
-/// None: not set; Postgres gets a quarter of the memory.
+/// Returns the memory of Postgres. None: not set; Postgres gets a quarter of the memory.
 fn postgres_memory(query: &PlanQuery, observation: &Observation) -> Result<Option<f64>, PageError> {
     let host = observation.postgres.known().and_then(|it| it.host.known());
     let host = host.filter(|host| host.is_said);

@@ -1,11 +1,11 @@
-//! Pools of the PgBouncer before the database.
+//! The pools of the database's PgBouncer.
 
 use weir_advisor::observation::{ConnectionPool, PgBouncer, PooledDatabase};
 
 use super::super::shown;
 use crate::figures;
 
-/// Those at which clients wait stand first.
+/// Limit of rows; pools with waiting clients come first.
 const ROWS_MAX: usize = 50;
 
 pub(super) struct PoolRow {
