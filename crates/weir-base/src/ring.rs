@@ -13,8 +13,8 @@
 //!   and adding it back restores them. The number of slots never changes, so a slot changes its
 //!   owner only if the first point after its start was added or removed.
 //! - *Weights are met within a few per cent.* A node's share of the keys is its share of the
-//!   weight, with a relative standard deviation of 1/sqrt(1,024 x weight), that is 3.1 % for weight
-//!   1. Rounding to slots makes it 3.4 % at 1,000 nodes, of which the emptiest and the fullest are
+//!   weight, with a relative standard deviation of 1/sqrt(1,024 x weight): 3.1 % for a weight of one.
+//!   Rounding to slots makes it 3.4 % at 1,000 nodes, of which the emptiest and the fullest are
 //!   then within 10 % of the mean.
 //!
 //! A ring takes 2 MiB for any number of nodes (16 bits per slot). Building one needs 8 MiB more
