@@ -103,7 +103,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
 fn print_realtime(status: &Status) {
     let Some(realtime) = &status.realtime else { return };
     if realtime.apps.is_empty() && status.realtime_listen.is_none() {
-        // Realtime is not served.
+        // Realtime is available at the front's address, but not configured.
         return;
     }
     let listen = [&status.front_listen, &status.realtime_listen];

@@ -1,4 +1,4 @@
-//! What there is, and what is wanted of it.
+//! The resources and the demand to plan for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::exit::WrongUsage;
 use weir_config::pool;
 use weir_config::units::{parse_duration, parse_size};
 
-/// The most that Postgres starts with.
+/// The highest `max_connections` of Postgres.
 const MAX_CONNECTIONS_MAX: i64 = 262_143;
 
-/// What says of what a plan is to be made: a layout that is judged says all of that itself.
+/// Options for a new plan, which conflict with `--check`: a layout contains all of these values.
 const MAKING: [&str; 18] = [
     "redis",
     "postgres",
@@ -151,7 +151,7 @@ impl From<Disk> for Storage {
 }
 
 impl PlanArguments {
-    /// What runs now.
+    /// Returns the sources of the current system.
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
         if self.redis.count() > 1 {
             bail!(WrongUsage::new(SEVERAL));

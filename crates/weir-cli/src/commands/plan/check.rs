@@ -1,4 +1,4 @@
-//! `weir plan --check`: a layout that somebody has made, judged; or the files of others that make one.
+//! `weir plan --check`: checks a layout, or deployment files that define one.
 
 mod file;
 mod foreign;
@@ -18,7 +18,7 @@ use super::{PlanArguments, report};
 use crate::exit::{Exit, WrongUsage};
 use crate::output;
 
-/// A layout, or what others' files say of one.
+/// Checks a layout, or the layout that deployment files define.
 pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit> {
     let shown = path.display();
     if path.is_dir() {
@@ -52,7 +52,8 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
     }
 }
 
-/// What else it may be: an image may say what it starts, and of several files in a folder one runs.
+/// Explains other possible causes: an image may define the command, and only one file of a folder
+/// may run.
 fn not_said(path: &Path) -> String {
     let image =
         "a service without `command` is unknown, because its image determines what it starts";
@@ -67,7 +68,7 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "yml" || it == "yaml")
 }
 
-/// A sidekiq.yml.
+/// Returns whether a file is a sidekiq.yml.
 fn is_settings(path: &Path, text: &str) -> bool {
     let key = |line: &str| line.trim_start_matches(':').starts_with(['q', 'c']);
     is_yaml(path)
@@ -103,8 +104,8 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     Ok(exit(&proofs))
 }
 
-/// What decides is whether the sums fit: that each queue is first in a process is a rule of plans, which others
-/// have not made theirs. It is printed all the same.
+/// Checks a deployment. Only the sums decide: that each queue is first in a process is a rule of
+/// plans, which other deployments need not follow. Its result is printed anyway.
 fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
     let Deployment { files, layout, queues, assumed, not_judged, not_counted } = deployment;
     let names: Vec<&str> = queues.iter().map(String::as_str).collect();
@@ -144,7 +145,7 @@ const fn decides(claim: Claim) -> bool {
     matches!(claim, Claim::ConnectionsFit | Claim::PoolsCoverThreads | Claim::ThreadsThere)
 }
 
-/// What is broken is a problem; what can't be told is neither that nor fine.
+/// Returns the exit code: violated rules are problems, unknown ones are not.
 fn exit(proofs: &[Proof]) -> Exit {
     let any = |outcome| proofs.iter().any(|proof| proof.outcome == outcome);
     if any(ClaimOutcome::Broken) {

@@ -22,18 +22,19 @@ use crate::output;
 
 /// A file of a plan.
 pub(super) struct Planned {
-    /// Where it lies in the folder.
+    /// Its path in the folder.
     name: String,
     text: String,
 }
 
-/// All of them.
+/// Returns all files of a plan.
 pub(super) fn files(
     arguments: &PlanArguments,
     wanted: &PlanInput,
     plan: &Plan,
 ) -> anyhow::Result<Vec<Planned>> {
-    // Names come from Redis, where anybody who pushes makes them: in a unit a newline is a command.
+    // Names come from Redis, where clients choose them: in a unit, a newline would inject a
+    // command.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
     let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
     if let Some(name) = wanted.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
@@ -64,8 +65,8 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Writes what differs; of what is there already somebody is asked first, all at once. What an earlier plan has
-/// written and this one does not have is said, and removed only with `--prune`.
+/// Writes changed files, after one confirmation for all that exist. Files of an earlier plan that
+/// are not in this one are reported, and removed only with `--prune`.
 pub(super) fn write(
     folder: &Path,
     files: &[Planned],
@@ -110,7 +111,7 @@ fn conf(settings: &[PlannedSetting]) -> String {
     text
 }
 
-/// `-q push -q pull`, each with a space before.
+/// Formats `-q push -q pull`, each with a leading space.
 fn queue_flags(worker: &WorkerLayout) -> String {
     queue_words(worker).iter().map(|queue| format!(" -q {queue}")).collect()
 }

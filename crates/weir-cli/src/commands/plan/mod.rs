@@ -1,5 +1,5 @@
-//! `weir plan`: processes, pools and settings for a machine and its queues, with proof; or a layout,
-//! judged.
+//! `weir plan`: calculates processes, pools and settings for a machine and its queues; or checks a
+//! layout.
 
 mod arguments;
 mod check;
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// At what runs now, if it was named: without a source there is nothing to wait for.
+/// Observes the given sources; without any there is nothing to wait for.
 async fn look(sources: &Sources) -> Observation {
     if sources.redis.is_empty() && sources.postgres.is_none() {
         return Observation::default();
@@ -43,14 +43,14 @@ async fn look(sources: &Sources) -> Observation {
     Box::pin(observe(sources)).await
 }
 
-/// What a plan is to be made of.
+/// The inputs of a plan.
 struct Asked<'a> {
     arguments: &'a PlanArguments,
     observation: Observation,
     wanted: PlanInput,
     /// Names that get no process.
     left_out: Vec<LeftOut>,
-    /// What nobody has said.
+    /// Values that were neither given nor observed.
     assumed: Vec<String>,
 }
 

@@ -1,17 +1,17 @@
-//! What a plan does not cover, or what keeps it from taking effect.
+//! Remarks on what a plan does not cover, or what prevents it from taking effect.
 
 use weir_advisor::observation::Pooler;
 use weir_advisor::plan::{LeftOut, Overruled};
 
 use crate::output;
 
-/// Groups of lines with an empty line before each; nothing where there are none.
+/// Joins groups of lines with an empty line before each; empty groups are omitted.
 pub(super) fn text(groups: &[Vec<String>]) -> String {
     let groups = groups.iter().filter(|lines| !lines.is_empty());
     groups.map(|lines| format!("\n{}\n", lines.join("\n"))).collect()
 }
 
-/// Options that nobody gave and that nothing was seen of.
+/// Lists options that were neither given nor observed.
 pub(super) fn assumed(options: &[String]) -> Vec<String> {
     if options.is_empty() {
         return Vec::new();
@@ -22,24 +22,24 @@ pub(super) fn assumed(options: &[String]) -> Vec<String> {
     ]
 }
 
-/// What would make room for a plan.
+/// Lists changes that would make a plan possible.
 pub(super) fn ways_out(ways: &[String]) -> Vec<String> {
     with_head("what would make the plan possible:", ways.iter().map(|way| format!("  {way}")))
 }
 
-/// Why what jobs take now is not what they take.
+/// Explains why current durations of jobs cannot be used.
 pub(super) fn held_up(reasons: &[String]) -> Vec<String> {
     let head = "jobs are blocked now, so their durations cannot be used for the plan; resolve that first, or give the durations with --queue NAME=RATE,SECONDS:";
     with_head(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
 }
 
-/// Names that get no process.
+/// Lists names that get no process.
 pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
     let line = |it: &LeftOut| output::printable(&format!("  {}: {}", it.name, it.why));
     with_head("left out:", names.iter().map(line))
 }
 
-/// One of which nobody has said how much it opens.
+/// Warns about a pooler whose number of connections is unknown.
 pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
     let pooler = pooler.filter(|pooler| pooler.connections.is_none());
     let lines = pooler.map(|Pooler { name, shown_by, .. }| {
@@ -52,7 +52,7 @@ pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// Settings that the file for Postgres would not put in force.
+/// Lists settings in the file for Postgres that would have no effect.
 pub(super) fn overruled(settings: &[Overruled]) -> Vec<String> {
     let line = |Overruled { name, by, remedy }: &Overruled| {
         output::printable(&format!("  {name}: {by}; first {remedy}"))

@@ -1,4 +1,4 @@
-//! A plan as people read it.
+//! A plan as text.
 
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
@@ -9,11 +9,11 @@ use weir_advisor::wording;
 
 use crate::output;
 
-/// Behind a figure that nobody has said or seen.
+/// Follows a value that was neither given nor observed.
 const ASSUMED: &str = ", assumed";
-/// In place of a figure that tells how long jobs wait, and not what they need.
+/// Replaces a duration that includes waiting time.
 const HELD_UP: &str = "blocked";
-/// Before a figure that may be less.
+/// Precedes an upper bound.
 const AT_MOST: &str = "at most ";
 
 pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> String {
@@ -37,14 +37,14 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> St
     text
 }
 
-/// Where there is no plan: what it was to be made of, and what the best one breaks.
+/// Returns the report if there is no plan: the inputs, and the rules that the best one violates.
 pub(super) fn refusal(wanted: &PlanInput, broken: &[Proof]) -> String {
     let mut lines = head(wanted);
     lines.push("no plan satisfies all rules; the best one violates:".to_owned());
     lines.join("\n") + "\n" + &proofs(broken)
 }
 
-/// The machine and what is to do, with an empty line behind.
+/// Returns the machine and the demand, followed by an empty line.
 fn head(wanted: &PlanInput) -> Vec<String> {
     let mut lines = vec![machine(wanted), web(&wanted.web), String::new()];
     lines.extend(demands(wanted));
@@ -103,7 +103,7 @@ fn demands(wanted: &PlanInput) -> Vec<String> {
     output::columns(&["QUEUE", "ARRIVAL RATE", "JOB DURATION", "BUSY THREADS"], &rows)
 }
 
-/// What is not known is a question mark.
+/// Returns a line per process; unknown values are question marks.
 pub(super) fn processes(layout: &ProcessLayout) -> Vec<String> {
     let figure = |value: u32, gap: &Gap, gaps: &[Gap]| match gaps {
         gaps if gaps.contains(gap) || gaps.contains(&Gap::Command) => "?".to_owned(),
@@ -144,7 +144,7 @@ fn setting(setting: &PlannedSetting) -> Vec<String> {
     vec![setting.name.to_owned(), setting.value.clone(), format!("{}{restart}", setting.reason)]
 }
 
-/// Each rule with its figures, a line each.
+/// Returns a line for each rule with its figures.
 pub(super) fn proofs(proofs: &[Proof]) -> String {
     let line = |proof: &Proof| {
         let mark = match proof.outcome {
@@ -157,7 +157,7 @@ pub(super) fn proofs(proofs: &[Proof]) -> String {
     proofs.iter().map(line).collect()
 }
 
-/// With an empty line before.
+/// Joins lines, with an empty line before.
 fn block(lines: Vec<String>) -> String {
     format!("\n{}\n", lines.join("\n"))
 }

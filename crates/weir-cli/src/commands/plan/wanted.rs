@@ -1,4 +1,4 @@
-//! From what was given and seen to what is wanted.
+//! Derives the inputs of a plan from options and observations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use weir_base::hint;
 use super::arguments::PlanArguments;
 use weir_config::units::format_size;
 
-/// What Mastodon's guides set.
+/// As in Mastodon's guides.
 const MAX_CONNECTIONS: u32 = 200;
-/// Of an instance with some hundred people.
+/// Of an instance with some hundred users.
 const WEB_REQUESTS: f64 = 10.0;
 const WEB_SECONDS: f64 = 0.1;
-/// As Mastodon ships.
+/// Mastodon's default.
 const STREAMING: (u32, u32) = (1, 10);
 
-/// And the names that get no process.
+/// Returns the inputs of a plan, and the names that get no process.
 pub(super) fn wanted(
     arguments: &PlanArguments,
     observation: &Observation,
@@ -65,7 +65,7 @@ pub(super) fn wanted(
     Ok((wanted, left_out))
 }
 
-/// What was said, or what PgBouncer says; none: nothing stands between, as far as anybody knows.
+/// Returns the pooler's connections, as given or observed; None: no pooler is known.
 fn pooler_connections(
     arguments: &PlanArguments,
     observation: &Observation,
@@ -79,7 +79,7 @@ fn pooler_connections(
     Ok(observation.pooler.as_ref().and_then(|pooler| pooler.connections))
 }
 
-/// What nobody has said or seen: as options, so that who knows better can say it.
+/// Returns the values that were neither given nor observed, as options.
 pub(super) fn assumed(
     arguments: &PlanArguments,
     observation: &Observation,

@@ -1,4 +1,4 @@
-//! The file of a layout, and what is wrong with it line by line: the rest is judged all the same.
+//! Parses the file of a layout. Invalid lines are reported, and the rest is still checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +16,21 @@ use weir_config::units::parse_size;
 
 const STREAMING: &str = "streaming";
 
-/// What a file says.
+/// The parsed file.
 pub(super) struct Said {
     pub(super) layout: ProcessLayout,
-    /// Those that must be served.
+    /// Queues that must be served.
     pub(super) queues: Vec<String>,
-    /// What can't be taken as it stands, with its lines.
+    /// Invalid values, with their lines.
     pub(super) remarks: Vec<Proof>,
-    /// Whether it says how many connections Postgres keeps.
+    /// Whether the file sets the reserved connections of Postgres.
     pub(super) is_reserved_said: bool,
 }
 
-/// Its text.
+/// Parses the text.
 ///
 /// # Errors
-/// When it is no layout at all.
+/// The text is not a layout.
 pub(super) fn parse(text: &str) -> anyhow::Result<Said> {
     let file: File = toml::from_str(text)?;
     let mut remarks: Vec<_> = names_differ(text, &file).into_iter().collect();
@@ -54,7 +54,7 @@ struct File {
     max_connections: u32,
     #[serde(default)]
     reserve: u32,
-    /// As Postgres ships, unless it is said.
+    /// Default: that of Postgres.
     superuser_reserved_connections: Option<u32>,
     #[serde(default)]
     reserved_connections: u32,
@@ -62,7 +62,7 @@ struct File {
     pgbouncer: Option<u32>,
     /// For all processes together.
     memory: Option<String>,
-    /// Those that must be served; none: those that are.
+    /// Queues that must be served; empty: those that are.
     #[serde(default)]
     queues: Vec<Spanned<String>>,
     #[serde(default)]
@@ -91,7 +91,7 @@ struct WorkerEntry {
     concurrency: Option<u32>,
     pool: Option<u32>,
     order: Option<Order>,
-    /// As behind `-q`: "push", or with its weight "push,6".
+    /// As after `-q`: "push", or with its weight "push,6".
     queues: Option<Vec<Spanned<String>>>,
     memory: Option<String>,
 }
@@ -100,8 +100,8 @@ const fn one() -> u32 {
     1
 }
 
-/// None where they do. Units, services of compose and groups of Weir's are known by their names: of two
-/// with the same only one runs, or one was copied and not changed.
+/// Reports duplicate names. Units, compose services and groups of Weir are identified by name: of
+/// two with the same name only one runs, or one is an unchanged copy.
 fn names_differ(text: &str, file: &File) -> Option<Proof> {
     let services = file.services.iter().map(|it| &it.name);
     let mut lines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -118,7 +118,7 @@ fn names_differ(text: &str, file: &File) -> Option<Proof> {
     })
 }
 
-/// "lines 7 and 8".
+/// Formats line numbers: "lines 7 and 8".
 fn places(lines: &[usize]) -> String {
     let mut places: Vec<_> = lines.iter().map(ToString::to_string).collect();
     places.dedup();
@@ -128,19 +128,19 @@ fn places(lines: &[usize]) -> String {
     }
 }
 
-/// Counted from 1.
+/// Returns the line of a word, counted from 1.
 fn line_of(text: &str, word: &Spanned<String>) -> usize {
     SettingError::at(text, &word.span(), String::new()).line
 }
 
-/// All that some process serves.
+/// Returns all queues that a process serves.
 fn served(layout: &ProcessLayout) -> Vec<String> {
     let mut queues: Vec<_> = layout.workers.iter().flat_map(|it| it.queues.clone()).collect();
     queues.sort();
     queues
 }
 
-/// Words that are no queues, with their lines.
+/// Invalid queue words, with their lines.
 struct Lines<'a> {
     text: &'a str,
     unread: Vec<String>,
@@ -153,7 +153,7 @@ impl Lines<'_> {
         queue.map_err(|it| self.unread.push(problem(it))).ok().map(|(queue, _)| queue)
     }
 
-    /// None: which queues the worker has, or in which order, can't be told.
+    /// Returns the worker's queues. None: the queues or their order are unknown.
     fn queues(&mut self, worker: &WorkerEntry) -> Option<Vec<(String, u32)>> {
         let name = worker.name.get_ref();
         let words = worker.queues.as_deref().unwrap_or_default();
@@ -198,7 +198,7 @@ fn layout(file: File, lines: &mut Lines<'_>) -> anyhow::Result<ProcessLayout> {
 fn service(entry: ServiceEntry) -> anyhow::Result<ServiceLayout> {
     let ServiceEntry { name, processes, threads, pool, memory } = entry;
     let name = name.into_inner();
-    // Streaming has one thread, which shares out its pool.
+    // Streaming has one thread, which shares its pool.
     let said = threads.or_else(|| (name == STREAMING).then_some(1));
     let reckoned = usual_memory(&name, said.unwrap_or(pool));
     let memory = memory.as_deref().map(size).transpose()?;
@@ -237,7 +237,7 @@ fn gaps<const COUNT: usize>(of: [(Gap, bool); COUNT]) -> Vec<Gap> {
     of.into_iter().filter_map(|(gap, is_one)| is_one.then_some(gap)).collect()
 }
 
-/// What `weir plan` reckons with, where nobody has measured.
+/// Returns the memory that `weir plan` assumes without a measurement.
 fn usual_memory(service: &str, threads: u32) -> u64 {
     if service == STREAMING {
         ProcessMemory::default().streaming_bytes

@@ -1,8 +1,9 @@
-//! Layouts in files of others: units of systemd, a docker-compose.yml, a Procfile, with what they name
-//! (`env_file`, sidekiq.yml, puma.rb, database.yml, postgresql.conf).
+//! Layouts in deployment files: systemd units, docker-compose.yml, Procfile, with the files that
+//! they refer to (`env_file`, sidekiq.yml, puma.rb, database.yml, postgresql.conf).
 //!
-//! Nothing is run. What a file leaves to a default of Sidekiq, Puma, Rails or Postgres is taken as that default
-//! and said to be assumed; what is filled in elsewhere (`$THREADS` that nobody sets) is unknown.
+//! Nothing is executed. Values that a file leaves to a default of Sidekiq, Puma, Rails or Postgres
+//! use that default and are listed as assumed; values set elsewhere (an undefined `$THREADS`) are
+//! unknown.
 
 mod command;
 mod compose;
@@ -30,34 +31,35 @@ pub(super) use self::files::candidates;
 use self::files::{Folder, Kind};
 use self::process::{Judged, Started};
 
-/// What others' files say, as a layout.
+/// A deployment as a layout.
 pub(super) struct Deployment {
-    /// What was read: "docker-compose.yml".
+    /// The files that were read, such as "docker-compose.yml".
     pub(super) files: Vec<String>,
     pub(super) layout: ProcessLayout,
-    /// Those that must be served.
+    /// Queues that must be served.
     pub(super) queues: Vec<String>,
-    /// What no file says and is taken to be as it ships.
+    /// Values that use a default.
     pub(super) assumed: Vec<String>,
-    /// Processes that may hold connections and are not recognised: the sum is unknown.
+    /// Unrecognised processes that may hold connections, so that the sum is unknown.
     pub(super) not_judged: Vec<String>,
-    /// What does not run by default, is not the application's, or stands in a file that is not read.
+    /// Processes that do not run by default, are not part of the application, or are in an unread
+    /// file.
     pub(super) not_counted: Vec<String>,
 }
 
-/// What is given beside the files.
+/// Values given in addition to the files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     pub(super) max_connections: Option<u32>,
     pub(super) reserve: u32,
 }
 
-/// Whether it is a file of these kinds, whatever it starts.
+/// Returns whether it is a file of these kinds, whatever it starts.
 pub(super) fn is_known(path: &Path, text: &str) -> bool {
     Kind::of(path, text).is_some()
 }
 
-/// Of a folder, or of one file; none: it is no such file, or nothing in it starts anything that may use a
+/// Reads a folder or a file. None: it is no such file, or it starts nothing that may use a
 /// database.
 pub(super) fn read(path: &Path, given: Given) -> anyhow::Result<Option<Deployment>> {
     let Some((folder, kind)) = Folder::open(path)? else { return Ok(None) };

@@ -1,9 +1,9 @@
-//! Queues as they stand behind `-q`, and the order that Sidekiq makes of them.
+//! Queues in the format of `-q`, and the order in which Sidekiq fetches them.
 
 use serde::Deserialize;
 use weir_advisor::observation::Ordering;
 
-/// How a process chooses among its queues.
+/// How a process selects among its queues.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Order {
@@ -15,12 +15,13 @@ pub(super) enum Order {
     Weighted,
 }
 
-/// "push,6" as Sidekiq reads it; 0 without a weight. The error says what it is instead.
+/// Parses "push,6" as Sidekiq does; the weight is 0 if absent. The error describes what it is
+/// instead.
 pub(super) fn weighted(word: &str) -> Result<(String, u32), String> {
     if word.starts_with('-') {
         return Err(format!("{word:?} is an option; write only the queue, \"push\" or \"push,6\""));
     }
-    // A variable of a shell, a specifier of systemd, a template of Ruby: what comes of it is not here.
+    // The result of a shell variable, a systemd specifier or a Ruby template is unknown.
     if word.contains(['$', '%', '`', '{', '<']) {
         return Err(format!("{word:?} contains a variable; write its value"));
     }
@@ -38,8 +39,8 @@ pub(super) fn weighted(word: &str) -> Result<(String, u32), String> {
     Ok((queue.to_owned(), weight))
 }
 
-/// The order that Sidekiq makes of it, and whether that is the one that was meant: one weight, and all
-/// queues have some.
+/// Returns the order that Sidekiq uses, and whether it is the intended one: with equal weights, and
+/// all queues weighted.
 pub(super) fn ordering(said: Option<Order>, queues: &[(String, u32)]) -> (Ordering, bool) {
     let weights = || queues.iter().map(|(_, weight)| *weight);
     if weights().all(|weight| weight == 0) {

@@ -1,7 +1,7 @@
-//! What an earlier plan has written and this one does not have: left in force it would go on serving beside
-//! this one.
+//! Files of an earlier plan that are not in this one: left enabled, they would run beside this
+//! plan.
 //!
-//! Known again by their first line, so that nobody else's files are named, let alone removed.
+//! They are recognised by their first line, so that no other files are reported or removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +15,21 @@ use crate::output;
 
 /// The first line of each unit and of each drop-in.
 pub(super) const MARK: &str = "# Written by weir plan. The next --write finds the file by this line, and reports it if it is no longer in the plan.\n";
-/// In one of the first lines, before the names of all that the file starts.
+/// Precedes the names of all units that the file starts, in one of the first lines.
 const STARTS: &str = "systemctl restart ";
-/// Where systemd notes that a unit of this folder is enabled.
+/// Where systemd records that a unit of this folder is enabled.
 const ENABLED: &str = "multi-user.target.wants";
-/// Of a file: its first lines, with the names of some thousand instances.
+/// Limit of the first lines of a file, which may have the names of thousands of instances.
 const HEAD_BYTES_MAX: u64 = 1 << 16;
 
-/// One unit or drop-in.
+/// A unit or drop-in.
 struct Written {
-    /// Where it lies in the folder.
+    /// Its path in the folder.
     name: String,
     starts: BTreeSet<String>,
 }
 
-/// All of an earlier plan in a folder.
+/// All files of an earlier plan in a folder.
 pub(super) struct Earlier(Vec<Written>);
 
 impl Earlier {
@@ -41,7 +41,7 @@ impl Earlier {
             let name =
                 if name.ends_with(".service.d") { format!("{name}/weir.conf") } else { name };
             let is_one = name.ends_with(".service") || name.ends_with(".service.d/weir.conf");
-            // Others' files are not our business.
+            // Unreadable files and those of others are ignored.
             let head = if is_one { head(&folder.join(&name)).ok() } else { None };
             if let Some(head) = head.filter(|head| head.starts_with(MARK)) {
                 written.push(Written { name, starts: starts(&head) });
@@ -51,7 +51,8 @@ impl Earlier {
         Ok(Self(written))
     }
 
-    /// Says what of it `files` do not have and how it is ended; with `prune` removes it.
+    /// Reports the files that are not in `files` and how to stop their units; removes them with
+    /// `prune`.
     pub(super) fn settle(
         &self,
         folder: &Path,
@@ -68,7 +69,7 @@ impl Earlier {
             );
             output::note(&format!("  systemctl disable --now {}", gone.join(" ")));
         }
-        // A drop-in lies in a folder that people name as their unit.
+        // A drop-in is in a folder that is named like the unit.
         let is_left = |it: &&Written| {
             it.name.ends_with(".service") && !files.iter().any(|file| file.name == it.name)
         };
@@ -77,7 +78,7 @@ impl Earlier {
             if !prune {
                 output::note(&format!("kept: {} (remove it with --prune)", path.display()));
             } else if is_enabled(folder, &left.name) {
-                // Without its file systemd would not know any more what to disable.
+                // Without its file, systemd could not disable the unit any more.
                 output::note(&format!(
                     "not removed: {} is enabled; disable it first",
                     path.display()
@@ -98,7 +99,7 @@ fn head(path: &Path) -> io::Result<String> {
     Ok(head)
 }
 
-/// What a file says that it starts, as systemd names it. A name that none can be somebody has written into it.
+/// Returns the units that a file says it starts. Invalid names are ignored: the file may be edited.
 fn starts(text: &str) -> BTreeSet<String> {
     let comments = text.lines().take_while(|line| line.starts_with('#'));
     let names = comments.filter_map(|line| line.split_once(STARTS)).next();
@@ -108,7 +109,7 @@ fn starts(text: &str) -> BTreeSet<String> {
     names.filter(is_name).map(str::to_owned).collect()
 }
 
-/// From this very folder; of a template, any instance.
+/// Returns whether the unit is enabled from this very folder; for a template, any instance.
 fn is_enabled(folder: &Path, unit: &str) -> bool {
     let is_it = |name: &str| match unit.split_once('@') {
         Some((template, _)) => name.split_once('@').is_some_and(|(of, _)| of == template),

@@ -1,4 +1,4 @@
-//! Units for the processes of Sidekiq, and what changes the units of the web and of streaming that are there.
+//! Units for Sidekiq processes, and drop-ins for the existing web and streaming units.
 
 use weir_advisor::plan::{ServiceLayout, WorkerLayout};
 
@@ -8,21 +8,21 @@ use crate::commands::plan::arguments::PlanArguments;
 
 pub(super) const WEB: &str = "web";
 pub(super) const STREAMING: &str = "streaming";
-/// Of the streaming processes: Mastodon calls the instances of its unit by their ports.
+/// The first streaming port: Mastodon names the instances of its unit by their ports.
 pub(super) const FIRST_PORT: u32 = 4_000;
 
-/// Its name and text.
+/// Returns a unit's name and text.
 pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String, String) {
     let PlanArguments { folder, user, .. } = arguments;
     let WorkerLayout { name, concurrency, pool, processes, .. } = worker;
     let queues = queue_flags(worker);
-    // A unit with @ is one for several processes: its instances are numbers.
+    // A template unit is used for several processes: its instances are numbers.
     let many = if *processes > 1 { "@" } else { "" };
     let enable = match processes {
         1 => name.clone(),
         many => (1..=*many).map(|at| format!("{name}@{at}")).collect::<Vec<_>>().join(" "),
     };
-    // What runs already takes new lines only when it starts again, so `--now` is not enough.
+    // A running unit applies changes only at a restart, so `--now` is not sufficient.
     let text = format!(
         "{MARK}# systemctl enable {enable} && systemctl restart {enable}\n\
          # First: systemctl disable --now mastodon-sidekiq (and other Sidekiq units that are not part of this\n\
@@ -69,7 +69,7 @@ pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
     (service.processes > 0).then(|| (format!("{unit}.service.d/weir.conf"), text))
 }
 
-/// What its environment has to say for it to be as planned.
+/// Returns the environment variables that the plan sets for a service.
 pub(super) fn variables(service: &ServiceLayout) -> Vec<(&'static str, u32)> {
     let ServiceLayout { name, processes, threads, pool, .. } = service;
     let pool = ("DB_POOL", *pool);

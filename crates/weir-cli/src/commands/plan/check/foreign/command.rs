@@ -1,4 +1,4 @@
-//! Command lines: their words, what a shell in them starts, and which program of an application that is.
+//! Parses command lines: their words, the commands of a shell, and the program that each starts.
 
 use super::environment::{Environment, assignment};
 use super::files::Folder;
@@ -6,7 +6,7 @@ use super::idle::holds_nothing;
 use super::package::{self, Resolved};
 use super::words::{base, split};
 
-/// Programs that start others as they stand behind them, with words that are no program.
+/// Programs that run the command in their arguments.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
 
 /// A program whose connections are known.
@@ -20,12 +20,12 @@ pub(super) enum Program {
     Postgres,
 }
 
-/// A program with what stands behind it.
+/// A program with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Invocation {
     pub(super) program: Program,
     pub(super) arguments: Vec<String>,
-    /// `dotenv` stands before it, which reads `.env`.
+    /// Whether `dotenv` precedes it, which reads `.env`.
     pub(super) has_dotenv: bool,
 }
 
@@ -33,16 +33,17 @@ pub(super) struct Invocation {
 #[derive(Clone, Debug)]
 pub(super) enum Started {
     Known(Invocation),
-    /// It holds no connection: `rm`, `nginx`, a build of assets, a migration that ends.
+    /// Holds no connection: `rm`, `nginx`, a build of assets, a migration that ends.
     Idle,
-    /// It may hold connections.
+    /// May hold connections.
     Unrecognised,
 }
 
-/// The processes that a line starts: a shell may start several. Variables that are set in the line itself are added.
+/// Returns the processes that a line starts; a shell may start several. Variables set in the line
+/// are added to `environment`.
 ///
-/// A shell runs what stands before `&&` and `;` to its end. Beside a program that is known, only a command in the
-/// background is one more process.
+/// A shell waits for commands before `&&` and `;` to end. Beside a known program, only a command in
+/// the background is another process.
 pub(super) fn processes(
     words: &[String],
     environment: &mut Environment,
@@ -76,8 +77,8 @@ fn one(words: &[String], environment: &mut Environment, folder: &Folder) -> Star
     }
 }
 
-/// The simple commands of a line, and whether each runs in the background: parted by operators, and what is behind
-/// `bash -lc` in the place of that.
+/// Splits a line into simple commands, each with whether it runs in the background. `bash -lc` is
+/// replaced by its commands.
 fn commands(words: &[String]) -> Vec<(Vec<String>, bool)> {
     let mut all = Vec::new();
     for (command, is_background) in parts(words) {
@@ -103,7 +104,7 @@ fn parts(words: &[String]) -> Vec<(Vec<String>, bool)> {
     parts.filter(|(command, _)| !command.is_empty()).collect()
 }
 
-/// `-c`, `-lc`.
+/// Returns whether a word is `-c` or like `-lc`.
 fn is_command_flag(word: &str) -> bool {
     word.strip_prefix('-')
         .is_some_and(|letters| !letters.starts_with('-') && letters.ends_with('c'))
@@ -132,7 +133,7 @@ fn program(name: &str, next: Option<&str>) -> Option<Program> {
     }
 }
 
-/// The value behind an option, as `-c 25`, `-c25`, `--concurrency 25` or `--concurrency=25`; of several each.
+/// Returns all values of an option: `-c 25`, `-c25`, `--concurrency 25` or `--concurrency=25`.
 pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Vec<&'a str> {
     let mut values = Vec::new();
     let mut words = arguments.iter().map(String::as_str);

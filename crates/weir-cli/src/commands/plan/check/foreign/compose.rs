@@ -12,11 +12,11 @@ use super::process::Started;
 use super::words::split;
 use super::yaml::Yaml;
 
-/// What compose itself reads variables of its files from.
+/// The file from which compose reads variables for its own files.
 const DOTENV: &str = ".env";
 const PROFILES: &str = "COMPOSE_PROFILES";
 
-/// All services that `docker compose up` starts; those that it does not are added to `not_counted`.
+/// Returns all services that `docker compose up` starts; adds the others to `not_counted`.
 pub(super) fn started(
     folder: &Folder,
     not_counted: &mut Vec<String>,
@@ -44,7 +44,8 @@ pub(super) fn started(
     Ok(all)
 }
 
-/// None: the service runs by default, or a profile of it is switched on.
+/// Returns the profiles of a service that does not run. None: it runs by default or by an active
+/// profile.
 fn inactive_profiles(outer: &Environment, service: &Yaml) -> Option<String> {
     let active: Vec<&str> =
         outer.get(PROFILES).unwrap_or_default().split(',').map(str::trim).collect();
@@ -64,10 +65,10 @@ fn one(folder: &Folder, outer: &Environment, name: &str, service: &Service) -> S
         Some(said) => outer.fill_in(said).parse().ok(),
         None => Some(1),
     };
-    // What the entry point starts may be the command itself, with its arguments.
+    // The entry point may be the program itself, with the command as its arguments.
     let mut words = words(outer, yaml.get("entrypoint"));
     words.extend(self::words(outer, yaml.get("command")));
-    // A path in the container: only its last part is a folder here as well.
+    // A path in the container: only its last component is a folder here, too.
     let directory = yaml.get("working_dir").and_then(Yaml::text).map(|it| outer.fill_in(it));
     let directory = directory.and_then(|it| Some(Path::new(&it).file_name()?.to_str()?.to_owned()));
     Started {
@@ -83,7 +84,7 @@ fn one(folder: &Folder, outer: &Environment, name: &str, service: &Service) -> S
     }
 }
 
-/// A text as a shell would part it, or a list of words.
+/// Splits a text like a shell, or returns a list of words.
 fn words(outer: &Environment, command: Option<&Yaml>) -> Vec<String> {
     match command {
         Some(Yaml::Scalar(line)) => split(&outer_filled(outer, line)).unwrap_or_default(),
@@ -95,13 +96,13 @@ fn words(outer: &Environment, command: Option<&Yaml>) -> Vec<String> {
     }
 }
 
-/// `$$` is a dollar for the container; one alone is compose's own.
+/// Fills in variables. `$$` is a literal dollar for the container.
 fn outer_filled(outer: &Environment, text: &str) -> String {
     let parts: Vec<String> = text.split("$$").map(|part| outer.fill_in(part)).collect();
     parts.join("$")
 }
 
-/// `env_file` in its order, then `environment`, which wins.
+/// Reads `env_file` in order, then `environment`, which takes precedence.
 fn environment(folder: &Folder, outer: &Environment, service: &Yaml) -> Environment {
     let mut environment = Environment::default();
     for file in service.get("env_file").map(Yaml::items).unwrap_or_default() {

@@ -1,12 +1,13 @@
-//! Which statements of a file of settings run: those in an `if` or `unless` only where its condition is decided.
+//! Determines which statements of a settings file run: those in an `if` or `unless` only if its
+//! condition is known.
 //!
-//! A condition is decided by a variable that some file here sets. One that no file sets decides nothing: the shell,
-//! the platform or an image may set it.
+//! A condition is known if it depends on a variable that a file here sets. Variables that no file
+//! sets may be set by the shell, the platform or an image.
 
 use super::environment::Environment;
 use super::evaluate::{Value, value};
 
-/// Assignments that lead to one another.
+/// Limit of chained assignments.
 const DEPTH_MAX: usize = 4;
 
 /// Statements that run, or may run.
@@ -93,8 +94,8 @@ impl Script {
         }
     }
 
-    /// What stands behind the last call of a setting: `threads min, max`. Unknown: whether it is called is decided
-    /// elsewhere.
+    /// Returns the arguments of the last call of a setting: `threads min, max`. Undecided: whether
+    /// it is called is unknown.
     pub(super) fn call(&self, name: &str) -> Option<Result<&str, Undecided>> {
         let arguments = |it: &'_ Statement| {
             it.text.strip_prefix(name).is_some_and(|it| it.starts_with([' ', '(']))
@@ -104,7 +105,7 @@ impl Script {
         Some(if last.is_known { Ok(rest) } else { Err(Undecided) })
     }
 
-    /// An expression, which may be a name that is assigned to.
+    /// Evaluates an expression, which may be an assigned name.
     pub(super) fn value(&self, expression: &str, environment: &Environment) -> Value {
         let mut expression = expression.trim();
         for _ in 0..DEPTH_MAX {
@@ -127,7 +128,7 @@ impl Script {
         Value::Unknown
     }
 
-    /// Whether a condition is true; none: what decides it is not known.
+    /// Returns whether a condition is true; None: unknown.
     fn truth(&self, condition: &str, environment: &Environment) -> Option<bool> {
         let plain = condition.trim();
         for (word, is_or) in [(" || ", true), (" or ", true), (" && ", false), (" and ", false)] {
@@ -169,7 +170,7 @@ impl Script {
     }
 }
 
-/// Whether a setting is called is decided elsewhere.
+/// Whether a setting is called is unknown.
 #[derive(Debug)]
 pub(super) struct Undecided;
 
@@ -209,7 +210,7 @@ const fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     }
 }
 
-/// One that is false decides, whatever is not known beside it.
+/// Returns false if any part is false, even if others are unknown.
 fn every(parts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut every = Some(true);
     for part in parts {
@@ -227,7 +228,7 @@ fn condition(text: &str) -> &str {
     text.split(" then").next().unwrap_or(text)
 }
 
-/// "STATEMENT if CONDITION": both, and whether it is `if`.
+/// Splits "STATEMENT if CONDITION"; the flag is true for `if`.
 fn modifier(line: &str) -> Option<(&str, &str, bool)> {
     let of =
         |word: &str| line.rsplit_once(word).filter(|(text, _)| !text.trim_end().ends_with('='));
@@ -235,7 +236,7 @@ fn modifier(line: &str) -> Option<(&str, &str, bool)> {
     of_if.or_else(|| of(" unless ").map(|(text, condition)| (text, condition, false)))
 }
 
-/// Whether an `end` follows for this line.
+/// Returns whether this line needs an `end`.
 fn opens_block(line: &str) -> bool {
     const KEYWORDS: [&str; 8] =
         ["case", "while", "until", "begin", "def", "class", "module", "for"];
@@ -248,14 +249,14 @@ fn opens_block(line: &str) -> bool {
     (is_do || KEYWORDS.contains(&first) || is_value) && !is_end
 }
 
-/// `a = b`, and not `a ||= b`.
+/// Returns whether this is `a = b`, not `a ||= b`.
 fn is_plain(assignment: &str) -> bool {
     assignment
         .split_once('=')
         .is_some_and(|(name, _)| !name.trim_end().ends_with(['|', '+', '-', '*']))
 }
 
-/// Without comments.
+/// Returns the lines without comments.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut is_comment = false;
     let lines = text.lines().filter(move |line| {

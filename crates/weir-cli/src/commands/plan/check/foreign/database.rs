@@ -1,4 +1,4 @@
-//! How large a pool is, and how many connections Postgres allows.
+//! The size of pools, and the connection limit of Postgres.
 
 use super::command::{self, Program, processes};
 use super::environment::Environment;
@@ -7,16 +7,16 @@ use super::files::Folder;
 use super::idle::is_other_image;
 use super::process::{Notes, Started};
 
-/// As Postgres ships.
+/// The default of Postgres.
 const MAX_CONNECTIONS: u32 = 100;
-/// As Rails ships.
+/// The default of Rails.
 const RAILS_POOL: u32 = 5;
 const POOL_VARIABLE: &str = "DB_POOL";
 const URL_VARIABLE: &str = "DATABASE_URL";
 const RAILS_SETTINGS: &str = "config/database.yml";
 const SERVER_SETTINGS: &str = "postgresql.conf";
 
-/// What the database allows.
+/// The connection limits of the database.
 pub(super) struct Limits {
     pub(super) max_connections: u32,
     /// Of those kept for superusers; none: as Postgres ships.
@@ -51,7 +51,7 @@ fn of_server(folder: &Folder, started: &Started) -> Vec<String> {
     });
     match server {
         Some(arguments) => arguments,
-        // The image's own entry starts it with these.
+        // The image's entry point starts the server with these words.
         None if is_other_image(&started.image) => started.words.clone(),
         None => Vec::new(),
     }
@@ -100,7 +100,7 @@ pub(super) fn pool(
     }
 }
 
-/// "20" of "postgres://host/shop?pool=20".
+/// Returns "20" of "postgres://host/shop?pool=20".
 fn of_url(url: &str) -> Option<&str> {
     let query = url.split_once('?')?.1;
     query.split('&').find_map(|pair| pair.strip_prefix("pool="))
@@ -128,7 +128,7 @@ fn of_expression(
     value(expression, environment).number()
 }
 
-/// What stands behind the first `pool:`, or `max_connections:` since Rails 8.1.
+/// Returns the expression after the first `pool:`, or `max_connections:` since Rails 8.1.
 fn expression(text: &str) -> Option<&str> {
     let of = |line: &'_ str| -> Option<usize> {
         ["pool:", "max_connections:"]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::files::Folder;
 
-/// What a process is started with, as far as files tell.
+/// The environment of a process, as far as the files define it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Environment {
     variables: BTreeMap<String, String>,
@@ -21,14 +21,14 @@ impl Environment {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
-    /// "NAME=VALUE"; anything else is no variable.
+    /// Sets a variable from "NAME=VALUE"; ignores other words.
     pub(super) fn set_word(&mut self, word: &str) {
         if let Some((name, value)) = assignment(word) {
             self.set(name, value);
         }
     }
 
-    /// A file with a variable in each line.
+    /// Reads a file with one variable per line.
     pub(super) fn read(&mut self, folder: &Folder, file: &str) {
         match folder.find(file) {
             Some(text) => self.read_lines(&text),
@@ -45,7 +45,7 @@ impl Environment {
         }
     }
 
-    /// The word with its variables filled in: `$NAME`, `${NAME}`, `${NAME:-5}`. What nobody sets stays as it is.
+    /// Fills in variables: `$NAME`, `${NAME}`, `${NAME:-5}`. Undefined ones are left unchanged.
     pub(super) fn fill_in(&self, word: &str) -> String {
         let mut filled = String::new();
         let mut rest = word;
@@ -64,7 +64,7 @@ impl Environment {
         filled + rest
     }
 
-    /// "NAME", "{NAME}" or "{NAME:-5}".
+    /// Returns the value of "NAME", "{NAME}" or "{NAME:-5}".
     fn value_of(&self, variable: &str) -> Option<String> {
         let inner = variable.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
         let inner = inner.unwrap_or(variable);
@@ -80,7 +80,7 @@ impl Environment {
     }
 }
 
-/// Behind a dollar: the variable, and what comes after it.
+/// Splits the text after a dollar into the variable and the rest.
 fn split_variable(text: &str) -> (&str, &str) {
     if text.starts_with('{') {
         return match text.find('}') {

@@ -1,21 +1,22 @@
-//! The few expressions of Ruby with which files of settings read the environment. Nothing is run.
+//! Evaluates the few Ruby expressions with which settings files read the environment. Nothing is
+//! executed.
 
 use super::environment::Environment;
 
-/// What changes a value: it is not reckoned here.
+/// Operators that are not evaluated.
 const OPERATORS: [&str; 9] = [" * ", " / ", " - ", " % ", " ? ", ".max", ".min", ".clamp", "if "];
 
 /// Where variables are read.
 const MARK: &str = "\0";
 
-/// What an expression comes to.
+/// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// A variable has it, or it is written there.
+    /// Set by a variable, or a literal.
     Said(String),
-    /// No variable has it: the default that is written beside them.
+    /// No variable is set: the default in the expression.
     Default(String),
-    /// Neither, or it is more than is read here.
+    /// Neither, or an unsupported expression.
     Unknown,
 }
 
@@ -65,7 +66,7 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
     }
 }
 
-/// A default, if one part of it is; unknown, as well.
+/// Adds the parts. The sum is a default if any part is, and unknown if any part is.
 fn sum(parts: impl Iterator<Item = Value>) -> Value {
     let (mut total, mut is_said) = (0_u32, true);
     for part in parts {
@@ -96,7 +97,7 @@ pub(super) fn fill_in(text: &str, environment: &Environment) -> Option<String> {
     Some(filled + rest)
 }
 
-/// The first word in quotes, and what comes behind it.
+/// Returns the first quoted word, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let at = text.find(['"', '\''])?;
     let quote = text[at..].chars().next()?;
@@ -104,7 +105,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((word, rest))
 }
 
-/// The first number.
+/// Returns the first number.
 fn number_in(text: &str) -> Option<String> {
     let digits = |letter: char| letter.is_ascii_digit();
     let at = text.find(digits)?;

@@ -1,4 +1,4 @@
-//! Which files are read, and where others that they name are found.
+//! Finds the files to read, and the files that they refer to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use super::super::text::read_text;
 
-/// Files of a folder that are looked at: a folder of units has some.
+/// Limit of the files of a folder that are read.
 const FILES_MAX: usize = 1_000;
 const COMPOSE: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
@@ -18,7 +18,7 @@ const OVERRIDES: [&str; 4] = [
     "docker-compose.override.yaml",
 ];
 
-/// What tells the processes.
+/// The kind of files that define the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Units,
@@ -50,19 +50,19 @@ fn is_procfile_line(line: &str) -> bool {
     })
 }
 
-/// A folder, with the files of it that are read.
+/// A folder with its files to read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Where a process starts (`WorkingDirectory=`), if that is said.
+    /// The directory where a process starts (`WorkingDirectory=`), if defined.
     directory: Option<PathBuf>,
     pub(super) files: Vec<PathBuf>,
-    /// They say the same in another way: counted as well, everything would be there twice.
+    /// Files that define the same processes again, which must not be counted twice.
     others: Vec<PathBuf>,
 }
 
 impl Folder {
-    /// None: there is nothing that tells of processes.
+    /// Opens a folder or a file. None: nothing in it defines processes.
     pub(super) fn open(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
         if path.is_dir() {
             return Self::of_folder(path);
@@ -85,7 +85,7 @@ impl Folder {
         names.sort();
         let here = |name: &String| path.join(name);
         let units: Vec<_> = names.iter().filter(|it| it.ends_with(".service")).map(here).collect();
-        // Docker compose takes the first of these names, and its override.
+        // Docker compose uses the first of these names, and its override.
         let first = COMPOSE.iter().find(|it| names.iter().any(|name| name == *it));
         let overrides = OVERRIDES.iter().filter(|it| names.iter().any(|name| name == *it)).take(1);
         let compose: Vec<_> = first
@@ -102,7 +102,7 @@ impl Folder {
         Ok(Some((Self { path: path.to_owned(), files, others, directory: None }, kind)))
     }
 
-    /// Of what was read.
+    /// Returns the names of the files that were read.
     pub(super) fn names(&self) -> Vec<String> {
         self.files.iter().map(|file| name(file)).collect()
     }
@@ -113,18 +113,19 @@ impl Folder {
             .then(|| format!("{}: another description of the same processes", others.join(", ")))
     }
 
-    /// The same for a process that starts in `directory`.
+    /// Returns the folder for a process that starts in `directory`.
     pub(super) fn at(&self, directory: &str) -> Self {
         Self { directory: Some(self.path.join(directory)), ..self.clone() }
     }
 
-    /// Whether the process starts in a directory of this name.
+    /// Returns whether the process starts in a directory of this name.
     pub(super) fn is_in(&self, name: &str) -> bool {
         self.directory.as_ref().and_then(|it| it.file_name()).is_some_and(|it| it == name)
     }
 
-    /// A file that another one names: where the process starts, here, or in the folder above, because units are
-    /// often in a folder of the application. Its text; none: it is not here.
+    /// Returns the text of a file that another one refers to: in the process's directory, here, or
+    /// in the parent folder, since units are often in a subfolder of the application. None: not
+    /// found.
     pub(super) fn find(&self, name: &str) -> Option<String> {
         let path = Path::new(name);
         let last = path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -137,7 +138,8 @@ impl Folder {
         own.chain(candidates).find_map(|file| read_text(&file).ok())
     }
 
-    /// Instances of a template that a folder like `multi-user.target.wants` starts: "4000" of "app@4000.service".
+    /// Returns the template instances that a folder such as `multi-user.target.wants` starts:
+    /// "4000" of "app@4000.service".
     pub(super) fn wanted_instances(&self, template: &str) -> Vec<String> {
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().take(FILES_MAX);
         let folders = entries(&self.path).filter_map(|entry| Some(entry.ok()?.path()));
@@ -151,7 +153,7 @@ impl Folder {
         names.filter_map(|name| Some(instance(&name, template)?.to_owned())).collect()
     }
 
-    /// Lines that change a unit: `NAME.service.d/*.conf`.
+    /// Returns the drop-ins of a unit: `NAME.service.d/*.conf`.
     pub(super) fn drop_ins(&self, unit: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path.join(format!("{unit}.d"))).into_iter().flatten();
         let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -162,7 +164,7 @@ impl Folder {
     }
 }
 
-/// Files of a folder that may start something: somebody has to say which of them runs.
+/// Returns the files of a folder that may start something, from which the operator must choose.
 pub(in super::super) fn candidates(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -174,7 +176,7 @@ pub(in super::super) fn candidates(path: &Path) -> Vec<String> {
     names
 }
 
-/// "4000" of "app@4000.service"; none: it is no instance of `template` ("app@").
+/// Returns "4000" of "app@4000.service"; None: it is not an instance of `template` ("app@").
 pub(super) fn instance<'a>(unit: &'a str, template: &str) -> Option<&'a str> {
     let name = unit.strip_prefix(template)?.strip_suffix(".service")?;
     (!name.is_empty()).then_some(name)

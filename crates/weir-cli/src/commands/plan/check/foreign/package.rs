@@ -5,11 +5,11 @@ use super::files::Folder;
 use super::idle::holds_nothing;
 use super::words::{base, split};
 
-/// Scripts that build assets, by the beginning of their names.
+/// Prefixes of scripts that build assets.
 const BUILDS: [&str; 5] = ["build", "watch", "css", "js", "lint"];
 const STREAMING: &str = "streaming";
 
-/// What a script starts.
+/// The program that a script starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resolved {
     Streaming,
@@ -37,7 +37,7 @@ pub(super) fn resolve(words: &[String], environment: &Environment, folder: &Fold
         .map_or(Resolved::Unknown, |text| of_package(&text, script, environment))
 }
 
-/// The name of the script: what stands behind `run`, or the first word that is no option.
+/// Returns the name of the script: the word after `run`, or the first word that is not an option.
 fn script(arguments: &[String]) -> Option<&str> {
     let plain: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|it| !it.starts_with('-')).collect();
@@ -45,7 +45,7 @@ fn script(arguments: &[String]) -> Option<&str> {
         ["run" | "run-script", name, ..]
         | ["workspace", _, "run", name, ..]
         | ["workspace", _, name, ..] => Some(name),
-        // The value of an option may stand first.
+        // The value of an option may come first.
         words => words.iter().find(|it| **it == "start").or(words.first()).copied(),
     }
 }

@@ -1,4 +1,4 @@
-//! One process that some file starts, as a layout has it.
+//! Converts a process that a file starts to the form of a layout.
 
 use weir_advisor::plan::{Gap, ProcessMemory, ServiceLayout, WorkerLayout};
 
@@ -8,40 +8,40 @@ use super::files::Folder;
 use super::idle::{is_other_image, is_system_program};
 use super::{database, sidekiq, web};
 
-/// As Mastodon ships; the pool of each process of it.
+/// Mastodon's default; the pool of each streaming process.
 const STREAMING_POOL: u32 = 10;
-/// Where its program is, seen from the application or from its own folder.
+/// Paths of the script, from the application's folder or from its own.
 const STREAMING_SCRIPTS: [&str; 2] = ["streaming/index.js", "index.js"];
 const POOL_VARIABLE: &str = "DB_POOL";
 const CLUSTER_VARIABLE: &str = "STREAMING_CLUSTER_NUM";
 
-/// As a file has it.
+/// A process as a file defines it.
 #[derive(Debug, Default)]
 pub(super) struct Started {
     pub(super) name: String,
-    /// None: it is filled in elsewhere, or a template of systemd whose instances are not here.
+    /// None: set elsewhere, or a systemd template without known instances.
     pub(super) processes: Option<u32>,
     pub(super) words: Vec<String>,
     pub(super) environment: Environment,
     pub(super) image: String,
     /// Whether the application's files may be in an image instead of here.
     pub(super) is_container: bool,
-    /// Where it starts.
+    /// The directory where it starts.
     pub(super) directory: Option<String>,
-    /// Why its command can't be read.
+    /// Why its command is unknown.
     pub(super) unread: Option<String>,
-    /// A unit of systemd; those of the distribution's own programs hold no connections.
+    /// Whether it is a systemd unit; those of programs of the distribution hold no connections.
     pub(super) is_unit: bool,
 }
 
-/// What the lines of a deployment come to.
+/// The layout collected from the files.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) workers: Vec<WorkerLayout>,
     pub(super) services: Vec<ServiceLayout>,
-    /// What no file says and is taken as it ships.
+    /// Values that use a default.
     pub(super) assumed: Vec<String>,
-    /// Processes that may hold connections and are not recognised.
+    /// Unrecognised processes that may hold connections.
     pub(super) not_judged: Vec<String>,
     /// Processes that do not run by default, or that belong to the system.
     pub(super) not_counted: Vec<String>,
@@ -131,7 +131,7 @@ impl Judged {
     }
 }
 
-/// A process whose program is known.
+/// A process of a known program.
 pub(super) struct Process<'a> {
     pub(super) folder: &'a Folder,
     pub(super) started: &'a Started,
@@ -140,7 +140,7 @@ pub(super) struct Process<'a> {
     pub(super) name: String,
 }
 
-/// What of a process no file says.
+/// The values of a process that no file sets.
 pub(super) struct Notes {
     name: String,
     said: Vec<String>,
@@ -197,7 +197,7 @@ impl Process<'_> {
         ServiceLayout {
             name: self.name.clone(),
             processes: processes.unwrap_or(1),
-            // It answers many clients with few statements.
+            // It serves many clients with few statements.
             threads: 1,
             pool: pool.unwrap_or(STREAMING_POOL),
             memory_bytes: ProcessMemory::default().streaming_bytes,

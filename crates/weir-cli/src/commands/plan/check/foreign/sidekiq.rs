@@ -1,4 +1,5 @@
-//! Threads and queues of a Sidekiq: its command line, then its file of settings, then the environment.
+//! Threads and queues of a Sidekiq process: from its command line, its settings file, and the
+//! environment.
 
 use weir_advisor::observation::Ordering;
 
@@ -9,23 +10,23 @@ use super::evaluate::fill_in;
 use super::process::{Notes, Process};
 use super::yaml::Yaml;
 
-/// Where Sidekiq looks if no `-C` says otherwise.
+/// Paths that Sidekiq uses without `-C`.
 const USUAL: [&str; 2] = ["config/sidekiq.yml", "config/sidekiq.yml.erb"];
-/// Threads since version 7; 10 before.
+/// The default number of threads since version 7; 10 before.
 const CONCURRENCY: u32 = 5;
 const ENVIRONMENTS: [&str; 3] = ["APP_ENV", "RAILS_ENV", "RACK_ENV"];
 
-/// What is known.
+/// The settings of a Sidekiq process.
 pub(super) struct Settings {
-    /// None: it is filled in elsewhere.
+    /// None: set elsewhere.
     pub(super) concurrency: Option<u32>,
-    /// None: they stand in a file that is not here, or are filled in elsewhere.
+    /// None: in a missing file, or set elsewhere.
     pub(super) queues: Option<Vec<String>>,
     pub(super) ordering: Ordering,
     pub(super) is_order_clear: bool,
 }
 
-/// Of a file of settings.
+/// The content of a settings file.
 #[derive(Default)]
 struct File {
     concurrency: Option<String>,
@@ -44,7 +45,7 @@ pub(super) fn settings(process: &Process<'_>, notes: &mut Notes) -> Settings {
     let said = values(arguments, "-e", "--environment").last().copied();
     let block = said.or_else(|| ENVIRONMENTS.iter().find_map(|name| environment.get(name)));
     let read = text.as_deref().map(|text| file(text, block.unwrap_or("production"), environment));
-    // Code that decides what a file says is not run.
+    // Code in a settings file is not executed.
     let is_unread = is_missing || matches!(read, Some(None));
     let file = read.flatten().unwrap_or_default();
     if is_unread {
@@ -96,11 +97,11 @@ fn concurrency(
     }
 }
 
-/// None: code decides what it says, or it is no settings.
+/// Parses a settings file. None: its content depends on code, or it is invalid.
 fn file(text: &str, block: &str, environment: &Environment) -> Option<File> {
     let yaml = Yaml::parse(&fill_in(text, environment)?)?;
     let mut file = File::default();
-    // A block of an environment wins over what stands outside of it.
+    // A block for an environment takes precedence.
     let own = get(&yaml, block);
     for part in [Some(&yaml), own].into_iter().flatten() {
         if let Some(threads) = get(part, "concurrency").and_then(Yaml::text) {

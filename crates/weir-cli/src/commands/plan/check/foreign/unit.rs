@@ -28,7 +28,7 @@ pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
     Ok(units.iter().filter_map(of).collect())
 }
 
-/// How many instances of a template other units or links start; none: neither is here.
+/// Returns how many instances of a template other units or links start; None: none is known.
 fn instances(folder: &Folder, template: &str, units: &[(String, Unit)]) -> Option<u32> {
     let mut all: BTreeSet<String> = folder.wanted_instances(template).into_iter().collect();
     for (_, unit) in units {
@@ -37,12 +37,12 @@ fn instances(folder: &Folder, template: &str, units: &[(String, Unit)]) -> Optio
             all.extend(names.filter_map(|it| instance(it, template).map(str::to_owned)));
         }
     }
-    // A file of its own is counted as a unit of its own.
+    // An instance with its own file is counted as a unit.
     all.retain(|one| !units.iter().any(|(name, _)| instance(name, template) == Some(one)));
     u32::try_from(all.len()).ok().filter(|count| *count > 0)
 }
 
-/// A unit with its drop-ins: keys with their values.
+/// A unit with its drop-ins, as keys with values.
 struct Unit {
     lines: Vec<(String, String)>,
 }
@@ -52,13 +52,13 @@ impl Unit {
         self.lines.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// None: it starts nothing that stays.
+    /// Returns the process. None: the unit starts nothing that keeps running.
     fn started(&self, folder: &Folder, unit: &str, processes: Option<u32>) -> Option<Started> {
         let last = |key| self.of(key).next_back();
         if last("Type") == Some("oneshot") && !last("RemainAfterExit").is_some_and(is_yes) {
             return None;
         }
-        // An empty one takes back those before it.
+        // An empty value resets the earlier ones.
         let commands: Vec<&str> = self.of("ExecStart").collect();
         let since = commands.iter().rposition(|it| it.is_empty()).map_or(0, |at| at + 1);
         let lines =
@@ -86,7 +86,7 @@ impl Unit {
         for line in self.of("Environment") {
             split(line).unwrap_or_default().iter().for_each(|word| environment.set_word(word));
         }
-        // Files win over lines, whatever stands first.
+        // Files take precedence over lines, in any order.
         for file in self.of("EnvironmentFile") {
             environment.read(folder, file.trim_start_matches('-'));
         }
@@ -98,7 +98,7 @@ fn is_yes(value: &str) -> bool {
     matches!(value, "yes" | "true" | "on" | "1")
 }
 
-/// Keys with their values; lines that a backslash goes on with are one.
+/// Returns keys with values; lines continued by a backslash are joined.
 fn lines(text: &str) -> Vec<(String, String)> {
     let whole = text.replace("\\\n", " ");
     let plain = whole.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));

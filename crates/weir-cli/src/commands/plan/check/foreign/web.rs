@@ -1,4 +1,5 @@
-//! Processes and threads of the web: the command line of Puma, then its file of settings, then the environment.
+//! Processes and threads of web servers: from Puma's command line, its settings file, and the
+//! environment.
 
 use weir_advisor::plan::{Gap, ServiceLayout};
 
@@ -7,7 +8,7 @@ use super::condition::{Script, Undecided};
 use super::database;
 use super::process::{Notes, Process, memory};
 
-/// Puma's own.
+/// Puma's default.
 const THREADS: u32 = 5;
 const THREAD_VARIABLES: [&str; 3] = ["MAX_THREADS", "RAILS_MAX_THREADS", "PUMA_MAX_THREADS"];
 const PROCESS_VARIABLES: [&str; 1] = ["WEB_CONCURRENCY"];
@@ -34,14 +35,14 @@ pub(super) fn service(process: &Process<'_>, notes: &mut Notes) -> ServiceLayout
     }
 }
 
-/// A server with its file of settings.
+/// A server with its settings file.
 struct Server<'a> {
     process: &'a Process<'a>,
     is_unicorn: bool,
-    /// Where the settings are.
+    /// The path of the settings.
     file: &'a str,
     script: Script,
-    /// Whether settings are named that are not here.
+    /// Whether a settings file is named but missing.
     is_missing: bool,
 }
 
@@ -55,14 +56,14 @@ impl<'a> Server<'a> {
         let named = values(&process.invocation.arguments, short, long).last().copied();
         let text = process.folder.find(named.unwrap_or(usual));
         let script = Script::read(text.as_deref().unwrap_or_default(), process.environment);
-        // `-C -` is no file. An image may have one that is not here.
+        // `-C -` means no file. An image may have one that is not here.
         let is_missing = text.is_none()
             && named != Some("-")
             && (named.is_some() || process.started.is_container);
         Self { process, is_unicorn, file: named.unwrap_or(usual), script, is_missing }
     }
 
-    /// `workers 0` is one process that forks none.
+    /// Returns the number of processes. `workers 0` is one process without forks.
     fn workers(&self, notes: &mut Notes) -> Option<u32> {
         let count = if self.is_unicorn {
             self.figure(None, ("worker_processes", 0), &[], 1, "processes", notes)
@@ -79,7 +80,7 @@ impl<'a> Server<'a> {
         count.map(|it| it.max(1))
     }
 
-    /// The most, where the least is said as well: `-t 1:5`.
+    /// Returns the maximum number of threads: `-t 1:5` is 5.
     fn threads(&self, notes: &mut Notes) -> Option<u32> {
         if self.is_unicorn {
             return Some(1);
@@ -94,7 +95,7 @@ impl<'a> Server<'a> {
         )
     }
 
-    /// None: it is filled in elsewhere.
+    /// Returns a number from options, settings or the environment. None: set elsewhere.
     fn figure(
         &self,
         option: Option<(&str, &str)>,
@@ -136,7 +137,7 @@ impl<'a> Server<'a> {
         notes: &mut Notes,
     ) -> Option<u32> {
         match variables.iter().find_map(|name| self.process.environment.get(name)) {
-            // "auto" is as many as there are cores.
+            // "auto" is the number of cores.
             Some(said) => said.parse().ok(),
             None if self.is_missing => {
                 notes.add(format!("{} is missing: the number of {what} is unknown", self.file));

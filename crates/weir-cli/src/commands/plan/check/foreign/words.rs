@@ -1,6 +1,7 @@
-//! Lines of a shell as words.
+//! Splits shell lines into words.
 
-/// The words of a line, quotes taken away, with operators of a shell as words; none: a quote is not closed.
+/// Returns the words of a line without quotes, and shell operators as words; None: a quote is not
+/// closed.
 pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
     let mut letters = line.trim().chars().peekable();
@@ -31,7 +32,7 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

@@ -1,10 +1,10 @@
-//! YAML as a small tree, with anchors and merged mappings (`<<`), as files of compose have them.
+//! YAML as a small tree, with anchors and merged mappings (`<<`), as in compose files.
 
 use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser};
 
-/// Values of a document, with each time that one is used again.
+/// Limit of the values of a document, counting each use of an alias.
 const VALUES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 64;
 
@@ -17,7 +17,7 @@ pub(super) enum Yaml {
 }
 
 impl Yaml {
-    /// The first document; none: it is none, or far too large.
+    /// Parses the first document; None: invalid or too large.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut reader =
             Reader { parser: Parser::new_from_str(text), anchors: BTreeMap::new(), values: 0 };
@@ -29,10 +29,10 @@ impl Yaml {
         }
     }
 
-    /// What a mapping has at a key.
+    /// Returns the value of a key in a mapping.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            // Of two the later counts.
+            // Of duplicate keys, the last one applies.
             Self::Map(pairs) => pairs.iter().rev().find(|(name, _)| name == key).map(|(_, it)| it),
             _ => None,
         }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
                 (None, _) => {}
             }
         }
-        // What the mapping has itself wins.
+        // The mapping's own keys take precedence.
         merged.retain(|(name, _): &(String, Yaml)| !pairs.iter().any(|(own, _)| own == name));
         merged.append(&mut pairs);
         Some(Yaml::Map(merged))

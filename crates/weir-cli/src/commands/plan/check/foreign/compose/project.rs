@@ -8,11 +8,11 @@ use super::super::super::text::read_text;
 use super::super::environment::Environment;
 use super::super::yaml::Yaml;
 
-/// Files that include one another, or services that extend one another.
+/// Limit of nested includes and extends.
 const DEPTH_MAX: usize = 8;
 const SERVICES: &str = "services";
 
-/// A service as all files together say it.
+/// A service, merged from all files.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) yaml: Yaml,
@@ -79,7 +79,8 @@ fn beside(file: &Path, name: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(name)
 }
 
-/// A service with what it extends: `extends: base`, or `extends: {service: base, file: other.yml}`.
+/// Returns a service with what it extends: `extends: base`, or `extends: {service: base, file:
+/// other.yml}`.
 fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
     let own = normal(service);
     let Some(extends) = service.get("extends") else {
@@ -103,7 +104,7 @@ fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
     }
 }
 
-/// `environment` as a mapping and `env_file` as a list, however they are written.
+/// Converts `environment` to a mapping and `env_file` to a list.
 fn normal(service: &Yaml) -> Yaml {
     let pairs = service.pairs().iter().filter(|(key, _)| key != "extends").map(|(key, value)| {
         let value = match (key.as_str(), value) {
@@ -118,7 +119,7 @@ fn normal(service: &Yaml) -> Yaml {
     Yaml::Map(pairs.collect())
 }
 
-/// A name alone has the value that it has in the shell in which compose runs.
+/// A name without a value takes its value from the shell that runs compose.
 fn variable(word: &str) -> (String, Yaml) {
     match word.split_once('=') {
         Some((name, value)) => (name.to_owned(), Yaml::Scalar(value.to_owned())),
