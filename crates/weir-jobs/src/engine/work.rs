@@ -145,9 +145,11 @@ impl<D: Disk> Engine<D> {
         let Some(reservation) = self.state.reserved.get(&report.jid) else {
             return Err(StoreError::NotFound(report.jid).into());
         };
-        let job = reservation.job;
+        let (job, ran) = (reservation.job, now.since(reservation.since).as_secs_f64());
         let queue = self.state.arena.get(job).queue;
-        Ok((self.fail_job(job, report, now)?, queue))
+        let outcome = self.fail_job(job, report, now)?;
+        self.state.queues.get_mut(queue).metrics.run.observe(ran);
+        Ok((outcome, queue))
     }
 
     fn fail_job(

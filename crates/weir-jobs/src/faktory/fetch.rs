@@ -72,7 +72,7 @@ pub(super) fn split_count<'t>(
     let (number, queues) = text.split_at(end);
     let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
     if !is_number || number.iter().all(|digit| *digit == b'0') {
-        return Err(malformed("it must begin with how many jobs, from 1"));
+        return Err(malformed("it must begin with the number of jobs, at least 1"));
     }
     if queues.trim_ascii().is_empty() {
         return Err(malformed("a queue must follow the number of jobs"));

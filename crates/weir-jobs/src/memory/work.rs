@@ -153,10 +153,7 @@ impl MemoryState {
         let waiting = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Waiting);
         let id = self.find_where(jid, reserved).or_else(|| self.find_where(jid, waiting))?;
         let name = self.job(id).queue.clone();
-        if let MemoryJobState::Reserved(reservation) = &self.job(id).rest {
-            let ran = now.since(reservation.since).as_secs_f64();
-            self.queue(&name).metrics.run.observe(ran);
-        }
+        self.observe_run(id, now);
         self.totals.processed += 1;
         self.queue(&name).totals.processed += 1;
         self.forget(id);
@@ -171,8 +168,20 @@ impl MemoryState {
     ) -> Result<(FailOutcome, QueueName), StoreError> {
         let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
         match self.find_where(&report.jid, reserved) {
-            Some(id) => Ok(self.fail_job(id, report, now)),
+            Some(id) => {
+                self.observe_run(id, now);
+                Ok(self.fail_job(id, report, now))
+            }
             None => Err(StoreError::NotFound(report.jid)),
+        }
+    }
+
+    /// Records the time since the fetch of a job that its worker ends.
+    fn observe_run(&mut self, id: JobId, now: Timestamp) {
+        let job = self.job(id);
+        if let MemoryJobState::Reserved(reservation) = &job.rest {
+            let (name, ran) = (job.queue.clone(), now.since(reservation.since).as_secs_f64());
+            self.queue(&name).metrics.run.observe(ran);
         }
     }
 
@@ -188,10 +197,6 @@ impl MemoryState {
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
         let name = job.queue.clone();
-        if let MemoryJobState::Reserved(reservation) = &job.rest {
-            let ran = now.since(reservation.since).as_secs_f64();
-            self.queue(&name).metrics.run.observe(ran);
-        }
         self.totals.count_failure();
         self.queue(&name).totals.count_failure();
         match outcome {

@@ -123,13 +123,13 @@ const CASES: &[Case] = &[
         small,
         r#"
         > FETCHB
-        < -ERR malformed FETCHB: it must begin with how many jobs, from 1: FETCHB N QUEUE [QUEUE ..]
+        < -ERR malformed FETCHB: it must begin with the number of jobs, at least 1: FETCHB N QUEUE [QUEUE ..]
         > FETCHB 0 default
-        < -ERR malformed FETCHB: it must begin with how many jobs, from 1*
+        < -ERR malformed FETCHB: it must begin with the number of jobs, at least 1*
         > FETCHB -1 default
-        < -ERR malformed FETCHB: it must begin with how many jobs, from 1*
+        < -ERR malformed FETCHB: it must begin with the number of jobs, at least 1*
         > FETCHB default
-        < -ERR malformed FETCHB: it must begin with how many jobs, from 1*
+        < -ERR malformed FETCHB: it must begin with the number of jobs, at least 1*
         > FETCHB 1
         < -ERR malformed FETCHB: a queue must follow the number of jobs*
         > FETCHB 1 a/b
@@ -276,8 +276,14 @@ fn batches_are_announced_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn each_verb_and_limit_is_counted() {
-    let server = Server::start(StoreKind::Memory, small);
+fn each_verb_and_limit_is_counted_by_both_stores() {
+    for kind in [StoreKind::Memory, StoreKind::Embedded] {
+        each_verb_and_limit_is_counted(kind);
+    }
+}
+
+fn each_verb_and_limit_is_counted(kind: StoreKind) {
+    let server = Server::start(kind, small);
     let mut client = server.worker("w1");
     client.talk(r#"> PUSHB [{"jid":"job-0001","jobtype":"T","args":[]},{"jid":"job-0002","jobtype":"T","args":[]},{"jid":"job-0003","jobtype":"T","args":[]}]"#);
     client.talk("< ${}\n> FETCHB 3 default\n< [* *]\n> FETCHB 3 a\n< []\n> FETCHB 9 a\n< -ERR *");
