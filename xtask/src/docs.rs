@@ -87,7 +87,7 @@ fn machine_paths(file: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A path starts at a word's start: `a/root/` and `https://x/home/` are none.
+/// A path begins where a word does: `a/root/` and `https://x/home/` do not count.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

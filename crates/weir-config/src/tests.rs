@@ -121,7 +121,7 @@ token = { env = "ABSENT" }
     weir.toml:5:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
     weir.toml:6:9: jobs.store: "embeded" is none of "embedded", "memory"; did you mean "embedded"?
     weir.toml:7:9: jobs.fsync: expected a word, not a boolean
-    weir.toml:8:12: jobs.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:8:12: jobs.password: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:10:23: jobs.limits.advanced.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"
     weir.toml:11:24: jobs.limits.advanced.returns_max: must be from 1 to 255
     weir.toml:12:1: jobs.limits.lines_bytes_max is not a setting; did you mean "line_bytes_max"?

@@ -22,7 +22,7 @@ pub fn read(
     environment: Environment<'_>,
 ) -> Result<Secret, String> {
     let Some(table) = value.as_table() else {
-        return Err(format!("a secret does not stand in this file; {HOW}"));
+        return Err(format!("a secret must not be in this file; {HOW}"));
     };
     let mut entries = table.iter();
     let (Some((key, source)), None) = (entries.next(), entries.next()) else {

@@ -79,7 +79,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
     weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8
     weir.toml:1:1: gems.mirror.upstreams[0].name is missing
     weir.toml:2:7: gems.mirror.upstreams[0].url: "rubygems.org" does not begin with http:// or https://; write for example "https://example.org"
-    weir.toml:3:15: gems.mirror.upstreams[0].credentials: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:3:15: gems.mirror.upstreams[0].credentials: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:2:8: gems.mirror.upstreams[0].name: "a b" is no name of an upstream: 1 to 40 letters, digits, '-', '_' and '.', for example "rubygems"
     weir.toml:3:7: gems.mirror.upstreams[0].url: the URL contains a user name or a password; remove them, and use the setting for credentials (mirrors) or headers (webhooks) instead
     weir.toml:1:1: gems.mirror.upstreams has one twice; what comes from an upstream belongs to its name
@@ -154,14 +154,14 @@ secret = { env = "PASSWORD" }
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:7: gems.postgres.url: passwords are not allowed in this file; write password = { env = "NAME" } or { file = "PATH" } beside it
     weir.toml:5:10: gems.postgres.schema: "Weir" can't be the schema; write at most 63 of a-z, 0-9 and _, not beginning with a digit or pg_
-    weir.toml:6:12: gems.postgres.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:6:12: gems.postgres.password: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:7:6: cannot read gems.postgres.ca no-such.pem: No such file or directory (os error 2)
     weir.toml:9:19: gems.postgres.limits.connections_max: must be from 1 to 10000
     weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
     weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
     weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org"
-    weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:17:10: gems.webhooks.endpoints[0].events: there is no event "pull"; there are push and yank
     "#);
 }

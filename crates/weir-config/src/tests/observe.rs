@@ -84,7 +84,7 @@ advanced.queues_max = 0
     weir.toml:6:17: observe.pgbouncer_url: contradicts pgbouncer = 0, which means that there is no pooler; remove one of them
     weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it contains a password; pass that in the environment or a file
     weir.toml:9:1: observe.redis[1].key: cert and key go together
-    weir.toml:11:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:11:12: observe.redis[1].password: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:13:1: observe.redis[2].url is missing
     weir.toml:14:12: observe.redis[2].password: the environment variable NO_SUCH is not set
     weir.toml:16:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it contains a password; pass that in the environment or a file

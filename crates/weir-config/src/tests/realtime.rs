@@ -108,7 +108,7 @@ cores = 0
     weir.toml:8:19: realtime.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:9:6: cannot read realtime.webhooks.ca /nonexistent/ca.pem: No such file or directory (os error 2)
     weir.toml:10:1: realtime.apps[0].key is missing
-    weir.toml:12:10: realtime.apps[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:12:10: realtime.apps[0].secret: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:14:6: realtime.apps[1].id: "1" is already the id of another app
     weir.toml:15:7: realtime.apps[1].key: it is part of paths: write letters, digits, - _ and . only
     weir.toml:17:11: realtime.apps[1].origins: "https://" is not an origin; write for example "https://example.org", "example.org", "*.example.org" or "*"
