@@ -1,4 +1,4 @@
-# Weir. `make up` starts it, `make test` tests it; the rest is for who works on it.
+# Weir. `make up` starts it, `make test` tests it; the other targets are for contributors.
 
 .PHONY: needed up test check bench web dist docs long fuzz help
 .DEFAULT_GOAL := help
