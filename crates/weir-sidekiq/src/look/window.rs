@@ -67,7 +67,7 @@ impl EntryWindow {
     }
 
     /// Returns the number of entries to read next: first one, as sizes are unknown, then as many as
-    /// fit if none is larger than the previous ones. Returns `None` when the window is complete or
+    /// were read so far and fit if none is larger than those: small entries may precede large ones. Returns `None` when the window is complete or
     /// a limit is reached.
     fn step(&self, limits: &SampleLimits) -> Option<usize> {
         let left = self.entries_max.saturating_sub(self.asked);
@@ -79,7 +79,8 @@ impl EntryWindow {
         }
         let bytes_left = limits.window_bytes.saturating_sub(self.bytes);
         let fitting = bytes_left / self.largest_bytes.max(1);
-        Some(left.min(fitting).min(limits.step_jobs.max(1))).filter(|entries| *entries > 0)
+        let entries = left.min(fitting).min(self.asked).min(limits.step_jobs.max(1));
+        Some(entries).filter(|entries| *entries > 0)
     }
 
     fn question(&self, entries: usize) -> Question {
@@ -203,20 +204,30 @@ mod tests {
 
     #[test]
     fn small_jobs_are_read_in_steps_until_there_are_enough() {
-        assert_eq!(read(&[2; 200], WindowStart::Rank(0), 100).0, [1, 20, 20, 20, 20, 19]);
-        assert_eq!(read(&[2; 30], WindowStart::End, 100).0, [1, 20, 20], "as many as there are");
+        assert_eq!(
+            read(&[2; 200], WindowStart::Rank(0), 100).0,
+            [1, 1, 2, 4, 8, 16, 20, 20, 20, 8]
+        );
+        assert_eq!(
+            read(&[2; 30], WindowStart::End, 100).0,
+            [1, 1, 2, 4, 8, 16],
+            "as many as there are"
+        );
         assert_eq!(read(&[], WindowStart::Rank(0), 100).0, [1]);
     }
 
     #[test]
     fn large_jobs_are_not_asked_for_twice() {
         assert_eq!(read(&[5_000; 200], WindowStart::Rank(0), 100), (vec![1], 5_000));
-        assert_eq!(read(&[300; 200], WindowStart::Rank(0), 100), (vec![1, 2], 900));
-        // Small entries hide large ones for at most one step.
+        assert_eq!(read(&[300; 200], WindowStart::Rank(0), 100), (vec![1, 1, 1], 900));
         let mut sizes = vec![2; 200];
         sizes[..30].fill(800);
         assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1], 800));
-        assert_eq!(read(&sizes, WindowStart::End, 100).0, [1, 20, 20, 20, 20, 19]);
+        assert_eq!(read(&sizes, WindowStart::End, 100).0, [1, 1, 2, 4, 8, 16, 20, 20, 20, 8]);
+        // One small entry hides no more than one large one.
+        sizes[0] = 2;
+        sizes[1..].fill(5_000);
+        assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1, 1], 5_002));
     }
 
     #[test]
