@@ -100,7 +100,7 @@ fn demands(wanted: &PlanInput) -> Vec<String> {
         ]
     };
     let rows: Vec<_> = wanted.queues.iter().map(row).collect();
-    output::columns(&["QUEUE", "ARRIVAL RATE", "JOB DURATION", "BUSY THREADS"], &rows)
+    output::columns(&["QUEUE", "RATE", "JOB DURATION", "BUSY THREADS"], &rows)
 }
 
 /// Returns a line per process; unknown values are question marks.

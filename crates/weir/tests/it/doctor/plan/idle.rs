@@ -19,7 +19,7 @@ fn what_nobody_saw_is_assumed_and_takes_no_thread_away() {
     let said = text(&output);
     assert_eq!(code(&output), 0, "{said}");
     for expected in [
-        "default  not seen      0.20 s, assumed  not seen\n",
+        "default  not seen  0.20 s, assumed  not seen\n",
         "unknown each queue keeps up with arrivals: default was idle in all samples; take samples \
          while there is work",
         " --queue default=0,0.2\n",

@@ -36,6 +36,15 @@ impl Environment {
         }
     }
 
+    /// Sets the variables of a file that have no value yet.
+    pub(super) fn read_defaults(&mut self, text: &str) {
+        let mut defaults = Self::default();
+        defaults.read_lines(text);
+        for (name, value) in defaults.variables {
+            self.variables.entry(name).or_insert(value);
+        }
+    }
+
     pub(super) fn read_lines(&mut self, text: &str) {
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
             let line = line.strip_prefix("export ").unwrap_or(line);

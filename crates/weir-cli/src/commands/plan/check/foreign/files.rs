@@ -57,7 +57,8 @@ pub(super) struct Folder {
     /// The directory where a process starts (`WorkingDirectory=`), if defined.
     directory: Option<PathBuf>,
     pub(super) files: Vec<PathBuf>,
-    /// Files that define the same processes again, which must not be counted twice.
+    /// Files that define the same processes again, which must not be counted twice, or the override
+    /// of the only compose file to read.
     others: Vec<PathBuf>,
 }
 
@@ -70,9 +71,12 @@ impl Folder {
         let text = read_text(path)?;
         let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let is_compose = COMPOSE.contains(&name(path).as_str());
+        let overrides = OVERRIDES.iter().map(|it| folder.join(it));
+        let others = overrides.filter(|it| is_compose && it.is_file()).take(1).collect();
         let one = |kind| {
             let files = vec![path.to_owned()];
-            (Self { path: folder, files, ..Self::default() }, kind)
+            (Self { path: folder, files, others, ..Self::default() }, kind)
         };
         Ok(Kind::of(path, &text).map(one))
     }
@@ -109,8 +113,11 @@ impl Folder {
 
     pub(super) fn left_out(&self) -> Option<String> {
         let others: Vec<_> = self.others.iter().map(|file| name(file)).collect();
-        (!others.is_empty())
-            .then(|| format!("{}: another description of the same processes", others.join(", ")))
+        let first = others.first()?;
+        Some(match OVERRIDES.contains(&first.as_str()) {
+            true => format!("{first}: give the folder instead of the file to include it"),
+            false => format!("{}: another description of the same processes", others.join(", ")),
+        })
     }
 
     /// Returns the folder for a process that starts in `directory`.

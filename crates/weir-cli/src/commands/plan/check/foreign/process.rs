@@ -115,6 +115,9 @@ impl Judged {
         };
         let name = if is_one { started.name.clone() } else { format!("{} ({kind})", started.name) };
         let mut notes = Notes { name: name.clone(), said: Vec::new() };
+        if started.is_unit {
+            read_dotenv(&mut environment, folder, &mut notes);
+        }
         if !environment.unread.is_empty() {
             notes.add(format!(
                 "{} is missing, and nothing is known about it",
@@ -128,6 +131,22 @@ impl Judged {
             _ => self.services.push(web::service(&process, &mut notes)),
         }
         self.assumed.extend(notes.lines());
+    }
+}
+
+/// Reads the file from which applications such as Mastodon load variables by themselves (dotenv), below
+/// those of the unit. It counts if it exists, and a note says so.
+fn read_dotenv(environment: &mut Environment, folder: &Folder, notes: &mut Notes) {
+    let Some(stage) = environment.get("RAILS_ENV").or_else(|| environment.get("NODE_ENV")) else {
+        return;
+    };
+    let file = format!(".env.{stage}");
+    match folder.find(&file) {
+        Some(text) => {
+            environment.read_defaults(&text);
+            notes.add(format!("{file} is read, as dotenv does"));
+        }
+        None => notes.add(format!("{file} is not here; with dotenv, its variables count as well")),
     }
 }
 

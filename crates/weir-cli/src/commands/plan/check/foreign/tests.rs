@@ -162,6 +162,37 @@ fn units_are_read_with_their_files_shells_and_drop_ins() {
 }
 
 #[test]
+fn what_dotenv_loads_counts_for_units_below_their_own_variables() {
+    let unit = "[Service]\nEnvironment=\"RAILS_ENV=production\" MAX_THREADS=4\nExecStart=bundle exec puma\n";
+    let rails = "production:\n  pool: <%= ENV.fetch('DB_POOL', 5) %>\n";
+    let files = [("web.service", unit), ("config/database.yml", rails)];
+    let alone = read_all(&files);
+    assert!(
+        alone.assumed.join("\n").contains(".env.production is not here"),
+        "{:?}",
+        alone.assumed
+    );
+    let variables = (".env.production", "DB_POOL=40\nMAX_THREADS=9\n");
+    let deployment = read_all(&[&files[..], &[variables]].concat());
+    assert_eq!(rows(&deployment)[0].3, 40);
+    let assumed = deployment.assumed.join("\n");
+    assert!(assumed.contains(".env.production is read, as dotenv does"), "{assumed}");
+}
+
+#[test]
+fn a_compose_file_alone_leaves_its_override_out_and_says_so() {
+    let folder = folder(&[
+        ("docker-compose.yml", COMPOSE),
+        ("docker-compose.override.yml", "services:\n"),
+        ("config/sidekiq.yml", SETTINGS),
+    ]);
+    let file = folder.path().join("docker-compose.yml");
+    let deployment = read(&file, given()).expect("it can be read").expect("it starts something");
+    let left_out = deployment.not_counted.join("\n");
+    assert!(left_out.starts_with("docker-compose.override.yml: give the folder"), "{left_out}");
+}
+
+#[test]
 fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
     let puma = "# workers 9\nmax_threads = ENV.fetch(\"MAX_THREADS\") { 5 }.to_i\nthreads max_threads, max_threads\n\
         workers ENV.fetch('WEB_CONCURRENCY', 2).to_i\n";
