@@ -12,6 +12,9 @@ use crate::observation::{DatabaseObservation, SettingException};
 const ALTERED: &str = "postgresql.auto.conf";
 const MAIN: &str = "postgresql.conf";
 
+/// Changes in files are read by running servers only then.
+const RELOAD: &str = "Postgres reads the change after SELECT pg_reload_conf().";
+
 /// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin<'a> {
@@ -173,6 +176,9 @@ pub(crate) fn change(
     // The command line is read only at the start.
     if restart || place.starts_with("the command line") {
         finding.change_and_restart(place, line)
+    } else if matches!(origin, Origin::Main | Origin::SomeFile | Origin::Included(_)) {
+        let consequence = format!("{} {RELOAD}", finding.consequence);
+        finding.leads_to(consequence.trim_start()).change(place, line)
     } else {
         finding.change(place, line)
     }

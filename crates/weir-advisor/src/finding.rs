@@ -38,8 +38,6 @@ pub enum Assignment {
         capsule: String,
         /// Queues in the order in which they are configured.
         queues: Vec<String>,
-        /// Misspelt names that the capsule served so far. Removing them leaves no queue unserved.
-        misspelt: Vec<String>,
     },
     /// A process is stopped for good.
     Stop {

@@ -51,8 +51,7 @@ impl Guard {
         }
         let alone = changed(&self.now, &finding.assigns);
         let after_others = changed(&self.then, &finding.assigns);
-        let harm =
-            harm(&self.now, &alone, &finding).or_else(|| harm(&self.then, &after_others, &finding));
+        let harm = harm(&self.now, &alone).or_else(|| harm(&self.then, &after_others));
         match harm {
             None => {
                 self.then = after_others;
@@ -133,9 +132,9 @@ fn changed(before: &[RunningProcess], assigns: &[Assignment]) -> Vec<RunningProc
     after
 }
 
-/// Describes the harm that `finding` would do, if any.
-fn harm(before: &[RunningProcess], after: &[RunningProcess], finding: &Finding) -> Option<String> {
-    let lost = lost(before, after, &finding.assigns);
+/// Describes the harm of a change, if any.
+fn harm(before: &[RunningProcess], after: &[RunningProcess]) -> Option<String> {
+    let lost = lost(before, after);
     let left = unserved(&layout(after.iter().filter(|it| it.is_sure)), &lost);
     if !left.is_empty() {
         let it = if left.len() == 1 { "it" } else { "them" };
@@ -154,26 +153,15 @@ fn harm(before: &[RunningProcess], after: &[RunningProcess], finding: &Finding) 
         .then(|| format!("two processes would serve {SCHEDULER} once its own process runs again"))
 }
 
-/// Returns the queues that a process would no longer serve. Misspelt names do not count.
-fn lost<'a>(
-    before: &'a [RunningProcess],
-    after: &[RunningProcess],
-    assigns: &[Assignment],
-) -> Vec<&'a str> {
-    let is_misspelt = |queue: &str| {
-        assigns.iter().any(|it| match it {
-            Assignment::Queues { misspelt, .. } => misspelt.iter().any(|it| it == queue),
-            _ => false,
-        })
-    };
+/// Returns the queues that a process would no longer serve.
+fn lost<'a>(before: &'a [RunningProcess], after: &[RunningProcess]) -> Vec<&'a str> {
     let serves = |all: &[RunningProcess], process: &str, queue: &str| {
         all.iter().any(|it| it.process == process && it.worker.serves(queue))
     };
     let mut lost = Vec::new();
     for running in before {
         for queue in &running.worker.queues {
-            let is_kept = serves(after, &running.process, queue) || is_misspelt(queue);
-            if !is_kept && !lost.contains(&queue.as_str()) {
+            if !serves(after, &running.process, queue) && !lost.contains(&queue.as_str()) {
                 lost.push(queue.as_str());
             }
         }

@@ -174,14 +174,12 @@ impl<'a> Repaired<'a> {
         capsule: &Capsule,
         queues: &[WeightedQueue],
     ) -> Finding {
-        let misspelt = self.by_queue.values().filter_map(|(_, misspelt)| misspelt.clone());
         finding
             .change_and_restart(words::place(process, capsule), words::line(capsule, queues))
             .assigns(Assignment::Queues {
                 process: process.identity.clone(),
                 capsule: capsule.name.clone(),
                 queues: queues.iter().map(|queue| queue.name.clone()).collect(),
-                misspelt: misspelt.collect(),
             })
     }
 
@@ -208,11 +206,13 @@ impl<'a> Repaired<'a> {
         };
         let Some(at) = at else { return };
         let queues = &mut self.capsules[at].2;
-        match &served {
-            Some(served) => queues
-                .iter_mut()
-                .filter(|it| it.name == *served)
-                .for_each(|it| name.clone_into(&mut it.name)),
+        let similar = served.as_ref().and_then(|it| queues.iter().position(|its| its.name == *it));
+        match similar {
+            // The similar name stays: that no job has been pushed to it says nothing about tomorrow.
+            Some(similar) => {
+                let weight = queues[similar].weight;
+                queues.insert(similar, WeightedQueue { name: name.to_owned(), weight });
+            }
             // The scheduler's jobs are few and short, and they must not be late.
             None if name == SCHEDULER => {
                 queues.insert(0, WeightedQueue { name: name.to_owned(), weight: 1 })
@@ -286,7 +286,6 @@ pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) 
             process: process.identity.clone(),
             capsule: capsule.name.clone(),
             queues: names(&capsule.queues),
-            misspelt: Vec::new(),
         })
         .assigns(Assignment::Start { queues: names(&without) })
 }
@@ -319,8 +318,8 @@ mod tests {
             let finding = Finding::new("rule", Severity::Critical, "", "");
             repaired.change(finding, queue).change.unwrap().line
         };
-        let all =
-            "-q scheduler,1 -q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
+        let all = "-q scheduler,1 -q default,8 -q push,6 -q ingress,4 -q mailers,2 -q mailer,2 -q pull,1 \
+             -q fasp,1";
         assert_eq!(line("fasp"), all);
         assert_eq!(line("mailers"), all);
         assert_eq!(line("scheduler"), all);

@@ -281,7 +281,7 @@ fn a_line_that_does_harm_alone_or_after_another_is_not_given_out() {
     let names = capsule.queues.iter().map(|queue| queue.name.clone());
     let queues = names.filter(|name| name != SCHEDULER).collect();
     let (process, capsule) = (processes[0].identity.clone(), capsule.name.clone());
-    let leave = Assignment::Queues { process, capsule, queues, misspelt: Vec::new() };
+    let leave = Assignment::Queues { process, capsule, queues };
     assert!(guard.pass(stop(1)).change.is_some(), "the other one serves the scheduler");
     let leave = Finding { assigns: vec![leave], ..stop(0) };
     assert!(Guard::of(&observation).pass(leave.clone()).change.is_some());

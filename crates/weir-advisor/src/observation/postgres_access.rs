@@ -68,6 +68,15 @@ impl Observation {
         }
         format!("{}psql{options} -c {statement}", access.environment())
     }
+
+    /// Returns a shell command for the database server's machine that executes `statement` as a
+    /// superuser, for whom Postgres reserves connections. It uses the observed port: another cluster
+    /// may have the default one.
+    pub(crate) fn psql_as_superuser(&self, statement: &str) -> String {
+        let port = self.postgres_access.as_ref().map(|access| access.port.as_str());
+        let port = port.map_or_else(String::new, |port| format!(" -p {}", word(port)));
+        format!("sudo -u postgres psql{port} -c {}", shell::statement(statement))
+    }
 }
 
 /// Reports whether `name` is a valid name of a shell variable.
@@ -95,6 +104,12 @@ mod tests {
         let expected = r"psql -h db -p 5432 -U 'o'\''x' -d 'my app' -c 'SELECT 1'";
         assert_eq!(psql(plain), expected);
         assert_eq!(Observation::default().psql("SELECT 1"), "psql -c 'SELECT 1'");
+        let postgres_access =
+            PostgresAccess { port: "5433".to_owned(), ..PostgresAccess::default() };
+        let observed =
+            Observation { postgres_access: Some(postgres_access), ..Observation::default() };
+        let expected = "sudo -u postgres psql -p 5433 -c 'SELECT 1'";
+        assert_eq!(observed.psql_as_superuser("SELECT 1"), expected);
     }
 
     #[test]

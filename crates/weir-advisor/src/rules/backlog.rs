@@ -19,6 +19,8 @@ pub(crate) const NAME: &str = "backlog";
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 /// Minimum number of jobs. Fewer are explained by single slow jobs.
 const LENGTH_MIN: u64 = 100;
+/// Latency from which even a few jobs are a backlog, whether or not some are completed.
+const LATE_MIN: Duration = Duration::from_secs(1_800);
 /// Latency from which it is better to run new jobs before the backlog.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
 /// Latency from which even a single job counts if none is completed.
@@ -30,9 +32,11 @@ const HANG_MIN: Duration = Duration::from_secs(300);
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     // The rule `starving_queue` explains few jobs behind other queues better.
-    let is_stuck =
-        |queue: &ObservedQueue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
-    let behind = |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_stuck(queue));
+    let is_short_and_late = |queue: &ObservedQueue| {
+        (is_stuck(queue) || is_late(queue)) && !starving_queue::explains(jobs, queue)
+    };
+    let behind =
+        |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_short_and_late(queue));
     let served = |queue: &&ObservedQueue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
@@ -58,6 +62,10 @@ fn paused(queue: &ObservedQueue) -> Finding {
 
 fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
+}
+
+fn is_late(queue: &ObservedQueue) -> bool {
+    queue.length > 0 && queue.latency >= LATE_MIN && !queue.is_set_aside()
 }
 
 /// Reports whether no process takes the queue's few jobs although one serves it.
@@ -101,7 +109,7 @@ fn found(
         ));
         return Finding { next: process.print_threads_command(), ..finding };
     }
-    if !is_long(queue) {
+    if !is_long(queue) && is_stuck(queue) {
         // The queue is stuck rather than behind others, so Sidekiq's log shows what its threads do.
         let process = jobs.serving_queue(&queue.name).next();
         return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
@@ -304,6 +312,13 @@ mod tests {
         ] {
             assert_eq!(set_aside_command(name), expected);
         }
+    }
+
+    #[test]
+    fn a_few_jobs_that_have_waited_for_half_an_hour_are_a_backlog() {
+        assert_eq!(check(&behind("push", 38, 36, 1_799)), []);
+        let finding = check(&behind("push", 38, 36, 1_800)).remove(0);
+        assert_eq!(finding.severity, Severity::Warning);
     }
 
     #[test]

@@ -30,6 +30,7 @@ fn or_elsewhere(
 ) -> Finding {
     let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
     let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
+    let finding = or_in_a_namespace(finding, redis);
     let others =
         redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
     let others: Vec<String> = others.map(|it| it.database.to_string()).collect();
@@ -44,6 +45,18 @@ fn or_elsewhere(
         wording::list(others.iter().map(String::as_str))
     );
     finding.leads_to(consequence)
+}
+
+/// Adds that a Sidekiq with a namespace may be running, which doctor does not examine.
+fn or_in_a_namespace(finding: Finding, redis: &RedisServer) -> Finding {
+    let Some(namespace) = redis.namespaces.first() else { return finding };
+    let consequence = format!(
+        "{} There are keys of a Sidekiq with the namespace \"{namespace}\" (redis-namespace), which \
+         doctor does not examine. If it is running, it serves the jobs in its namespace, not these: \
+         the application and Sidekiq must use the same namespace.",
+        finding.consequence
+    );
+    Finding { next: None, ..finding }.leads_to(consequence)
 }
 
 /// Does not suggest a start if a process runs on this machine: a second one would fail in the same
@@ -203,5 +216,16 @@ mod tests {
         (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         assert_eq!(check(&observation)[0].severity, Severity::Warning);
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-eviction");
+    }
+
+    #[test]
+    fn a_sidekiq_in_a_namespace_may_be_running() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().processes.clear();
+        assert!(check(&observation)[0].next.is_some());
+        observation.redis[0].known_mut().namespaces = vec!["shop".to_owned()];
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.contains("with the namespace \"shop\""), "{finding:?}");
+        assert_eq!(finding.next, None, "starting a second one does not help");
     }
 }

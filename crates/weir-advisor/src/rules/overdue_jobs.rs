@@ -42,11 +42,26 @@ fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
                        start.",
         );
     }
+    if let Some(behind) = clock_behind(jobs).filter(|it| set.overdue_by < *it + OVERDUE_MIN) {
+        return finding(Severity::Warning).leads_to(format!(
+            "The clocks of the processes that move them to their queues are {} or more behind that \
+             of Redis, so the jobs are not due for them yet. Correct the clocks.",
+            wording::duration(behind)
+        ));
+    }
     let stuck = finding(Severity::Critical).leads_to(
         "Processes move them to their queues, but their pollers are stuck: after the signal, \
          Sidekiq's log shows what the threads do.",
     );
     Finding { next: process.print_threads_command(), ..stuck }
+}
+
+/// Returns how far every serving process' clock is behind that of Redis, at least. Pollers compare the
+/// time of a job with their own clock.
+fn clock_behind(jobs: &SidekiqObservation) -> Option<Duration> {
+    let behind = jobs.serving().map(|process| -process.clock_ahead_seconds);
+    let seconds = behind.reduce(f64::min)?.round();
+    Duration::try_from_secs_f64(seconds).ok().filter(|behind| !behind.is_zero())
 }
 
 /// Formats the progress. After an outage, many jobs become due at once, and moving them takes time.
@@ -119,5 +134,24 @@ mod tests {
         assert_eq!((young.severity, young.next), (Severity::Warning, None));
         observation.jobs.known_mut().processes[0].running_for = Some(Duration::from_secs(60));
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn pollers_whose_clocks_are_behind_are_not_stuck() {
+        let mut observation = overdue();
+        let behind = |observation: &mut Observation, seconds: f64| {
+            for process in &mut observation.jobs.known_mut().processes {
+                process.clock_ahead_seconds = -seconds;
+            }
+        };
+        behind(&mut observation, 10_800.0);
+        let late = check(&observation).remove(0);
+        assert_eq!((late.severity, late.next), (Severity::Warning, None));
+        assert!(late.consequence.contains("are 3 h or more behind"), "{}", late.consequence);
+        behind(&mut observation, 60.0);
+        assert_eq!(check(&observation)[0].severity, Severity::Critical, "overdue for an hour");
+        behind(&mut observation, 10_800.0);
+        observation.jobs.known_mut().processes[0].clock_ahead_seconds = 0.0;
+        assert_eq!(check(&observation)[0].severity, Severity::Critical, "one clock is right");
     }
 }

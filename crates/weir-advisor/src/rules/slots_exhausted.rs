@@ -9,7 +9,7 @@ pub(crate) const NAME: &str = "slots-exhausted";
 const HELD_BY: &str = "; held by ";
 
 const REFUSED: &str = "Every new connection is rejected: requests and jobs fail at random.";
-const CEILING: &str = "sudo -u postgres psql -c 'SHOW max_connections'";
+const LIMIT: &str = "SHOW max_connections";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let exhausted = observation.missing().find(|it| it.obstacle == MissingReason::SlotsExhausted);
@@ -33,7 +33,7 @@ fn found(observation: &Observation, reason: &str) -> Finding {
                 "{REFUSED} Postgres reserves some slots for superusers, who can still query its \
                  limit; weir plan --max-connections calculates pools that fit."
             ))
-            .next(CEILING),
+            .next(observation.psql_as_superuser(LIMIT)),
         Some(largest) => {
             let line = largest.pool_line((largest.pool / 2).max(1));
             finding.change_and_restart(largest.place(), line)
@@ -93,7 +93,7 @@ mod tests {
         );
         observation.services = Fact::NotAsked;
         let next = check(&observation).remove(0).next;
-        assert_eq!(next.as_deref(), Some(CEILING));
+        assert_eq!(next.as_deref(), Some("sudo -u postgres psql -c 'SHOW max_connections'"));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
             let finding = check(&observation).remove(0);
             (finding.change.map(|it| it.line), finding.next)
         };
-        let command = Some(CEILING.to_owned());
+        let command = Some(Observation::default().psql_as_superuser(LIMIT));
         assert_eq!(next("import.rb 192 (146 idle), sidekiq 5"), (None, command.clone()));
         assert_eq!(next("sidekiqs 192"), (None, command.clone()));
         assert_eq!(next("sidekiq 30 (20 idle), web 10"), (Some("-c 12".to_owned()), None));

@@ -86,7 +86,8 @@ mod tests {
                 .evidence
                 .contains("serves \"mailer\", to which nothing pushes: did you mean \"mailers\"?")
         );
-        let all = "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1";
+        let all =
+            "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1 -q mailer,1";
         assert_eq!(finding.change.unwrap().line, all);
     }
 

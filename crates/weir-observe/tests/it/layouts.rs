@@ -240,15 +240,15 @@ async fn the_same_is_found_in_the_layouts_of_sidekiq_six_seven_and_eight() {
         assert_eq!(starving.evidence.contains("if its order is strict"), *layout == Layout::Six);
         let expected = &of_six[usize::from(layout.has_capsules())];
         assert_eq!(essence(*layout, advice), *expected, "{layout:?}");
-        // The capsule that has the misspelt name gets the right one, and nothing of the other. Neither of the
+        // The capsule that has the misspelt name gets the right one as well, and nothing of the other. Neither of the
         // two that serve the scheduler was seen to run: nobody leaves it.
         let unserved = advice.findings.iter().find(|it| it.rule == "unserved-queue").unwrap();
         let change = unserved.change.as_ref().unwrap();
         eprintln!("{layout:?} {change:?}");
         let expected = if layout.has_capsules() {
-            "cap.queues = ['mailers', 'scheduler']"
+            "cap.queues = ['mailers', 'mailer', 'scheduler']"
         } else {
-            "-q default -q pull -q mailers -q scheduler -q fasp"
+            "-q default -q pull -q mailers -q mailer -q scheduler -q fasp"
         };
         assert_eq!(change.line, expected, "{layout:?}: {change:?}");
     }

@@ -59,9 +59,9 @@ fn its_line_has_what_other_findings_repair_and_theirs_begins_with_it() {
         let first = |it: &crate::SuggestedChange| it.place.starts_with("all queues of shop:1:");
         of_rule.filter_map(|it| it.change.filter(first)).map(|it| it.line).collect()
     };
-    let all = "-q mailers -q push -q pull";
+    let all = "-q mailers -q push -q pull -q pulls";
     assert_eq!(lines(NAME), [all]);
-    assert_eq!(lines("unserved-queue"), [all], "pull was misspelt");
+    assert_eq!(lines("unserved-queue"), [all], "pull is served as well");
     assert_eq!(lines("scheduler"), [all], "another process has it");
 }
 
