@@ -1,29 +1,29 @@
-//! Who should be there, and how many clients know it.
+//! The expected members, and how many clients know them.
 
-use super::{MemberNews, MemberSet};
+use super::{MemberMessage, MemberSet};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Roll {
+pub(crate) struct MembershipCheck {
     expected: MemberSet,
     expected_count: u64,
-    /// Clients that know how many members there are, and followers that know who.
-    pub(crate) knowing: usize,
-    pub(crate) exact: usize,
-    pub(crate) heard: HeardOfMembers,
+    /// Clients that know the number of members, and followers that know the list.
+    pub(crate) exact_counts: usize,
+    pub(crate) exact_lists: usize,
+    pub(crate) messages: MemberMessageCounts,
 }
 
 /// Messages about members, by their kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct HeardOfMembers {
-    /// One member came or went.
+pub(crate) struct MemberMessageCounts {
+    /// One member joined or left.
     pub(crate) events: u64,
     pub(crate) counts: u64,
     pub(crate) pages: u64,
     pub(crate) changes: u64,
 }
 
-impl HeardOfMembers {
-    pub(crate) fn all(&self) -> u64 {
+impl MemberMessageCounts {
+    pub(crate) fn total(&self) -> u64 {
         self.events + self.counts + self.pages + self.changes
     }
 
@@ -37,7 +37,7 @@ impl HeardOfMembers {
     }
 }
 
-impl Roll {
+impl MembershipCheck {
     pub(crate) fn expected(&self) -> &MemberSet {
         &self.expected
     }
@@ -46,19 +46,19 @@ impl Roll {
         self.expected_count
     }
 
-    /// Others are to be there from now on: every client has to be compared again.
+    /// Sets the expected members. Every client has to be checked again after it.
     pub(crate) fn expect(&mut self, members: MemberSet) {
         self.expected_count = members.len();
         self.expected = members;
     }
 
-    pub(super) fn tally(&mut self, news: &MemberNews) {
-        let HeardOfMembers { events, counts, pages, changes } = &mut self.heard;
-        *match news {
-            MemberNews::Came | MemberNews::Went => events,
-            MemberNews::Count(_) => counts,
-            MemberNews::Page(_) => pages,
-            MemberNews::Changed(_) => changes,
+    pub(super) fn count_message(&mut self, message: &MemberMessage) {
+        let MemberMessageCounts { events, counts, pages, changes } = &mut self.messages;
+        *match message {
+            MemberMessage::Joined | MemberMessage::Left => events,
+            MemberMessage::Count(_) => counts,
+            MemberMessage::Page(_) => pages,
+            MemberMessage::Changed(_) => changes,
         } += 1;
     }
 }

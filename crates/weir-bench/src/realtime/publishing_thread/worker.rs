@@ -1,4 +1,4 @@
-//! What happens on the publishing thread.
+//! The loop of the publishing thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,51 +10,51 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
 
-use super::{CONNECTIONS_MAX, Order, Press, Report};
+use super::{CONNECTIONS_MAX, PublishContext, PublishRequest, Report};
 use crate::clock::{now, unix_seconds};
 use crate::realtime::publisher::{Published, Publisher};
 use crate::realtime::socket;
-use crate::realtime::wake::Wake;
+use crate::realtime::waker::Waker;
 
-/// Marks the wake-up among what epoll reports; connections have their indices.
-const WAKE: u64 = u64::MAX;
+/// epoll's number for wake-ups; connections have their indices.
+const WAKER: u64 = u64::MAX;
 const EVENTS_MAX: usize = 64;
-/// How soon a connection is tried again that could not be had.
+/// Delay between two attempts to connect.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// What the thread owns.
-pub(super) struct Work {
-    press: Press,
+/// State of the thread.
+pub(super) struct Worker {
+    context: PublishContext,
     publisher: Publisher,
     epoll: OwnedFd,
-    orders: Receiver<Order>,
+    requests: Receiver<PublishRequest>,
     /// Orders that wait for a connection.
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<PublishRequest>,
     reports: SyncSender<Report>,
-    reader: Wake,
+    client_waker: Waker,
 }
 
-impl Work {
+impl Worker {
     pub(super) fn new(
-        press: Press,
-        orders: Receiver<Order>,
+        context: PublishContext,
+        requests: Receiver<PublishRequest>,
         reports: SyncSender<Report>,
-        reader: Wake,
+        client_waker: Waker,
     ) -> Result<Self> {
         Ok(Self {
-            press,
+            context,
             publisher: Publisher::default(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            orders,
+            requests,
             waiting: VecDeque::with_capacity(CONNECTIONS_MAX),
             reports,
-            reader,
+            client_waker,
         })
     }
 
-    /// Before the thread starts, so that what is wrong is said at once.
-    pub(super) fn open_connections(&mut self, count: usize, wake: &Wake) -> Result<()> {
-        wake.watch(&self.epoll, WAKE)?;
+    /// Opens connections before the thread starts, so that errors are reported at once.
+    pub(super) fn open_connections(&mut self, count: usize, waker: &Waker) -> Result<()> {
+        waker.register(&self.epoll, WAKER)?;
         while self.publisher.connections() < count {
             self.open().context("connecting to publish")?;
         }
@@ -62,19 +62,19 @@ impl Work {
     }
 
     fn open(&mut self) -> Result<()> {
-        let (index, socket) = self.publisher.open(self.press.to)?;
-        socket::watch(&self.epoll, socket, index as u64)
+        let (index, socket) = self.publisher.open(self.context.to)?;
+        socket::register(&self.epoll, socket, index as u64)
     }
 
-    /// Until no more orders can come.
+    /// Runs until the sender of requests is dropped.
     pub(super) fn run(mut self) -> Result<()> {
         while self.take_orders() {
             self.send_waiting();
             let mut room = [MaybeUninit::uninit(); EVENTS_MAX];
             for event in self.wait(&mut room)? {
                 let epoll::Event { data, .. } = *event;
-                if let (false, Ok(index)) = (data.u64() == WAKE, usize::try_from(data.u64())) {
-                    let published = self.publisher.ready(index);
+                if let (false, Ok(index)) = (data.u64() == WAKER, usize::try_from(data.u64())) {
+                    let published = self.publisher.on_ready(index);
                     self.report(published);
                 }
             }
@@ -82,32 +82,33 @@ impl Work {
         Ok(())
     }
 
-    /// False when the other end is gone.
+    /// Receives all pending requests. Returns false once their sender is dropped.
     fn take_orders(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(order) => self.waiting.push_back(order),
+            match self.requests.try_recv() {
+                Ok(request) => self.waiting.push_back(request),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    /// An order waits as long as no connection can be had: the server may be about to come back.
+    /// Sends waiting requests while connections are available. The server may be restarting.
     fn send_waiting(&mut self) {
-        while let Some(order) = self.waiting.front().copied() {
+        while let Some(request) = self.waiting.front().copied() {
             if !self.publisher.has_idle() && self.open().is_err() {
                 return;
             }
             self.waiting.pop_front();
-            self.send(order);
+            self.send(request);
         }
     }
 
-    fn send(&mut self, Order { number, channel }: Order) {
-        let Press { speech, data, channel_names, .. } = &self.press;
-        let request = speech.publish(&channel_names[channel], &data.of(number), unix_seconds());
-        // A reader that is gone wants no reports.
+    fn send(&mut self, PublishRequest { number, channel }: PublishRequest) {
+        let PublishContext { codec, data, channel_names, .. } = &self.context;
+        let request =
+            codec.publish_request(&channel_names[channel], &data.of(number), unix_seconds());
+        // The receiver may have ended.
         let _ = self.reports.send(Report::Sent { number, at: now() });
         let published = self.publisher.send(number, &request);
         self.report(published);
@@ -117,7 +118,7 @@ impl Work {
         if let Some(published) = published {
             // As above.
             let _ = self.reports.send(Report::Ended { published, at: now() });
-            self.reader.now();
+            self.client_waker.wake();
         }
     }
 

@@ -8,23 +8,23 @@ use rustix::fd::OwnedFd;
 
 use super::socket;
 
-/// Ends another thread's wait for sockets.
+/// Wakes a thread that waits for sockets.
 #[derive(Debug, Clone)]
-pub(crate) struct Wake(Arc<OwnedFd>);
+pub(crate) struct Waker(Arc<OwnedFd>);
 
-impl Wake {
+impl Waker {
     pub(crate) fn new() -> Result<Self> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         Ok(Self(Arc::new(eventfd(0, flags).context("making an eventfd")?)))
     }
 
-    /// Watched by edges: every write is one, so nobody has to read it.
-    pub(crate) fn watch(&self, epoll: &OwnedFd, number: u64) -> Result<()> {
-        socket::watch(epoll, &self.0, number)
+    /// Registers the waker, edge-triggered: every write is reported, and it need not be read.
+    pub(crate) fn register(&self, epoll: &OwnedFd, number: u64) -> Result<()> {
+        socket::register(epoll, &self.0, number)
     }
 
-    pub(crate) fn now(&self) {
-        // Fails only when it is full, after 2^64 wake-ups.
+    pub(crate) fn wake(&self) {
+        // Fails only after 2^64 wake-ups.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }

@@ -1,6 +1,6 @@
-//! What is said on a connection, in either protocol: a small vocabulary for both.
+//! Messages of a connection, in types that both protocols share.
 
-use super::members::{MemberNews, PageWish};
+use super::members::{MemberMessage, PageRequest};
 use super::target::{Protocol, Target};
 use super::{centrifugo, pusher};
 
@@ -21,7 +21,7 @@ pub(crate) struct Position {
     pub(crate) offset: u64,
 }
 
-/// A server's name for one life of a channel: a few letters, filled up with zeros.
+/// The epoch of a channel: a few letters, padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch([u8; Epoch::BYTES_MAX]);
 
@@ -43,58 +43,58 @@ impl Epoch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// All that was missed comes.
+    /// The server sends all missed events.
     Recovered,
-    /// Something is gone for good.
+    /// Some missed events are lost.
     Gap,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// The connection is there; in the Pusher protocol it has a name.
-    Greeted {
+pub(crate) enum ServerMessage {
+    /// The connection is established; in the Pusher protocol it has a name.
+    Connected {
         socket_id: String,
     },
     Subscribed {
         position: Option<Position>,
         recovery: Option<Recovery>,
         members: Option<u64>,
-        /// Differences of the members will come.
+        /// The server will send changes of the member list.
         has_member_changes: bool,
     },
-    Members(MemberNews),
+    Members(MemberMessage),
     /// Wants [`Speech::pong`].
     Ping,
-    /// The server says that something is wrong.
-    Refused(String),
+    /// The server reports an error.
+    Rejected(String),
     Other,
 }
 
-/// What a client wants to join, as whom, and from where on.
+/// A request to subscribe to a channel.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct SubscribeRequest<'a> {
     pub(crate) channel: &'a str,
     pub(crate) socket_id: &'a str,
     /// Presence channels only.
     pub(crate) member: Option<usize>,
-    /// Differences of the members instead of one event for each.
+    /// Request changes of the member list instead of one event for each member.
     pub(crate) member_changes: bool,
     pub(crate) recover: Option<Position>,
 }
 
 /// One target's protocol.
 #[derive(Debug, Clone)]
-pub(crate) struct Speech {
+pub(crate) struct ProtocolCodec {
     target: Target,
     host: String,
     upgrade: Vec<u8>,
 }
 
-impl Speech {
+impl ProtocolCodec {
     pub(crate) fn new(target: &Target) -> Self {
         let host = target.url.address.to_string();
         let path = match target.protocol {
-            Protocol::Pusher => pusher::path(&target.app),
+            Protocol::Pusher => pusher::websocket_path(&target.app),
             Protocol::Centrifugo => centrifugo::PATH.to_owned(),
         };
         let upgrade = format!(
@@ -105,11 +105,11 @@ impl Speech {
     }
 
     /// The HTTP request that opens a WebSocket.
-    pub(crate) fn upgrade(&self) -> &[u8] {
+    pub(crate) fn upgrade_request(&self) -> &[u8] {
         &self.upgrade
     }
 
-    /// What a client says first, if it is the client that begins.
+    /// The first message of a connection, if the client sends it.
     pub(crate) fn greeting(&self) -> Option<&'static str> {
         match self.target.protocol {
             Protocol::Pusher => None,
@@ -117,16 +117,17 @@ impl Speech {
         }
     }
 
-    pub(crate) fn subscribe(&self, wish: &Wish<'_>) -> String {
+    pub(crate) fn subscribe_message(&self, request: &SubscribeRequest<'_>) -> String {
         match self.target.protocol {
-            Protocol::Pusher => pusher::subscribe(&self.target.app, wish),
-            Protocol::Centrifugo => centrifugo::subscribe(wish),
+            Protocol::Pusher => pusher::subscribe_message(&self.target.app, request),
+            Protocol::Centrifugo => centrifugo::subscribe_message(request),
         }
     }
 
-    /// Asks for a page of a channel's members: an extension of the Pusher protocol, which alone has members.
-    pub(crate) fn members(&self, channel: &str, wish: PageWish) -> String {
-        pusher::members(channel, wish)
+    /// Returns a request for a page of a channel's members, an extension of the Pusher protocol. Centrifugo has no
+    /// members.
+    pub(crate) fn members_request(&self, channel: &str, request: PageRequest) -> String {
+        pusher::members_request(channel, request)
     }
 
     pub(crate) fn pong(&self) -> &'static str {
@@ -136,27 +137,34 @@ impl Speech {
         }
     }
 
-    /// A whole HTTP request that publishes `data`.
-    pub(crate) fn publish(&self, channel: &str, data: &str, at_unix_seconds: u64) -> Vec<u8> {
+    /// Returns an HTTP request that publishes `data`.
+    pub(crate) fn publish_request(
+        &self,
+        channel: &str,
+        data: &str,
+        at_unix_seconds: u64,
+    ) -> Vec<u8> {
         let app = &self.target.app;
         match self.target.protocol {
-            Protocol::Pusher => pusher::publish(app, &self.host, channel, data, at_unix_seconds),
-            Protocol::Centrifugo => centrifugo::publish(app, &self.host, channel, data),
+            Protocol::Pusher => {
+                pusher::publish_request(app, &self.host, channel, data, at_unix_seconds)
+            }
+            Protocol::Centrifugo => centrifugo::publish_request(app, &self.host, channel, data),
         }
     }
 
-    /// What a message other than an event means.
-    pub(crate) fn hear(&self, message: &[u8]) -> Heard {
+    /// Parses a message that is not an event.
+    pub(crate) fn parse_message(&self, message: &[u8]) -> ServerMessage {
         match self.target.protocol {
-            Protocol::Pusher => pusher::hear(message),
-            Protocol::Centrifugo => centrifugo::hear(message),
+            Protocol::Pusher => pusher::parse_message(message),
+            Protocol::Centrifugo => centrifugo::parse_message(message),
         }
     }
 
     /// The messages of one frame.
     pub(crate) fn messages<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let joined = self.target.protocol == Protocol::Centrifugo;
-        text.split(move |byte| joined && *byte == b'\n')
+        let is_line_separated = self.target.protocol == Protocol::Centrifugo;
+        text.split(move |byte| is_line_separated && *byte == b'\n')
     }
 
     /// Whether a frame may hold several messages, so that one with events may hold a ping too.
@@ -165,8 +173,8 @@ impl Speech {
     }
 }
 
-/// The value after the first `key` in JSON, also in JSON within a JSON string. Good enough for values without
-/// quotes or backslashes in them: names, numbers, epochs.
+/// Returns the value after the first `key` in JSON, also in JSON within a JSON string. Works for values without
+/// quotes or backslashes: names, numbers, epochs.
 pub(crate) fn value_after<'a>(text: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let after = &text[memchr::memmem::find(text, key.as_bytes())? + key.len()..];
     let start = after.iter().position(|byte| !br#"\": "#.contains(byte))?;
@@ -179,7 +187,7 @@ pub(crate) fn number_after(text: &[u8], key: &str) -> Option<u64> {
     std::str::from_utf8(value_after(text, key)?).ok()?.parse().ok()
 }
 
-/// A message for people: not all of a long one.
+/// Returns the beginning of a message, for error texts.
 pub(crate) fn excerpt(message: &[u8]) -> String {
     const BYTES_MAX: usize = 200;
     String::from_utf8_lossy(&message[..message.len().min(BYTES_MAX)]).into_owned()
@@ -190,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_in_json_and_in_json_within_a_string() {
+    fn values_are_found_in_plain_and_nested_json() {
         for text in [
             r#"{"event":"e","epoch":"00ff","offset":12}"#,
             r#"{"data":"{\"epoch\":\"00ff\",\"offset\":12}"}"#,
@@ -205,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_a_short_name() {
+    fn epochs_are_short_names() {
         assert_eq!(Epoch::new(b"00ff").expect("short").as_str(), "00ff");
         assert_eq!(Epoch::new(b"0123456789abcdef").expect("16 letters").as_str().len(), 16);
         for text in ["", "0123456789abcdefg", "a\"b"] {

@@ -1,21 +1,21 @@
-//! As much of HTTP/1.1's answers as a client of the bench has to understand.
+//! The part of HTTP/1.1 responses that the bench has to understand.
 
 use memchr::memmem;
 
-/// Longest head that is waited for.
+/// Largest accepted head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// A complete answer at the front of what was received.
+/// A complete response at the front of the received bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct Response<'a> {
     pub(crate) status: u16,
     /// `X-Worker`.
     pub(crate) worker: Option<&'a [u8]>,
-    /// No further request may be sent on its connection.
-    pub(crate) closes: bool,
-    /// Bytes that it takes.
+    /// Whether the server closes the connection after it.
+    pub(crate) closes_connection: bool,
+    /// Size of the response.
     pub(crate) length: usize,
-    /// Of those, behind the head; with the framing of chunks.
+    /// Size of the body, including the framing of chunks.
     pub(crate) body_bytes: usize,
 }
 
@@ -30,12 +30,12 @@ enum Body {
 struct Head<'a> {
     status: u16,
     worker: Option<&'a [u8]>,
-    closes: bool,
+    closes_connection: bool,
     body: Body,
 }
 
-/// `None`: it goes on. `is_closed`: nothing will be received any more.
-pub(crate) fn parse(input: &[u8], is_closed: bool) -> Result<Option<Answer<'_>>, String> {
+/// Parses a response, or returns `None` while it is incomplete. `is_closed`: no more bytes will arrive.
+pub(crate) fn parse(input: &[u8], is_closed: bool) -> Result<Option<Response<'_>>, String> {
     let Some(head_bytes) = memmem::find(input, b"\r\n\r\n").map(|at| at + 4) else {
         let too_long = input.len() > HEAD_BYTES_MAX;
         return if too_long {
@@ -51,11 +51,11 @@ pub(crate) fn parse(input: &[u8], is_closed: bool) -> Result<Option<Answer<'_>>,
         Body::Chunked => chunked_bytes(rest)?,
         Body::UntilClosed => is_closed.then_some(rest.len()),
     };
-    let closes = head.closes || head.body == Body::UntilClosed;
-    Ok(body_bytes.map(|bytes| Answer {
+    let closes_connection = head.closes_connection || head.body == Body::UntilClosed;
+    Ok(body_bytes.map(|bytes| Response {
         status: head.status,
         worker: head.worker,
-        closes,
+        closes_connection,
         length: head_bytes + bytes,
         body_bytes: bytes,
     }))
@@ -65,18 +65,18 @@ impl<'a> Head<'a> {
     fn parse(text: &'a [u8]) -> Result<Self, String> {
         let end = memmem::find(text, b"\r\n").unwrap_or(text.len());
         let status = status(&text[..end])?;
-        let closes = text.starts_with(b"HTTP/1.0");
+        let closes_connection = text.starts_with(b"HTTP/1.0");
         let body = if [204, 304].contains(&status) { Body::Bytes(0) } else { Body::UntilClosed };
-        let mut head = Self { status, worker: None, closes, body };
+        let mut head = Self { status, worker: None, closes_connection, body };
         let mut rest = &text[end + 2..];
         while let Some(end) = memmem::find(rest, b"\r\n").filter(|end| *end > 0) {
-            head.take(&rest[..end])?;
+            head.add_field(&rest[..end])?;
             rest = &rest[end + 2..];
         }
         Ok(head)
     }
 
-    fn take(&mut self, line: &'a [u8]) -> Result<(), String> {
+    fn add_field(&mut self, line: &'a [u8]) -> Result<(), String> {
         let Some(colon) = memchr::memchr(b':', line) else {
             return Err(format!("a header without a colon: {}", line.escape_ascii()));
         };
@@ -88,13 +88,13 @@ impl<'a> Head<'a> {
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.body = Body::Chunked;
         } else if name.eq_ignore_ascii_case(b"connection") {
-            self.closes = !value.eq_ignore_ascii_case(b"keep-alive");
+            self.closes_connection = !value.eq_ignore_ascii_case(b"keep-alive");
         }
         Ok(())
     }
 }
 
-/// Of `HTTP/1.1 200 OK`.
+/// Parses the status of a line like `HTTP/1.1 200 OK`.
 fn status(line: &[u8]) -> Result<u16, String> {
     let wrong = || format!("'{}' is no answer of HTTP/1", line.escape_ascii());
     if !line.starts_with(b"HTTP/1.") || line.len() < 12 {
@@ -109,7 +109,7 @@ fn number(text: &[u8], radix: u32) -> Result<usize, String> {
     parsed.ok_or_else(|| format!("'{}' is no number", text.escape_ascii()))
 }
 
-/// Bytes of a complete chunked body (RFC 9112, 7.1) without trailers; `None`: it goes on.
+/// Returns the size of a chunked body (RFC 9112, 7.1) without trailers, or `None` while it is incomplete.
 fn chunked_bytes(body: &[u8]) -> Result<Option<usize>, String> {
     let mut at = 0;
     loop {
@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Option<(u16, Option<&str>, bool, usize)> {
-        let answer = parse(text.as_bytes(), false).expect("HTTP")?;
-        let worker = answer.worker.map(|name| str::from_utf8(name).expect("text"));
-        Some((answer.status, worker, answer.closes, answer.length))
+        let response = parse(text.as_bytes(), false).expect("HTTP")?;
+        let worker = response.worker.map(|name| str::from_utf8(name).expect("text"));
+        Some((response.status, worker, response.closes_connection, response.length))
     }
 
     #[test]
-    fn an_answer_ends_where_its_length_says_and_names_its_worker() {
+    fn response_ends_at_its_content_length_and_names_its_worker() {
         let text = "HTTP/1.1 200 OK\r\nx-worker:  7 \r\nContent-Length: 2\r\n\r\nokHTTP/1.1 ..";
         assert_eq!(parsed(text), Some((200, Some("7"), false, text.len() - 11)));
         for cut in 0..text.len() - 11 {
@@ -148,32 +148,32 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_counted_to_the_last() {
+    fn chunked_body_ends_with_the_last_chunk() {
         let text = "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nok\r\n0\r\n\r\n";
         assert_eq!(parsed(text), Some((503, None, false, text.len())));
         assert_eq!(parsed(&text[..text.len() - 1]), None);
     }
 
     #[test]
-    fn who_does_not_say_how_long_ends_with_the_connection() {
+    fn response_without_length_ends_with_the_connection() {
         let text = b"HTTP/1.0 200 OK\r\nX-Worker: a\r\n\r\nok";
         assert_eq!(parse(text, false), Ok(None));
-        let answer = parse(text, true).expect("HTTP").expect("complete");
-        assert!(answer.closes && answer.length == text.len());
+        let response = parse(text, true).expect("HTTP").expect("complete");
+        assert!(response.closes_connection && response.length == text.len());
     }
 
     #[test]
-    fn connection_close_and_http_1_0_are_obeyed() {
+    fn connection_close_and_http_1_0_end_the_connection() {
         let with = |connection: &str| {
             format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: {connection}\r\n\r\n")
         };
-        assert!(parsed(&with("Close")).is_some_and(|answer| answer.2));
-        assert!(parsed(&with("Keep-Alive")).is_some_and(|answer| !answer.2));
-        assert!(parsed("HTTP/1.0 204 No\r\n\r\n").is_some_and(|answer| answer.2));
+        assert!(parsed(&with("Close")).is_some_and(|response| response.2));
+        assert!(parsed(&with("Keep-Alive")).is_some_and(|response| !response.2));
+        assert!(parsed("HTTP/1.0 204 No\r\n\r\n").is_some_and(|response| response.2));
     }
 
     #[test]
-    fn what_is_no_http_is_refused() {
+    fn invalid_responses_are_rejected() {
         for text in ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 abc x\r\n\r\n", "HTTP/1.1 200 OK\r\nx\r\n\r\n"]
         {
             assert!(parse(text.as_bytes(), false).is_err(), "{text}");

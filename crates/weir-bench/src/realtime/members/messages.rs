@@ -1,4 +1,4 @@
-//! What a server says about the members of a presence channel. Lists of them are Weir's extension.
+//! Messages about the members of a presence channel. Lists of members are an extension of Weir.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,30 +6,30 @@ use std::fmt;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-/// More than any run has: a number of a member is not the size of anything.
+/// More than any run has. Limits the memory that a wrong number can take.
 const MEMBERS_MAX: u32 = 1_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MemberNews {
-    /// So many there are.
+pub(crate) enum MemberMessage {
+    /// Number of members.
     Count(u64),
-    Came,
-    Went,
+    Joined,
+    Left,
     Page(MembersPage),
     Changed(MemberChange),
 }
 
-/// A part of the list of one version.
+/// A page of the list of one version.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct MembersPage {
     pub(crate) version: u64,
     pub(crate) start: usize,
-    /// Of the whole list.
+    /// Length of the whole list.
     pub(crate) count: usize,
     pub(crate) members: Numbers,
 }
 
-/// What turns the list of one version into that of another.
+/// The difference between the lists of two versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct MemberChange {
     pub(crate) from: u64,
@@ -43,12 +43,12 @@ pub(crate) struct MemberChange {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Numbers(pub(crate) Vec<u32>);
 
-/// What a member is called.
+/// Returns a member's name.
 pub(crate) fn user_id(member: usize) -> String {
     format!("u{member}")
 }
 
-/// `None`: nobody of this run.
+/// Returns a member's number, or `None` if it is not of this run.
 fn member(user_id: &str) -> Option<u32> {
     let number = user_id.strip_prefix('u')?.parse().ok()?;
     (number < MEMBERS_MAX).then_some(number)
@@ -114,8 +114,8 @@ struct Name(u32);
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<str>::deserialize(deserializer)?;
-        let stranger = || D::Error::custom(format_args!("{name} is no member of this run"));
-        member(&name).map(Name).ok_or_else(stranger)
+        let foreign_member = || D::Error::custom(format_args!("{name} is no member of this run"));
+        member(&name).map(Name).ok_or_else(foreign_member)
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_from_objects_and_from_arrays() {
+    fn lists_are_parsed_from_objects_and_arrays() {
         let page = br#"{"event":"weir:members","channel":"presence-x","data":"{\"version\":7,\"start\":0,\"count\":3,\"members\":{\"u2\":null,\"u11\":{\"name\":\"x\"}}}"}"#;
         let expected =
             MembersPage { version: 7, start: 0, count: 3, members: Numbers(vec![2, 11]) };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused_by_name() {
+    fn foreign_members_are_rejected_by_name() {
         for name in ["ada", "u", "u-1", "u1000000", "7"] {
             let text = format!(
                 r#"{{"data":"{{\"version\":7,\"start\":0,\"count\":3,\"members\":{{\"{name}\":null}}}}"}}"#

@@ -1,5 +1,5 @@
-//! One request on a connection of its own: before a run, so that a server that isn't there is told as such and not as a
-//! million errors, and for what a run must know.
+//! Sends one request on a new connection: before a run, so that an unreachable server is one error and not a million,
+//! and to learn what a run needs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,24 +7,30 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::answer;
+use super::response;
 use super::url::HttpUrl;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// An answer as a whole.
+/// A response with its body.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct FullResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// `path` is appended to the URL's own; `fields`: header fields, each with its end of line. A chunked body is as it came.
-pub(crate) fn get(url: &HttpUrl, path: &str, fields: &str, timeout: Duration) -> Result<Whole> {
+/// Sends a GET request. `path` is appended to the URL's path; `fields` are header fields with line ends. A chunked
+/// body is returned with its framing.
+pub(crate) fn get(
+    url: &HttpUrl,
+    path: &str,
+    fields: &str,
+    timeout: Duration,
+) -> Result<FullResponse> {
     get_once(url, path, fields, timeout).with_context(|| format!("asking {url}{path}"))
 }
 
-fn get_once(url: &HttpUrl, path: &str, fields: &str, timeout: Duration) -> Result<Whole> {
+fn get_once(url: &HttpUrl, path: &str, fields: &str, timeout: Duration) -> Result<FullResponse> {
     let mut stream = TcpStream::connect_timeout(&url.address, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     let HttpUrl { host, path: base, .. } = url;
@@ -37,11 +43,11 @@ fn get_once(url: &HttpUrl, path: &str, fields: &str, timeout: Duration) -> Resul
     loop {
         let bytes = stream.read(&mut chunk).context("no answer")?;
         input.extend_from_slice(&chunk[..bytes]);
-        if let Some(answer) = answer::parse(&input, bytes == 0).map_err(|text| anyhow!(text))? {
-            let (status, head) = (answer.status, answer.length - answer.body_bytes);
-            let length = answer.length;
+        if let Some(response) = response::parse(&input, bytes == 0).map_err(|text| anyhow!(text))? {
+            let (status, head) = (response.status, response.length - response.body_bytes);
+            let length = response.length;
             input.truncate(length);
-            return Ok(Whole { status, body: input.split_off(head) });
+            return Ok(FullResponse { status, body: input.split_off(head) });
         }
         if bytes == 0 {
             bail!("the connection was closed without an answer");

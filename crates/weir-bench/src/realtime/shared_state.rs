@@ -1,23 +1,23 @@
-//! What all clients of a run share: the protocol, the ledger, and what they count together.
+//! What all clients of a run share: the protocol, the ledger and the counters.
 
 use std::time::Instant;
 
 use anyhow::Result;
 
+use super::codec::{ProtocolCodec, channel_name, presence_channel};
 use super::ledger::Ledger;
-use super::members::Roll;
-use super::order::Seat;
+use super::members::MembershipCheck;
+use super::order::SubscriberCursor;
 use super::payload::EventData;
 use super::publisher::Published;
 use super::publishing_thread::{PublishingThread, Report};
 use super::settings::{LoadSettings, Scenario};
-use super::speech::{Speech, channel_name, presence_channel};
 use super::target::Target;
 use crate::tally::Faults;
 
 #[derive(Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) speech: Speech,
+pub(crate) struct SharedState {
+    pub(crate) codec: ProtocolCodec,
     pub(crate) data: EventData,
     pub(crate) ledger: Ledger,
     /// Names of the channels, by their numbers.
@@ -26,13 +26,13 @@ pub(crate) struct Surroundings {
     pub(crate) keeps_positions: bool,
     /// Whether clients join as members.
     pub(crate) is_presence: bool,
-    pub(crate) roll: Roll,
+    pub(crate) membership: MembershipCheck,
     pub(crate) counts: Counts,
-    /// `None` until the first event is to be published.
+    /// `None` until the first event is published.
     pub(crate) publishing: Option<PublishingThread>,
 }
 
-impl Surroundings {
+impl SharedState {
     pub(crate) fn new(target: &Target, settings: &LoadSettings) -> Result<Self> {
         let is_presence = settings.scenario == Scenario::Presence;
         let channel_names = match is_presence {
@@ -40,97 +40,103 @@ impl Surroundings {
             false => (0..settings.channels).map(channel_name).collect(),
         };
         Ok(Self {
-            speech: Speech::new(target),
+            codec: ProtocolCodec::new(target),
             data: EventData::new(fastrand::u32(..), settings.payload_bytes)?,
             ledger: Ledger::new(channel_names.len()),
             channel_names,
             keeps_positions: settings.scenario == Scenario::Storm,
             is_presence,
-            roll: Roll::default(),
+            membership: MembershipCheck::default(),
             counts: Counts::default(),
             publishing: None,
         })
     }
 
-    /// The same for clients that have not heard anything, and before anything is published.
-    pub(crate) fn empty(&self) -> Self {
+    /// Returns a copy without any events or counts, for another thread's clients.
+    pub(crate) fn fresh_copy(&self) -> Self {
         Self {
-            speech: self.speech.clone(),
+            codec: self.codec.clone(),
             data: self.data.clone(),
             ledger: Ledger::new(self.channel_names.len()),
             channel_names: self.channel_names.clone(),
             keeps_positions: self.keeps_positions,
             is_presence: self.is_presence,
-            roll: Roll::default(),
+            membership: MembershipCheck::default(),
             counts: Counts::default(),
             publishing: None,
         }
     }
 
-    /// A client of `channel` heard event `number`.
-    pub(crate) fn heard(&mut self, channel: usize, seat: &mut Seat, number: u32, at: Instant) {
+    /// Records that a client of `channel` received event `number`.
+    pub(crate) fn record_delivery(
+        &mut self,
+        channel: usize,
+        cursor: &mut SubscriberCursor,
+        number: u32,
+        at: Instant,
+    ) {
         if !self.ledger.is_sent(number) {
-            self.take_reports();
+            self.process_reports();
         }
-        self.ledger.heard(channel, seat, number, at);
+        self.ledger.record_delivery(channel, cursor, number, at);
     }
 
-    /// Writes down what the publishing thread has done in the meantime.
-    pub(crate) fn take_reports(&mut self) {
+    /// Records what the publishing thread has reported since the last call.
+    pub(crate) fn process_reports(&mut self) {
         while let Some(report) =
             self.publishing.as_mut().and_then(|publishing| publishing.next_report())
         {
             match report {
-                Report::Sent { number, at } => self.ledger.sent(number, at),
-                Report::Ended { published, at } => self.take_outcome(published, at),
+                Report::Sent { number, at } => self.ledger.mark_sent(number, at),
+                Report::Ended { published, at } => self.record_publish_outcome(published, at),
             }
         }
     }
 
-    fn take_outcome(&mut self, published: Published, at: Instant) {
+    fn record_publish_outcome(&mut self, published: Published, at: Instant) {
         match published {
-            Published::Accepted(number) => self.ledger.accepted(number, at),
-            Published::Refused(number, text) => {
-                self.ledger.void(number);
-                let faults = &mut self.counts.refused_publishes;
+            Published::Accepted(number) => self.ledger.mark_accepted(number, at),
+            Published::Rejected(number, text) => {
+                self.ledger.mark_failed(number);
+                let faults = &mut self.counts.rejected_publishes;
                 faults.add(1, || format!("a publish was refused: {text}"));
             }
             Published::Unknown(number) => {
-                self.ledger.void(number);
+                self.ledger.mark_failed(number);
                 self.counts.publishes_unknown += 1;
             }
         }
     }
 }
 
-/// What the clients of a run count together, beside events.
+/// Counters that all clients of a run share.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Counts {
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
     pub(crate) recovered: u64,
     pub(crate) gaps: u64,
-    /// Events whose offset did not follow the one before, in the same epoch.
+    /// Events whose offset does not follow the previous one of the same epoch.
     pub(crate) offset_jumps: u64,
-    /// Complaints of the server to clients that were subscribed.
-    pub(crate) complaints: u64,
-    pub(crate) first_complaint: Option<String>,
-    pub(crate) refused_publishes: Faults,
-    /// Publishes whose connection broke before the answer.
+    /// Error messages that the server sent to subscribed clients.
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+    pub(crate) rejected_publishes: Faults,
+    /// Publishes whose connection broke before the response.
     pub(crate) publishes_unknown: u64,
 }
 
 impl Counts {
-    /// Adds what other clients counted.
+    /// Adds the counts of other clients.
     pub(crate) fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.frames += other.frames;
         self.recovered += other.recovered;
         self.gaps += other.gaps;
         self.offset_jumps += other.offset_jumps;
-        self.complaints += other.complaints;
-        self.first_complaint = self.first_complaint.take().or(other.first_complaint);
-        self.refused_publishes.merge(&other.refused_publishes);
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or(other.first_error);
+        self.rejected_publishes.merge(&other.rejected_publishes);
         self.publishes_unknown += other.publishes_unknown;
     }
 }
