@@ -18,7 +18,7 @@ use crate::walk::RecoveryWalk;
 pub(crate) type SettledSegments<F> = (Catalogue<F>, Option<SegmentTail<F>>);
 
 /// Removes files after the end, repairs footers, and builds the catalogue.
-pub(crate) fn settle<D: Disk>(
+pub(crate) fn finish_recovery<D: Disk>(
     directory: &Directory<D>,
     options: &SegmentLogOptions,
     log_id: u64,
@@ -107,6 +107,6 @@ fn reserve<F: DiskFile>(
 impl<F> Catalogue<F> {
     /// Creates a catalogue of the segments found. The next segment is not yet allocated.
     pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
-        Catalogue { segments, next: NextSegment::Pending, next_number, doomed: VecDeque::new() }
+        Catalogue { segments, next: NextSegment::Pending, next_number, removed: VecDeque::new() }
     }
 }
