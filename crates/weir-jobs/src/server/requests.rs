@@ -34,74 +34,86 @@ pub(super) async fn run<S: Store>(
         let service = Rc::clone(&service);
         shutdown.spawn_local(async move {
             let _slot = slot;
-            answer(&service, request).await;
+            process_request(&service, request).await;
         });
     }
 }
 
-async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
+async fn process_request<S: Store>(service: &JobService<S>, request: HandleRequest) {
     match request {
-        HandleRequest::Overview(reply) => done(reply, Ok(views::overview(service))),
-        HandleRequest::Queues(reply) => done(reply, Ok(views::queues(service))),
-        HandleRequest::Jobs(query, reply) => read(reply, page(service, query)).await,
-        HandleRequest::Count(query, reply) => read(reply, count(service, query)).await,
-        HandleRequest::Job(jid, reply) => read(reply, job(service, jid)).await,
+        HandleRequest::Overview(reply) => send_reply(reply, Ok(views::overview(service))),
+        HandleRequest::Queues(reply) => send_reply(reply, Ok(views::queues(service))),
+        HandleRequest::Jobs(query, reply) => {
+            reply_unless_dropped(reply, page(service, query)).await
+        }
+        HandleRequest::Count(query, reply) => {
+            reply_unless_dropped(reply, count(service, query)).await
+        }
+        HandleRequest::Job(jid, reply) => reply_unless_dropped(reply, job(service, jid)).await,
         HandleRequest::Workers(reply) => {
             let busy = |wid: &_| service.store.busy(wid);
-            done(reply, Ok(service.workers.borrow().view(busy)));
+            send_reply(reply, Ok(service.workers.borrow().view(busy)));
         }
         HandleRequest::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
             let reserved = service.store.reservations(limit);
-            done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
+            send_reply(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
-        HandleRequest::Push(jobs, reply) => done(reply, push(service, &jobs).await),
-        HandleRequest::Import(lines, reply) => done(reply, import::import(service, &lines).await),
-        HandleRequest::Act(place, which, action, reply) => {
-            done(reply, act(service, &place, which, action).await);
+        HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
+        HandleRequest::Import(lines, reply) => {
+            send_reply(reply, import::import(service, &lines).await)
+        }
+        HandleRequest::Act(location, which, action, reply) => {
+            send_reply(reply, act(service, &location, which, action).await);
         }
         HandleRequest::ActOnQueues(queues, action, reply) => {
-            let acted = async {
-                let names = named(service, queues)?;
+            let affected = async {
+                let names = resolve_queues(service, queues)?;
                 Ok(service.store.act_on_queues(&names, action).await?)
             };
-            done(reply, acted.await);
+            send_reply(reply, affected.await);
         }
         HandleRequest::SignalWorkers(wid, signal, reply) => {
             let state = match signal {
                 WorkerSignal::Quiet => WorkerDirective::Quiet,
                 WorkerSignal::Terminate => WorkerDirective::Terminate,
             };
-            done(reply, Ok(service.workers.borrow_mut().send_directive(wid.as_deref(), state)));
+            send_reply(
+                reply,
+                Ok(service.workers.borrow_mut().send_directive(wid.as_deref(), state)),
+            );
         }
         HandleRequest::Damages(reply) => {
             let damages = service.store.damages();
-            done(reply, Ok(damages.into_iter().map(views::damage).collect()));
+            send_reply(reply, Ok(damages.into_iter().map(views::damage).collect()));
         }
         HandleRequest::AcknowledgeDamages(reply) => {
             let acknowledged = service.store.acknowledge_damages().await;
-            done(reply, acknowledged.map_err(HandleError::from));
+            send_reply(reply, acknowledged.map_err(HandleError::from));
         }
-        HandleRequest::Ready(reply) => done(reply, ready(service)),
+        HandleRequest::Ready(reply) => send_reply(reply, ready(service)),
         HandleRequest::Reload(settings, reply) => {
-            done(reply, Ok(reload::reload(service, *settings)))
+            send_reply(reply, Ok(reload::reload(service, *settings)))
         }
     }
 }
 
-fn done<T>(reply: Reply<T>, result: Result<T, HandleError>) {
+fn send_reply<T>(reply: Reply<T>, result: Result<T, HandleError>) {
     // The receiver may have been dropped; the action is complete regardless.
     let _ = reply.send(result);
 }
 
 /// Runs a read request, and cancels it if the receiver is dropped.
-async fn read<T>(mut reply: Reply<T>, work: impl Future<Output = Result<T, HandleError>>) {
+async fn reply_unless_dropped<T>(
+    mut reply: Reply<T>,
+    work: impl Future<Output = Result<T, HandleError>>,
+) {
     let result = tokio::select! {
         biased;
         () = reply.closed() => return,
         result = work => result,
     };
-    done(reply, result);
+    send_reply(reply, result);
 }
 
 async fn page<S: Store>(
@@ -110,14 +122,14 @@ async fn page<S: Store>(
 ) -> Result<view::JobListPage, HandleError> {
     let settings = service.settings();
     let limits = &settings.limits;
-    let place = place(&query.place, service)?;
-    let after = query.after.as_deref().map(key).transpose()?;
-    let filter = filter(query.search.as_deref(), query.jobtype);
-    let total = walk::total(service, &place);
+    let location = parse_location(&query.place, service)?;
+    let after = query.after.as_deref().map(parse_key).transpose()?;
+    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    let total = walk::total(service, &location);
     let page = service
         .store
         .scan(ScanRequest {
-            place,
+            place: location,
             after,
             newest_first: query.newest_first,
             limit: query.limit.unwrap_or(limits.page_jobs_max).clamp(1, limits.page_jobs_max),
@@ -134,9 +146,9 @@ async fn page<S: Store>(
 }
 
 async fn count<S: Store>(service: &JobService<S>, query: JobQuery) -> Result<u64, HandleError> {
-    let place = place(&query.place, service)?;
-    let filter = filter(query.search.as_deref(), query.jobtype);
-    Ok(walk::count_matching(service, &service.settings(), place, filter).await?)
+    let location = parse_location(&query.place, service)?;
+    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    Ok(walk::count_matching(service, &service.settings(), location, filter).await?)
 }
 
 async fn job<S: Store>(
@@ -188,23 +200,26 @@ async fn act<S: Store>(
     which: Which,
     action: Action,
 ) -> Result<u64, HandleError> {
-    let place = place(text, service)?;
+    let location = parse_location(text, service)?;
     let settings = service.settings();
     match which {
         Which::Keys(keys) => {
-            let keys = keys.iter().map(|text| key(text)).collect::<Result<_, _>>()?;
-            Ok(service.store.act(&place, &Selection::Entries(keys), action).await?)
+            let keys = keys.iter().map(|text| parse_key(text)).collect::<Result<_, _>>()?;
+            Ok(service.store.act(&location, &Selection::Entries(keys), action).await?)
         }
         Which::Matching { search, jobtype } => {
-            let filter = filter(search.as_deref(), jobtype);
-            Ok(walk::act_on_matching(service, &settings, &place, filter, action).await?)
+            let filter = parse_filter(search.as_deref(), jobtype);
+            Ok(walk::act_on_matching(service, &settings, &location, filter, action).await?)
         }
     }
 }
 
 /// Returns the queues to act on. Unknown names are an error here, because they are typos of an
 /// operator.
-fn named<S: Store>(service: &JobService<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
+fn resolve_queues<S: Store>(
+    service: &JobService<S>,
+    queues: Queues,
+) -> Result<Vec<QueueName>, HandleError> {
     let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
@@ -233,7 +248,7 @@ fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
 }
 
 /// Parses `scheduled`, `retries`, `dead` or `queue:NAME`.
-pub(super) fn place<S: Store>(
+pub(super) fn parse_location<S: Store>(
     text: &str,
     service: &JobService<S>,
 ) -> Result<JobLocation, HandleError> {
@@ -249,12 +264,12 @@ pub(super) fn place<S: Store>(
     })
 }
 
-fn key(text: &str) -> Result<EntryKey, HandleError> {
+fn parse_key(text: &str) -> Result<EntryKey, HandleError> {
     text.parse()
         .map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
 }
 
-fn filter(search: Option<&str>, jobtype: Option<String>) -> Filter {
+fn parse_filter(search: Option<&str>, jobtype: Option<String>) -> Filter {
     Filter {
         pattern: search.filter(|text| !text.is_empty()).map(search::pattern),
         jobtype: jobtype.filter(|text| !text.is_empty()),
