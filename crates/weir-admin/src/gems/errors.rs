@@ -51,7 +51,7 @@ pub(super) fn long_key(characters: usize) -> AdminError {
     AdminError::new(StatusCode::BAD_REQUEST, text, hint)
 }
 
-pub(super) fn key_for_some() -> AdminError {
+pub(super) fn read_key_with_gems() -> AdminError {
     let hint = "gems limit what a key pushes and yanks; leave them out";
     AdminError::new(StatusCode::BAD_REQUEST, "a key that only reads is for the whole index", hint)
 }
@@ -65,26 +65,26 @@ pub(super) fn expired_key() -> AdminError {
     )
 }
 
-pub(super) fn of_word(error: impl ToString) -> AdminError {
+pub(super) fn invalid_input(error: impl ToString) -> AdminError {
     AdminError::new(StatusCode::BAD_REQUEST, error.to_string(), "")
 }
 
-pub(super) fn of_store(error: StoreError) -> AdminError {
+pub(super) fn store_error(error: StoreError) -> AdminError {
     AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "see the log")
 }
 
-pub(super) fn of_accept(error: AcceptError) -> AdminError {
+pub(super) fn accept_error(error: AcceptError) -> AdminError {
     match error {
         AcceptError::NoMirror => no_mirror(),
         AcceptError::NotReplaced(_) => {
             let hint = "`weir gems mirror status` lists the versions that are kept out";
             AdminError::new(StatusCode::NOT_FOUND, error.to_string(), hint)
         }
-        AcceptError::Store(error) => of_store(error),
+        AcceptError::Store(error) => store_error(error),
     }
 }
 
-pub(super) fn of_yank(error: YankError) -> AdminError {
+pub(super) fn yank_error(error: YankError) -> AdminError {
     match error {
         YankError::UnknownGem => {
             let hint = "`weir gems list --search TEXT` finds names; case counts";
@@ -95,6 +95,6 @@ pub(super) fn of_yank(error: YankError) -> AdminError {
             AdminError::new(StatusCode::NOT_FOUND, error.to_string(), hint)
         }
         YankError::AlreadyYanked(_) => AdminError::new(StatusCode::CONFLICT, error.to_string(), ""),
-        YankError::Store(error) => of_store(error),
+        YankError::Store(error) => store_error(error),
     }
 }

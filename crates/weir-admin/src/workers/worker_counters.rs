@@ -7,29 +7,29 @@ use weir_supervisor::control::{WorkerPhase, WorkerReport};
 
 /// Counters since this service process was started.
 #[derive(Debug, Default)]
-pub struct Counted {
-    places: BTreeMap<(String, u32), Place>,
+pub struct WorkerCounters {
+    slots: BTreeMap<(String, u32), Slot>,
     evictions: BTreeMap<String, u64>,
     /// Generations without a request to end, and whether they were ready.
-    unasked: BTreeMap<u64, bool>,
+    running: BTreeMap<u64, bool>,
     deaths: BTreeMap<String, u64>,
 }
 
 /// The slot of a worker.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     newest: u64,
     restarts: u64,
 }
 
-impl Counted {
-    pub(super) fn note(&mut self, worker: &WorkerReport) {
-        self.note_life(worker);
-        let first = Place { newest: worker.generation, restarts: 0 };
-        let place = self.places.entry((worker.group.clone(), worker.slot)).or_insert(first);
-        if worker.generation > place.newest {
-            place.newest = worker.generation;
-            place.restarts += 1;
+impl WorkerCounters {
+    pub(super) fn record(&mut self, worker: &WorkerReport) {
+        self.record_phase(worker);
+        let first = Slot { newest: worker.generation, restarts: 0 };
+        let slot = self.slots.entry((worker.group.clone(), worker.slot)).or_insert(first);
+        if worker.generation > slot.newest {
+            slot.newest = worker.generation;
+            slot.restarts += 1;
         }
     }
 
@@ -37,26 +37,26 @@ impl Counted {
     /// counts as a death. One that is killed while it serves counts as evicted, even if its
     /// successor has started. One that was asked to end and is killed at its deadline counts as
     /// neither.
-    fn note_life(&mut self, worker: &WorkerReport) {
+    fn record_phase(&mut self, worker: &WorkerReport) {
         let generation = worker.generation;
         match &worker.phase {
             WorkerPhase::Starting => {
-                self.unasked.insert(generation, false);
+                self.running.insert(generation, false);
             }
             WorkerPhase::Ready => {
-                self.unasked.insert(generation, true);
+                self.running.insert(generation, true);
             }
-            WorkerPhase::Killed if self.unasked.get(&generation) == Some(&false) => {}
+            WorkerPhase::Killed if self.running.get(&generation) == Some(&false) => {}
             WorkerPhase::Leaving | WorkerPhase::Draining => {
-                self.unasked.remove(&generation);
+                self.running.remove(&generation);
             }
             WorkerPhase::Evicting | WorkerPhase::Killed => {
-                if self.unasked.remove(&generation) == Some(true) {
+                if self.running.remove(&generation) == Some(true) {
                     *self.evictions.entry(worker.group.clone()).or_default() += 1;
                 }
             }
             WorkerPhase::Ended { .. } => {
-                if self.unasked.remove(&generation).is_some() {
+                if self.running.remove(&generation).is_some() {
                     *self.deaths.entry(worker.group.clone()).or_default() += 1;
                 }
             }
@@ -70,13 +70,13 @@ impl Counted {
 
     /// Returns the number of successors started in a worker's slot.
     pub fn restarts(&self, group: &str, slot: u32) -> u64 {
-        self.places.get(&(group.to_owned(), slot)).map_or(0, |place| place.restarts)
+        self.slots.get(&(group.to_owned(), slot)).map_or(0, |slot| slot.restarts)
     }
 
     /// Returns the number of successors started in all slots of a group.
     pub fn all_restarts(&self, group: &str) -> u64 {
-        let places = self.places.iter().filter(|((name, _), _)| name == group);
-        places.map(|(_, place)| place.restarts).sum()
+        let slots = self.slots.iter().filter(|((name, _), _)| name == group);
+        slots.map(|(_, slot)| slot.restarts).sum()
     }
 
     /// Returns the number of workers that were killed while they should serve.
@@ -89,10 +89,10 @@ impl Counted {
 mod tests {
     use super::*;
 
-    fn noted(reports: &[(u64, WorkerPhase)]) -> Counted {
-        let mut counted = Counted::default();
+    fn noted(reports: &[(u64, WorkerPhase)]) -> WorkerCounters {
+        let mut counters = WorkerCounters::default();
         for (generation, phase) in reports {
-            counted.note(&WorkerReport {
+            counters.record(&WorkerReport {
                 group: "shop".to_owned(),
                 slot: 0,
                 generation: *generation,
@@ -102,7 +102,7 @@ mod tests {
                 phase: phase.clone(),
             });
         }
-        counted
+        counters
     }
 
     fn deaths(reports: &[(u64, WorkerPhase)]) -> u64 {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_unasked_or_is_never_ready_has_died() {
+    fn unrequested_ends_and_failed_starts_count_as_deaths() {
         use WorkerPhase::{Draining, Evicting, Killed, Leaving, Ready, Starting};
         let ended =
             || WorkerPhase::Ended { status: String::new(), reason: None, last_lines: Vec::new() };
@@ -123,41 +123,41 @@ mod tests {
         }
     }
 
-    fn counted(reports: &[(u64, WorkerPhase)]) -> (u64, u64) {
-        let counted = noted(reports);
-        assert_eq!((counted.restarts("shop", 1), counted.evictions("cart")), (0, 0));
-        assert_eq!(counted.all_restarts("shop"), counted.restarts("shop", 0));
-        (counted.restarts("shop", 0), counted.evictions("shop"))
+    fn counters(reports: &[(u64, WorkerPhase)]) -> (u64, u64) {
+        let counters = noted(reports);
+        assert_eq!((counters.restarts("shop", 1), counters.evictions("cart")), (0, 0));
+        assert_eq!(counters.all_restarts("shop"), counters.restarts("shop", 0));
+        (counters.restarts("shop", 0), counters.evictions("shop"))
     }
 
     #[test]
-    fn a_report_that_is_repeated_counts_once() {
+    fn repeated_reports_count_once() {
         use WorkerPhase::{Evicting, Killed, Leaving, Ready, Starting};
-        assert_eq!(counted(&[(1, Starting), (1, Ready), (1, Ready)]), (0, 0));
-        assert_eq!(counted(&[(1, Ready), (2, Starting), (2, Starting), (1, Leaving)]), (1, 0));
-        assert_eq!(counted(&[(1, Ready), (1, Evicting), (1, Evicting), (1, Killed)]), (0, 1));
-        assert_eq!(counted(&[(1, Ready), (1, Killed), (2, Starting), (2, Ready)]), (1, 1));
+        assert_eq!(counters(&[(1, Starting), (1, Ready), (1, Ready)]), (0, 0));
+        assert_eq!(counters(&[(1, Ready), (2, Starting), (2, Starting), (1, Leaving)]), (1, 0));
+        assert_eq!(counters(&[(1, Ready), (1, Evicting), (1, Evicting), (1, Killed)]), (0, 1));
+        assert_eq!(counters(&[(1, Ready), (1, Killed), (2, Starting), (2, Ready)]), (1, 1));
     }
 
     #[test]
-    fn one_that_is_evicted_while_its_successor_starts_counts() {
+    fn eviction_counts_while_a_successor_starts() {
         use WorkerPhase::{Draining, Evicting, Killed, Ready, Starting};
         let both = [(1, Ready), (2, Starting)];
-        assert_eq!(counted(&[&both[..], &[(1, Killed), (2, Ready)]].concat()), (1, 1));
+        assert_eq!(counters(&[&both[..], &[(1, Killed), (2, Ready)]].concat()), (1, 1));
         let slow = [(1, Evicting), (2, Ready), (1, Evicting), (1, Killed)];
-        assert_eq!(counted(&[&both[..], &slow].concat()), (1, 1));
+        assert_eq!(counters(&[&both[..], &slow].concat()), (1, 1));
         assert_eq!(
-            counted(&[&both[..], &[(2, Ready), (1, Draining), (1, Killed)]].concat()),
+            counters(&[&both[..], &[(2, Ready), (1, Draining), (1, Killed)]].concat()),
             (1, 0)
         );
     }
 
     #[test]
-    fn one_that_is_killed_while_it_starts_or_ends_was_not_evicted() {
+    fn workers_killed_during_start_or_end_are_not_evictions() {
         use WorkerPhase::{Draining, Killed, Leaving, Starting};
-        assert_eq!(counted(&[(1, Starting), (1, Killed)]), (0, 0));
+        assert_eq!(counters(&[(1, Starting), (1, Killed)]), (0, 0));
         assert_eq!(
-            counted(&[(1, WorkerPhase::Ready), (1, Leaving), (1, Draining), (1, Killed)]),
+            counters(&[(1, WorkerPhase::Ready), (1, Leaving), (1, Draining), (1, Killed)]),
             (0, 0)
         );
     }

@@ -9,7 +9,7 @@ const SET_ASIDE: &str = "weir sidekiq set-aside";
 
 /// The options to pass on, as arguments.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct PassedOptions {
     pub(super) redis: Vec<String>,
     /// The options of each Redis separately.
     pub(super) shards: Vec<Vec<String>>,
@@ -23,23 +23,23 @@ pub(super) struct Given {
     pub(super) doctor: Vec<String>,
 }
 
-impl Given {
+impl PassedOptions {
     /// Returns the options for an observation of all sources.
-    fn look(&self) -> Vec<String> {
+    fn observe_arguments(&self) -> Vec<String> {
         let Self { redis, postgres, pushes, pooler, doctor, .. } = self;
         [redis, postgres, pushes, pooler, doctor].map(Vec::as_slice).concat()
     }
 
     /// Returns the options for plans. A plan covers one Redis: the given one, or each of them in
     /// turn.
-    fn plans(&self, place: Option<usize>) -> Vec<Vec<String>> {
+    fn plan_arguments(&self, redis_index: Option<usize>) -> Vec<Vec<String>> {
         let Self { redis, shards, postgres, pushes, pooler, plan, .. } = self;
         if shards.len() < 2 {
             return vec![[redis, postgres, pushes, pooler, plan].map(Vec::as_slice).concat()];
         }
         // It is unknown which of these queues are on this Redis.
         let of = |redis| [redis, postgres, pooler, plan].map(Vec::as_slice).concat();
-        match place.and_then(|place| shards.get(place)) {
+        match redis_index.and_then(|redis_index| shards.get(redis_index)) {
             Some(own) => vec![of(own)],
             None => shards.iter().map(of).collect(),
         }
@@ -48,11 +48,16 @@ impl Given {
 
 /// Completes the commands in the advice. `shards` are the names of several Redis servers, in the
 /// order of the options.
-pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Advice {
+pub(super) fn complete_commands(
+    mut advice: Advice,
+    passed: &PassedOptions,
+    shards: &[&str],
+) -> Advice {
     for Finding { next, shard, .. } in &mut advice.findings {
-        let place = shard.as_deref().and_then(|it| shards.iter().position(|shard| *shard == it));
+        let redis_index =
+            shard.as_deref().and_then(|it| shards.iter().position(|shard| *shard == it));
         if let Some(command) = next {
-            *command = with_options(command, given, place);
+            *command = with_options(command, passed, redis_index);
         }
     }
     // The verdict suggests the same as its first finding.
@@ -60,20 +65,20 @@ pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Ad
     advice
 }
 
-/// Adds the options to a command. `place` is the index of the Redis that it concerns.
-fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
+/// Adds the options to a command. `redis_index` is the index of the Redis that it concerns.
+fn with_options(command: &str, passed: &PassedOptions, redis_index: Option<usize>) -> String {
     let is = |name: &str| {
         let rest = command.strip_prefix(name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     };
     let (name, each) = if is(PLAN) {
-        (PLAN, given.plans(place))
+        (PLAN, passed.plan_arguments(redis_index))
     } else if is(DOCTOR) {
-        (DOCTOR, vec![given.look()])
+        (DOCTOR, vec![passed.observe_arguments()])
     } else if is(SET_ASIDE) {
         // A queue of the same name on another Redis is a different queue.
-        let own = place.and_then(|place| given.shards.get(place));
-        (SET_ASIDE, vec![own.unwrap_or(&given.redis).clone()])
+        let own = redis_index.and_then(|redis_index| passed.shards.get(redis_index));
+        (SET_ASIDE, vec![own.unwrap_or(&passed.redis).clone()])
     } else {
         return command.to_owned();
     };
@@ -93,32 +98,35 @@ mod tests {
 
     use super::*;
 
-    fn words(words: &[&str]) -> Vec<String> {
+    fn to_arguments(words: &[&str]) -> Vec<String> {
         words.iter().map(|it| (*it).to_owned()).collect()
     }
 
-    fn given() -> Given {
-        Given {
-            redis: words(&["--redis", "redis://a", "--redis", "redis://b"]),
-            shards: vec![words(&["--redis", "redis://a"]), words(&["--redis", "redis://b"])],
-            postgres: words(&["--postgres", "postgres:///x?host=/run"]),
-            pushes: words(&["--pushes", "default,push"]),
-            pooler: words(&["--pgbouncer", "40"]),
-            plan: words(&["--streaming", "2x10"]),
-            doctor: words(&["--pool", "web=2x5"]),
+    fn given() -> PassedOptions {
+        PassedOptions {
+            redis: to_arguments(&["--redis", "redis://a", "--redis", "redis://b"]),
+            shards: vec![
+                to_arguments(&["--redis", "redis://a"]),
+                to_arguments(&["--redis", "redis://b"]),
+            ],
+            postgres: to_arguments(&["--postgres", "postgres:///x?host=/run"]),
+            pushes: to_arguments(&["--pushes", "default,push"]),
+            pooler: to_arguments(&["--pgbouncer", "40"]),
+            plan: to_arguments(&["--streaming", "2x10"]),
+            doctor: to_arguments(&["--pool", "web=2x5"]),
         }
     }
 
     #[test]
-    fn what_comes_next_looks_where_doctor_looked() {
-        let given = given();
+    fn suggested_commands_use_the_sources_of_doctor() {
+        let passed = given();
         let both = "--redis redis://a --redis redis://b";
         let database = "--postgres 'postgres:///x?host=/run'";
         let sources = format!("{both} {database} --pushes default,push --pgbouncer 40");
         let plan = |redis, rest| {
             format!("weir plan --redis {redis} {database} --pgbouncer 40 --streaming 2x10{rest}")
         };
-        for (command, place, expected) in [
+        for (command, redis_index, expected) in [
             ("weir plan", Some(1), plan("redis://b", "")),
             (
                 "weir plan --max-connections NUMBER",
@@ -145,10 +153,10 @@ mod tests {
             ("kill -TTIN 7", None, "kill -TTIN 7".to_owned()),
             ("weir planner", None, "weir planner".to_owned()),
         ] {
-            assert_eq!(with_options(command, &given, place), expected);
+            assert_eq!(with_options(command, &passed, redis_index), expected);
         }
-        let redis = words(&["--redis", "redis://a"]);
-        let alone = Given { shards: vec![redis.clone()], redis, ..given };
+        let redis = to_arguments(&["--redis", "redis://a"]);
+        let alone = PassedOptions { shards: vec![redis.clone()], redis, ..passed };
         let expected = format!(
             "weir plan --redis redis://a {database} --pushes default,push --pgbouncer 40 --streaming 2x10"
         );
@@ -156,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_has_the_command_of_its_finding_also_behind_a_line_to_change() {
+    fn the_verdict_suggests_the_command_of_its_finding() {
         let mut advice = advise(&Observation::default());
         let change = SuggestedChange {
             place: "postgresql.conf".to_owned(),
@@ -176,8 +184,11 @@ mod tests {
             assigns: Vec::new(),
             shard: None,
         }];
-        let given = Given { redis: words(&["--redis", "redis://a"]), ..Given::default() };
-        let completed = complete(advice, &given, &[]);
+        let passed = PassedOptions {
+            redis: to_arguments(&["--redis", "redis://a"]),
+            ..PassedOptions::default()
+        };
+        let completed = complete_commands(advice, &passed, &[]);
         let expected =
             "in postgresql.conf: max_connections = 300; then weir plan --redis redis://a";
         assert_eq!(completed.verdict.next.as_deref(), Some(expected));

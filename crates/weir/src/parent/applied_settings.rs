@@ -10,7 +10,7 @@ use weir_config::{JobWorkers, Processes, Settings, SharedSockets};
 
 /// The settings that the parent applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct AppliedSettings {
     pub(super) data_dir: PathBuf,
     sockets: Vec<(&'static str, SocketAddr)>,
     groups: Vec<(String, Processes)>,
@@ -18,19 +18,19 @@ pub(super) struct Held {
     workers: BTreeMap<String, JobWorkers>,
 }
 
-impl Held {
-    pub(super) fn of(settings: &Settings) -> Self {
+impl AppliedSettings {
+    pub(super) fn from_settings(settings: &Settings) -> Self {
         let apps = settings.front.apps.iter();
         let groups = apps.filter_map(|app| {
-            Some((app.settings.name.clone(), app.processes.as_ref()?.for_parent()))
+            Some((app.settings.name.clone(), app.processes.as_ref()?.parent_settings()))
         });
         let apps = settings.front.apps.iter().filter(|app| app.processes.is_some());
         let shared = apps.map(|app| {
-            let sockets = app.sockets.as_ref().map(SharedSockets::for_parent);
+            let sockets = app.sockets.as_ref().map(SharedSockets::parent_settings);
             (app.settings.name.clone(), sockets)
         });
         let workers = settings.workers.iter();
-        let workers = workers.map(|(name, workers)| (name.clone(), workers.for_parent()));
+        let workers = workers.map(|(name, workers)| (name.clone(), workers.parent_settings()));
         Self {
             data_dir: settings.data_dir.clone(),
             sockets: listeners::addresses(settings),
@@ -52,37 +52,39 @@ impl Held {
 
     /// Returns the settings of `fresh` that differ and need a new parent.
     pub(super) fn differences(&self, fresh: &Self) -> Vec<String> {
-        let mut found = Vec::new();
-        found.extend((self.data_dir != fresh.data_dir).then(|| "data_dir".to_owned()));
-        let addresses = all_keys(&self.addresses(), &fresh.addresses(), |before, after| {
-            (before != after).then(Vec::new)
-        });
-        found.extend(addresses.into_iter().map(|(name, _)| format!("{name}.listen")));
-        let differing = |names: Vec<&'static str>| (!names.is_empty()).then_some(names);
+        let mut differences = Vec::new();
+        differences.extend((self.data_dir != fresh.data_dir).then(|| "data_dir".to_owned()));
+        let addresses =
+            differences_by_key(&self.addresses(), &fresh.addresses(), |before, after| {
+                (before != after).then(Vec::new)
+            });
+        differences.extend(addresses.into_iter().map(|(name, _)| format!("{name}.listen")));
+        let non_empty = |names: Vec<&'static str>| (!names.is_empty()).then_some(names);
         let (before, after) = (by_name(&self.groups), by_name(&fresh.groups));
-        let apps = all_keys(&before, &after, |before, after| match (before, after) {
-            (Some(before), Some(after)) => differing(before.differing(after)),
+        let apps = differences_by_key(&before, &after, |before, after| match (before, after) {
+            (Some(before), Some(after)) => non_empty(before.changed_settings(after)),
             (None, _) => Some(vec!["new"]),
             (_, None) => Some(vec!["gone"]),
         });
-        found.extend(apps.into_iter().map(|it| named("front.apps", it)));
-        let sockets = all_keys(&self.shared, &fresh.shared, |before, after| {
+        differences.extend(apps.into_iter().map(|it| format_difference("front.apps", it)));
+        let sockets = differences_by_key(&self.shared, &fresh.shared, |before, after| {
             // An added or removed app is listed above.
             match (before?, after?) {
-                (Some(before), Some(after)) => differing(before.differing(after)),
+                (Some(before), Some(after)) => non_empty(before.changed_settings(after)),
                 (None, None) => None,
                 _ => Some(vec!["mode"]),
             }
         });
-        found.extend(sockets.into_iter().map(|it| named("front.apps", it)));
-        let workers =
-            all_keys(&self.workers, &fresh.workers, |before, after| match (before, after) {
-                (Some(before), Some(after)) => differing(before.differing(after)),
+        differences.extend(sockets.into_iter().map(|it| format_difference("front.apps", it)));
+        let workers = differences_by_key(&self.workers, &fresh.workers, |before, after| {
+            match (before, after) {
+                (Some(before), Some(after)) => non_empty(before.changed_settings(after)),
                 (None, _) => Some(vec!["new"]),
                 (_, None) => Some(vec!["gone"]),
-            });
-        found.extend(workers.into_iter().map(|it| named("workers", it)));
-        found
+            }
+        });
+        differences.extend(workers.into_iter().map(|it| format_difference("workers", it)));
+        differences
     }
 }
 
@@ -91,20 +93,20 @@ fn by_name<T: Clone>(all: &[(String, T)]) -> BTreeMap<String, T> {
 }
 
 /// Compares the values of all keys in either map, and returns the differences by name.
-fn all_keys<T>(
+fn differences_by_key<T>(
     before: &BTreeMap<String, T>,
     after: &BTreeMap<String, T>,
     difference: impl Fn(Option<&T>, Option<&T>) -> Option<Vec<&'static str>>,
 ) -> Vec<(String, Vec<&'static str>)> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let differing = names.into_iter().filter_map(|name| {
+    let non_empty = names.into_iter().filter_map(|name| {
         let settings = difference(before.get(name), after.get(name))?;
         Some((name.clone(), settings))
     });
-    differing.collect()
+    non_empty.collect()
 }
 
 /// Formats a difference, such as `front.apps "shop": workers, environment`.
-fn named(section: &str, (name, settings): (String, Vec<&'static str>)) -> String {
+fn format_difference(section: &str, (name, settings): (String, Vec<&'static str>)) -> String {
     format!("{section} {name:?}: {}", settings.join(", "))
 }

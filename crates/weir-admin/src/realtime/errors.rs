@@ -19,7 +19,7 @@ pub(super) fn router() -> Router {
 }
 
 pub(super) fn no_such_app(id: &str) -> AdminError {
-    of_operation(OperationError::NoSuchApp(id.to_owned()))
+    operation_error(OperationError::NoSuchApp(id.to_owned()))
 }
 
 pub(super) fn no_such_channel(name: &str) -> AdminError {
@@ -32,7 +32,7 @@ pub(super) fn no_users(channel: &str) -> AdminError {
     AdminError::new(StatusCode::NOT_FOUND, format!("channel {channel:?} has no users"), hint)
 }
 
-pub(super) fn of_operation(error: OperationError) -> AdminError {
+pub(super) fn operation_error(error: OperationError) -> AdminError {
     use OperationError as E;
     let text = error.to_string();
     let (status, hint) = match error {

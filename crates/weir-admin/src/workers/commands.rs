@@ -11,7 +11,7 @@ use weir_supervisor::control::ParentCommand;
 /// An order of an operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Order {
+pub enum OperatorCommand {
     /// Replaces one worker, or all one after the other: a successor is started, and the old worker
     /// ends when the successor is ready.
     Restart {
@@ -43,7 +43,7 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl OperatorCommand {
     pub(super) fn app(&self) -> &str {
         match self {
             Self::Restart { app, .. }
@@ -58,24 +58,26 @@ impl Order {
 
 /// Sends commands to the parent. None: there is no parent (tests).
 #[derive(Clone, Debug, Default)]
-pub struct Orders(pub Option<mpsc::Sender<Asked>>);
+pub struct ParentCommands(pub Option<mpsc::Sender<PendingCommand>>);
 
 /// A command for the parent, and the receiver of its reply.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingCommand {
     pub command: ParentCommand,
-    pub answer: oneshot::Sender<Result<(), String>>,
+    pub reply_sender: oneshot::Sender<Result<(), String>>,
 }
 
-impl Orders {
-    /// Sends a command and waits up to `patience` for the parent to accept or reject it.
-    pub async fn ask(&self, command: ParentCommand, patience: Duration) -> Result<(), AdminError> {
+impl ParentCommands {
+    /// Sends a command and waits up to `timeout` for the parent to accept or reject it.
+    pub async fn send(&self, command: ParentCommand, timeout: Duration) -> Result<(), AdminError> {
         let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
-        let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };
-        let (answer, answered) = oneshot::channel();
-        let asked = orders.try_send(Asked { command, answer });
-        asked.map_err(|_| unavailable("too many orders are waiting"))?;
-        match tokio::time::timeout(patience, answered).await {
+        let Some(parent_commands) = &self.0 else {
+            return Err(unavailable("there is no parent process"));
+        };
+        let (reply_sender, reply) = oneshot::channel();
+        let queued = parent_commands.try_send(PendingCommand { command, reply_sender });
+        queued.map_err(|_| unavailable("too many orders are waiting"))?;
+        match tokio::time::timeout(timeout, reply).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(AdminError::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {

@@ -14,16 +14,16 @@ use weir_base::hint;
 use super::arguments::PlanArguments;
 use weir_config::units::format_size;
 
-/// As in Mastodon's guides.
+/// The values in Mastodon's guides.
 const MAX_CONNECTIONS: u32 = 200;
-/// Of an instance with some hundred users.
+/// The demand of an instance with a few hundred users.
 const WEB_REQUESTS: f64 = 10.0;
 const WEB_SECONDS: f64 = 0.1;
 /// Mastodon's default.
 const STREAMING: (u32, u32) = (1, 10);
 
 /// Returns the inputs of a plan, and the names that get no process.
-pub(super) fn wanted(
+pub(super) fn plan_input(
     arguments: &PlanArguments,
     observation: &Observation,
 ) -> anyhow::Result<(PlanInput, Vec<LeftOut>)> {
@@ -40,7 +40,7 @@ pub(super) fn wanted(
     if let (None, Some(missing)) = (ceiling, away) {
         bail!("{} is unknown: {}; or give --max-connections", missing.what, missing.reason);
     }
-    let wanted = PlanInput {
+    let input = PlanInput {
         cores: cores.ok_or_else(|| unknown("cores"))?,
         memory_bytes,
         postgres_memory_bytes: arguments
@@ -62,7 +62,7 @@ pub(super) fn wanted(
         queues,
         process_memory: ProcessMemory::default(),
     };
-    Ok((wanted, left_out))
+    Ok((input, left_out))
 }
 
 /// Returns the pooler's connections, as given or observed; None: no pooler is known.
@@ -83,35 +83,32 @@ fn pooler_connections(
 pub(super) fn assumed(
     arguments: &PlanArguments,
     observation: &Observation,
-    wanted: &PlanInput,
+    input: &PlanInput,
 ) -> Vec<String> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
     let is_ceiling_known = arguments.max_connections.is_some() || settings.is_some();
-    let (processes, pool) = wanted.streaming;
+    let (processes, pool) = input.streaming;
     let size = |name: &str, bytes: u64| format!("--{name} {}", format_size(bytes));
     let options = [
-        (!is_ceiling_known, format!("--max-connections {}", wanted.max_connections)),
+        (!is_ceiling_known, format!("--max-connections {}", input.max_connections)),
         (arguments.web_requests.is_none(), format!("--web-requests {WEB_REQUESTS}")),
         (arguments.web_seconds.is_none(), format!("--web-seconds {WEB_SECONDS}")),
         (arguments.streaming.is_none(), format!("--streaming {processes}x{pool}")),
-        (
-            arguments.postgres_memory.is_none(),
-            size("postgres-memory", wanted.postgres_memory_bytes),
-        ),
-        (arguments.redis_memory.is_none(), size("redis-memory", wanted.redis_memory_bytes)),
+        (arguments.postgres_memory.is_none(), size("postgres-memory", input.postgres_memory_bytes)),
+        (arguments.redis_memory.is_none(), size("redis-memory", input.redis_memory_bytes)),
     ];
     let options = options.into_iter().filter_map(|(is_assumed, it)| is_assumed.then_some(it));
-    // One that is held up keeps its threads: nothing is assumed.
+    // If jobs wait for something else, the number of threads is kept: nothing is assumed.
     let is_assumed =
         |it: &&QueueDemand| !it.known.knows_seconds() && it.known != DemandSource::HeldUp;
-    let queues = wanted.queues.iter().filter(is_assumed).map(|queue| {
+    let queues = input.queues.iter().filter(is_assumed).map(|queue| {
         let rate = (queue.arrivals_per_second * 1_000.0).round() / 1_000.0;
         format!("--queue {}={rate},{}", queue.name, queue.service_seconds)
     });
     options.chain(queues).collect()
 }
 
-/// What was given, then what was seen: the queues with most to do first.
+/// Returns the given queues, then the observed ones, by demand.
 fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Result<Demands> {
     if let Some(missing) = observation.jobs.missing() {
         bail!("{} is not known: {}", missing.what, missing.reason);
@@ -134,12 +131,12 @@ fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Resul
         );
     }
     for (name, wait) in &arguments.targets {
-        aim(&mut all.queues, name, *wait)?;
+        set_target(&mut all.queues, name, *wait)?;
     }
     Ok(all)
 }
 
-fn aim(queues: &mut [QueueDemand], name: &str, wait: Duration) -> anyhow::Result<()> {
+fn set_target(queues: &mut [QueueDemand], name: &str, wait: Duration) -> anyhow::Result<()> {
     if let Some(queue) = queues.iter_mut().find(|queue| queue.name == name) {
         queue.target_seconds = Some(wait.as_secs_f64());
         return Ok(());

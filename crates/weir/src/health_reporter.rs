@@ -11,52 +11,54 @@ use crate::compose::Weir;
 
 /// Sends a sign of life per interval if all parts respond.
 #[derive(Debug)]
-pub(crate) struct Alive {
+pub(crate) struct HealthReporter {
     status: Status,
     interval: Duration,
     ticks: Interval,
     /// The parts that did not respond the last time.
-    silent: Vec<String>,
+    unresponsive: Vec<String>,
 }
 
-impl Alive {
+impl HealthReporter {
     /// Creates the state; no part was checked yet.
     pub(crate) fn new(status: Status, interval: Duration) -> Self {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        Self { status, interval, ticks, silent: Vec::new() }
+        Self { status, interval, ticks, unresponsive: Vec::new() }
     }
 
     /// Sends another word to the parent.
-    pub(crate) fn say(&self, word: Word) {
-        self.status.say(word);
+    pub(crate) fn send(&self, message: Word) {
+        self.status.say(message);
     }
 
     /// Resolves when the next check is due.
-    pub(crate) async fn due(&mut self) {
+    pub(crate) async fn next_tick(&mut self) {
         self.ticks.tick().await;
     }
 
     /// Checks every part of `weir`, and reports.
-    pub(crate) async fn tell(&mut self, weir: &Weir) {
-        let silent = weir.silent(self.interval).await;
-        if silent.is_empty() {
+    pub(crate) async fn check(&mut self, weir: &Weir) {
+        let unresponsive = weir.unresponsive_parts(self.interval).await;
+        if unresponsive.is_empty() {
             self.status.say(Word::Alive);
         }
-        let names = |silent: &[String]| silent.join(", ");
+        let names = |unresponsive: &[String]| unresponsive.join(", ");
         let seconds = self.interval.as_secs_f64();
-        match (self.silent.is_empty(), silent.is_empty()) {
-            (_, false) if silent != self.silent => {
-                tracing::error!(silent = names(&silent), "no response within {seconds} s");
+        match (self.unresponsive.is_empty(), unresponsive.is_empty()) {
+            (_, false) if unresponsive != self.unresponsive => {
+                tracing::error!(silent = names(&unresponsive), "no response within {seconds} s");
             }
-            (false, true) => tracing::warn!(silent = names(&self.silent), "all respond again"),
+            (false, true) => {
+                tracing::warn!(silent = names(&self.unresponsive), "all respond again")
+            }
             _ => {}
         }
-        self.silent = silent;
+        self.unresponsive = unresponsive;
     }
 
     /// Sends signs of life until `end` resolves, without checks: parts that end no longer respond.
-    pub(crate) async fn until<T>(mut self, end: impl Future<Output = T>) -> T {
+    pub(crate) async fn run_until<T>(mut self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
         loop {
             tokio::select! {

@@ -3,7 +3,7 @@
 use weir_base::clock::Timestamp;
 
 use super::reported::Reported;
-use super::rows::{AppRow, JOBS, WorkerRow, process_row, rolling, vacancy_row};
+use super::rows::{AppRow, JOBS, WorkerRow, format_rolling, process_row, vacancy_row};
 
 /// Returns the row of a group. None: it is not run here.
 pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<AppRow> {
@@ -14,7 +14,7 @@ pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<App
     let mut workers: Vec<WorkerRow> = workers.chain(vacant.filter_map(vacancy_row)).collect();
     workers.sort_by_key(|row| (row.worker, row.pid));
     for row in &mut workers {
-        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(name, slot));
+        row.restarts = row.worker.map_or(0, |slot| reported.counters.restarts(name, slot));
         if row.state == "serving" {
             "running".clone_into(&mut row.state);
         }
@@ -23,10 +23,10 @@ pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<App
         name: name.to_owned(),
         mode: JOBS.to_owned(),
         processes: Some(group.processes),
-        rolling: group.rolling.as_ref().map(rolling),
-        evictions: reported.counted.evictions(name),
-        restarts: reported.counted.all_restarts(name),
-        deaths: reported.counted.deaths(name),
+        rolling: group.rolling.as_ref().map(format_rolling),
+        evictions: reported.counters.evictions(name),
+        restarts: reported.counters.all_restarts(name),
+        deaths: reported.counters.deaths(name),
         workers,
         ..AppRow::default()
     })

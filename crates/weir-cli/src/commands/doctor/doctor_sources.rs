@@ -3,29 +3,29 @@
 use weir_advisor::{Advice, Observation, Severity, advise};
 use weir_observe::{Sources, observe};
 
-use super::again::{self, Given};
+use super::follow_up::{self, PassedOptions};
 use super::weir::WeirSource;
 use crate::exit::Exit;
 
 /// The sources of doctor.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct DoctorSources {
     pub(super) sources: Sources,
     pub(super) weir: Option<WeirSource>,
-    pub(super) given: Given,
+    pub(super) passed: PassedOptions,
 }
 
-impl Places {
+impl DoctorSources {
     pub(super) fn advise(&self, observation: &Observation) -> Advice {
         let shards: Vec<&str> = observation.shards.iter().map(|it| it.name.as_str()).collect();
-        again::complete(advise(observation), &self.given, &shards)
+        follow_up::complete_commands(advise(observation), &self.passed, &shards)
     }
 
     /// Takes both samples; queries a running Weir once.
-    pub(super) async fn look(&self) -> Observation {
+    pub(super) async fn observe(&self) -> Observation {
         let mut observation = observe(&self.sources).await;
         if let Some(weir) = &self.weir {
-            weir.fill(&mut observation).await;
+            weir.add_measurements(&mut observation).await;
         }
         observation
     }

@@ -14,20 +14,20 @@ use rustix::io::Errno;
 
 /// A held lock, released when dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct HeldLock {
     _locked: File,
 }
 
 /// A lock that is not held yet.
 #[derive(Debug)]
-pub struct Place {
-    of: Of,
+pub struct HandoverLock {
+    resource: LockedResource,
     file: File,
 }
 
 /// The resource.
 #[derive(Clone, Copy, Debug)]
-pub enum Of {
+pub enum LockedResource {
     /// Publishing on realtime's channels.
     Histories,
     /// Serving jobs, the admin API and the console.
@@ -36,43 +36,45 @@ pub enum Of {
     Mirror,
 }
 
-impl Place {
+impl HandoverLock {
     /// Opens the lock file without locking it.
-    pub fn take(of: Of, data_dir: &Path) -> anyhow::Result<Self> {
-        let path = of.path(data_dir);
+    pub fn open(resource: LockedResource, data_dir: &Path) -> anyhow::Result<Self> {
+        let path = resource.path(data_dir);
         let mut options = OpenOptions::new();
         let open = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = open.with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Self { of, file })
+        Ok(Self { resource, file })
     }
 
     /// Locks it if it is free; None: another process holds it.
-    pub fn turn_now(self) -> anyhow::Result<Option<Turn>> {
-        let Self { of, file } = self;
+    pub fn try_acquire(self) -> anyhow::Result<Option<HeldLock>> {
+        let Self { resource, file } = self;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Turn { _locked: file })),
+            Ok(()) => Ok(Some(HeldLock { _locked: file })),
             Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot lock {}", of.file_name())),
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot lock {}", resource.file_name()))
+            }
         }
     }
 
     /// Waits for the lock without a limit.
-    pub async fn turn(self) -> anyhow::Result<Turn> {
-        let Self { of, file } = self;
+    pub async fn acquire(self) -> anyhow::Result<HeldLock> {
+        let Self { resource, file } = self;
         let locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(file),
             Err(Errno::WOULDBLOCK) => {
-                tracing::info!(?of, "waiting for the previous process to release the lock");
+                tracing::info!(of = ?resource, "waiting for the previous process to release the lock");
                 tokio::task::spawn_blocking(move || lock(&file).map(|()| file)).await?
             }
             Err(error) => Err(error),
         };
-        let _locked = locked.with_context(|| format!("cannot lock {}", of.file_name()))?;
-        Ok(Turn { _locked })
+        let _locked = locked.with_context(|| format!("cannot lock {}", resource.file_name()))?;
+        Ok(HeldLock { _locked })
     }
 }
 
-impl Of {
+impl LockedResource {
     fn path(self, data_dir: &Path) -> PathBuf {
         data_dir.join(self.file_name())
     }

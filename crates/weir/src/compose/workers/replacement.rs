@@ -11,26 +11,26 @@ use weir_admin::workers::SharedApp as _;
 use weir_supervisor::control::{ParentCommand, RollingState, WorkerPhase};
 
 use super::metrics::Kind;
-use super::recycling::{Facts, Limit, passed};
-use super::{Sizes, Way, Worker, Workers, memory};
+use super::recycling::{Facts, Limit, exceeded_limit};
+use super::{Sizes, Worker, WorkerRoute, Workers, memory};
 
 /// Delay before another attempt to replace a worker whose successor did not start.
-const AGAIN_AFTER: Duration = Duration::from_secs(60);
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Without any limit there is nothing to measure.
-const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+const NO_LIMIT_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Workers {
     pub(super) fn sample_interval(&self) -> Duration {
         for group in self.recycling.keys() {
-            self.metrics.announce(self.kind(group), group);
+            self.metrics.initialize(self.kind(group), group);
         }
         let intervals = self.recycling.values().map(|recycling| recycling.interval);
-        intervals.min().unwrap_or(NEVER)
+        intervals.min().unwrap_or(NO_LIMIT_INTERVAL)
     }
 
     /// Starts a measurement of all ready workers; [`Workers::recycle`] processes it.
     pub(super) fn measure(&self) {
-        let Ok(give) = self.give_measured.clone().try_reserve_owned() else {
+        let Ok(permit) = self.measured_sender.clone().try_reserve_owned() else {
             // The last measurement is still in progress.
             return;
         };
@@ -41,40 +41,47 @@ impl Workers {
                 let sizes = pids.into_iter();
                 sizes.filter_map(|(it, pid)| Some((it, memory::pss_bytes(pid)?))).collect()
             });
-            give.send(sizes.await.unwrap_or_default());
+            permit.send(sizes.await.unwrap_or_default());
         });
     }
 
     /// Publishes the sizes, and replaces workers that exceed a limit.
     pub(super) async fn recycle(&mut self, sizes: &Sizes) -> io::Result<()> {
-        self.show(sizes);
+        self.publish_sizes(sizes);
         if self.draining.is_cancelled() || self.is_in_snapshot {
             return Ok(());
         }
-        for (generation, limit, why) in self.find_passed(sizes) {
+        for (generation, limit, why) in self.find_exceeding(sizes) {
             let Some(Worker { app, slot, .. }) = self.known.get(&generation) else { continue };
             let (app, slot) = (app.clone(), *slot);
             self.recycled.insert(generation, self.clock.now());
             let command = ParentCommand::Restart { group: app.clone(), slot };
-            self.await_fresh(&app, slot, generation, limit, why);
-            self.ask(command).await?;
+            self.await_replacement(&app, slot, generation, limit, why);
+            self.send_command(command).await?;
         }
         Ok(())
     }
 
     /// Waits for the outcome of a replacement in the background. Call it before the request is
     /// sent.
-    fn await_fresh(&mut self, app: &str, slot: u32, generation: u64, limit: Limit, why: String) {
+    fn await_replacement(
+        &mut self,
+        app: &str,
+        slot: u32,
+        generation: u64,
+        limit: Limit,
+        why: String,
+    ) {
         let kind = self.kind(app);
-        let (answer, answered) = oneshot::channel();
-        self.asked.insert(self.last_id + 1, answer);
+        let (reply, answered) = oneshot::channel();
+        self.pending.insert(self.last_id + 1, reply);
         let (app, metrics) = (app.to_owned(), self.metrics.clone());
         let reported = std::sync::Arc::clone(&self.reported);
-        let ending = self.probes.clone();
+        let shutdown = self.probes.clone();
         self.probes.spawn(async move {
             let answered = tokio::select! {
                 answered = answered => answered,
-                () = ending.requested() => return,
+                () = shutdown.requested() => return,
             };
             match answered {
                 Ok(Ok(())) => {
@@ -98,29 +105,29 @@ impl Workers {
     }
 
     /// Returns at most one worker of each app that exceeds a limit.
-    fn find_passed(&self, sizes: &Sizes) -> Vec<(u64, Limit, String)> {
+    fn find_exceeding(&self, sizes: &Sizes) -> Vec<(u64, Limit, String)> {
         let now = self.clock.now();
-        let given = self.given();
-        let mut found = BTreeMap::new();
+        let given = self.requests_given();
+        let mut exceeding = BTreeMap::new();
         for (&generation, worker) in &self.known {
             let app = &worker.app;
             let Some(recycling) = self.recycling.get(app) else { continue };
             let was_tried = self.recycled.get(&generation);
-            let is_tried = was_tried.is_some_and(|at| now.since(*at) < AGAIN_AFTER);
-            if is_tried || found.contains_key(app) || self.is_busy(app) {
+            let is_tried = was_tried.is_some_and(|at| now.since(*at) < RETRY_AFTER);
+            if is_tried || exceeding.contains_key(app) || self.is_busy(app) {
                 continue;
             }
             let facts = Facts {
                 generation,
                 pss_bytes: sizes.get(&generation).copied(),
                 age: now.since(worker.started),
-                requests: self.requests_of(worker, &given),
+                requests: self.request_count(worker, &given),
             };
-            if let Some((limit, why)) = passed(recycling, &facts) {
-                found.insert(app.clone(), (generation, limit, why));
+            if let Some((limit, why)) = exceeded_limit(recycling, &facts) {
+                exceeding.insert(app.clone(), (generation, limit, why));
             }
         }
-        found.into_values().collect()
+        exceeding.into_values().collect()
     }
 
     fn kind(&self, group: &str) -> Kind {
@@ -132,31 +139,33 @@ impl Workers {
         let mut own = self.known.values().filter(|worker| worker.app == app);
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let group = reported.groups.get(app);
-        let rolls = group.is_some_and(|group| {
+        let is_rolling = group.is_some_and(|group| {
             matches!(group.rolling, Some(RollingState::Running { .. })) || group.is_paused
         });
-        rolls || own.any(|worker| worker.phase != WorkerPhase::Ready)
+        is_rolling || own.any(|worker| worker.phase != WorkerPhase::Ready)
     }
 
     /// Returns the requests that a worker was given; for one that accepts connections itself, those
     /// that it reports as finished.
-    fn requests_of(&self, worker: &Worker, given: &BTreeMap<String, u64>) -> u64 {
-        let requests = match &worker.way {
-            Way::Own(address) => given.get(&address.to_string()).copied(),
-            Way::Shared(seat) => self.sockets.get(&worker.app).map(|app| app.served(seat.record)),
-            Way::None => None,
+    fn request_count(&self, worker: &Worker, given: &BTreeMap<String, u64>) -> u64 {
+        let requests = match &worker.route {
+            WorkerRoute::Proxied(address) => given.get(&address.to_string()).copied(),
+            WorkerRoute::Shared(socket_worker) => {
+                self.sockets.get(&worker.app).map(|app| app.served(socket_worker.record))
+            }
+            WorkerRoute::None => None,
         };
         requests.unwrap_or_default()
     }
 
     /// Returns the number of requests that the proxy gave to each worker, by address.
-    fn given(&self) -> BTreeMap<String, u64> {
+    fn requests_given(&self) -> BTreeMap<String, u64> {
         let apps = self.apps.view().into_iter();
         let workers = apps.flat_map(|app| app.workers);
         workers.map(|worker| (worker.address, worker.given)).collect()
     }
 
-    fn show(&self, sizes: &Sizes) {
+    fn publish_sizes(&self, sizes: &Sizes) {
         for app in self.recycling.keys() {
             let own = sizes.iter().filter(|(generation, _)| {
                 self.known.get(generation).is_some_and(|worker| worker.app == *app)

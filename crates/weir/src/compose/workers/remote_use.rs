@@ -10,21 +10,21 @@ use super::Workers;
 
 impl Workers {
     /// Records what another process uses of a worker.
-    pub(super) fn note_elsewhere(&mut self, generation: u64, used: Used) {
+    pub(super) fn record_remote_use(&mut self, generation: u64, used: Used) {
         let Used { requests, streams } = used;
-        self.elsewhere.insert(generation, Elsewhere { requests, streams });
+        self.remote_use.insert(generation, Elsewhere { requests, streams });
         if let Some(worker) = self.known.get(&generation) {
             let app = worker.app.clone();
-            self.give_elsewhere(&app);
+            self.apply_remote_use(&app);
         }
     }
 
     /// Applies the recorded use to all workers of an app.
-    pub(super) fn give_elsewhere(&self, app: &str) {
+    pub(super) fn apply_remote_use(&self, app: &str) {
         for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
-            let elsewhere = self.elsewhere.get(generation).copied().unwrap_or_default();
+            let remote_use = self.remote_use.get(generation).copied().unwrap_or_default();
             if let Some(address) = worker.address()
-                && let Err(error) = self.apps.set_elsewhere(app, address, elsewhere)
+                && let Err(error) = self.apps.set_elsewhere(app, address, remote_use)
             {
                 tracing::debug!(%error, "workers of an app that is not served here");
             }
@@ -32,24 +32,25 @@ impl Workers {
     }
 
     /// Reports what this process still uses, where that has changed.
-    pub(super) async fn report_used(&mut self) -> io::Result<()> {
-        for (generation, used) in self.used() {
-            let told = self.told_used.insert(generation, used).unwrap_or_default();
-            if told != used {
-                self.ask(ParentCommand::Used { generation, used }).await?;
+    pub(super) async fn report_use(&mut self) -> io::Result<()> {
+        for (generation, used) in self.own_use() {
+            let previous = self.reported_use.insert(generation, used).unwrap_or_default();
+            if previous != used {
+                self.send_command(ParentCommand::Used { generation, used }).await?;
             }
         }
         Ok(())
     }
 
-    fn used(&self) -> Vec<(u64, Used)> {
+    fn own_use(&self) -> Vec<(u64, Used)> {
         let mut all = Vec::new();
         for app in self.processes.keys() {
-            let of_app = self.apps.used(app);
+            let app_use = self.apps.used(app);
             for (generation, worker) in self.known.iter().filter(|(_, it)| it.app == *app) {
                 // A worker that was removed and added again is listed twice.
-                let its = of_app.iter().filter(|(address, _)| Some(address) == worker.address());
-                let used = its.fold(Used::default(), |sum, (_, one)| Used {
+                let entries =
+                    app_use.iter().filter(|(address, _)| Some(address) == worker.address());
+                let used = entries.fold(Used::default(), |sum, (_, one)| Used {
                     requests: sum.requests + one.requests,
                     streams: sum.streams + one.streams,
                 });

@@ -19,7 +19,7 @@ pub(super) fn no_such_worker(wid: &str) -> AdminError {
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
 /// Converts an error of the job server's handle.
-pub(super) fn of_handle(error: HandleError) -> AdminError {
+pub(super) fn handle_error(error: HandleError) -> AdminError {
     let text = error.to_string();
     match error {
         HandleError::Gone => {

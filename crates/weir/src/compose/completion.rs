@@ -5,14 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 /// The future outcome of a part, stored once it has ended.
-pub(super) struct End<T> {
+pub(super) struct Completion<T> {
     running: Pin<Box<dyn Future<Output = T>>>,
     ended: Option<T>,
 }
 
-impl<T> End<T> {
+impl<T> Completion<T> {
     /// Wraps `running`, which resolves when the part has ended.
-    pub(super) fn of(running: impl Future<Output = T> + 'static) -> Self {
+    pub(super) fn new(running: impl Future<Output = T> + 'static) -> Self {
         Self { running: Box::pin(running), ended: None }
     }
 
@@ -34,7 +34,7 @@ impl<T> End<T> {
     }
 }
 
-impl<T> fmt::Debug for End<T> {
+impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "End(has ended: {})", self.ended.is_some())
     }

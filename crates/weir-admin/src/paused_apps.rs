@@ -10,7 +10,7 @@ use weir_front::Apps;
 
 /// The apps with their file. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Holds(Arc<Inner>);
+pub struct PausedApps(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -27,7 +27,7 @@ struct Stored {
     in_maintenance: Vec<String>,
 }
 
-impl Holds {
+impl PausedApps {
     /// Stores the state in the file at `path`.
     pub fn new(apps: Arc<Apps>, path: PathBuf) -> Self {
         Self(Arc::new(Inner { apps, path, writing: Mutex::default() }))
@@ -63,7 +63,7 @@ impl Holds {
     }
 
     /// Writes the current state. Blocks on the disk.
-    pub fn keep(&self) -> io::Result<()> {
+    pub fn save(&self) -> io::Result<()> {
         let Inner { apps, path, writing } = &*self.0;
         let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stored = Stored::default();
