@@ -4,8 +4,8 @@
 //! - [`module`] reads what a file declares, imports and names.
 //! - [`uses`] finds for each name the file that declares it.
 //!
-//! The table "Allowed circles" of ARCHITECTURE.md holds the circles that there are; the check fails
-//! when one grows or is added, and when one has shrunk, so that the table follows.
+//! The table "Allowed circles" of ARCHITECTURE.md lists the existing circles. The check fails when a circle was added
+//! or has grown, and when one has shrunk, so that the table stays current.
 
 mod module;
 mod uses;
@@ -22,10 +22,10 @@ use uses::Uses;
 
 const HEADING: &str = "## Allowed circles";
 
-/// Numbers of files of a crate's circles, largest first.
+/// The numbers of files in a crate's circles, largest first.
 type Sizes = Vec<usize>;
 
-/// Prints each crate's circles; of the crate that is named, also which names tie them.
+/// Prints the circles of each crate; for the crate `only`, also the names that cause them.
 pub(crate) fn report(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let crates = sources::read(&metadata::read(root)?)?;
     if let Some(name) = only {
@@ -33,11 +33,16 @@ pub(crate) fn report(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
     }
     let (mut count, mut files) = (0, 0);
     for sources in crates.iter().filter(|it| only.is_none_or(|name| it.name == name)) {
-        let uses = uses::of(&sources.files);
+        let uses = uses::from_files(&sources.files);
         let circles = circles(&uses);
         count += circles.len();
         files += circles.iter().map(BTreeSet::len).sum::<usize>();
-        println!("{}: {} files, circles of {}", sources.name, uses.len(), shown(&sizes(&circles)));
+        println!(
+            "{}: {} files, circles of {}",
+            sources.name,
+            uses.len(),
+            format_sizes(&sizes(&circles))
+        );
         for circle in &circles {
             let members: Vec<&str> = circle.iter().map(|file| without_folder(file)).collect();
             println!("  {} files: {}", circle.len(), members.join(", "));
@@ -64,14 +69,15 @@ fn without_folder(path: &str) -> &str {
     path.strip_prefix("src/").unwrap_or(path)
 }
 
-/// Every crate whose circles are not those of the table.
+/// Returns an error for each crate whose circles differ from the table.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
     anyhow::ensure!(text.contains(HEADING), "ARCHITECTURE.md has no table under {HEADING:?}");
     let crates = sources::read(&metadata::read(root)?)?;
-    let actual = crates.iter().map(|it| (it.name.clone(), sizes(&circles(&uses::of(&it.files)))));
+    let actual =
+        crates.iter().map(|it| (it.name.clone(), sizes(&circles(&uses::from_files(&it.files)))));
     let actual: BTreeMap<String, Sizes> = actual.collect();
-    let problems = compare(&allowed(&text), &actual);
+    let problems = compare(&parse_allowed(&text), &actual);
     if problems.is_empty() {
         let count: usize = actual.values().map(Vec::len).sum();
         println!("edges: {count} circles of files, all in the table");
@@ -79,11 +85,11 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Sets of two files or more in which each uses each other, directly or through others of the set;
-/// largest first.
+/// Returns the sets of two or more files that all use each other, directly or through others of the set; largest
+/// first.
 fn circles(uses: &Uses) -> Vec<BTreeSet<&str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
-        uses.keys().map(|file| (file.as_str(), reached(uses, file))).collect();
+        uses.keys().map(|file| (file.as_str(), reachable(uses, file))).collect();
     let mut circles = BTreeSet::new();
     for (file, others) in &reached {
         let mutual = others.iter().filter(|other| reached[*other].contains(file));
@@ -97,8 +103,8 @@ fn circles(uses: &Uses) -> Vec<BTreeSet<&str>> {
     circles
 }
 
-/// All files that one file uses, directly or through others.
-fn reached<'a>(uses: &'a Uses, from: &str) -> BTreeSet<&'a str> {
+/// Returns all files that a file uses, directly or through others.
+fn reachable<'a>(uses: &'a Uses, from: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
     while let Some(file) = open.pop() {
@@ -115,13 +121,13 @@ fn sizes(circles: &[BTreeSet<&str>]) -> Sizes {
     circles.iter().map(BTreeSet::len).collect()
 }
 
-fn shown(sizes: &[usize]) -> String {
+fn format_sizes(sizes: &[usize]) -> String {
     let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
     if sizes.is_empty() { "-".to_owned() } else { sizes.join(", ") }
 }
 
-/// Rows `| crate | sizes |` behind the heading, up to the next one.
-fn allowed(text: &str) -> BTreeMap<String, Sizes> {
+/// Parses the rows `| crate | sizes |` below the heading, up to the next heading.
+fn parse_allowed(text: &str) -> BTreeMap<String, Sizes> {
     let section = text.split_once(HEADING).map_or("", |(_, rest)| rest);
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| {
@@ -143,13 +149,13 @@ fn compare(allowed: &BTreeMap<String, Sizes>, actual: &BTreeMap<String, Sizes>) 
             problems.push(format!(
                 "{name}: circles of {} files, allowed are {} (ARCHITECTURE.md, {HEADING:?}); \
                  `cargo xtask circles {name}` names what ties them",
-                shown(sizes),
-                shown(allowed)
+                format_sizes(sizes),
+                format_sizes(allowed)
             ));
         } else if sizes != allowed {
             problems.push(format!(
                 "ARCHITECTURE.md: circles of {name} have shrunk; under {HEADING:?} write `| {name} | {} |`",
-                shown(sizes)
+                format_sizes(sizes)
             ));
         }
     }
@@ -173,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_and_chains_are_none() {
+    fn circles_are_found_and_chains_ignored() {
         let uses = uses(&[
             ("a", "b"),
             ("b", "c"),
@@ -190,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_the_sizes() {
+    fn sizes_are_parsed_from_the_table() {
         let text = "## Allowed circles\n\n| crate | files |\n| --- | --- |\n| a | 21, 3 |\n\n## More\n| b | 2 |\n";
-        assert_eq!(allowed(text), [("a".to_owned(), vec![21, 3])].into());
+        assert_eq!(parse_allowed(text), [("a".to_owned(), vec![21, 3])].into());
     }
 
     #[test]
-    fn circles_may_neither_grow_nor_shrink_unnoticed() {
+    fn changed_circle_sizes_are_reported() {
         let sizes = |sizes: &[usize]| [("a".to_owned(), sizes.to_vec())].into();
         let check = |actual: &[usize]| compare(&sizes(&[5, 3]), &sizes(actual)).join("");
         assert_eq!(check(&[5, 3]), "");

@@ -1,5 +1,5 @@
-//! deploy/grafana, made from the metrics' definitions; and every metric that a dashboard or an alert
-//! rule names, against what there is.
+//! Generates deploy/grafana from the definitions of the metrics, and checks that all metrics named in dashboards and
+//! alert rules exist.
 
 mod known;
 mod panels;
@@ -19,17 +19,17 @@ const RULES: &str = "deploy/prometheus";
 const PANEL_WIDTH: usize = 12;
 const PANEL_HEIGHT: usize = 8;
 
-/// Whether the dashboard is what would be written, and every metric is one.
+/// Returns an error if the dashboard is outdated, and for each unknown metric.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut problems = unshown();
+    let mut problems = metrics_without_one_panel();
     let text = fs::read_to_string(root.join(DASHBOARD)).unwrap_or_default();
-    if text != made() {
+    if text != dashboard_text() {
         problems
             .push(format!("{DASHBOARD} is out of date: cargo run -p xtask -- dashboards write"));
     }
     let known = known::Known::read(root)?;
     let mut files = vec![root.join(DASHBOARD)];
-    files.extend(files_of(&root.join(RULES))?);
+    files.extend(json_files(&root.join(RULES))?);
     let mut used = 0;
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
@@ -45,14 +45,14 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Writes the dashboard anew.
+/// Writes the dashboard.
 pub(crate) fn write(root: &Path) -> anyhow::Result<Vec<String>> {
-    fs::write(root.join(DASHBOARD), made()).context(DASHBOARD)?;
+    fs::write(root.join(DASHBOARD), dashboard_text()).context(DASHBOARD)?;
     println!("dashboards: {DASHBOARD} written");
     Ok(Vec::new())
 }
 
-fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn json_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut files: Vec<_> =
         entries.map(|entry| entry.map(|it| it.path())).collect::<Result<_, _>>()?;
@@ -60,8 +60,8 @@ fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A metric that no panel shows, or two do.
-fn unshown() -> Vec<String> {
+/// Returns the metrics that no panel or several panels show.
+fn metrics_without_one_panel() -> Vec<String> {
     let shown = |metric: &Metric| {
         PANELS.iter().flat_map(|panel| panel.metrics).filter(|name| **name == metric.name).count()
     };
@@ -71,7 +71,7 @@ fn unshown() -> Vec<String> {
         .collect()
 }
 
-fn made() -> String {
+fn dashboard_text() -> String {
     let mut panels = Vec::new();
     let (mut y, mut row, mut place) = (0, "", 0);
     for panel in &PANELS {
@@ -79,10 +79,10 @@ fn made() -> String {
             // A row that is half full leaves its other half free.
             y += if place % 2 == 1 { PANEL_HEIGHT } else { 0 };
             (row, place) = (panel.row, 0);
-            panels.push(row_of(panels.len(), row, y));
+            panels.push(row_json(panels.len(), row, y));
             y += 1;
         }
-        panels.push(panel_of(panels.len(), panel, (place % 2) * PANEL_WIDTH, y));
+        panels.push(panel_json(panels.len(), panel, (place % 2) * PANEL_WIDTH, y));
         y += if place % 2 == 1 { PANEL_HEIGHT } else { 0 };
         place += 1;
     }
@@ -95,23 +95,23 @@ fn made() -> String {
         "editable": true,
         "refresh": "30s",
         "time": { "from": "now-3h", "to": "now" },
-        "templating": { "list": [datasource(), instance()] },
+        "templating": { "list": [datasource_json(), instance_variable()] },
         "panels": panels,
     });
     let text = serde_json::to_string_pretty(&dashboard).unwrap_or_default();
     format!("{text}\n")
 }
 
-fn datasource() -> Value {
+fn datasource_json() -> Value {
     json!({ "name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus" })
 }
 
-fn instance() -> Value {
+fn instance_variable() -> Value {
     json!({
         "name": "instance",
         "label": "Weir",
         "type": "query",
-        "datasource": source(),
+        "datasource": source_variable(),
         "query": "label_values(weir_observe_look_timestamp_seconds, instance)",
         "refresh": 2,
         "multi": true,
@@ -121,39 +121,39 @@ fn instance() -> Value {
     })
 }
 
-fn source() -> Value {
+fn source_variable() -> Value {
     json!({ "type": "prometheus", "uid": "${datasource}" })
 }
 
-fn row_of(id: usize, title: &str, y: usize) -> Value {
+fn row_json(id: usize, title: &str, y: usize) -> Value {
     let place = json!({ "x": 0, "y": y, "w": 2 * PANEL_WIDTH, "h": 1 });
     json!({ "id": id + 1, "type": "row", "title": title, "gridPos": place, "collapsed": false, "panels": [] })
 }
 
-fn panel_of(id: usize, panel: &Panel, x: usize, y: usize) -> Value {
-    let metrics: Vec<&Metric> = panel.metrics.iter().map(|name| metric(name)).collect();
+fn panel_json(id: usize, panel: &Panel, x: usize, y: usize) -> Value {
+    let metrics: Vec<&Metric> = panel.metrics.iter().map(|name| find_metric(name)).collect();
     let targets =
-        metrics.iter().enumerate().map(|(at, metric)| target(at, metric, metrics.len() > 1));
+        metrics.iter().enumerate().map(|(at, metric)| target_json(at, metric, metrics.len() > 1));
     let words: Vec<&str> = metrics.iter().map(|metric| metric.help).collect();
     json!({
         "id": id + 1,
         "type": "timeseries",
         "title": panel.title,
         "description": words.join(". "),
-        "datasource": source(),
+        "datasource": source_variable(),
         "gridPos": { "x": x, "y": y, "w": PANEL_WIDTH, "h": PANEL_HEIGHT },
-        "fieldConfig": { "defaults": { "unit": unit(metrics[0]), "min": 0 }, "overrides": [] },
+        "fieldConfig": { "defaults": { "unit": grafana_unit(metrics[0]), "min": 0 }, "overrides": [] },
         "options": { "legend": { "displayMode": "table", "placement": "right", "calcs": ["lastNotNull", "max"] } },
         "targets": targets.collect::<Vec<_>>(),
     })
 }
 
-fn metric(name: &str) -> &'static Metric {
+fn find_metric(name: &str) -> &'static Metric {
     let found = METRICS.iter().find(|metric| metric.name == name);
     found.unwrap_or_else(|| panic!("a panel names {name}, which is no metric"))
 }
 
-fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
+fn target_json(at: usize, metric: &Metric, has_others: bool) -> Value {
     let series = format!("{}{{instance=~\"$instance\"}}", metric.series());
     let expression = match metric.kind {
         MetricKind::Gauge => series,
@@ -170,11 +170,11 @@ fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
         (true, _) | (false, true) => [&[own][..], &labels].concat().join(" "),
     };
     let letter = char::from(b'A' + u8::try_from(at).unwrap_or_default());
-    json!({ "refId": letter.to_string(), "expr": expression, "legendFormat": legend, "datasource": source() })
+    json!({ "refId": letter.to_string(), "expr": expression, "legendFormat": legend, "datasource": source_variable() })
 }
 
-/// As Grafana names units.
-fn unit(metric: &Metric) -> &'static str {
+/// Returns Grafana's name of the unit.
+fn grafana_unit(metric: &Metric) -> &'static str {
     match (metric.kind, metric.unit) {
         (MetricKind::Counter, _) | (MetricKind::Gauge, Unit::PerSecond) => "cps",
         (_, Unit::Seconds) => "s",
@@ -190,19 +190,19 @@ mod tests {
 
     #[test]
     fn each_metric_is_on_one_panel() {
-        assert_eq!(unshown(), [] as [String; 0]);
+        assert_eq!(metrics_without_one_panel(), [] as [String; 0]);
     }
 
     #[test]
     fn counters_are_shown_as_rates_and_panels_do_not_overlap() {
-        let dashboard: Value = serde_json::from_str(&made()).expect("JSON");
+        let dashboard: Value = serde_json::from_str(&dashboard_text()).expect("JSON");
         let panels = dashboard["panels"].as_array().expect("panels");
         let mut places = std::collections::BTreeSet::new();
         for panel in panels {
             let place = &panel["gridPos"];
             assert!(places.insert((place["y"].as_u64(), place["x"].as_u64())), "{panel}");
         }
-        let text = made();
+        let text = dashboard_text();
         assert!(
             text.contains("rate(weir_observe_jobs_processed_total{instance=~\\\"$instance\\\"}[")
         );
@@ -210,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn what_each_sidekiq_has_is_named_with_its_redis() {
-        let legend = |name| target(0, metric(name), false)["legendFormat"].clone();
+    fn sidekiq_metrics_are_labelled_with_their_redis() {
+        let legend = |name| target_json(0, find_metric(name), false)["legendFormat"].clone();
         for (name, expected) in [
             ("queue_size", "{{queue}} {{redis}}"),
             ("threads", "threads {{redis}}"),

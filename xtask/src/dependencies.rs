@@ -1,4 +1,4 @@
-//! How many packages the binary links, and which of them in more than one version.
+//! Counts the packages that the binary links, and lists those with several versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,14 +8,14 @@ use anyhow::Context;
 
 use crate::metadata;
 
-/// Prints the counts for the machine that it runs on. What only builds (build scripts, procedural
-/// macros and what these use) or only tests is not linked.
+/// Prints the counts for this machine. Packages that are only used for building (by build scripts and procedural
+/// macros) or for tests are not linked.
 pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     let linked = metadata::tree(root, &["--package", "weir", "--edges", "normal,no-proc-macro"])?;
     let ours: BTreeSet<String> =
         metadata::read(root)?.members().map(|member| member.name.clone()).collect();
     let foreign = linked.iter().filter(|(name, _)| !ours.contains(name)).count();
-    let twice = several_versions(&linked);
+    let twice = packages_with_several_versions(&linked);
     for (name, versions) in &twice {
         println!("{name}: {}", versions.join(", "));
     }
@@ -30,7 +30,9 @@ pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn several_versions(packages: &BTreeSet<(String, String)>) -> BTreeMap<&str, Vec<&str>> {
+fn packages_with_several_versions(
+    packages: &BTreeSet<(String, String)>,
+) -> BTreeMap<&str, Vec<&str>> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, version) in packages {
         versions.entry(name).or_default().push(version);
@@ -47,6 +49,9 @@ mod tests {
     fn only_packages_with_several_versions_are_listed() {
         let packages = [("a", "1.0.0"), ("b", "1.0.0"), ("b", "2.1.0"), ("c", "1.0.0")];
         let packages = packages.map(|(name, version)| (name.to_owned(), version.to_owned())).into();
-        assert_eq!(several_versions(&packages), [("b", vec!["1.0.0", "2.1.0"])].into());
+        assert_eq!(
+            packages_with_several_versions(&packages),
+            [("b", vec!["1.0.0", "2.1.0"])].into()
+        );
     }
 }

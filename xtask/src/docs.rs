@@ -1,8 +1,7 @@
-//! What holds for the repository's texts: links lead somewhere, every request of the admin API is
-//! described, no file names a developer's machine or a package mirror.
+//! Checks the texts of the repository: links resolve, each request of the admin API is described, and no file names a
+//! developer's machine or a package mirror.
 //!
-//! That every setting and every command is in docs/reference is checked by the tests of the binary,
-//! which generates those pages.
+//! The tests of the binary, which generates docs/reference, check that it has all settings and commands.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-/// Source files that define requests of the admin API, with the prefix that they are mounted at.
+/// Source files that define requests of the admin API, with the prefix of their paths.
 const ROUTES: [(&str, &str); 9] = [
     ("crates/weir-admin/src/jobs.rs", "/v1/jobs"),
     ("crates/weir-admin/src/gems.rs", "/v1/gems"),
@@ -26,7 +25,7 @@ const ADMIN_API: &str = "docs/reference/admin-api.md";
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let files = tracked(root)?;
-    let mut problems = routes_without_words(root)?;
+    let mut problems = undocumented_routes(root)?;
     let mut pages = 0;
     for file in &files {
         // Not text, or gone from the folder but not from the index.
@@ -56,7 +55,7 @@ pub(crate) fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(files.lines().map(str::to_owned).collect())
 }
 
-fn routes_without_words(root: &Path) -> anyhow::Result<Vec<String>> {
+fn undocumented_routes(root: &Path) -> anyhow::Result<Vec<String>> {
     let page = fs::read_to_string(root.join(ADMIN_API)).context(ADMIN_API)?;
     let mut problems = Vec::new();
     for (file, prefix) in ROUTES {
@@ -76,7 +75,7 @@ fn routes_without_words(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Folders of the people and machines that develop Weir; split so that this file passes.
+/// Folders on developers' machines; split so that this file passes the check.
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 
@@ -87,7 +86,7 @@ fn machine_paths(file: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A path begins where a word does: `a/root/` and `https://x/home/` do not count.
+/// Returns whether the line has this path at the start of a word: `a/root/` and `https://x/home/` do not count.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -109,7 +108,7 @@ fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
     for (number, line) in text.lines().enumerate() {
         for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
-            if !is_elsewhere && !leads_somewhere(&root.join(folder), text, target) {
+            if !is_elsewhere && !link_target_exists(&root.join(folder), text, target) {
                 problems.push(format!("{file}:{}: {target} leads nowhere", number + 1));
             }
         }
@@ -117,8 +116,8 @@ fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
     problems
 }
 
-/// Whether the file of a link exists, and has the heading that the link names.
-fn leads_somewhere(folder: &Path, text: &str, target: &str) -> bool {
+/// Returns whether the file of a link exists, and has the heading that the link names.
+fn link_target_exists(folder: &Path, text: &str, target: &str) -> bool {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let file = folder.join(path);
     if path.is_empty() {
@@ -132,7 +131,8 @@ fn leads_somewhere(folder: &Path, text: &str, target: &str) -> bool {
     }
 }
 
-/// The anchors of a page's headings, as forges make them: lower case, blanks as hyphens, without punctuation.
+/// Returns the anchors of a page's headings, as GitHub generates them: lower case, spaces as hyphens, without
+/// punctuation.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_path_is_found_and_a_url_is_not() {
+    fn machine_paths_are_found_and_urls_ignored() {
         let path = MACHINE_PATHS[0];
         assert_eq!(
             machine_paths("a.md", &format!("x\nin {path}x")),

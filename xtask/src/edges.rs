@@ -1,4 +1,4 @@
-//! The table "Allowed edges" of ARCHITECTURE.md against the crates' manifests.
+//! Compares the table "Allowed edges" of ARCHITECTURE.md with the manifests of the crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ const HEADING: &str = "## Allowed edges";
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Every edge that the table doesn't allow, every crate that it doesn't know.
+/// Returns an error for each edge that the table does not allow, and for each crate that it does not list.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
-    let allowed = allowed(&text);
+    let allowed = parse_allowed(&text);
     anyhow::ensure!(!allowed.is_empty(), "ARCHITECTURE.md has no table under {HEADING:?}");
     let actual = actual(&metadata::read(root)?);
     let problems = compare(&allowed, &actual);
@@ -26,8 +26,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Rows `| crate | may depend on |` behind the heading, up to the next one.
-fn allowed(text: &str) -> Edges {
+/// Parses the rows `| crate | may depend on |` below the heading, up to the next heading.
+fn parse_allowed(text: &str) -> Edges {
     let section = text.split_once(HEADING).map_or("", |(_, rest)| rest);
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| {
@@ -38,7 +38,7 @@ fn allowed(text: &str) -> Edges {
     rows.collect()
 }
 
-/// The words that could be crates: a row may also hold prose marks and dashes.
+/// Returns the words that can be crate names; a cell may also contain punctuation.
 fn names(cell: &str) -> impl Iterator<Item = String> {
     let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '-';
     cell.split(move |letter| !is_part(letter))
@@ -87,17 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_read_up_to_the_next_heading() {
+    fn table_ends_at_the_next_heading() {
         let expected: &[(&str, &[&str])] = &[
             ("weir", &["weir-jobs", "weir-base"]),
             ("weir-jobs", &["weir-base"]),
             ("weir-base", &[]),
         ];
-        assert_eq!(allowed(TEXT), edges(expected));
+        assert_eq!(parse_allowed(TEXT), edges(expected));
     }
 
     #[test]
-    fn what_only_tests_need_is_no_edge() {
+    fn test_dependencies_are_not_edges() {
         let metadata = r#"{"workspace_members":["a","b","c"],"packages":[
             {"id":"a","name":"a","version":"1","dependencies":[{"name":"b","kind":null},{"name":"c","kind":"dev"}]},
             {"id":"b","name":"b","version":"1","dependencies":[{"name":"c","kind":"build"}]},
@@ -107,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_edges_and_unknown_crates_are_named() {
+    fn forbidden_edges_and_unknown_crates_are_reported() {
         let actual: &[(&str, &[&str])] =
             &[("weir", &["weir-jobs"]), ("weir-jobs", &["weir"]), ("weir-new", &[])];
         assert_eq!(
-            compare(&allowed(TEXT), &edges(actual)),
+            compare(&parse_allowed(TEXT), &edges(actual)),
             [
                 "weir-jobs must not depend on weir (ARCHITECTURE.md, \"## Allowed edges\")",
                 "ARCHITECTURE.md: weir-new has no row under \"## Allowed edges\"",

@@ -1,12 +1,12 @@
-//! SPDX licence expressions, as far as crates use them: names, `WITH`, `AND`, `OR`, parentheses, and
-//! the old `/` for `OR`.
+//! Evaluates SPDX licence expressions, as far as crates use them: names, `WITH`, `AND`, `OR`, parentheses, and the
+//! old `/` for `OR`.
 
-/// Whether `expression` can be met with licences that are `allowed`. None: it can't be read.
+/// Returns whether allowed licences satisfy `expression`; None: it is invalid.
 pub(crate) fn is_met(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Option<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut reader = Reader { words: &words, allowed };
-    let met = reader.any()?;
+    let met = reader.parse_or()?;
     reader.words.is_empty().then_some(met)
 }
 
@@ -16,39 +16,39 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn any(&mut self) -> Option<bool> {
-        let mut met = self.all()?;
-        while self.take("OR") {
-            met |= self.all()?;
+    fn parse_or(&mut self) -> Option<bool> {
+        let mut met = self.parse_and()?;
+        while self.accept("OR") {
+            met |= self.parse_and()?;
         }
         Some(met)
     }
 
-    fn all(&mut self) -> Option<bool> {
-        let mut met = self.one()?;
-        while self.take("AND") {
-            met &= self.one()?;
+    fn parse_and(&mut self) -> Option<bool> {
+        let mut met = self.parse_term()?;
+        while self.accept("AND") {
+            met &= self.parse_term()?;
         }
         Some(met)
     }
 
-    fn one(&mut self) -> Option<bool> {
-        if self.take("(") {
-            let met = self.any()?;
-            return self.take(")").then_some(met);
+    fn parse_term(&mut self) -> Option<bool> {
+        if self.accept("(") {
+            let met = self.parse_or()?;
+            return self.accept(")").then_some(met);
         }
         let name = self.next()?;
         if ["AND", "OR", "WITH", ")"].contains(&name) {
             return None;
         }
-        if self.take("WITH") {
+        if self.accept("WITH") {
             let exception = self.next()?;
             return Some((self.allowed)(&format!("{name} WITH {exception}")));
         }
         Some((self.allowed)(name))
     }
 
-    fn take(&mut self, word: &str) -> bool {
+    fn accept(&mut self, word: &str) -> bool {
         let found = self.words.first() == Some(&word);
         if found {
             self.words = &self.words[1..];
@@ -68,7 +68,7 @@ mod tests {
     use super::is_met;
 
     #[test]
-    fn expressions_are_weighed() {
+    fn licence_expressions_are_evaluated() {
         let allowed = |name: &str| ["MIT", "ISC", "A WITH e"].contains(&name);
         for (expression, met) in [
             ("MIT", Some(true)),

@@ -1,5 +1,5 @@
-//! Every dependency's licence against the list in deny.toml, and the crates that must not be in the
-//! tree: what `cargo deny` would say, on machines that don't have it.
+//! Checks the licence of each dependency against the list in deny.toml, and that forbidden crates are not used: like
+//! `cargo deny`, for machines without it.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ struct Ban {
     name: String,
 }
 
-/// Every dependency that must not be there.
+/// Returns an error for each forbidden dependency.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let deny = fs::read_to_string(root.join("deny.toml")).context("deny.toml")?;
     let deny: Deny = toml::from_str(&deny).context("deny.toml")?;

@@ -1,18 +1,18 @@
-//! Lines of each crate: source and tests apart.
+//! Counts the lines of each crate, separately for source and tests.
 
 use std::path::Path;
 
 use crate::metadata;
 use crate::sources::{self, CrateSources};
 
-/// Prints the table. Lines are all lines of Rust files, comments and empty ones included; what counts
-/// as tests is in [`sources`].
+/// Prints the table. It counts all lines of Rust files, including comments and empty lines; [`sources`] defines which
+/// are tests.
 pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     let crates = sources::read(&metadata::read(root)?)?;
     println!("{:<18} {:>8} {:>8} {:>6}", "crate", "source", "tests", "files");
     let mut total = Counts::default();
     for sources in &crates {
-        let counts = Counts::of(sources);
+        let counts = Counts::from_crate(sources);
         counts.print(&sources.name);
         total = total.plus(counts);
     }
@@ -24,12 +24,12 @@ pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
 struct Counts {
     source: usize,
     tests: usize,
-    /// Files that hold source.
+    /// Number of files with source.
     files: usize,
 }
 
 impl Counts {
-    fn of(sources: &CrateSources) -> Self {
+    fn from_crate(sources: &CrateSources) -> Self {
         let counts = sources.files.iter().map(|file| Self {
             source: file.source_lines(),
             tests: file.test_lines,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_tests_inside_a_source_file_are_no_source() {
+    fn test_lines_in_source_files_are_not_counted_as_source() {
         let texts = [
             ("src/lib.rs", "struct A;\n\n#[cfg(test)]\nmod tests {\n}\n"),
             ("src/b/tests.rs", "fn f() {}\n"),
@@ -65,6 +65,6 @@ mod tests {
         let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
         let files = sources::parse_files(&texts).unwrap();
         let sources = CrateSources { name: "a".to_owned(), files };
-        assert_eq!(Counts::of(&sources), Counts { source: 2, tests: 6, files: 1 });
+        assert_eq!(Counts::from_crate(&sources), Counts { source: 2, tests: 6, files: 1 });
     }
 }

@@ -1,5 +1,5 @@
-//! What a user of the product reads: the lines of pages and of the console's templates, and the string literals of
-//! the product's crates. (`--help` and the descriptions of settings are pages of docs/reference.)
+//! Texts that users of the product read: the lines of pages and of the console's templates, and the string literals
+//! of the product's crates. (`--help` and the descriptions of settings are pages of docs/reference.)
 
 use std::fs;
 use std::path::Path;
@@ -16,12 +16,12 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// Crates whose messages no user of the product reads.
+/// Crates whose messages users of the product do not read.
 const TOOLS: [&str; 2] = ["weir-bench", "xtask"];
 
 pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Text>> {
     let mut texts = Vec::new();
-    for file in docs::tracked(root)?.into_iter().filter(|file| is_page(file)) {
+    for file in docs::tracked(root)?.into_iter().filter(|file| is_documentation(file)) {
         // A file that is deleted and not yet removed from the index is not read.
         let Ok(page) = fs::read_to_string(root.join(&file)) else { continue };
         texts.extend(page.lines().enumerate().map(|(at, line)| Text {
@@ -43,11 +43,11 @@ pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn is_page(file: &str) -> bool {
+fn is_documentation(file: &str) -> bool {
     file.ends_with(".md") || file.starts_with("crates/weir-console/templates/")
 }
 
-/// String literals with their lines, without comments.
+/// Returns the string literals with their lines, without comments.
 fn literals(tokens: TokenStream) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_read_and_comments_are_not() {
+    fn literals_are_read_and_comments_ignored() {
         let text = "//! \"zero\"\n/// doc\n#[error(\"one\")]\nfn a() {\n b(\"two\", 'c', r#\"three\"#); // four\n}";
         let found = literals(text.parse().unwrap());
         assert_eq!(

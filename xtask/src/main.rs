@@ -4,16 +4,16 @@
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine; settings that pages
 //!   and messages name with their section are in the reference ([`settings`]).
-//! - [`words`]: words that the glossary replaces are not where a user reads them.
-//! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
-//!   that there are; `dashboards write` writes.
-//! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
+//! - [`words`]: words that the glossary replaces are not used where users read them.
+//! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
+//!   `dashboards write` generates it.
+//! - [`suites`]: all tests (or those of `test rust|clients|browser`), with a line of counts at the end.
 //!
 //! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!
 //! - [`lines`]: lines of source and of tests by crate.
 //! - [`names`]: share of type names that are declared three times or more (`--list`: which, and where).
-//! - [`circles`]: files of one crate that use each other in a loop (of a crate that is named: why).
+//! - [`circles`]: files of one crate that use each other in a loop (and why, for a named crate).
 //! - [`settings`]: settings by section.
 //! - [`dependencies`]: packages that the binary links, and those in several versions.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
@@ -82,7 +82,7 @@ checks:   edges, licences, docs, words, dashboards [write]
 tests:    test [rust|clients|browser]
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
-/// The problems that a check found; a measure only prints.
+/// Returns the problems that a check found; a measure only prints.
 fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     let measured = match arguments {
         ["edges"] => return Ok([edges::check(root)?, circles::check(root)?].concat()),
@@ -103,7 +103,7 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     measured.map(|()| Vec::new())
 }
 
-/// The repository.
+/// Returns the folder of the repository.
 fn root() -> anyhow::Result<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     parent.map(Path::to_owned).context("xtask lies in the repository")

@@ -1,4 +1,4 @@
-//! What `cargo metadata` tells.
+//! The output of `cargo metadata` and `cargo tree`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,9 +40,9 @@ pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {
     serde_json::from_slice(&output.stdout).context("cargo metadata")
 }
 
-/// Names and versions that `cargo tree` lists with these arguments.
+/// Returns the names and versions that `cargo tree` lists with these arguments.
 ///
-/// Other than `cargo metadata` it leaves out optional packages that a feature only mentions.
+/// Unlike `cargo metadata`, it omits optional packages that a feature only mentions.
 pub(crate) fn tree(root: &Path, arguments: &[&str]) -> anyhow::Result<BTreeSet<(String, String)>> {
     let common = ["tree", "--locked", "--prefix", "none"];
     let output = Command::new("cargo").args(common).args(arguments).current_dir(root).output()?;
@@ -63,7 +63,7 @@ impl Package {
 }
 
 impl Metadata {
-    /// The crates of this workspace.
+    /// Returns the crates of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }

@@ -1,10 +1,9 @@
-//! How many type names are declared so often that they name nothing.
+//! Measures how many type names are declared too often to be specific.
 //!
-//! The measure is the share of declarations whose name is declared three times or more. A declaration is
-//! that of a struct, enum, trait or type alias, public or not, in a module of one of the product's
-//! crates, tests aside; associated types and types within functions are none. The tools (weir-bench,
-//! xtask) are counted apart. The name of one of our crates put in front makes no new name: `JobsLimits`
-//! counts as `Limits`.
+//! The measure is the share of declarations whose name is declared three times or more. Declarations of structs,
+//! enums, traits and type aliases count, public or not, in modules of the product's crates, without tests, associated
+//! types, and types within functions. The tools (weir-bench, xtask) are counted separately. A crate's name as prefix
+//! does not make a new name: `JobsLimits` counts as `Limits`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,25 +19,25 @@ const REPEATED_MIN: usize = 3;
 /// Places (`crate/path:line`) by name.
 type Places = BTreeMap<String, Vec<String>>;
 
-/// Crates that measure and check the product, and are no part of it.
+/// Crates that measure and check the product, but are not part of it.
 const TOOLS: [&str; 2] = ["weir-bench", "xtask"];
 
-/// Prints the share; with `is_list` the repeated names too, most frequent first, with their places.
+/// Prints the share; with `is_list`, also the repeated names and their places, most frequent first.
 pub(crate) fn report(root: &Path, is_list: bool) -> anyhow::Result<()> {
     let crates = sources::read(&metadata::read(root)?)?;
     let prefixes = prefixes(&crates);
     let is_product = |sources: &&CrateSources| !TOOLS.contains(&sources.name.as_str());
     let product: Vec<&CrateSources> = crates.iter().filter(is_product).collect();
-    let places = places(&product, &prefixes);
+    let places = count_places(&product, &prefixes);
     if is_list {
         list(&places);
     }
-    let written = self::places(&product, &[]);
-    let with_tools = self::places(&crates.iter().collect::<Vec<_>>(), &prefixes);
+    let written = self::count_places(&product, &[]);
+    let with_tools = self::count_places(&crates.iter().collect::<Vec<_>>(), &prefixes);
     println!("names declared {REPEATED_MIN} times or more (aim: at most 10 %)");
-    Share::of(&places).print("the product's");
-    Share::of(&written).print("if a crate's name in front made a new one");
-    Share::of(&with_tools).print("with weir-bench and xtask");
+    Share::from_places(&places).print("the product's");
+    Share::from_places(&written).print("if a crate's name in front made a new one");
+    Share::from_places(&with_tools).print("with weir-bench and xtask");
     Ok(())
 }
 
@@ -54,7 +53,7 @@ fn list(places: &Places) {
     }
 }
 
-/// `Jobs` of `weir-jobs`, for each crate; longer ones first.
+/// Returns `Jobs` for `weir-jobs`, and so on for each crate; longer ones first.
 fn prefixes(crates: &[CrateSources]) -> Vec<String> {
     let names = crates.iter().map(|sources| {
         let words = sources.name.strip_prefix("weir-").unwrap_or(&sources.name).split('-');
@@ -70,7 +69,7 @@ fn capitalised(word: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn places(crates: &[&CrateSources], prefixes: &[String]) -> Places {
+fn count_places(crates: &[&CrateSources], prefixes: &[String]) -> Places {
     let mut places = Places::new();
     for sources in crates {
         for file in &sources.files {
@@ -97,7 +96,7 @@ struct Declaration {
     line: usize,
 }
 
-/// Those of a module, and of the modules that it holds inline.
+/// Returns the declarations of a module and its inline modules.
 fn declarations(tokens: TokenStream) -> Vec<Declaration> {
     let mut found = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -125,7 +124,7 @@ struct Share {
 }
 
 impl Share {
-    fn of(places: &Places) -> Self {
+    fn from_places(places: &Places) -> Self {
         let counts = || places.values().map(Vec::len);
         let repeated = || counts().filter(|count| *count >= REPEATED_MIN);
         Self {
@@ -156,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn types_of_modules_are_declarations() {
+    fn types_in_modules_are_counted() {
         let text =
             "pub struct A(B); enum C { D } pub(crate) trait E {} type F = G; mod a { struct H; }";
         assert_eq!(names(text), ["A", "C", "E", "F", "H"]);
     }
 
     #[test]
-    fn types_of_traits_functions_and_macros_are_none() {
+    fn types_in_traits_functions_and_macros_are_not_counted() {
         assert_eq!(names("trait A { type B; } impl A for C { type B = D; }"), ["A"]);
         assert!(
             names("fn a() { struct B; } macro_rules! c { ($d:ident) => { struct $d; } }")
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_in_front_makes_no_new_name() {
+    fn crate_prefix_does_not_make_a_new_name() {
         let prefixes = ["Jobs".to_owned(), "Front".to_owned()];
         for (name, expected) in [
             ("JobsLimits", "Limits"),
@@ -185,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_that_of_declarations() {
+    fn share_is_relative_to_declarations() {
         let place = |count: usize| vec!["a".to_owned(); count];
         let counts = [("Wanted", 3), ("Answer", 4), ("Place", 2), ("Queue", 1)];
         let places = counts.map(|(name, count)| (name.to_owned(), place(count))).into();
         assert_eq!(
-            Share::of(&places),
+            Share::from_places(&places),
             Share { declarations: 10, repeated_declarations: 7, names: 4, repeated_names: 2 }
         );
     }

@@ -1,4 +1,4 @@
-//! A Weir of our own for tests that need one running: free ports, data in a folder that goes away.
+//! Starts a Weir for tests that need a running one: with free ports, and data in a temporary folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// With the app that the tests use, and one that only takes room on the pages.
+/// The settings: the app that the tests use, and another one that only fills the pages.
 const SETTINGS: &str = r#"
 [jobs]
 listen = "127.0.0.1:0"
@@ -45,17 +45,17 @@ url = "http://127.0.0.1:1/hooks"
 secret = { env = "WEIR_REALTIME_SECRET" }
 "#;
 
-/// What its index of gems has.
+/// The gems in its index.
 const GEMS: &str = r#"
 {"name":"rack","versions":[{"number":"3.0.0","sha256":"DIGEST"},{"number":"3.1.0","sha256":"DIGEST","ruby":">= 2.4.0"}]}
 {"name":"sinatra","versions":[{"number":"4.0.0","sha256":"DIGEST","dependencies":[["rack",">= 3.0.0, < 4"],["mustermann","~> 3.0"]]}]}
 {"name":"an-adapter-for-something-with-a-name-that-is-long","versions":[{"number":"1.0.0.alpha.20261122","platform":"x86_64-linux-musl","sha256":"DIGEST","dependencies":[["rack",">= 0"]]}]}
 "#;
 
-/// What tests sign with.
+/// The secret that tests sign with.
 const SECRET: (&str, &str) = ("WEIR_REALTIME_SECRET", "a secret for tests and nothing else");
 
-/// Ends when it is dropped.
+/// Stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Child,
@@ -89,7 +89,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What tests find it by.
+    /// Returns the environment variables by which tests find it.
     pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 7]> {
         Ok([
             ("WEIR_CONSOLE_URL", format!("http://{}", self.address("console")?)),
@@ -102,7 +102,7 @@ impl Server {
         ])
     }
 
-    /// The address of a part, out of the ready line.
+    /// Returns the address of a part, from the ready line.
     fn address(&self, part: &str) -> anyhow::Result<&str> {
         let prefix = format!("{part}=");
         let mut fields = self.ready_line.split_whitespace();

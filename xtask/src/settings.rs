@@ -1,5 +1,5 @@
-//! Settings as their generated reference has them: how many there are by section, and whether a setting that a page
-//! or a message names with its section exists under that name.
+//! Compares settings with their generated reference: counts them by section, and checks that settings named with
+//! their section in pages and messages exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ const REFERENCE: &str = "docs/reference/settings.md";
 
 pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     let text = fs::read_to_string(root.join(REFERENCE)).context(REFERENCE)?;
-    let sections = count(&text);
+    let sections = rows_by_section(&text);
     for (section, settings) in &sections {
         println!("{settings:>4} {section}");
     }
@@ -22,9 +22,9 @@ pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names such as `jobs.limits.line_bytes_max` in pages and string literals that the reference does not have.
-/// Left out are CHANGELOG.md, which names settings as they were called at the time, CONTRIBUTING.md with its
-/// examples, and templates, where such a name is code.
+/// Returns an error for each name such as `jobs.limits.line_bytes_max` in a page or string literal that is not in the
+/// reference. CHANGELOG.md, which has old names, CONTRIBUTING.md, which has examples, and templates, where such a
+/// name is code, are not checked.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let reference = fs::read_to_string(root.join(REFERENCE)).context(REFERENCE)?;
     let known = Known::read(&reference);
@@ -33,7 +33,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         let is_exempt =
             ["CHANGELOG.md", "CONTRIBUTING.md"].contains(&file.as_str()) || file.ends_with(".html");
         if !is_exempt && !file.starts_with("docs/reference/") {
-            let unknown = known.unknown(&text).into_iter();
+            let unknown = known.unknown_keys(&text).into_iter();
             problems
                 .extend(unknown.map(|name| format!("{file}:{line}: {name} is not in {REFERENCE}")));
         }
@@ -44,7 +44,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The names of the reference.
+/// The names in the reference.
 struct Known {
     /// `jobs.limits`: sections of two words or more, so that `gems.rb` is not taken for a setting.
     sections: BTreeSet<String>,
@@ -71,8 +71,8 @@ impl Known {
         Self { sections, paths }
     }
 
-    /// Names in the text that begin with a section and go on with a key that it does not have.
-    fn unknown(&self, text: &str) -> Vec<String> {
+    /// Returns the names in the text that have an existing section and an unknown key.
+    fn unknown_keys(&self, text: &str) -> Vec<String> {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
         let names = text.split(|letter| !is_name(letter)).map(|name| name.trim_matches('.'));
         let unknown = names.filter(|name| {
@@ -84,9 +84,9 @@ impl Known {
     }
 }
 
-/// Sections in their order, each with its settings. A setting is a row that begins with a key in
+/// Returns the sections in order, each with its number of settings. A setting is a row that begins with a key in
 /// backquotes.
-fn count(text: &str) -> Vec<(String, usize)> {
+fn rows_by_section(text: &str) -> Vec<(String, usize)> {
     let sections = text.split("\n## ").skip(1).filter_map(|section| {
         let (heading, rows) = section.split_once('\n')?;
         let settings = rows.lines().filter(|row| row.starts_with("| `")).count();
@@ -104,14 +104,14 @@ mod tests {
         let known = Known::read(
             "# S\n\n## `[a.b]`, `[[a.g]]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f.advanced]`\n",
         );
-        assert!(known.unknown("raise a.b.c_max, a.g.c_max. Or a.b.f, d.x, a.x").is_empty());
-        assert_eq!(known.unknown("(a.b.d_max)"), ["a.b.d_max"]);
+        assert!(known.unknown_keys("raise a.b.c_max, a.g.c_max. Or a.b.f, d.x, a.x").is_empty());
+        assert_eq!(known.unknown_keys("(a.b.d_max)"), ["a.b.d_max"]);
     }
 
     #[test]
     fn rows_with_a_key_are_counted_by_section() {
         let text = "# Settings\n| `x` | no section |\n\n## Top level\n\n| setting | type |\n| --- | --- |\n\
                     | `a` | path |\n\n## `[b.c]`\nWords.\n\n| setting |\n| --- |\n| `d` |\n| `e` |\n\n## More\nWords.\n";
-        assert_eq!(count(text), [("Top level".to_owned(), 1), ("[b.c]".to_owned(), 2)]);
+        assert_eq!(rows_by_section(text), [("Top level".to_owned(), 1), ("[b.c]".to_owned(), 2)]);
     }
 }

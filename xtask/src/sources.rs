@@ -1,4 +1,4 @@
-//! The Rust files of the workspace by crate: their lines, and their tokens without what only tests see.
+//! The Rust files of the workspace by crate: their lines, and their tokens without test code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,17 +18,17 @@ pub(crate) struct CrateSources {
 
 #[derive(Debug)]
 pub(crate) struct SourceFile {
-    /// From the crate's folder, such as `src/engine/head.rs`.
+    /// Relative to the folder of the crate, such as `src/engine/head.rs`.
     pub(crate) path: String,
     /// All lines: code, comments and empty ones.
     pub(crate) lines: usize,
-    /// Of these, the lines of tests: all of a file of tests, otherwise the items under `#[cfg(test)]`.
+    /// Those of tests: all lines of a test file, otherwise the items under `#[cfg(test)]`.
     pub(crate) test_lines: usize,
-    /// Without items under `#[cfg(test)]`; empty in a file of tests.
+    /// Without items under `#[cfg(test)]`; empty for a test file.
     pub(crate) tokens: TokenStream,
 }
 
-/// The workspace's crates by name, each with its files by path.
+/// Returns the crates of the workspace by name, each with its files by path.
 pub(crate) fn read(metadata: &Metadata) -> anyhow::Result<Vec<CrateSources>> {
     let crates = metadata.members().map(|member| {
         let folder = member.folder().with_context(|| format!("{} has no folder", member.name))?;
@@ -63,7 +63,7 @@ fn rust_files(base: &Path, folder: &Path, paths: &mut Vec<String>) -> anyhow::Re
     Ok(())
 }
 
-/// Files of one crate, given as path and text.
+/// Parses the files of one crate, given as path and text.
 pub(crate) fn parse_files(texts: &[(String, String)]) -> anyhow::Result<Vec<SourceFile>> {
     let mut test_modules = BTreeSet::new();
     let mut files = Vec::new();
@@ -77,7 +77,7 @@ pub(crate) fn parse_files(texts: &[(String, String)]) -> anyhow::Result<Vec<Sour
             path: path.clone(),
             lines: text.lines().count(),
             test_lines: split.test_lines,
-            tokens: split.kept,
+            tokens: split.remaining,
         });
     }
     for file in &mut files {
@@ -99,20 +99,21 @@ impl SourceFile {
     }
 }
 
-/// Outside `src` only the build script is source; benchmarks, examples and fuzz targets count as tests.
+/// Returns whether the file is a test. Outside `src`, only the build script is source; benchmarks, examples and fuzz
+/// targets count as tests.
 fn is_test_path(path: &str) -> bool {
     let is_source = path.starts_with("src/") || path == "build.rs";
     !is_source || path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// Whether the file is one of these modules, or of a module below one.
+/// Returns whether the file is one of these modules, or a module below one.
 fn is_within(path: &str, modules: &BTreeSet<String>) -> bool {
     let module = path.trim_end_matches(".rs");
     let ends = module.match_indices('/').map(|(at, _)| at).chain([module.len()]);
     ends.map(|end| &module[..end]).any(|prefix| modules.contains(prefix))
 }
 
-/// Where the files of a file's child modules are: `src/` of `src/lib.rs`, `src/a/` of `src/a.rs`.
+/// Returns the folder of the file's child modules: `src/` for `src/lib.rs`, `src/a/` for `src/a.rs`.
 fn folder_of_modules(path: &str) -> String {
     let module = path.trim_end_matches(".rs");
     let (folder, name) = module.rsplit_once('/').unwrap_or(("", module));
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_declared_for_tests_is_one_with_all_below_it() {
+    fn modules_below_a_test_module_are_tests() {
         let counts = parse(&[
             ("src/lib.rs", "mod a;\n\nmod simulated;\n"),
             ("src/a.rs", "struct A;\n#[cfg(test)]\nmod simulated;\n"),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_says_whether_a_file_is_a_test() {
+    fn test_files_are_recognised_by_path() {
         for (path, expected) in [
             ("src/a/tests.rs", true),
             ("src/a/tests/b.rs", true),

@@ -1,5 +1,5 @@
-//! Every test there is: Rust, documentation, real clients, a browser. Output goes to files under
-//! `target/test-logs`; what failed is shown; the last line counts everything.
+//! Runs all tests: Rust, documentation, real clients, a browser. The output goes to files under
+//! `target/test-logs`; failures are printed; the last line has the total counts.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 
 use crate::server::Server;
 
-/// Lines shown of a suite that failed.
+/// Number of lines printed of a suite that failed.
 const SHOWN_LINES: usize = 80;
 
-/// One command whose output holds counts.
+/// A command whose output contains counts.
 #[derive(Debug)]
 struct Suite {
     name: &'static str,
@@ -22,7 +22,7 @@ struct Suite {
     needs_server: bool,
 }
 
-/// What a suite's output says.
+/// The results in the output of a suite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -30,7 +30,7 @@ struct Counts {
     skipped: u64,
 }
 
-/// Runs those that are named, or all of them, whatever fails. True: nothing did.
+/// Runs the named suites, or all of them, even if some fail. Returns whether all passed.
 pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs)?;
@@ -46,13 +46,13 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
         let succeeded = execute(root, &suite, &log)?;
         let output = fs::read(&log).with_context(|| log.display().to_string())?;
         let output = String::from_utf8_lossy(&output);
-        let mut counts = count(&output);
+        let mut counts = parse_counts(&output);
         if counts.failed == 0 && (!succeeded || counts.passed == 0) {
             // It broke before it could count.
             counts.failed = 1;
         }
         if counts.failed > 0 {
-            show_end(&output);
+            print_last_lines(&output);
             println!("  all of its output: {}", relative(&log, root));
             let names = failed_tests(&output).into_iter();
             failed.extend(names.map(|test| format!("failed: {} {test}", suite.name)));
@@ -115,7 +115,7 @@ fn execute(root: &Path, suite: &Suite, log: &Path) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
-fn show_end(output: &str) {
+fn print_last_lines(output: &str) {
     let lines: Vec<&str> = output.lines().collect();
     for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
         // A line of a failed assertion may hold a megabyte.
@@ -124,7 +124,7 @@ fn show_end(output: &str) {
     }
 }
 
-/// The names of tests that failed: below cargo's `failures:`, behind pytest's `FAILED`, TAP's `not ok`.
+/// Returns the names of failed tests: below cargo's `failures:`, after pytest's `FAILED` and TAP's `not ok`.
 fn failed_tests(output: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut is_list = false;
@@ -157,26 +157,25 @@ impl Counts {
     }
 }
 
-/// Sums the results that cargo, nextest, node and e2e/run print.
+/// Sums the results printed by cargo, nextest, node and e2e/run.
 ///
-/// A runner that closes with a total of its own (e2e/run does, over suites in several languages) has
-/// the last word.
-fn count(output: &str) -> Counts {
-    if let Some(total) = closing(output) {
+/// If a runner prints its own total at the end (e2e/run does, for suites in several languages), that total is used.
+fn parse_counts(output: &str) -> Counts {
+    if let Some(total) = parse_final_counts(output) {
         return total;
     }
     let mut total = Counts::default();
     for line in output.lines() {
-        total.add(cargo(line).or_else(|| nextest(line)).unwrap_or_default());
+        total.add(parse_cargo(line).or_else(|| parse_nextest(line)).unwrap_or_default());
     }
     if total == Counts::default() {
-        total = tap(output).or_else(|| plain(output)).unwrap_or_default();
+        total = parse_tap(output).or_else(|| parse_last_counts(output)).unwrap_or_default();
     }
     total
 }
 
-/// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 1s`
-fn cargo(line: &str) -> Option<Counts> {
+/// Parses `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 1s`.
+fn parse_cargo(line: &str) -> Option<Counts> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let number = |name: &str| number_before(counts, name).unwrap_or_default();
     let skipped = number(" ignored") + number(" filtered out");
@@ -184,15 +183,15 @@ fn cargo(line: &str) -> Option<Counts> {
 }
 
 /// `     Summary [   1.5s] 9 tests run: 8 passed, 1 failed, 2 skipped`
-fn nextest(line: &str) -> Option<Counts> {
+fn parse_nextest(line: &str) -> Option<Counts> {
     let counts = line.trim().strip_prefix("Summary [")?;
     let number = |name: &str| number_before(counts, name).unwrap_or_default();
     let failed = number(" failed") + number(" timed out");
     Some(Counts { passed: number(" passed"), failed, skipped: number(" skipped") })
 }
 
-/// node's reporters: `# pass 5` or `ℹ pass 5`.
-fn tap(output: &str) -> Option<Counts> {
+/// Parses the output of node's reporters: `# pass 5` or `ℹ pass 5`.
+fn parse_tap(output: &str) -> Option<Counts> {
     let number = |name: &str| {
         let lines = output
             .lines()
@@ -207,14 +206,14 @@ fn tap(output: &str) -> Option<Counts> {
     })
 }
 
-/// `5 passed, 0 failed, 1 skipped`, alone on the last line.
-fn closing(output: &str) -> Option<Counts> {
+/// Parses `5 passed, 0 failed, 1 skipped`, if this is all of the last line.
+fn parse_final_counts(output: &str) -> Option<Counts> {
     let last = output.lines().rev().find(|line| !line.trim().is_empty())?.trim();
-    plain(last).filter(|total| total.line() == last)
+    parse_last_counts(last).filter(|total| total.line() == last)
 }
 
-/// The last `5 passed, 0 failed, 1 skipped`.
-fn plain(output: &str) -> Option<Counts> {
+/// Parses the last `5 passed, 0 failed, 1 skipped`.
+fn parse_last_counts(output: &str) -> Option<Counts> {
     let line = output.lines().rev().find(|line| line.contains(" passed, "))?;
     let number = |name: &str| number_before(line, name);
     Some(Counts {
@@ -235,36 +234,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_tests_are_named() {
+    fn failed_tests_are_listed() {
         let output = "failures:\n\n---- a::b stdout ----\npanicked\n\nfailures:\n    a::b\n    c\n\n\
                       test result: FAILED.\nFAILED test_x.py::test_y - assert\n  not ok 3 - opens\n    d\n";
         assert_eq!(failed_tests(output), ["3 - opens", "a::b", "c", "test_x.py::test_y - assert"]);
     }
 
     #[test]
-    fn every_runner_is_understood() {
+    fn output_of_each_runner_is_parsed() {
         let counts = |passed, failed, skipped| Counts { passed, failed, skipped };
         let cargo = "running 5 tests\n\
             test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s\n\
             test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
-        assert_eq!(count(cargo), counts(6, 2, 3));
+        assert_eq!(parse_counts(cargo), counts(6, 2, 3));
         assert_eq!(
-            count("  Summary [ 1.5s] 9 tests run: 8 passed (1 slow), 1 failed, 2 skipped"),
+            parse_counts("  Summary [ 1.5s] 9 tests run: 8 passed (1 slow), 1 failed, 2 skipped"),
             counts(8, 1, 2)
         );
-        assert_eq!(count("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"), counts(3, 2, 2));
-        assert_eq!(count("ℹ pass 3\nℹ fail 0\nℹ skipped 0"), counts(3, 0, 0));
+        assert_eq!(parse_counts("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"), counts(3, 2, 2));
+        assert_eq!(parse_counts("ℹ pass 3\nℹ fail 0\nℹ skipped 0"), counts(3, 0, 0));
         assert_eq!(
-            count("== python: 4 passed, 0 failed, 0 skipped\n9 passed, 1 failed, 2 skipped"),
+            parse_counts("== python: 4 passed, 0 failed, 0 skipped\n9 passed, 1 failed, 2 skipped"),
             counts(9, 1, 2)
         );
         assert_eq!(
-            count(
+            parse_counts(
                 "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
                  == rust: 3 passed, 0 failed, 0 skipped\n\n7 passed, 0 failed, 2 skipped\n"
             ),
             counts(7, 0, 2)
         );
-        assert_eq!(count("error: could not compile"), Counts::default());
+        assert_eq!(parse_counts("error: could not compile"), Counts::default());
     }
 }

@@ -1,26 +1,26 @@
-//! A file's tokens without the items under `#[cfg(test)]`.
+//! Removes the items under `#[cfg(test)]` from the tokens of a file.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// What is left of a file, and what was taken out.
+/// The remaining tokens of a file, and data on the removed items.
 #[derive(Debug, Default)]
 pub(crate) struct Split {
-    pub(crate) kept: TokenStream,
-    /// Lines of the items taken out, from their first attribute or doc comment to their end.
+    pub(crate) remaining: TokenStream,
+    /// Lines of the removed items, from their first attribute or doc comment to their end.
     pub(crate) test_lines: usize,
-    /// Names of the modules among them that have a file of their own.
+    /// Names of removed modules that are in files of their own.
     pub(crate) test_modules: Vec<String>,
 }
 
 pub(crate) fn split(tokens: TokenStream) -> Split {
     let mut split = Split::default();
-    split.kept = keep(tokens, &mut split.test_lines, &mut split.test_modules);
+    split.remaining = strip_tests(tokens, &mut split.test_lines, &mut split.test_modules);
     split
 }
 
-fn keep(tokens: TokenStream, lines: &mut usize, modules: &mut Vec<String>) -> TokenStream {
+fn strip_tests(tokens: TokenStream, lines: &mut usize, modules: &mut Vec<String>) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         let attributes = attributes_end(&tokens, at);
@@ -34,23 +34,24 @@ fn keep(tokens: TokenStream, lines: &mut usize, modules: &mut Vec<String>) -> To
         }
         // At least the token itself, which may be an attribute's mark.
         for token in &tokens[at..attributes.max(at + 1)] {
-            kept.push(match token {
-                TokenTree::Group(group) => within(group, lines, modules),
+            remaining.push(match token {
+                TokenTree::Group(group) => strip_group(group, lines, modules),
                 other => other.clone(),
             });
         }
         at = attributes.max(at + 1);
     }
-    kept.into_iter().collect()
+    remaining.into_iter().collect()
 }
 
-fn within(group: &Group, lines: &mut usize, modules: &mut Vec<String>) -> TokenTree {
-    let mut kept = Group::new(group.delimiter(), keep(group.stream(), lines, modules));
-    kept.set_span(group.span());
-    TokenTree::Group(kept)
+fn strip_group(group: &Group, lines: &mut usize, modules: &mut Vec<String>) -> TokenTree {
+    let mut remaining = Group::new(group.delimiter(), strip_tests(group.stream(), lines, modules));
+    remaining.set_span(group.span());
+    TokenTree::Group(remaining)
 }
 
-/// Behind the attributes that begin at `at`; `at` where there are none. Inner ones (`#!`) are not meant.
+/// Returns the position after the attributes at `at`, or `at` if there are none. Inner attributes (`#!`) do not
+/// count.
 fn attributes_end(tokens: &[TokenTree], mut at: usize) -> usize {
     while let (Some(TokenTree::Punct(mark)), Some(TokenTree::Group(group))) =
         (tokens.get(at), tokens.get(at + 1))
@@ -72,9 +73,9 @@ const BLOCK_ITEMS: [&str; 10] =
 /// Items and statements that end with a semicolon, whatever blocks they hold.
 const PLAIN_ITEMS: [&str; 4] = ["use", "static", "type", "let"];
 
-/// Behind the item, field, variant or statement that begins at `at`.
+/// Returns the position after the item, field, variant or statement at `at`.
 fn item_end(tokens: &[TokenTree], at: usize) -> usize {
-    let keyword = keyword(tokens, at);
+    let keyword = first_keyword(tokens, at);
     let is_plain = PLAIN_ITEMS.contains(&keyword.as_str());
     let ends_at_comma = !is_plain && !BLOCK_ITEMS.contains(&keyword.as_str());
     let is_end = |token: &TokenTree| match token {
@@ -86,9 +87,9 @@ fn item_end(tokens: &[TokenTree], at: usize) -> usize {
     rest.map_or(tokens.len(), |length| at + length + 1)
 }
 
-/// The first word behind the visibility; `let` for a constant and `fn` for a constant function, which
-/// end like these.
-fn keyword(tokens: &[TokenTree], at: usize) -> String {
+/// Returns the first keyword after the visibility; `let` for a constant and `fn` for a constant function, which end
+/// the same way.
+fn first_keyword(tokens: &[TokenTree], at: usize) -> String {
     let mut words = tokens[at..].iter().filter_map(|token| match token {
         TokenTree::Ident(word) if *word != "pub" => Some(word.to_string()),
         _ => None,
@@ -101,7 +102,7 @@ fn keyword(tokens: &[TokenTree], at: usize) -> String {
     if is_function { "fn".to_owned() } else { "let".to_owned() }
 }
 
-/// `simulated` of `pub(crate) mod simulated;`.
+/// Returns `simulated` for `pub(crate) mod simulated;`.
 fn module_file(item: &[TokenTree]) -> Option<String> {
     let [.., TokenTree::Ident(keyword), TokenTree::Ident(name), TokenTree::Punct(_)] = item else {
         return None;
@@ -113,15 +114,15 @@ fn module_file(item: &[TokenTree]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, kept: &str, test_lines: usize) {
+    fn check(text: &str, remaining: &str, test_lines: usize) {
         let split = split(text.parse().unwrap());
-        let expected: TokenStream = kept.parse().unwrap();
-        assert_eq!(split.kept.to_string(), expected.to_string(), "{text}");
+        let expected: TokenStream = remaining.parse().unwrap();
+        assert_eq!(split.remaining.to_string(), expected.to_string(), "{text}");
         assert_eq!(split.test_lines, test_lines, "{text}");
     }
 
     #[test]
-    fn items_of_tests_are_taken_out() {
+    fn test_items_are_removed() {
         check("fn a() {}\n#[cfg(test)]\nmod tests {\n    use super::*;\n}\n", "fn a() {}", 4);
         check("/// Doc.\n#[cfg(test)]\n#[derive(Debug)]\nstruct A;\nfn b() {}", "fn b() {}", 4);
         check("#[cfg(test)]\nuse a::{b, c};\nuse d;", "use d;", 2);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_other_builds_stay() {
+    fn items_of_other_builds_are_kept() {
         for text in [
             "#[cfg(not(test))] fn a() {}",
             "#[cfg(feature = \"test\")] fn a() {}",
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_modules_with_a_file_are_named() {
+    fn only_modules_in_files_are_listed() {
         let text = "#[cfg(test)] mod a; #[cfg(test)] pub(crate) mod b; #[cfg(test)] mod c {} #[cfg(test)] use d; mod e;";
         assert_eq!(split(text.parse().unwrap()).test_modules, ["a", "b"]);
     }

@@ -1,5 +1,6 @@
-//! Words that docs/glossary.md replaces must not be where a user reads them: in the pages, the console's templates
-//! and the string literals of the product. (`--help` and the descriptions of settings are pages of docs/reference.)
+//! Checks that words that docs/glossary.md replaces are not used where users read them: in the pages, the console's
+//! templates and the string literals of the product. (`--help` and the descriptions of settings are pages of
+//! docs/reference.)
 //!
 //! The glossary marks rejected words with an asterisk in the last column of its tables.
 
@@ -14,7 +15,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let glossary = fs::read_to_string(root.join(GLOSSARY)).context(GLOSSARY)?;
-    let words = rejected(&glossary);
+    let words = rejected_words(&glossary);
     ensure!(
         !words.is_empty(),
         "{GLOSSARY} rejects no word: its tables are not as this check reads them"
@@ -22,7 +23,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut problems = Vec::new();
     for Text { file, line, text } in literals::read(root)? {
         if file != GLOSSARY {
-            let used = uses(&text, &words);
+            let used = used_words(&text, &words);
             problems.extend(used.map(|word| {
                 format!("{file}:{line}: \"{word}\" is replaced by another word in {GLOSSARY}")
             }));
@@ -34,16 +35,16 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The words with an asterisk in the last column of the glossary's tables, in lower case.
-fn rejected(glossary: &str) -> Vec<String> {
+/// Returns the words with an asterisk in the last column of the glossary's tables, in lower case.
+fn rejected_words(glossary: &str) -> Vec<String> {
     let rows = glossary.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
     let cells = rows.filter_map(|row| row.rsplit('|').next());
     let entries = cells.flat_map(|cell| cell.split(','));
     entries.filter_map(|entry| entry.trim().strip_suffix('*')).map(str::to_lowercase).collect()
 }
 
-/// Those of the words that are in the text as whole words, in upper or lower case.
-fn uses<'a>(text: &str, words: &'a [String]) -> impl Iterator<Item = &'a str> {
+/// Returns the words that occur in the text as whole words, in upper or lower case.
+fn used_words<'a>(text: &str, words: &'a [String]) -> impl Iterator<Item = &'a str> {
     let text = text.to_lowercase();
     words.iter().map(String::as_str).filter(move |word| {
         text.match_indices(word).any(|(at, _)| {
@@ -62,13 +63,13 @@ mod tests {
     fn words_with_an_asterisk_are_rejected() {
         let glossary = "| word | meaning | not |\n| --- | --- | --- |\n\
              | recent | a | lately*, Of late*, now |\n| lock | b | hold, turn |\ntext with lately*\n";
-        assert_eq!(rejected(glossary), ["lately", "of late"]);
+        assert_eq!(rejected_words(glossary), ["lately", "of late"]);
     }
 
     #[test]
     fn only_whole_words_are_found() {
         let words = ["in hand".to_owned(), "lately".to_owned()];
-        let found = |text| uses(text, &words).collect::<Vec<_>>();
+        let found = |text| used_words(text, &words).collect::<Vec<_>>();
         assert_eq!(found("Jobs in Hand, lately."), ["in hand", "lately"]);
         assert!(found("in handy places, philately").is_empty());
     }

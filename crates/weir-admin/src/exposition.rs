@@ -18,7 +18,7 @@ pub(crate) enum Format {
 impl Format {
     /// Returns the format with the higher weight in `accept`; OpenMetrics unless the text format is
     /// requested by name.
-    pub(crate) fn accepted(accept: &str) -> Self {
+    pub(crate) fn negotiate(accept: &str) -> Self {
         let weight = |media_type| weight_of(accept, media_type).unwrap_or(0.0);
         if weight("text/plain") > weight("application/openmetrics-text") {
             Self::Text
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_is_the_one_that_is_accepted_most() {
+    fn most_accepted_format_is_chosen() {
         for (accept, expected) in [
             ("", Format::OpenMetrics),
             ("*/*", Format::OpenMetrics),
@@ -100,12 +100,12 @@ mod tests {
             ),
             ("application/openmetrics-text, text/plain", Format::OpenMetrics),
         ] {
-            assert_eq!(Format::accepted(accept), expected, "{accept}");
+            assert_eq!(Format::negotiate(accept), expected, "{accept}");
         }
     }
 
     #[test]
-    fn the_text_format_names_families_as_their_samples() {
+    fn text_format_names_families_like_their_samples() {
         let openmetrics = "\
 # HELP weir_jobs_pushed Jobs pushed.
 # TYPE weir_jobs_pushed counter

@@ -14,14 +14,14 @@
 //! | `POST gems/keys` | [`CreatedKey`]; body: [`NewKey`] |
 //! | `POST gems/keys/revoke` | `{}`; body: [`Revoke`] |
 //! | `GET gems/mirror` | [`view::MirrorView`], or 404 |
-//! | `POST gems/mirror/sync` | [`Asked`]; body: [`Look`] |
+//! | `POST gems/mirror/sync` | [`SyncStarted`]; body: [`SyncRequest`] |
 //! | `POST gems/mirror/accept` | [`view::ReplacedView`]; body: [`Accept`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod errors;
 mod identity;
 mod mirror;
-mod problem;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,15 +37,15 @@ use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
 use weir_gems::store::Scope;
 use weir_gems::view;
 
+pub(crate) use self::errors::not_served;
 use self::identity::identity;
-pub use self::mirror::{Accept, Asked, Look};
-pub(crate) use self::problem::not_served;
-use crate::response::{AdminResult, Done, bounded};
+pub use self::mirror::{Accept, SyncRequest, SyncStarted};
+use crate::response::{AdminResult, Done, row_limit};
 use weir_gems::Gems;
 
 /// The gem index with its switches.
 #[derive(Clone, Debug)]
-pub struct Operated {
+pub struct OperatedGems {
     pub index: Arc<Gems>,
     pub switches: Switchboard,
 }
@@ -90,9 +90,9 @@ pub struct Revoke {
 }
 
 /// Returns the routes; without gems they return an error.
-pub fn router(gems: Option<Operated>) -> Router {
-    let Some(Operated { index, .. }) = gems else {
-        return problem::router();
+pub fn router(gems: Option<OperatedGems>) -> Router {
+    let Some(OperatedGems { index, .. }) = gems else {
+        return errors::router();
     };
     let pages = Router::new()
         .route("/overview", get(overview))
@@ -115,7 +115,7 @@ pub fn router(gems: Option<Operated>) -> Router {
 }
 
 async fn overview(State(index): State<Arc<Gems>>) -> AdminResult<view::Overview> {
-    index.overview().await.map(Json).map_err(problem::of_store)
+    index.overview().await.map(Json).map_err(errors::store_error)
 }
 
 #[derive(Deserialize)]
@@ -130,8 +130,8 @@ async fn names(
     State(index): State<Arc<Gems>>,
     Params(query): Params<NamesQuery>,
 ) -> AdminResult<view::NamePage> {
-    let page = index.names(&query.search, query.after.as_deref(), bounded(query.limit)).await;
-    page.map(Json).map_err(problem::of_store)
+    let page = index.names(&query.search, query.after.as_deref(), row_limit(query.limit)).await;
+    page.map(Json).map_err(errors::store_error)
 }
 
 #[derive(Deserialize)]
@@ -144,16 +144,16 @@ async fn gem(
     State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
 ) -> AdminResult<view::GemView> {
-    let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
-    gem.map(Json).ok_or_else(|| problem::no_such_gem(&query.name))
+    let gem = index.gem(&query.name, row_limit(query.limit)).await.map_err(errors::store_error)?;
+    gem.map(Json).ok_or_else(|| errors::no_such_gem(&query.name))
 }
 
 async fn dependents(
     State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
 ) -> AdminResult<view::Dependents> {
-    let dependents = index.dependents(&query.name, bounded(query.limit)).await;
-    dependents.map(Json).map_err(problem::of_store)
+    let dependents = index.dependents(&query.name, row_limit(query.limit)).await;
+    dependents.map(Json).map_err(errors::store_error)
 }
 
 #[derive(Deserialize)]
@@ -165,30 +165,30 @@ async fn latest(
     State(index): State<Arc<Gems>>,
     Params(query): Params<LatestQuery>,
 ) -> AdminResult<Vec<view::ChangeView>> {
-    index.latest(bounded(query.limit)).await.map(Json).map_err(problem::of_store)
+    index.latest(row_limit(query.limit)).await.map(Json).map_err(errors::store_error)
 }
 
 async fn webhooks(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::EndpointView>> {
-    index.webhooks().await.map(Json).map_err(problem::of_store)
+    index.webhooks().await.map(Json).map_err(errors::store_error)
 }
 
 async fn yank(
     State(index): State<Arc<Gems>>,
     JsonInput(yank): JsonInput<Yank>,
 ) -> AdminResult<Done> {
-    let name = yank.name.parse().map_err(problem::of_word)?;
+    let name = yank.name.parse().map_err(errors::invalid_input)?;
     let identity = identity(&yank.number, yank.platform.as_deref())?;
-    index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
+    index.yank_by_operator(&name, &identity).await.map_err(errors::yank_error)?;
     Ok(Json(Done::new()))
 }
 
 async fn rebaseline(State(index): State<Arc<Gems>>) -> AdminResult<Done> {
-    index.rebaseline().await.map_err(problem::of_store)?;
+    index.rebaseline().await.map_err(errors::store_error)?;
     Ok(Json(Done::new()))
 }
 
 async fn keys(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::KeyView>> {
-    index.keys().await.map(Json).map_err(problem::of_store)
+    index.keys().await.map(Json).map_err(errors::store_error)
 }
 
 async fn create_key(
@@ -196,34 +196,34 @@ async fn create_key(
     JsonInput(new): JsonInput<NewKey>,
 ) -> AdminResult<CreatedKey> {
     check_key(&new)?;
-    let wanted = KeyWanted {
+    let new_key = KeyWanted {
         name: new.name,
         scopes: new.scopes,
         gems: new.gems,
         expires_after: new.expires_after_seconds.map(Duration::from_secs),
     };
-    let (secret, key) = index.create_key(wanted).await.map_err(problem::of_store)?;
+    let (secret, key) = index.create_key(new_key).await.map_err(errors::store_error)?;
     Ok(Json(CreatedKey { secret: secret.expose().to_owned(), key }))
 }
 
 /// Rejects a key without a name or scopes, and names with control characters for terminals.
 fn check_key(new: &NewKey) -> Result<(), AdminError> {
     if new.name.trim().is_empty() || new.scopes.is_empty() {
-        return Err(problem::incomplete_key());
+        return Err(errors::incomplete_key());
     }
     if new.name.contains(char::is_control) {
-        return Err(problem::unprintable_key());
+        return Err(errors::unprintable_key());
     }
     let characters = new.name.chars().count();
     if characters > KEY_NAME_CHARACTERS_MAX {
-        return Err(problem::long_key(characters));
+        return Err(errors::long_key(characters));
     }
     let only_reads = new.scopes.iter().all(|scope| *scope == Scope::IndexRubygems);
     if only_reads && !new.gems.is_empty() {
-        return Err(problem::key_for_some());
+        return Err(errors::read_key_with_gems());
     }
     match new.expires_after_seconds {
-        Some(0) => Err(problem::expired_key()),
+        Some(0) => Err(errors::expired_key()),
         _ => Ok(()),
     }
 }
@@ -232,9 +232,9 @@ async fn revoke_key(
     State(index): State<Arc<Gems>>,
     JsonInput(Revoke { id }): JsonInput<Revoke>,
 ) -> AdminResult<Done> {
-    match index.revoke_key(id).await.map_err(problem::of_store)? {
+    match index.revoke_key(id).await.map_err(errors::store_error)? {
         true => Ok(Json(Done::new())),
-        false => Err(problem::no_such_key(id)),
+        false => Err(errors::no_such_key(id)),
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_a_mistake_is_not_made() {
+    fn invalid_keys_are_rejected() {
         let key = |name: &str, expires_after_seconds| NewKey {
             name: name.to_owned(),
             scopes: vec![Scope::PushRubygem],

@@ -16,9 +16,9 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod errors;
 mod export;
 mod lines;
-mod problem;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -130,34 +130,34 @@ pub fn router(handle: Handle) -> Router {
 }
 
 async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
-    Ok(Json(handle.overview().await.map_err(problem::of_handle)?))
+    Ok(Json(handle.overview().await.map_err(errors::handle_error)?))
 }
 
 async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
-    Ok(Json(handle.queues().await.map_err(problem::of_handle)?))
+    Ok(Json(handle.queues().await.map_err(errors::handle_error)?))
 }
 
 async fn list(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> AdminResult<view::JobListPage> {
-    Ok(Json(handle.jobs(query).await.map_err(problem::of_handle)?))
+    Ok(Json(handle.jobs(query).await.map_err(errors::handle_error)?))
 }
 
 async fn count(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> AdminResult<JobCount> {
-    Ok(Json(JobCount { count: handle.count_matching(query).await.map_err(problem::of_handle)? }))
+    Ok(Json(JobCount { count: handle.count_matching(query).await.map_err(errors::handle_error)? }))
 }
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {
-    let job = handle.job(jid.clone()).await.map_err(problem::of_handle)?;
-    job.map(Json).ok_or_else(|| problem::no_such_job(&jid))
+    let job = handle.job(jid.clone()).await.map_err(errors::handle_error)?;
+    job.map(Json).ok_or_else(|| errors::no_such_job(&jid))
 }
 
 async fn workers(State(handle): State<Handle>) -> AdminResult<Vec<view::JobWorkerView>> {
-    Ok(Json(handle.workers().await.map_err(problem::of_handle)?))
+    Ok(Json(handle.workers().await.map_err(errors::handle_error)?))
 }
 
 #[derive(Deserialize)]
@@ -173,16 +173,16 @@ async fn reservations(
         handle
             .reservations(query.limit.unwrap_or(RESERVATIONS))
             .await
-            .map_err(problem::of_handle)?,
+            .map_err(errors::handle_error)?,
     ))
 }
 
 async fn damage(State(handle): State<Handle>) -> AdminResult<Vec<view::Damage>> {
-    Ok(Json(handle.damages().await.map_err(problem::of_handle)?))
+    Ok(Json(handle.damages().await.map_err(errors::handle_error)?))
 }
 
 async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCount> {
-    let count = handle.acknowledge_damages().await.map_err(problem::of_handle)?;
+    let count = handle.acknowledge_damages().await.map_err(errors::handle_error)?;
     tracing::info!(places = count, "damage of the job store was acknowledged");
     Ok(Json(JobCount { count }))
 }
@@ -191,16 +191,16 @@ async fn export_jobs(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> Result<impl IntoResponse, AdminError> {
-    let body = export::Export::begin(handle, query).await.map_err(problem::of_handle)?;
+    let body = export::Export::start(handle, query).await.map_err(errors::handle_error)?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
 }
 
 async fn push(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
-    lines::take(&handle, body, lines::LineKind::Jobs).await.map(Json)
+    lines::store_lines(&handle, body, lines::LineKind::Jobs).await.map(Json)
 }
 
 async fn import(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
-    lines::take(&handle, body, lines::LineKind::Exported).await.map(Json)
+    lines::store_lines(&handle, body, lines::LineKind::Exported).await.map(Json)
 }
 
 async fn act(
@@ -208,7 +208,7 @@ async fn act(
     JsonInput(act): JsonInput<Act>,
 ) -> AdminResult<JobCount> {
     let count =
-        handle.act(act.place, act.which, act.action.into()).await.map_err(problem::of_handle)?;
+        handle.act(act.place, act.which, act.action.into()).await.map_err(errors::handle_error)?;
     Ok(Json(JobCount { count }))
 }
 
@@ -217,7 +217,7 @@ async fn act_on_queues(
     JsonInput(act): JsonInput<ActOnQueues>,
 ) -> AdminResult<JobCount> {
     let count =
-        handle.act_on_queues(act.queues, act.action.into()).await.map_err(problem::of_handle)?;
+        handle.act_on_queues(act.queues, act.action.into()).await.map_err(errors::handle_error)?;
     Ok(Json(JobCount { count }))
 }
 
@@ -229,9 +229,9 @@ async fn signal_workers(
     let count = handle
         .signal_workers(signal.wid.clone(), signal.signal)
         .await
-        .map_err(problem::of_handle)?;
+        .map_err(errors::handle_error)?;
     if count == 0 && !all {
-        return Err(problem::no_such_worker(&signal.wid.unwrap_or_default()));
+        return Err(errors::no_such_worker(&signal.wid.unwrap_or_default()));
     }
     Ok(Json(JobCount { count }))
 }

@@ -1,23 +1,23 @@
 //! The admin API for operators, scripts and the command line, and the metrics of all parts.
 //!
 //! Each part has one module with the same structure: a table of its requests, the types of their
-//! bodies, which the command line shares, `router(..)` with the state of its routes, and `problem`
+//! bodies, which the command line shares, `router(..)` with the state of its routes, and `errors`
 //! for its errors.
 //!
 //! - [`jobs`], [`realtime`], [`gems`], [`workers`]: the parts.
 //! - [`switches`], [`restart`]: requests that concern several parts or the process.
 //! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: the inputs of doctor.
-//! - [`holds`]: apps that operators have paused, kept across restarts.
+//! - [`paused_apps`]: apps that operators have paused, kept across restarts.
 //! - [`process_metrics`], [`workers_metrics`]: metrics of no single part; `exposition`: their
 //!   formats.
 
 mod exposition;
 pub mod gems;
-pub mod holds;
 pub mod jobs;
 pub mod measured;
 pub mod observed;
+pub mod paused_apps;
 pub mod process_metrics;
 pub mod realtime;
 mod response;

@@ -18,15 +18,15 @@ use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::Handle;
 
-use self::goodput::OfJobs;
-use self::paths::OfRequests;
+use self::goodput::JobMeasurements;
+use self::paths::RequestMeasurements;
 use crate::workers::Front;
 
 mod goodput;
 mod paths;
 
 /// The interval of measurements.
-const STEP: Duration = Duration::from_secs(10);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// All measurements. Parts that are not served are None.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,11 +43,11 @@ impl Parts {
         let Self { requests, goodput, own_queues } = self;
         observation.requests = requests.map_or(Fact::NotAsked, Fact::Known);
         observation.own_queues = own_queues.map_or(Fact::NotAsked, Fact::Known);
-        let seen = std::mem::take(&mut observation.goodput);
+        let observed = std::mem::take(&mut observation.goodput);
         // Sidekiq's values come from Redis.
-        let of_sidekiq = seen.known().cloned().unwrap_or_default();
-        let all: Vec<_> = of_sidekiq.into_iter().chain(goodput.unwrap_or_default()).collect();
-        observation.goodput = if all.is_empty() { seen } else { Fact::Known(all) };
+        let sidekiq_goodput = observed.known().cloned().unwrap_or_default();
+        let all: Vec<_> = sidekiq_goodput.into_iter().chain(goodput.unwrap_or_default()).collect();
+        observation.goodput = if all.is_empty() { observed } else { Fact::Known(all) };
     }
 }
 
@@ -61,18 +61,18 @@ struct Inner {
     jobs: Option<Handle>,
     /// None: no apps are served here.
     front: Option<Front>,
-    kept: Mutex<Kept>,
+    state: Mutex<MeasuredState>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    requests: OfRequests,
-    jobs: OfJobs,
+struct MeasuredState {
+    requests: RequestMeasurements,
+    jobs: JobMeasurements,
 }
 
 impl Measured {
     pub fn new(clock: &Clock, jobs: Option<Handle>, front: Option<Front>) -> Self {
-        Self(Arc::new(Inner { clock: clock.clone(), jobs, front, kept: Mutex::default() }))
+        Self(Arc::new(Inner { clock: clock.clone(), jobs, front, state: Mutex::default() }))
     }
 
     /// Measures until the shutdown. Boxed, so that it is compiled in this crate.
@@ -81,12 +81,12 @@ impl Measured {
     }
 
     async fn measure_until(self, shutdown: ShutdownToken) {
-        let mut steps = tokio::time::interval(STEP);
-        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = tokio::time::interval(MEASURE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = shutdown.requested() => return,
-                _ = steps.tick() => {}
+                _ = ticks.tick() => {}
             }
             tokio::select! {
                 () = shutdown.requested() => return,
@@ -98,37 +98,37 @@ impl Measured {
     async fn measure(&self) {
         let Inner { clock, jobs, front, .. } = &*self.0;
         if let Some(front) = front {
-            self.kept().requests.note(clock.now(), front.rows());
+            self.state().requests.record(clock.now(), front.rows());
         }
         if let Some(jobs) = jobs {
             // An error of the job server is reported elsewhere.
-            let asked = tokio::join!(jobs.overview(), jobs.queues(), jobs.workers());
-            if let (Ok(overview), Ok(queues), Ok(workers)) = asked {
-                self.kept().jobs.note(clock.now(), overview, queues, workers);
+            let results = tokio::join!(jobs.overview(), jobs.queues(), jobs.workers());
+            if let (Ok(overview), Ok(queues), Ok(workers)) = results {
+                self.state().jobs.record(clock.now(), overview, queues, workers);
             }
         }
     }
 
     /// Returns the current measurements.
     pub fn parts(&self) -> Parts {
-        let kept = self.kept();
+        let state = self.state();
         Parts {
-            requests: self.0.front.is_some().then(|| kept.requests.paths()),
-            goodput: self.0.jobs.is_some().then(|| kept.jobs.goodput()),
-            own_queues: self.0.jobs.is_some().then(|| kept.jobs.queues()),
+            requests: self.0.front.is_some().then(|| state.requests.paths()),
+            goodput: self.0.jobs.is_some().then(|| state.jobs.goodput()),
+            own_queues: self.0.jobs.is_some().then(|| state.jobs.queues()),
         }
     }
 
     /// Held only briefly, without waiting.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, MeasuredState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the route.
 pub fn router(measured: Measured) -> Router {
-    let answer = async |State(measured): State<Measured>| Json(measured.parts());
-    Router::new().route("/measured", get(answer)).with_state(measured)
+    let handler = async |State(measured): State<Measured>| Json(measured.parts());
+    Router::new().route("/measured", get(handler)).with_state(measured)
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
 
     /// Threads, and what they work off in ten seconds while jobs wait.
     fn parts(windows: &[(u64, u64)]) -> Parts {
-        let (mut jobs, mut processed_total) = (OfJobs::default(), 0);
+        let (mut jobs, mut processed_total) = (JobMeasurements::default(), 0);
         for (step, (working, done)) in windows.iter().enumerate() {
             processed_total += done;
             let overview = JobServerOverview {
@@ -151,13 +151,13 @@ mod tests {
                 ..JobServerOverview::default()
             };
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            jobs.note(at, overview, Vec::new(), Vec::new());
+            jobs.record(at, overview, Vec::new(), Vec::new());
         }
         Parts { goodput: Some(jobs.goodput()), own_queues: Some(jobs.queues()), requests: None }
     }
 
     #[test]
-    fn threads_that_work_off_less_than_fewer_did_hurt() {
+    fn more_threads_with_lower_throughput_are_reported() {
         let falls = [
             (10, 300),
             (10, 300),
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_has_told_of_sidekiq_stays_beside_it() {
-        let of_sidekiq = Throughput { of: "Sidekiq".to_owned(), ..Throughput::default() };
-        let goodput = Fact::Known(vec![of_sidekiq.clone()]);
+    fn measurements_keep_the_goodput_of_sidekiq() {
+        let sidekiq_goodput = Throughput { of: "Sidekiq".to_owned(), ..Throughput::default() };
+        let goodput = Fact::Known(vec![sidekiq_goodput.clone()]);
         let mut observation = Observation { goodput, ..Observation::default() };
         let mut parts = parts(&[(10, 300); 5]);
         parts.clone().fill(&mut observation);
         assert_eq!(observation.goodput.known().map(Vec::len), Some(2));
-        (parts.goodput, observation.goodput) = (None, Fact::Known(vec![of_sidekiq]));
+        (parts.goodput, observation.goodput) = (None, Fact::Known(vec![sidekiq_goodput]));
         parts.fill(&mut observation);
         assert_eq!(observation.goodput.known().map(Vec::len), Some(1));
     }

@@ -14,8 +14,8 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod errors;
 mod operated;
-mod problem;
 mod tail;
 
 use axum::extract::State;
@@ -26,9 +26,9 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_realtime::operations::{EventPublished, PublishEvent};
 use weir_realtime::view;
 
+pub(crate) use self::errors::not_served;
 pub use self::operated::Realtime;
-pub(crate) use self::problem::not_served;
-use crate::response::{AdminResult, bounded};
+use crate::response::{AdminResult, row_limit};
 
 /// `{"count":n}`
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum Disconnect {
 /// Returns the routes; without realtime they return an error.
 pub fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
-        return problem::router();
+        return errors::router();
     };
     let pages = Router::new()
         .route("/overview", get(overview))
@@ -84,8 +84,8 @@ async fn channels(
     State(realtime): State<Realtime>,
     Params(query): Params<ChannelsQuery>,
 ) -> AdminResult<view::ChannelPage> {
-    let page = realtime.hub.channels(&query.app, &query.prefix, bounded(query.limit));
-    page.map(Json).ok_or_else(|| problem::no_such_app(&query.app))
+    let page = realtime.hub.channels(&query.app, &query.prefix, row_limit(query.limit));
+    page.map(Json).ok_or_else(|| errors::no_such_app(&query.app))
 }
 
 #[derive(Deserialize)]
@@ -99,7 +99,7 @@ async fn channel(
     Params(query): Params<ChannelQuery>,
 ) -> AdminResult<view::ChannelView> {
     let channel = realtime.hub.channel_view(&query.app, &query.name);
-    channel.map(Json).ok_or_else(|| problem::no_such_channel(&query.name))
+    channel.map(Json).ok_or_else(|| errors::no_such_channel(&query.name))
 }
 
 #[derive(Deserialize)]
@@ -114,7 +114,7 @@ async fn history(
     State(realtime): State<Realtime>,
     Params(query): Params<ListQuery>,
 ) -> Json<Vec<view::EventView>> {
-    Json(realtime.hub.history(&query.app, &query.channel, bounded(query.limit)))
+    Json(realtime.hub.history(&query.app, &query.channel, row_limit(query.limit)))
 }
 
 async fn users(
@@ -122,8 +122,8 @@ async fn users(
     Params(query): Params<ListQuery>,
 ) -> AdminResult<view::MemberPage> {
     let ListQuery { app, channel, after, limit } = &query;
-    let page = realtime.hub.members(app, channel, after.as_deref(), bounded(*limit));
-    page.map(Json).ok_or_else(|| problem::no_users(channel))
+    let page = realtime.hub.members(app, channel, after.as_deref(), row_limit(*limit));
+    page.map(Json).ok_or_else(|| errors::no_users(channel))
 }
 
 async fn publish(
@@ -131,18 +131,18 @@ async fn publish(
     JsonInput(event): JsonInput<PublishEvent>,
 ) -> AdminResult<EventPublished> {
     let published = realtime.hub.publish_event(&event).await;
-    published.map(Json).map_err(problem::of_operation)
+    published.map(Json).map_err(errors::operation_error)
 }
 
 async fn disconnect(
     State(realtime): State<Realtime>,
-    JsonInput(whom): JsonInput<Disconnect>,
+    JsonInput(target): JsonInput<Disconnect>,
 ) -> AdminResult<Count> {
-    let count = match whom {
+    let count = match target {
         Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),
         Disconnect::Socket { app, socket_id } => {
             realtime.hub.disconnect_socket(&app, &socket_id).await.map(|()| 1)
         }
     };
-    count.map(|count| Json(Count { count })).map_err(problem::of_operation)
+    count.map(|count| Json(Count { count })).map_err(errors::operation_error)
 }

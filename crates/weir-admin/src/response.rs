@@ -17,6 +17,6 @@ const ROWS: usize = 100;
 const ROWS_MAX: usize = 10_000;
 
 /// Returns the number of rows for a request.
-pub(crate) fn bounded(limit: Option<usize>) -> usize {
+pub(crate) fn row_limit(limit: Option<usize>) -> usize {
     limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
 }

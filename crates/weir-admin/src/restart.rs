@@ -15,15 +15,15 @@ use axum::{Json, Router};
 use weir_supervisor::control::ParentCommand;
 
 use crate::response::{AdminResult, Done};
-use crate::workers::Orders;
+use crate::workers::ParentCommands;
 
 /// Added to the parent's own deadline for a new process.
-const ANSWER_MARGIN: Duration = Duration::from_secs(15);
+const REPLY_MARGIN: Duration = Duration::from_secs(15);
 
 /// The state of the routes.
 #[derive(Clone, Debug)]
 pub struct Restart {
-    pub orders: Orders,
+    pub parent_commands: ParentCommands,
     /// `supervisor.replace_deadline`
     pub deadline: Duration,
 }
@@ -37,17 +37,17 @@ pub fn router(restart: Restart) -> Router {
 }
 
 async fn replace_service(State(restart): State<Restart>) -> AdminResult<Done> {
-    restart.ask(ParentCommand::ReplaceService).await
+    restart.send_command(ParentCommand::ReplaceService).await
 }
 
 async fn upgrade(State(restart): State<Restart>) -> AdminResult<Done> {
-    restart.ask(ParentCommand::Upgrade).await
+    restart.send_command(ParentCommand::Upgrade).await
 }
 
 impl Restart {
-    async fn ask(&self, command: ParentCommand) -> AdminResult<Done> {
+    async fn send_command(&self, command: ParentCommand) -> AdminResult<Done> {
         tracing::info!(?command, "asked for");
-        self.orders.ask(command, self.deadline + ANSWER_MARGIN).await?;
+        self.parent_commands.send(command, self.deadline + REPLY_MARGIN).await?;
         Ok(Json(Done::new()))
     }
 }

@@ -18,7 +18,7 @@ use weir_jobs::view::JobServerOverview;
 use weir_realtime::hub::Hub;
 
 use crate::exposition::Format;
-use crate::gems::{self, Operated};
+use crate::gems::{self, OperatedGems};
 use crate::jobs;
 use crate::realtime::{self, Realtime};
 use crate::restart::{self, Restart};
@@ -88,7 +88,7 @@ pub struct Addresses {
 pub fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
-    gems: Option<Operated>,
+    gems: Option<OperatedGems>,
     front: workers::Front,
     restart: Restart,
     facts: Facts,
@@ -100,7 +100,7 @@ pub fn api(
         realtime: realtime.as_ref().map(|realtime| realtime.switches.clone()),
         gems: gems.as_ref().map(|gems| gems.switches.clone()),
     };
-    let of_jobs = match &jobs {
+    let jobs_routes = match &jobs {
         Some(handle) => jobs::router(handle.clone()),
         None => without_jobs::router(&facts.only),
     };
@@ -109,7 +109,7 @@ pub fn api(
         .merge(switches::router(switches))
         .merge(workers::router(front.clone()))
         .merge(restart::router(restart))
-        .nest("/jobs", of_jobs)
+        .nest("/jobs", jobs_routes)
         .route("/status", get(status).with_state((jobs, hub, index, front, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
@@ -117,7 +117,7 @@ pub fn api(
 /// Returns `/health`, which always succeeds, and `/ready`, which succeeds if the job server accepts
 /// jobs and the gem index can be read, as far as they are served, and otherwise responds with 503
 /// and the reason.
-pub fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
+pub fn public_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
@@ -129,9 +129,9 @@ pub fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, Facts);
+type StatusState = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, Facts);
 
-async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Response {
+async fn status(State((handle, hub, index, front, facts)): State<StatusState>) -> Response {
     let (mut jobs, mut problem) = (None, None);
     if let Some(handle) = handle {
         match handle.overview().await {
@@ -184,7 +184,7 @@ async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Gems>>)>) 
 
 async fn metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
+    let format = Format::negotiate(accept.unwrap_or_default());
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => {
@@ -194,6 +194,6 @@ async fn metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> R
     }
 }
 
-fn unavailable(why: &str) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
+fn unavailable(reason: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }

@@ -3,7 +3,7 @@
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `GET switches`, `POST switches` | a list of [`Listed`] |
+//! | `GET switches`, `POST switches` | a list of [`ListedSwitch`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -32,7 +32,7 @@ pub struct Switches {
 /// The part that a switch belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Of {
+pub enum SwitchPart {
     /// Events, by name.
     #[default]
     Realtime,
@@ -42,18 +42,18 @@ pub enum Of {
 
 /// A switch that is off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedSwitch {
     #[serde(default)]
-    pub of: Of,
+    pub of: SwitchPart,
     #[serde(flatten)]
     pub switch: SwitchView,
 }
 
 /// The body of `POST switches`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Flip {
+pub struct SwitchChange {
     #[serde(default)]
-    pub of: Of,
+    pub of: SwitchPart,
     /// Names; `*` stands for any text.
     pub pattern: Pattern,
     pub position: Position,
@@ -72,41 +72,44 @@ pub enum Position {
 
 /// Returns the routes; they return an error if no served part has switches.
 pub fn router(switches: Switches) -> Router {
-    Router::new().route("/switches", get(list).post(flip)).with_state(switches)
+    Router::new().route("/switches", get(list).post(change_switch)).with_state(switches)
 }
 
-async fn list(State(switches): State<Switches>) -> AdminResult<Vec<Listed>> {
+async fn list(State(switches): State<Switches>) -> AdminResult<Vec<ListedSwitch>> {
     if switches.realtime.is_none() && switches.gems.is_none() {
-        return Err(not_served(Of::Realtime));
+        return Err(not_served(SwitchPart::Realtime));
     }
     Ok(Json(switches.list()))
 }
 
 /// Changes a switch and returns those that are off afterwards.
-async fn flip(
+async fn change_switch(
     State(switches): State<Switches>,
-    JsonInput(flip): JsonInput<Flip>,
-) -> AdminResult<Vec<Listed>> {
-    let Flip { of, pattern, position, for_seconds } = &flip;
-    let board = switches.of(*of).cloned().ok_or_else(|| not_served(*of))?;
-    check_name(&flip)?;
+    JsonInput(change): JsonInput<SwitchChange>,
+) -> AdminResult<Vec<ListedSwitch>> {
+    let SwitchChange { of, pattern, position, for_seconds } = &change;
+    let board = switches.board(*of).cloned().ok_or_else(|| not_served(*of))?;
+    check_name(&change)?;
     tracing::info!(%of, %pattern, ?position, for_seconds, "switch changed");
-    let pattern = flip.pattern.to_string();
+    let pattern = change.pattern.to_string();
     // Blocking: the file is synced.
-    let changed = tokio::task::spawn_blocking(move || carry_out(&board, flip)).await;
+    let changed = tokio::task::spawn_blocking(move || apply_change(&board, change)).await;
     let is_changed = changed.map_err(|error| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
     })?;
-    match is_changed.map_err(of_switch)? {
+    match is_changed.map_err(switch_error)? {
         true => Ok(Json(switches.list())),
-        false => Err(is_on(&pattern)),
+        false => Err(not_switched_off(&pattern)),
     }
 }
 
 /// Rejects a misspelt endpoint, since all endpoints are known.
-fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminError> {
+fn check_name(SwitchChange { of, pattern, position, .. }: &SwitchChange) -> Result<(), AdminError> {
     let mut names = Endpoint::ALL.iter().map(|endpoint| endpoint.name());
-    if *of != Of::Gems || *position == Position::On || names.any(|name| pattern.matches(name)) {
+    if *of != SwitchPart::Gems
+        || *position == Position::On
+        || names.any(|name| pattern.matches(name))
+    {
         return Ok(());
     }
     let names = Endpoint::ALL.map(Endpoint::name).join(", ");
@@ -116,34 +119,34 @@ fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminErro
 }
 
 /// Returns whether anything changed.
-fn carry_out(switches: &Switchboard, flip: Flip) -> Result<bool, SwitchError> {
-    match flip.position {
+fn apply_change(switches: &Switchboard, change: SwitchChange) -> Result<bool, SwitchError> {
+    match change.position {
         Position::Off => {
-            switches.turn_off(flip.pattern, flip.for_seconds.map(Duration::from_secs))?;
+            switches.turn_off(change.pattern, change.for_seconds.map(Duration::from_secs))?;
             Ok(true)
         }
-        Position::On => switches.turn_on(&flip.pattern),
+        Position::On => switches.turn_on(&change.pattern),
     }
 }
 
 impl Switches {
-    fn of(&self, of: Of) -> Option<&Switchboard> {
+    fn board(&self, of: SwitchPart) -> Option<&Switchboard> {
         match of {
-            Of::Realtime => self.realtime.as_ref(),
-            Of::Gems => self.gems.as_ref(),
+            SwitchPart::Realtime => self.realtime.as_ref(),
+            SwitchPart::Gems => self.gems.as_ref(),
         }
     }
 
-    fn list(&self) -> Vec<Listed> {
-        let listed = |of: Of| {
-            let off = self.of(of).map(Switchboard::list).unwrap_or_default();
-            off.into_iter().map(move |switch| Listed { of, switch })
+    fn list(&self) -> Vec<ListedSwitch> {
+        let list_part = |of: SwitchPart| {
+            let off = self.board(of).map(Switchboard::list).unwrap_or_default();
+            off.into_iter().map(move |switch| ListedSwitch { of, switch })
         };
-        [Of::Realtime, Of::Gems].into_iter().flat_map(listed).collect()
+        [SwitchPart::Realtime, SwitchPart::Gems].into_iter().flat_map(list_part).collect()
     }
 }
 
-impl fmt::Display for Of {
+impl fmt::Display for SwitchPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Realtime => "realtime",
@@ -152,19 +155,19 @@ impl fmt::Display for Of {
     }
 }
 
-fn not_served(of: Of) -> AdminError {
+fn not_served(of: SwitchPart) -> AdminError {
     match of {
-        Of::Realtime => crate::realtime::not_served(),
-        Of::Gems => crate::gems::not_served(),
+        SwitchPart::Realtime => crate::realtime::not_served(),
+        SwitchPart::Gems => crate::gems::not_served(),
     }
 }
 
-fn is_on(pattern: &str) -> AdminError {
+fn not_switched_off(pattern: &str) -> AdminError {
     let hint = "GET switches lists what is off";
     AdminError::new(StatusCode::NOT_FOUND, format!("{pattern:?} is not switched off"), hint)
 }
 
-fn of_switch(error: SwitchError) -> AdminError {
+fn switch_error(error: SwitchError) -> AdminError {
     let status = match &error {
         SwitchError::TooMany(_) => StatusCode::UNPROCESSABLE_ENTITY,
         SwitchError::NotKept { .. } => StatusCode::INTERNAL_SERVER_ERROR,

@@ -5,16 +5,16 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET workers` | a list of [`AppRow`] |
-//! | `POST workers`: an [`Order`] | `{}` once the parent follows it, or why it does not |
+//! | `POST workers`: an [`OperatorCommand`] | `{}` once the parent follows it, or why it does not |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
-mod counted;
-mod of_jobs;
-mod orders;
+mod commands;
+mod job_rows;
 mod reported;
 mod rows;
 mod shared;
+mod worker_counters;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,15 +30,15 @@ use weir_front::view::{AppView, TotalsView};
 use weir_front::{Apps, NoSuchApp};
 use weir_supervisor::control::ParentCommand;
 
-pub use self::orders::{Asked, Order, Orders};
+pub use self::commands::{OperatorCommand, ParentCommands, PendingCommand};
 pub use self::reported::Reported;
 pub use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
 pub use self::shared::{SharedApp, SharedApps};
-use crate::holds::Holds;
+use crate::paused_apps::PausedApps;
 use crate::response::{AdminResult, Done};
 
-/// How long the parent may take to accept or reject an order.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit of the time until the parent accepts or rejects a command.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state of the routes.
 #[derive(Clone, Debug)]
@@ -48,17 +48,17 @@ pub struct Front {
     /// Apps whose workers accept connections themselves.
     pub sockets: Arc<dyn SharedApps>,
     pub groups: Arc<Groups>,
-    pub holds: Holds,
+    pub paused_apps: PausedApps,
     /// What the parent has reported.
     pub reported: Arc<Mutex<Reported>>,
-    pub orders: Orders,
+    pub parent_commands: ParentCommands,
 }
 
 /// Settings of the groups that the parent runs.
 #[derive(Debug, Default)]
 pub struct Groups {
     /// The names of groups of job workers.
-    pub of_jobs: BTreeSet<String>,
+    pub job_groups: BTreeSet<String>,
     /// Groups with a dump signal, at which workers log what they are doing.
     pub with_dump: BTreeSet<String>,
 }
@@ -76,18 +76,18 @@ impl Groups {
 
 /// Returns the routes.
 pub fn router(front: Front) -> Router {
-    Router::new().route("/workers", get(list).post(follow)).with_state(front)
+    Router::new().route("/workers", get(list).post(execute)).with_state(front)
 }
 
 async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
     Json(front.rows().into_iter().map(|(row, _)| row).collect())
 }
 
-async fn follow(
+async fn execute(
     State(front): State<Front>,
-    JsonInput(order): JsonInput<Order>,
+    JsonInput(request): JsonInput<OperatorCommand>,
 ) -> AdminResult<Done> {
-    front.follow(order).await?;
+    front.execute(request).await?;
     Ok(Json(Done::new()))
 }
 
@@ -104,10 +104,10 @@ impl Front {
         let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));
         // These have no counters: Weir does not see their requests.
         let shared = shared.map(|row| (row, TotalsView::default()));
-        let of_jobs = self.groups.of_jobs.iter();
-        let of_jobs = of_jobs.filter_map(|name| of_jobs::row(name, &reported, now));
-        let of_jobs = of_jobs.map(|row| (row, TotalsView::default()));
-        views.into_iter().map(row).chain(shared).chain(of_jobs).collect()
+        let job_groups = self.groups.job_groups.iter();
+        let job_groups = job_groups.filter_map(|name| job_rows::row(name, &reported, now));
+        let job_groups = job_groups.map(|row| (row, TotalsView::default()));
+        views.into_iter().map(row).chain(shared).chain(job_groups).collect()
     }
 
     /// Returns the number of replaced service processes that still have connections.
@@ -120,38 +120,48 @@ impl Front {
         self.groups.with_dump.contains(group)
     }
 
-    pub async fn follow(&self, order: Order) -> Result<(), AdminError> {
-        let is_proxied = self.apps.view().iter().any(|app| app.name == order.app());
-        let is_of_jobs = self.groups.of_jobs.contains(order.app());
-        let is_shared = self.sockets.all().iter().any(|(name, _)| *name == order.app());
+    pub async fn execute(&self, request: OperatorCommand) -> Result<(), AdminError> {
+        let is_proxied = self.apps.view().iter().any(|app| app.name == request.app());
+        let is_of_jobs = self.groups.job_groups.contains(request.app());
+        let is_shared = self.sockets.all().iter().any(|(name, _)| *name == request.app());
         if !is_proxied && !is_of_jobs && !is_shared {
-            return Err(no_such_app(NoSuchApp(order.app().to_owned())));
+            return Err(no_such_app(NoSuchApp(request.app().to_owned())));
         }
-        tracing::info!(?order, "received an order for workers");
-        let command = match order {
-            Order::Pause { .. } | Order::Resume { .. } | Order::Maintenance { .. }
+        tracing::info!(order = ?request, "received an order for workers");
+        let command = match request {
+            OperatorCommand::Pause { .. }
+            | OperatorCommand::Resume { .. }
+            | OperatorCommand::Maintenance { .. }
                 if !is_proxied =>
             {
-                return Err(if is_of_jobs { has_no_request() } else { sees_no_request() });
+                return Err(if is_of_jobs {
+                    jobs_have_no_requests()
+                } else {
+                    requests_are_not_proxied()
+                });
             }
-            Order::Pause { app } => {
+            OperatorCommand::Pause { app } => {
                 self.apps.pause(&app).map_err(no_such_app)?;
-                return self.save_holds().await;
+                return self.save_paused_apps().await;
             }
-            Order::Resume { app } => {
+            OperatorCommand::Resume { app } => {
                 self.apps.resume(&app).map_err(no_such_app)?;
-                return self.save_holds().await;
+                return self.save_paused_apps().await;
             }
-            Order::Maintenance { app, is_on } => {
+            OperatorCommand::Maintenance { app, is_on } => {
                 self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
-                return self.save_holds().await;
+                return self.save_paused_apps().await;
             }
-            Order::Restart { app: group, worker: None } => ParentCommand::RestartRolling { group },
-            Order::Restart { app: group, worker: Some(slot) } => {
+            OperatorCommand::Restart { app: group, worker: None } => {
+                ParentCommand::RestartRolling { group }
+            }
+            OperatorCommand::Restart { app: group, worker: Some(slot) } => {
                 ParentCommand::Restart { group, slot }
             }
-            Order::Scale { app: group, processes } => ParentCommand::Scale { group, processes },
-            Order::Signal { app, worker, signal } => {
+            OperatorCommand::Scale { app: group, processes } => {
+                ParentCommand::Scale { group, processes }
+            }
+            OperatorCommand::Signal { app, worker, signal } => {
                 let generation = self.generation(&app, worker)?;
                 if let Some(signal) = signal {
                     ParentCommand::Signal { generation, signal }
@@ -161,14 +171,14 @@ impl Front {
                 }
             }
         };
-        self.ask(command).await
+        self.send_command(command).await
     }
 
-    async fn save_holds(&self) -> Result<(), AdminError> {
-        let holds = self.holds.clone();
-        let kept = tokio::task::spawn_blocking(move || holds.keep()).await;
-        kept.map_err(std::io::Error::other).flatten().map_err(|error| {
-            let path = self.holds.path().display();
+    async fn save_paused_apps(&self) -> Result<(), AdminError> {
+        let paused_apps = self.paused_apps.clone();
+        let saved = tokio::task::spawn_blocking(move || paused_apps.save()).await;
+        saved.map_err(std::io::Error::other).flatten().map_err(|error| {
+            let path = self.paused_apps.path().display();
             let error = format!(
                 "the change is in effect, but will be lost at a restart, because {path} cannot be written ({error})"
             );
@@ -185,8 +195,8 @@ impl Front {
     fn generation(&self, app: &str, worker: u32) -> Result<u64, AdminError> {
         let reported = self.reported();
         let states = reported.workers.values().map(|process| &process.state);
-        let mut there = states.filter(|it| it.group == app && it.slot == worker);
-        there.next_back().map(|it| it.generation).ok_or_else(|| {
+        let mut processes = states.filter(|it| it.group == app && it.slot == worker);
+        processes.next_back().map(|it| it.generation).ok_or_else(|| {
             let error = format!("{app} has no worker {worker} now");
             AdminError::new(
                 StatusCode::NOT_FOUND,
@@ -196,21 +206,21 @@ impl Front {
         })
     }
 
-    async fn ask(&self, command: ParentCommand) -> Result<(), AdminError> {
+    async fn send_command(&self, command: ParentCommand) -> Result<(), AdminError> {
         if self.reported().groups.is_empty() {
             let hint = "only workers with a command ([[front.apps]], [workers]) are Weir's own";
             return Err(AdminError::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
         }
-        self.orders.ask(command, ANSWER_TIMEOUT).await
+        self.parent_commands.send(command, REPLY_TIMEOUT).await
     }
 }
 
-fn has_no_request() -> AdminError {
+fn jobs_have_no_requests() -> AdminError {
     let error = "its workers run jobs and have no requests";
     AdminError::new(StatusCode::CONFLICT, error, "pause a queue with `weir jobs pause QUEUE`")
 }
 
-fn sees_no_request() -> AdminError {
+fn requests_are_not_proxied() -> AdminError {
     let error = "its workers accept connections themselves, so Weir cannot delay their requests";
     AdminError::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that")
 }

@@ -22,7 +22,7 @@ impl Collector for WorkersMetrics {
         let name = "weir_old_service_processes";
         old.encode(encoder.encode_descriptor(name, help, None, old.metric_type())?)?;
         let rows = self.0.rows().into_iter().map(|(row, _)| row);
-        let (of_jobs, apps): (Vec<AppRow>, Vec<AppRow>) = rows.partition(|row| row.mode == JOBS);
+        let (job_groups, apps): (Vec<AppRow>, Vec<AppRow>) = rows.partition(|row| row.mode == JOBS);
         let (encoder, apps) = (&mut encoder, Rows { label: "app", rows: &apps });
         states(encoder, "weir_front_workers", &apps, "serving")?;
         let help = "Idle workers";
@@ -42,11 +42,11 @@ impl Collector for WorkersMetrics {
         ratio(encoder, "weir_front_app_jain_index", help, &apps, |app| app.jain_index)?;
         let help = "Age of the oldest request in progress; 0 if there is none";
         ratio(encoder, "weir_front_app_oldest_request_seconds", help, &apps, oldest)?;
-        let of_jobs = Rows { label: "group", rows: &of_jobs };
-        states(encoder, "weir_workers", &of_jobs, "running")?;
-        counter(encoder, "weir_workers_evictions", evicted, &of_jobs, evictions)?;
-        counter(encoder, "weir_workers_deaths", died, &of_jobs, deaths)?;
-        counter(encoder, "weir_workers_restarts", restarted, &of_jobs, restarts)
+        let job_groups = Rows { label: "group", rows: &job_groups };
+        states(encoder, "weir_workers", &job_groups, "running")?;
+        counter(encoder, "weir_workers_evictions", evicted, &job_groups, evictions)?;
+        counter(encoder, "weir_workers_deaths", died, &job_groups, deaths)?;
+        counter(encoder, "weir_workers_restarts", restarted, &job_groups, restarts)
     }
 }
 
@@ -61,20 +61,20 @@ fn idle(app: &AppRow) -> i64 {
     i64::try_from(idle.count()).unwrap_or(i64::MAX)
 }
 
-/// Encodes the number of workers by state. `works` is the name of the working state.
+/// Encodes the number of workers by state. `working_state` is the name of the working state.
 fn states(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     rows: &Rows<'_>,
-    works: &str,
+    working_state: &str,
 ) -> Result<(), std::fmt::Error> {
     let none = ConstGauge::new(0_i64);
     let help = "Workers, by state";
     let mut family = encoder.encode_descriptor(name, help, None, none.metric_type())?;
     for app in rows.rows {
-        for state in [works].into_iter().chain(STATES) {
-            let there = app.workers.iter().filter(|worker| worker.state == state).count();
-            let gauge = ConstGauge::new(i64::try_from(there).unwrap_or(i64::MAX));
+        for state in [working_state].into_iter().chain(STATES) {
+            let count = app.workers.iter().filter(|worker| worker.state == state).count();
+            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
             let labels = [(rows.label, app.name.as_str()), ("state", state)];
             gauge.encode(family.encode_family(&labels)?)?;
         }

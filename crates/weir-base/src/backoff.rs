@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_most_and_start_again_after_a_success() {
+    fn delays_double_up_to_the_maximum_and_reset_after_a_success() {
         let second = Duration::from_secs(1);
         let mut backoff = Backoff::new(second, 30 * second, fastrand::Rng::with_seed(1));
         for _ in 0..2 {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn two_endpoints_do_not_wait_alike() {
+    fn endpoints_wait_differently() {
         let second = Duration::from_secs(1);
         let delays = |seed| {
             let random = fastrand::Rng::with_seed(seed);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_stands_still_until_moved() {
+    fn manual_clock_only_advances_explicitly() {
         let clock = Clock::manual(Timestamp::from_millis(5));
         let twin = clock.clone();
         assert_eq!(clock.now(), clock.now());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_saturates_at_both_ends() {
+    fn timestamp_arithmetic_saturates() {
         let zero = Timestamp::default();
         assert_eq!(zero - Duration::from_secs(1), zero);
         assert_eq!(zero.since(Timestamp::from_millis(9)), Duration::ZERO);

@@ -24,7 +24,7 @@ struct AttemptCount {
 }
 
 impl AttemptCount {
-    fn is_over(&self, now: Timestamp) -> bool {
+    fn has_ended(&self, now: Timestamp) -> bool {
         now.since(self.since) >= WINDOW
     }
 }
@@ -34,7 +34,7 @@ impl FailedAttempts {
     #[must_use]
     pub fn count(&self, address: IpAddr, now: Timestamp) -> u32 {
         let tally = self.by_client.get(&client(address));
-        tally.filter(|tally| !tally.is_over(now)).map_or(0, |tally| tally.count)
+        tally.filter(|tally| !tally.has_ended(now)).map_or(0, |tally| tally.count)
     }
 
     /// Counts a failed attempt.
@@ -44,14 +44,14 @@ impl FailedAttempts {
             self.make_room(now);
         }
         let tally = self.by_client.entry(client).or_insert(AttemptCount { count: 0, since: now });
-        if tally.is_over(now) {
+        if tally.has_ended(now) {
             *tally = AttemptCount { count: 0, since: now };
         }
         tally.count = tally.count.saturating_add(1);
     }
 
     fn make_room(&mut self, now: Timestamp) {
-        self.by_client.retain(|_, tally| !tally.is_over(now));
+        self.by_client.retain(|_, tally| !tally.has_ended(now));
         if self.by_client.len() >= CLIENTS_MAX {
             let oldest = self.by_client.iter().min_by_key(|(_, tally)| tally.since);
             if let Some(client) = oldest.map(|(client, _)| *client) {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_are_counted_by_network_and_forgotten_after_the_window() {
+    fn attempts_are_counted_by_network_within_the_window() {
         let mut failed = FailedAttempts::default();
         let four = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let start = Timestamp::from_millis(1);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_for_clients_is_bounded() {
+    fn memory_for_clients_is_bounded() {
         let mut failed = FailedAttempts::default();
         for number in 0..10_100_u32 {
             let start = Timestamp::from_micros(u64::from(number));

@@ -6,37 +6,38 @@ use strsim::damerau_levenshtein;
 /// takes time that grows with both lengths, and some words come from clients (queue names).
 const LETTERS_MAX: usize = 40;
 
-/// Returns the word of `known` that `word` most likely meant, if any is close enough.
+/// Returns the word of `known` that `text` most likely meant, if any is close enough.
 ///
 /// Close enough is one edit (a letter changed, missing or added, or two swapped) per three letters,
 /// and at least one: `lisen` finds `listen`, `x` finds nothing. Case and the difference between `-`
 /// and `_` are ignored. Of two equally close words the first wins. Words of more than 40 letters
 /// never match.
 #[must_use]
-pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let letters = letters(word)?;
-    let word = fold(word);
+pub fn closest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = count_letters(text)?;
+    let text = normalize(text);
     let edits_max = (letters / 3).max(1);
     // Each letter of difference in length is an edit.
-    let may_be_close =
-        |known: &&str| self::letters(known).is_some_and(|it| it.abs_diff(letters) <= edits_max);
+    let may_be_close = |known: &&str| {
+        self::count_letters(known).is_some_and(|it| it.abs_diff(letters) <= edits_max)
+    };
     known
         .into_iter()
         .filter(may_be_close)
-        .map(|candidate| (damerau_levenshtein(&word, &fold(candidate)), candidate))
+        .map(|candidate| (damerau_levenshtein(&text, &normalize(candidate)), candidate))
         .filter(|&(edits, candidate)| edits <= edits_max && edits < candidate.chars().count())
         .min_by_key(|&(edits, _)| edits)
         .map(|(_, candidate)| candidate)
 }
 
 /// Counts the letters. None: more than the limit.
-fn letters(word: &str) -> Option<usize> {
-    let counted = word.chars().take(LETTERS_MAX + 1).count();
+fn count_letters(text: &str) -> Option<usize> {
+    let counted = text.chars().take(LETTERS_MAX + 1).count();
     Some(counted).filter(|letters| *letters <= LETTERS_MAX)
 }
 
-fn fold(word: &str) -> String {
-    word.to_lowercase().replace('-', "_")
+fn normalize(text: &str) -> String {
+    text.to_lowercase().replace('-', "_")
 }
 
 #[cfg(test)]
@@ -47,8 +48,8 @@ mod tests {
     const KEYS: [&str; 5] = ["listen", "store", "fsync", "fsync_acks", "password"];
 
     #[test]
-    fn a_misspelt_word_finds_its_neighbour() {
-        for (word, meant) in [
+    fn misspelt_words_match() {
+        for (text, meant) in [
             ("lisen", Some("listen")),
             ("Listen", Some("listen")),
             ("fsync-acks", Some("fsync_acks")),
@@ -58,12 +59,12 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(closest(word, KEYS), meant, "{word:?}");
+            assert_eq!(closest(text, KEYS), meant, "{text:?}");
         }
     }
 
     #[test]
-    fn a_short_known_word_is_not_the_answer_to_everything() {
+    fn short_words_do_not_match_everything() {
         assert_eq!(closest("b", ["a"]), None);
     }
 
@@ -80,8 +81,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_known_word_finds_itself_and_nothing_panics(word in ".{0,40}") {
-            let _ = closest(&word, KEYS);
+        fn known_words_match_themselves_and_nothing_panics(text in ".{0,40}") {
+            let _ = closest(&text, KEYS);
             for key in KEYS {
                 prop_assert_eq!(closest(key, KEYS), Some(key));
             }

@@ -165,7 +165,9 @@ impl MetricsHistory {
     /// Returns whether rows reach the disk.
     #[must_use]
     pub fn condition(&self) -> HistoryCondition {
-        let problem = lock(&self.seconds).problem().or_else(|| lock(&self.minutes).problem());
+        let problem = lock(&self.seconds)
+            .memory_only_reason()
+            .or_else(|| lock(&self.minutes).memory_only_reason());
         problem.map_or(HistoryCondition::OnDisk, HistoryCondition::InMemory)
     }
 }

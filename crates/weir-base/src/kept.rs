@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back_and_a_damaged_file_is_no_empty_one() {
+    fn stored_value_is_read_and_damage_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("kept.json");
         assert_eq!(read::<Vec<u8>>(&path).expect("nothing yet"), Vec::<u8>::new());

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_says_what_to_write() {
+    fn address_errors_have_hints() {
         let error = |text: &str| text.parse::<ListenAddress>().expect_err(text);
         assert_eq!(error("127.0.0.1"), AddressError::NoPort("127.0.0.1".into()));
         assert_eq!(error("::1"), AddressError::NoPort("::1".into()));

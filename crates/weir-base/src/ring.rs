@@ -129,11 +129,11 @@ fn check(nodes: &[Node]) -> Result<(), RingError> {
 /// Returns the owner of each slot: the node of the first point in it, or else the next slot's
 /// owner.
 fn owners(nodes: &[Node]) -> Box<[u16]> {
-    let first = first_points(nodes);
-    let foremost = first.iter().find(|point| point.exists()).expect("a node has points");
-    let mut owner = foremost.node();
+    let points = first_points(nodes);
+    let first = points.iter().find(|point| point.exists()).expect("a node has points");
+    let mut owner = first.node();
     let mut owners = vec![0; SLOTS].into_boxed_slice();
-    for (slot, point) in first.iter().enumerate().rev() {
+    for (slot, point) in points.iter().enumerate().rev() {
         if point.exists() {
             owner = point.node();
         }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_does_not_print_itself() {
+    fn secret_is_redacted() {
         let secret = Secret::new("hunter2");
         assert!(!format!("{secret} {secret:?}").contains("hunter2"));
         assert_eq!(secret.expose(), "hunter2");

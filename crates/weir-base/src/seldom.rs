@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_passes_in_ten_seconds() {
+    fn one_line_per_ten_seconds_passes() {
         let (seldom, start) = (Seldom::default(), Timestamp::from_millis(1_000_000));
         let passed = (0..30).filter(|second| seldom.is_due(start + Duration::from_secs(*second)));
         assert_eq!(passed.collect::<Vec<_>>(), [0, 10, 20]);

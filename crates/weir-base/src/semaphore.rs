@@ -136,7 +136,7 @@ pub struct Permit<'s>(&'s Semaphore);
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.permits.give_back();
+        self.0.permits.release();
     }
 }
 
@@ -152,7 +152,7 @@ pub struct OwnedPermit(Arc<Semaphore>);
 
 impl Drop for OwnedPermit {
     fn drop(&mut self) {
-        self.0.permits.give_back();
+        self.0.permits.release();
     }
 }
 

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_waits_for_tasks_that_finish_when_asked() {
+    fn drain_waits_for_tasks() {
         run(async {
             let shutdown = ShutdownToken::new();
             let twin = shutdown.clone();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_ends_at_its_deadline_and_counts_who_is_left() {
+    fn drain_ends_at_its_deadline_and_counts_remaining_tasks() {
         run(async {
             let shutdown = ShutdownToken::new();
             shutdown.spawn(std::future::pending::<()>());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn local_tasks_are_waited_for_too() {
+    fn drain_waits_for_local_tasks() {
         run(tokio::task::LocalSet::new().run_until(async {
             let shutdown = ShutdownToken::new();
             let seen = std::rc::Rc::new(std::cell::Cell::new(false));

@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 impl Off {
-    fn holds(&self, now: Timestamp) -> bool {
+    fn is_active(&self, now: Timestamp) -> bool {
         self.until_us.is_none_or(|until| now.as_micros() < until)
     }
 }
@@ -121,13 +121,13 @@ impl Switches {
     #[must_use]
     pub fn is_off(&self, name: &str, now: Timestamp) -> bool {
         // Relaxed: a switch may take effect with a short delay, and orders nothing.
-        self.has_any.load(Ordering::Relaxed) && self.is_among(name, now)
+        self.has_any.load(Ordering::Relaxed) && self.matches_any(name, now)
     }
 
     #[cold]
-    fn is_among(&self, name: &str, now: Timestamp) -> bool {
+    fn matches_any(&self, name: &str, now: Timestamp) -> bool {
         let off = self.off.read().unwrap_or_else(PoisonError::into_inner);
-        off.iter().any(|off| off.holds(now) && off.pattern.matches(name))
+        off.iter().any(|off| off.is_active(now) && off.pattern.matches(name))
     }
 
     /// Turns a pattern off; a pattern that is off already gets the new end.
@@ -136,7 +136,7 @@ impl Switches {
     /// [`SWITCHES_MAX`] patterns are off.
     pub fn turn_off(&self, off: Off, now: Timestamp) -> Result<(), TooMany> {
         let mut all = self.off.write().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| other.holds(now) && other.pattern != off.pattern);
+        all.retain(|other| other.is_active(now) && other.pattern != off.pattern);
         if all.len() >= SWITCHES_MAX {
             return Err(TooMany);
         }
@@ -148,7 +148,7 @@ impl Switches {
     /// Turns a pattern on. Returns whether it was off.
     pub fn turn_on(&self, pattern: &Pattern, now: Timestamp) -> bool {
         let mut all = self.off.write().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| other.holds(now));
+        all.retain(|other| other.is_active(now));
         let before = all.len();
         all.retain(|other| other.pattern != *pattern);
         self.has_any.store(!all.is_empty(), Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Switches {
     #[must_use]
     pub fn list(&self, now: Timestamp) -> Vec<Off> {
         let all = self.off.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter(|off| off.holds(now)).cloned().collect()
+        all.iter().filter(|off| off.is_active(now)).cloned().collect()
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn star_matches_any_text() {
         for (text, name, expected) in [
             ("typing", "typing", true),
             ("typing", "typing2", false),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_on_again_when_told_or_when_its_time_is_over() {
+    fn switches_turn_on_by_command_or_expiry() {
         let switches = Switches::default();
         assert!(!switches.is_off("typing", NOW));
         let end = Timestamp::from_millis(2_000);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_switches_is_bounded() {
+    fn number_of_switches_is_bounded() {
         let switches = Switches::default();
         for name in 0..SWITCHES_MAX {
             switches.turn_off(off(&name.to_string(), None), NOW).unwrap();
@@ -239,7 +239,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_is_as_defined(text in "[ab*]{1,8}", name in "[ab]{0,8}") {
+        fn matching_follows_the_definition(text in "[ab*]{1,8}", name in "[ab]{0,8}") {
             let expected = matches_by_definition(text.as_bytes(), name.as_bytes());
             prop_assert_eq!(pattern(&text).matches(&name), expected);
         }

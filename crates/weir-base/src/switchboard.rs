@@ -104,7 +104,7 @@ impl Switchboard {
         let now = self.0.clock.now();
         let until_us = time.map(|time| (now + time).as_micros());
         self.0.switches.turn_off(Off { pattern, since_us: now.as_micros(), until_us }, now)?;
-        self.keep(now)
+        self.store(now)
     }
 
     /// Turns a pattern on. Returns whether it was off. Blocks on the disk.
@@ -116,12 +116,12 @@ impl Switchboard {
         let now = self.0.clock.now();
         let was_off = self.0.switches.turn_on(pattern, now);
         if was_off {
-            self.keep(now)?;
+            self.store(now)?;
         }
         Ok(was_off)
     }
 
-    fn keep(&self, now: Timestamp) -> Result<(), SwitchError> {
+    fn store(&self, now: Timestamp) -> Result<(), SwitchError> {
         let stored = StoredSwitches { off: self.0.switches.list(now) };
         let path = &self.0.path;
         kept::write(path, &stored)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_stays_off_over_a_restart_for_as_long_as_it_was_to() {
+    fn switches_survive_a_restart_until_their_expiry() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("switches.json");
         let clock = Clock::manual(Timestamp::from_millis(1_000));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_process_before_flips_meanwhile_is_taken_up() {
+    fn changes_of_the_previous_process_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("switches.json");
         let clock = Clock::manual(Timestamp::from_millis(1_000));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_leaves_everything_on_and_is_replaced() {
+    fn damaged_file_turns_everything_on_and_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("switches.json");
         std::fs::write(&path, "{\"off\":[{").unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_cannot_be_kept_is_flipped_all_the_same() {
+    fn switch_changes_even_if_it_cannot_be_stored() {
         let clock = Clock::manual(Timestamp::from_millis(1_000));
         let board = open(&clock, PathBuf::from("/nowhere/switches.json"));
         let error = board.turn_off(pattern("typing"), None).unwrap_err();

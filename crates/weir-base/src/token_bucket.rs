@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_then_one_per_interval() {
+    fn burst_passes_then_one_per_interval() {
         let mut bucket = TokenBucket::default();
         for _ in 0..3 {
             assert_eq!(bucket.take(RATE, at(0)), Ok(()));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_never_holds_more_than_its_burst() {
+    fn bucket_never_exceeds_its_burst() {
         let mut bucket = TokenBucket::default();
         assert_eq!(bucket.take(RATE, at(0)), Ok(()));
         let taken = (0..100).filter(|_| bucket.take(RATE, at(100_000)).is_ok()).count();
@@ -169,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_shares_one_bucket_and_spares_the_known() {
+    fn too_many_keys_share_one_bucket() {
         let mut buckets = KeyedBuckets::new(RATE, 2);
         assert!(buckets.take(1, at(0)).is_ok() && buckets.take(2, at(0)).is_ok());
-        let strangers = (100..200).filter(|key| buckets.take(*key, at(0)).is_ok()).count();
-        assert_eq!((strangers, buckets.len()), (3, 2));
+        let overflow_bucket = (100..200).filter(|key| buckets.take(*key, at(0)).is_ok()).count();
+        assert_eq!((overflow_bucket, buckets.len()), (3, 2));
         assert!(buckets.take(1, at(0)).is_ok(), "a known key has its own tokens");
         assert!(buckets.take(300, at(60)).is_ok());
         assert_eq!(buckets.len(), 1, "full buckets make room");
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rate_per_second_says_what_it_was_made_of(per_second in 1_u32..=30_000, burst: u32) {
+        fn rate_per_second_round_trips(per_second in 1_u32..=30_000, burst: u32) {
             let rate = Rate::per_second(per_second, burst);
             prop_assert_eq!(rate.tokens_per_second(), per_second);
             prop_assert_eq!(rate.burst(), burst.max(1));
@@ -189,7 +189,7 @@ mod tests {
 
         /// Over any stretch no more pass than the burst and one per interval.
         #[test]
-        fn the_rate_holds_over_any_stretch(steps in prop::collection::vec(0_u64..15_000, 1..200)) {
+        fn rate_holds_over_any_period(steps in prop::collection::vec(0_u64..15_000, 1..200)) {
             let (mut bucket, mut now, mut passed) = (TokenBucket::default(), at(0), Vec::new());
             for step in steps {
                 now = now + Duration::from_millis(step);

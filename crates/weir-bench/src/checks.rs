@@ -1,4 +1,4 @@
-//! What flags are held against, and how they are shown in the envelope.
+//! Checks of flags, and their form in the envelope.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use anyhow::{Result, ensure};
 /// Rounds of a comparison.
 pub(crate) const ROUNDS_MAX: usize = 100;
 
-pub(crate) fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
+pub(crate) fn check_range(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
     ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
     Ok(())
 }
 
-pub(crate) fn within_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
+pub(crate) fn check_range_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
     ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
     Ok(())
 }

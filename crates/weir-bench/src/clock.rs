@@ -10,7 +10,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds since 1970, as requests that are signed carry them.
+/// Seconds since 1970, for signed requests.
 #[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
 pub(crate) fn unix_seconds() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -29,7 +29,7 @@ pub(crate) fn own_cpu_time() -> Duration {
     cpu_time(ClockId::ProcessCPUTime)
 }
 
-/// The same of the calling thread alone.
+/// CPU time of the calling thread.
 pub(crate) fn own_thread_cpu_time() -> Duration {
     cpu_time(ClockId::ThreadCPUTime)
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_time_of_the_process_is_that_of_all_its_threads() {
+    fn process_cpu_time_is_the_sum_of_its_threads() {
         const SPENT: Duration = Duration::from_millis(20);
         let before = own_cpu_time();
         let other = std::thread::spawn(|| while own_thread_cpu_time() < SPENT {});

@@ -18,8 +18,8 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// One line per load and peer. `ratio` is the first peer's rate over this peer's: the median of the
-    /// ratios within each round.
+    /// Returns one line per load and peer. The ratio is the first peer's rate divided by this peer's: the median of
+    /// the ratios within each round.
     pub(crate) fn to_markdown(&self) -> String {
         let first = self.peers.first().copied().unwrap_or_default();
         let mut text =
@@ -53,16 +53,21 @@ fn line(label: &str, peer: &str, runs: &[Envelope], baseline: &[Envelope]) -> St
     let mut text =
         format!("| {label} | {peer} | {rate:.0} ({lowest:.0} - {highest:.0}) | {ratio:.2}x ");
     // Writing to a String cannot fail.
-    let _ = write!(text, "| {p50:.0} | {p99:.0} | {} ", known(median(server_cpu)));
-    let _ = writeln!(text, "| {} | {} | {errors} |", known(median(client_cpu)), known(median(rss)));
+    let _ = write!(text, "| {p50:.0} | {p99:.0} | {} ", format_figure(median(server_cpu)));
+    let _ = writeln!(
+        text,
+        "| {} | {} | {errors} |",
+        format_figure(median(client_cpu)),
+        format_figure(median(rss))
+    );
     text
 }
 
-fn known(value: f64) -> String {
+fn format_figure(value: f64) -> String {
     if value.is_finite() { format!("{value:.1}") } else { "-".to_owned() }
 }
 
-/// The middle value, or the mean of the two; NaN of nothing.
+/// Returns the median, or NaN if there are no values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -99,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_the_median_of_the_rounds_ratios_and_errors_add_up() {
+    fn ratio_is_the_median_of_rounds_and_errors_are_summed() {
         // Ratios per round are 2, 4, 3; the ratio of the medians would be 4.
         let fast = [200.0, 400.0, 900.0].map(run).to_vec();
         let slow = [100.0, 100.0, 300.0].map(run).to_vec();
@@ -114,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_number_of_values_has_the_mean_of_the_middle_two() {
+    fn median_of_an_even_count_is_the_mean_of_the_middle_two() {
         assert!((median(vec![4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-9);
         assert!(median(Vec::new()).is_nan());
     }

@@ -21,7 +21,7 @@ pub(crate) struct Envelope {
     pub(crate) server_cpu_seconds: Option<f64>,
     pub(crate) server_cpu_us_per_operation: Option<f64>,
     pub(crate) server_rss_bytes: Option<u64>,
-    /// What this bench adds.
+    /// Figures of this bench only.
     #[serde(flatten)]
     pub(crate) extra: Map<String, Value>,
 }
@@ -36,7 +36,7 @@ impl Envelope {
         self.client_cpu_seconds * 1e6 / (self.operations_per_second * self.seconds)
     }
 
-    /// Lines for a person.
+    /// Formats the figures for people.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} {}: ", self.bench, self.scenario);
         // Writing to a String cannot fail.
@@ -65,7 +65,7 @@ impl Envelope {
     }
 }
 
-/// Nested objects take a line each.
+/// Appends a line per value, and a line per object.
 fn append_extra(key: &str, value: &Value, text: &mut String) {
     match value {
         Value::Array(items) if items.iter().any(Value::is_object) => {
@@ -73,16 +73,16 @@ fn append_extra(key: &str, value: &Value, text: &mut String) {
         }
         Value::Object(fields) => {
             let fields: Vec<_> =
-                fields.iter().map(|(name, v)| format!("{name} {}", plain(v))).collect();
+                fields.iter().map(|(name, v)| format!("{name} {}", format_value(v))).collect();
             let _ = writeln!(text, "  {key}: {}", fields.join(", "));
         }
         value => {
-            let _ = writeln!(text, "  {key}: {}", plain(value));
+            let _ = writeln!(text, "  {key}: {}", format_value(value));
         }
     }
 }
 
-fn plain(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extra_fields_stand_beside_the_common_ones() {
+    fn extra_fields_are_flattened_into_the_envelope() {
         let mut extra = Map::new();
         extra.insert("phases".to_owned(), json!([{ "phase": "fill", "seconds": 0.5 }]));
         let envelope = Envelope {

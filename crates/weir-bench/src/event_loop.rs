@@ -1,9 +1,8 @@
-//! One thread's connections on one epoll instance: reads, writes, timeouts. It knows nothing of a protocol.
+//! One thread's connections on one epoll instance: reads, writes, timeouts. It is independent of the protocol.
 //!
-//! Hand-written because the client shares the machine with the server it measures: per operation it costs
-//! one read, one write and a share of one `epoll_wait`, and allocates nothing.
-//! It promises to end: a connection without an answer for `operation_timeout` is an error, and a run in
-//! which nothing at all is completed for `stall_timeout` stops and says so.
+//! Hand-written because the client shares the machine with the server it measures: per operation it costs one read,
+//! one write and a share of one `epoll_wait`, and allocates nothing. It always ends: a connection without a reply for
+//! `operation_timeout` is an error, and a run stops and reports it when no operation completes for `stall_timeout`.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -16,22 +15,22 @@ use rustix::time::Timespec;
 
 use crate::clock::now;
 
-/// How often timeouts are looked at.
+/// Interval at which timeouts are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// Room offered to one read; grows only for a message that is larger.
+/// Buffer of one read; grows only for a larger message.
 const READ_BYTES: usize = 64 * 1024;
-/// Events taken from the kernel at once.
+/// Most events per call of `epoll_wait`.
 const EVENTS_MAX: usize = 256;
 
-/// What one connection says and hears: a protocol's state machine without any IO.
+/// One connection's side of a protocol: a state machine without any IO.
 pub(crate) trait Exchange {
-    /// What a thread counts over all its connections (one, because histograms are too big for one each).
+    /// The counters of a thread. All its connections share one, because histograms are large.
     type Tally;
 
-    /// Appends what may be sent now. Called at the start and after every received chunk.
-    fn fill(&mut self, now: Instant, out: &mut Vec<u8>);
-    /// Consumes the complete messages at the front of `input` and appends what they call for to `out`;
-    /// returns how many bytes it consumed.
+    /// Appends the commands that may be sent now. Called at the start and after every received chunk.
+    fn append_commands(&mut self, now: Instant, out: &mut Vec<u8>);
+    /// Processes the complete messages at the front of `input` and appends the commands that they require to `out`.
+    /// Returns how many bytes it consumed.
     fn receive(
         &mut self,
         now: Instant,
@@ -39,11 +38,11 @@ pub(crate) trait Exchange {
         out: &mut Vec<u8>,
         tally: &mut Self::Tally,
     ) -> Result<usize, LoadError>;
-    /// Called about every 100 ms, for what goes by the clock (heartbeats).
+    /// Called about every 100 ms, for periodic commands (heartbeats).
     fn tick(&mut self, now: Instant, out: &mut Vec<u8>);
-    /// When the oldest unanswered message was sent.
+    /// Returns when the oldest message without a reply was sent.
     fn oldest_unanswered(&self) -> Option<Instant>;
-    /// Nothing left to send and nothing unanswered.
+    /// Returns whether nothing is left to send and no reply is missing.
     fn is_done(&self) -> bool;
 }
 
@@ -61,7 +60,7 @@ pub(crate) enum LoadError {
     Io(#[from] io::Error),
 }
 
-/// What all threads of one phase watch together.
+/// Progress of a phase, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     completed: AtomicU64,
@@ -70,7 +69,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Counts completed operations of any connection.
+    /// Adds completed operations of any connection.
     pub(crate) fn add(&self, operations: u64) {
         self.completed.fetch_add(operations, Ordering::Relaxed);
     }
@@ -79,27 +78,27 @@ impl Progress {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Whether the phase was cut short because nothing moved any more.
+    /// Returns whether the phase was stopped because nothing completed any more.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     pub(crate) operation_timeout: Duration,
     pub(crate) stall_timeout: Duration,
 }
 
-/// Runs `connections` until all are done, one fails or the phase stalls; returns when the last answer came.
-/// The connections are closed then.
+/// Runs `connections` until all are done, one fails or the phase stalls. Returns when the last reply arrived. Closes
+/// the connections.
 pub(crate) fn run<E: Exchange>(
     connections: Vec<(TcpStream, E)>,
     progress: &Progress,
-    patience: Patience,
+    timeouts: Timeouts,
     tally: &mut E::Tally,
 ) -> Result<Instant, LoadError> {
-    let outcome = EventLoop::new(connections, progress, patience).and_then(|run| run.run(tally));
+    let outcome = EventLoop::new(connections, progress, timeouts).and_then(|run| run.run(tally));
     if outcome.is_err() {
         progress.failed.store(true, Ordering::Relaxed);
     }
@@ -112,9 +111,9 @@ struct Connection<E> {
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
-    /// Bytes of `input` that hold data; the rest is room.
+    /// Bytes of `input` that contain data.
     filled: usize,
-    waits_for_room: bool,
+    is_write_blocked: bool,
     done: bool,
 }
 
@@ -123,7 +122,7 @@ struct EventLoop<'a, E> {
     connections: Vec<Connection<E>>,
     open: usize,
     progress: &'a Progress,
-    patience: Patience,
+    timeouts: Timeouts,
     last_answer: Instant,
     last_completed: (u64, Instant),
 }
@@ -132,7 +131,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
     fn new(
         connections: Vec<(TcpStream, E)>,
         progress: &'a Progress,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Self, LoadError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let connections: Vec<_> = connections.into_iter().map(Connection::new).collect();
@@ -150,7 +149,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
             connections,
             open,
             progress,
-            patience,
+            timeouts,
             last_answer: start,
             last_completed,
         })
@@ -166,7 +165,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
             self.wait(&mut events)?;
             for event in events.drain(..) {
                 let epoll::Event { flags, data } = event;
-                self.serve(usize::try_from(data.u64()).unwrap_or(usize::MAX), flags, tally)?;
+                self.on_event(usize::try_from(data.u64()).unwrap_or(usize::MAX), flags, tally)?;
             }
             if now() >= next_tick {
                 self.tick()?;
@@ -185,7 +184,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
         }
     }
 
-    fn serve(
+    fn on_event(
         &mut self,
         index: usize,
         flags: EventFlags,
@@ -197,7 +196,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
                 return if connection.done { Ok(()) } else { Err(LoadError::Closed) };
             }
             let received_at = now();
-            connection.deliver(received_at, tally)?;
+            connection.process_input(received_at, tally)?;
             self.last_answer = received_at;
         }
         self.send(index)
@@ -205,22 +204,22 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
 
     fn send(&mut self, index: usize) -> Result<(), LoadError> {
         let connection = &mut self.connections[index];
-        connection.exchange.fill(now(), &mut connection.out);
-        let waits = !connection.write()?;
-        if waits != connection.waits_for_room {
-            connection.waits_for_room = waits;
-            let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        connection.exchange.append_commands(now(), &mut connection.out);
+        let is_blocked = !connection.write()?;
+        if is_blocked != connection.is_write_blocked {
+            connection.is_write_blocked = is_blocked;
+            let flags = if is_blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             let data = EventData::new_u64(index as u64);
             epoll::modify(&self.epoll, &connection.stream, data, flags).map_err(io::Error::from)?;
         }
-        if !connection.done && !waits && connection.exchange.is_done() {
+        if !connection.done && !is_blocked && connection.exchange.is_done() {
             connection.done = true;
             self.open -= 1;
         }
         Ok(())
     }
 
-    /// Heartbeats and the two timeouts.
+    /// Sends heartbeats and checks the two timeouts.
     fn tick(&mut self) -> Result<(), LoadError> {
         let at = now();
         if self.progress.failed.load(Ordering::Relaxed) {
@@ -229,7 +228,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
         let completed = self.progress.completed();
         if completed != self.last_completed.0 {
             self.last_completed = (completed, at);
-        } else if at - self.last_completed.1 > self.patience.stall_timeout {
+        } else if at - self.last_completed.1 > self.timeouts.stall_timeout {
             self.progress.stalled.store(true, Ordering::Relaxed);
             return Ok(());
         }
@@ -239,8 +238,8 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
                 continue;
             }
             let sent_at = connection.exchange.oldest_unanswered();
-            if sent_at.is_some_and(|sent_at| at - sent_at > self.patience.operation_timeout) {
-                return Err(LoadError::NoAnswer(self.patience.operation_timeout));
+            if sent_at.is_some_and(|sent_at| at - sent_at > self.timeouts.operation_timeout) {
+                return Err(LoadError::NoAnswer(self.timeouts.operation_timeout));
             }
             connection.exchange.tick(at, &mut connection.out);
             self.send(index)?;
@@ -258,12 +257,12 @@ impl<E: Exchange> Connection<E> {
             sent: 0,
             input: vec![0; READ_BYTES],
             filled: 0,
-            waits_for_room: false,
+            is_write_blocked: false,
             done: false,
         }
     }
 
-    /// One read. False at the end of the stream; a spurious wake-up is true with nothing new.
+    /// Reads once. False at the end of the stream; a spurious wake-up is true with nothing new.
     fn read(&mut self) -> Result<bool, LoadError> {
         if self.filled == self.input.len() {
             self.input.resize(self.input.len() * 2, 0);
@@ -274,12 +273,12 @@ impl<E: Exchange> Connection<E> {
                 self.filled += count;
                 Ok(true)
             }
-            Err(error) if is_not_now(&error) => Ok(true),
+            Err(error) if would_block(&error) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn deliver(&mut self, at: Instant, tally: &mut E::Tally) -> Result<(), LoadError> {
+    fn process_input(&mut self, at: Instant, tally: &mut E::Tally) -> Result<(), LoadError> {
         let input = &self.input[..self.filled];
         let consumed = self.exchange.receive(at, input, &mut self.out, tally)?;
         self.input.copy_within(consumed..self.filled, 0);
@@ -287,14 +286,14 @@ impl<E: Exchange> Connection<E> {
         Ok(())
     }
 
-    /// Writes what is buffered. False when the socket has no room for all of it.
+    /// Writes the buffered bytes. Returns false if the socket's buffer has no room for all of them.
     fn write(&mut self) -> Result<bool, LoadError> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(LoadError::Closed),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_not_now(&error) => return Ok(false),
+                Err(error) if would_block(&error) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -304,6 +303,6 @@ impl<E: Exchange> Connection<E> {
     }
 }
 
-fn is_not_now(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,8 +1,8 @@
 //! `weir-bench front`: HTTP requests to an app of several workers, behind Weir or any other server.
 //!
-//! Who serves how much is told by the answers themselves (`X-Worker`), how long a worker is busy by the requests
-//! (`?us=`): the same sequence for all servers, drawn from the seed. What has no answer in time, or another one than
-//! 200, counts in `errors`, and the command exits with 1.
+//! Responses name their worker (`X-Worker`). Requests state how long the worker is busy (`?us=`): the same sequence
+//! for all servers, drawn from the seed. Requests without a response in time, and responses other than 200, count in
+//! `errors`, and the command exits with 1.
 
 mod compare;
 mod hosted;
@@ -46,7 +46,7 @@ struct RunFlags {
     /// http://host:port[/path]
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     target: HttpUrl,
-    /// 4 by default; in an open loop 2000, of which as many are used as requests are under way.
+    /// 4 by default; 2000 in an open loop, which uses as many as there are requests in flight.
     #[arg(long)]
     connections: Option<usize>,
     /// Process whose CPU and memory to read, with all its descendants; repeatable.
@@ -57,24 +57,24 @@ struct RunFlags {
     json: bool,
     #[command(flatten)]
     hosting: HostingFlags,
-    /// Weir's program for --self-hosted; the one beside this program by default.
+    /// Weir's program for --self-hosted; by default the one in this program's folder.
     #[arg(long)]
     weir: Option<PathBuf>,
     #[command(flatten)]
     load: LoadFlags,
 }
 
-/// Whether everything was answered.
+/// Returns whether all requests succeeded.
 pub(crate) fn run(flags: &FrontFlags, output: &mut Output) -> Result<bool> {
     if let Some(FrontCommand::Compare(flags)) = &flags.command {
         return compare::run(flags, output);
     }
     let flags = &flags.run;
-    let settings = flags.load.checked(flags.connections)?;
-    let hosted = flags.host()?;
-    let url = flags.target.clone().or_path(scenario::PATH);
-    let there = || Target { url, pids: flags.server_pids.clone() };
-    let target = hosted.as_ref().map_or_else(there, Hosted::target);
+    let settings = flags.load.validate(flags.connections)?;
+    let hosted = flags.start_hosted()?;
+    let url = flags.target.clone().with_default_path(scenario::PATH);
+    let remote = || Target { url, pids: flags.server_pids.clone() };
+    let target = hosted.as_ref().map_or_else(remote, Hosted::target);
     let outcome = scenario::run(&target, &settings)?;
     let envelope = report::envelope(&outcome, &target, &settings);
     let text = if flags.json { envelope.to_json_line() + "\n" } else { envelope.to_text() };
@@ -83,8 +83,8 @@ pub(crate) fn run(flags: &FrontFlags, output: &mut Output) -> Result<bool> {
 }
 
 impl RunFlags {
-    fn host(&self) -> Result<Option<Hosted>> {
-        let hosting = self.hosting.checked()?;
+    fn start_hosted(&self) -> Result<Option<Hosted>> {
+        let hosting = self.hosting.validate()?;
         if !self.hosting.self_hosted {
             return Ok(None);
         }

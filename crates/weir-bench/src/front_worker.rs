@@ -1,8 +1,8 @@
-//! `weir-bench front-worker`: an app that does what the bench of the front asks for, as cheaply as it can be done,
-//! so that 16 of them are no load on a machine of two cores.
+//! `weir-bench front-worker`: a minimal app for the bench of the front, so cheap that 16 of them are no load on a
+//! machine with two cores.
 //!
-//! It has one thread and one request at a time, as a forking server's worker has. A request says how long it takes
-//! (`GET /sleep?us=5000`); the worker sleeps for so long and answers with its name in `X-Worker`.
+//! It has one thread and serves one request at a time, like the worker of a forking server. A request states how long
+//! it takes (`GET /sleep?us=5000`); the worker sleeps that long and responds with its name in `X-Worker`.
 
 mod busy_record;
 mod inherited;
@@ -67,12 +67,12 @@ pub(crate) fn run(flags: &WorkerFlags, output: &mut Output) -> Result<bool> {
         return Ok(true);
     }
     if let Some(parent) = flags.end_with_parent {
-        processes::end_with(parent)?;
+        processes::exit_with_parent(parent)?;
     }
     let listeners = flags.listeners(output)?;
     let name = flags.name.clone().unwrap_or_else(|| std::process::id().to_string());
     let busy = match (flags.busy_fd, flags.busy_index) {
-        (Some(fd), Some(index)) => Some(BusyRecord::of(fd, index)?),
+        (Some(fd), Some(index)) => Some(BusyRecord::map(fd, index)?),
         _ => None,
     };
     Server::new(listeners, &name, flags.keep_alive, busy)?.run()?;
@@ -82,20 +82,20 @@ pub(crate) fn run(flags: &WorkerFlags, output: &mut Output) -> Result<bool> {
 impl WorkerFlags {
     fn listeners(&self, output: &mut Output) -> Result<Vec<OwnedFd>> {
         if let Some(path) = &self.socket {
-            return Ok(vec![listening::on_path(path, 0)?]);
+            return Ok(vec![listening::bind_path(path, 0)?]);
         }
         if let Some(port) = self.port {
-            let (listener, address) = listening::on_port(port)?;
+            let (listener, address) = listening::bind_port(port)?;
             output.print(&format!("listening on {address}\n"))?;
             return Ok(vec![listener]);
         }
         if !self.fds.is_empty() {
-            return self.fds.iter().map(|fd| inherited::listener(*fd)).collect();
+            return self.fds.iter().map(|fd| inherited::take_listener(*fd)).collect();
         }
         let count =
             self.listen_fds.context("nowhere to listen: --socket, --port, --fd, or LISTEN_FDS")?;
-        let own = self.listen_pid.is_none_or(|pid| pid == std::process::id());
-        ensure!(own, "LISTEN_PID is not this process: LISTEN_FDS are not for it");
-        inherited::announced(count).map(inherited::listener).collect()
+        let is_own = self.listen_pid.is_none_or(|pid| pid == std::process::id());
+        ensure!(is_own, "LISTEN_PID is not this process: LISTEN_FDS are not for it");
+        inherited::listen_fds(count).map(inherited::take_listener).collect()
     }
 }

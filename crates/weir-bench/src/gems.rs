@@ -1,8 +1,8 @@
 //! `weir-bench gems`: an index of gems of real size, and requests to a server of one.
 //!
-//! What is asked for is drawn from the seed among the names that the server says it has (`/names`), so that every
-//! server of the same index gets the same sequence. An answer that is not what the scenario wants (its status, its
-//! length where that is known) counts in `errors`, and the command exits with 1.
+//! Names are drawn by the seed from the server's list (`/names`), so that every server of the same index gets the
+//! same sequence. A response with an unexpected status or, where it is known, length counts in `errors`, and the
+//! command exits with 1.
 
 mod compare;
 mod gem_file;
@@ -12,7 +12,7 @@ mod push;
 mod report;
 mod scenario;
 mod settings;
-mod visible;
+mod visibility;
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ struct RunFlags {
     /// http://host:port[/path]
     #[arg(long, default_value = "http://127.0.0.1:9292")]
     target: HttpUrl,
-    /// 4 by default; in an open loop 500, of which as many are used as requests are under way.
+    /// 4 by default; 500 in an open loop, which uses as many as there are requests in flight.
     #[arg(long)]
     connections: Option<usize>,
     /// Process whose CPU and memory to read, with all its descendants; repeatable.
@@ -65,7 +65,7 @@ struct RunFlags {
     load: LoadFlags,
 }
 
-/// Whether everything was answered as it should be.
+/// Returns whether all requests succeeded.
 pub(crate) fn run(flags: &GemsFlags, output: &mut Output) -> Result<bool> {
     if let Some(GemsCommand::Compare(flags)) = &flags.command {
         return compare::run(flags, output);
@@ -75,7 +75,7 @@ pub(crate) fn run(flags: &GemsFlags, output: &mut Output) -> Result<bool> {
         generate::run(file, flags.gems, flags.load.seed)?;
         return Ok(true);
     }
-    let settings = flags.load.checked(flags.connections)?;
+    let settings = flags.load.validate(flags.connections)?;
     let target = Target { url: flags.target.clone(), pids: flags.server_pids.clone() };
     let run = scenario::run(&target, &settings)?;
     let envelope = report::envelope(&run, &target, &settings);

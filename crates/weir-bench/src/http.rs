@@ -1,15 +1,15 @@
-//! Loads of HTTP/1.1 requests: one thread, many connections, a closed or an open loop.
+//! HTTP/1.1 load: one thread, many connections, a closed or an open loop.
 //!
-//! A bench says what is asked and judges the answers ([`Load`]); when requests are sent, how long they took and what
-//! went wrong is the same for all.
+//! A bench creates the requests and checks the responses ([`Load`]). Timing, latencies and errors are the same for
+//! all benches.
 
-mod answer;
-pub(crate) mod ask;
 mod client;
 mod connection;
 mod pace;
 mod report;
+mod response;
 mod rounds;
+pub(crate) mod single_request;
 mod table;
 mod tally;
 mod target;
@@ -17,48 +17,49 @@ mod url;
 
 use std::time::Duration;
 
-pub(crate) use self::answer::Answer;
 #[cfg(test)]
 pub(crate) use self::pace::Pace;
-pub(crate) use self::report::{Figures, as_number, decimals, each_us, rounded};
-pub(crate) use self::rounds::{Round, run_rounds};
+pub(crate) use self::report::{Figures, round_to, rounded, to_f64, us_per_operation};
+pub(crate) use self::response::Response;
+pub(crate) use self::rounds::{RoundOptions, run_rounds};
 pub(crate) use self::target::{HttpRun, Target};
 pub(crate) use self::url::HttpUrl;
-pub(crate) use self::{table::of as table_of, target::run};
+pub(crate) use self::{table::to_markdown as table_of, target::run};
 
-/// What a bench asks.
+/// The requests of a bench.
 pub(crate) trait Load {
-    /// What is asked for, as far as it must be known when the answer comes.
-    type Wanted;
+    /// What a request asks for, as needed to check its response.
+    type Item;
 
-    fn next(&mut self) -> Self::Wanted;
+    fn next(&mut self) -> Self::Item;
 
     /// Appends the whole request to `out`: at most [`REQUEST_BYTES_MAX`].
-    fn write(&self, wanted: &Self::Wanted, out: &mut Vec<u8>);
+    fn write(&self, item: &Self::Item, out: &mut Vec<u8>);
 
-    /// Looks at an answer. An error says how it differs from what it should be.
-    fn judge(
+    /// Checks a response. The error describes how it differs from the expected one.
+    fn check_response(
         &mut self,
-        wanted: &Self::Wanted,
-        answer: &Answer<'_>,
+        item: &Self::Item,
+        response: &Response<'_>,
         latency: Duration,
     ) -> Result<(), String>;
 }
 
-/// There is always room for so much in a socket's buffer on which nothing else is under way.
+/// An idle socket's buffer always has room for this many bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 10;
 
-/// How often, on how many connections and how long.
+/// Rate, connections and duration of a load.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct LoadProfile {
     pub(crate) connections: usize,
     pub(crate) duration: Duration,
-    /// Several requests on a connection, one after the other.
+    /// Send several requests on a connection, one after the other.
     pub(crate) keep_alive: bool,
-    /// An open loop of so many on average. `None`: each connection asks again when it has its answer.
+    /// Average rate of an open loop. `None`: a closed loop, in which each connection sends its next request after the
+    /// response.
     pub(crate) requests_per_second: Option<f64>,
-    /// Decides the arrivals of an open loop.
+    /// Seed of the arrivals of an open loop.
     pub(crate) seed: u64,
-    /// Longest wait for an answer, from when the request should have been sent.
+    /// Longest wait for a response, from when the request was due.
     pub(crate) timeout: Duration,
 }

@@ -60,13 +60,13 @@ struct RunFlags {
     load: LoadFlags,
 }
 
-/// Whether everything added up.
+/// Returns whether no errors were found.
 pub(crate) fn run(flags: &JobsFlags, output: &mut Output) -> Result<bool> {
     if let Some(JobsCommand::Compare(flags)) = &flags.command {
         return compare::run(flags, output);
     }
     let flags = &flags.run;
-    let settings = flags.load.checked(flags.connections)?;
+    let settings = flags.load.validate(flags.connections)?;
     let target = Target { url: flags.url.clone(), pids: flags.server_pids.clone() };
     let outcome = scenario::run(&target, &settings)?;
     let envelope = report::envelope(&outcome, &target, &settings);

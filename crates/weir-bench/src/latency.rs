@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart, 10 minutes; anything above is recorded as this.
+/// Longest latency, 10 minutes; longer ones are recorded as this.
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Relative error of a reported percentile: 10^-3.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -39,7 +39,7 @@ impl Latencies {
         self.histogram.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// How many were recorded.
+    /// Returns how many latencies were recorded.
     pub(crate) fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_in_microseconds_and_survive_a_merge() {
+    fn quantiles_are_in_microseconds_and_merge() {
         let mut low = Latencies::new();
         let mut high = Latencies::new();
         for step in 1..=50_u64 {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_above_the_range_is_kept_at_the_limit() {
+    fn latencies_above_the_range_are_clamped() {
         let mut latencies = Latencies::new();
         latencies.record(Duration::from_secs(3600));
         assert!(latencies.longest_us() > 590e6);

@@ -15,13 +15,13 @@ impl Output {
         Self { results: io::stdout(), progress: io::stderr() }
     }
 
-    /// Result text as it is.
+    /// Prints a result.
     pub(crate) fn print(&mut self, text: &str) -> Result<()> {
         self.results.write_all(text.as_bytes())?;
         Ok(self.results.flush()?)
     }
 
-    /// One line for whoever waits.
+    /// Prints a line of progress.
     pub(crate) fn note(&mut self, line: &str) -> Result<()> {
         Ok(writeln!(self.progress, "{line}")?)
     }

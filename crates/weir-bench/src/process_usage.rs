@@ -128,19 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_with_parentheses_and_spaces_does_not_shift_the_fields() {
+    fn command_names_with_spaces_and_parentheses_are_parsed() {
         let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 5 0 999 1 2";
         let stat = Stat::parse(line).expect("valid line");
         assert_eq!(stat, Stat { parent: 7, cpu_ticks: 124, system_ticks: 21 });
     }
 
     #[test]
-    fn a_short_line_is_refused() {
+    fn short_lines_are_rejected() {
         assert!(Stat::parse("42 (x) S 1 2 3").is_err());
     }
 
     #[test]
-    fn this_process_and_its_child_are_both_counted() {
+    fn usage_includes_child_processes() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
         let usage = read(&[std::process::id()]).expect("own process is readable");
         child.kill().expect("child can be killed");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_not_exist_is_named() {
+    fn error_names_the_missing_process() {
         let error = read(&[u32::MAX]).expect_err("no such process").to_string();
         assert!(error.contains("--server-pid 4294967295"), "{error}");
     }

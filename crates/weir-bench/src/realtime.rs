@@ -3,12 +3,12 @@
 //! Every event carries its number, so each client knows whether it got all events of its channel, once, and in
 //! the order of all others. What does not hold counts in `errors`, and the command exits with 1.
 
-mod attendance;
 mod centrifugo;
 mod client;
+mod close_reason;
+mod codec;
 mod compare;
-mod crowd;
-mod ending;
+mod connection_stats;
 mod fanout;
 mod floor;
 mod frame;
@@ -17,6 +17,7 @@ mod members;
 mod meter;
 mod order;
 mod payload;
+mod pool;
 mod presence;
 mod publisher;
 mod publishing_thread;
@@ -25,15 +26,14 @@ mod report;
 mod scenario;
 mod schedule;
 mod settings;
+mod shared_state;
 mod signature;
 mod slow;
 mod socket;
 mod source;
-mod speech;
 mod storm;
-mod surroundings;
 mod target;
-mod wake;
+mod waker;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -84,7 +84,7 @@ struct RunFlags {
     clients: usize,
 }
 
-/// Whether everything added up.
+/// Returns whether no errors were found.
 pub(crate) fn run(flags: &RealtimeFlags, output: &mut Output) -> Result<bool> {
     match &flags.command {
         Some(RealtimeCommand::Compare(flags)) => return compare::run(flags, output),
@@ -92,7 +92,7 @@ pub(crate) fn run(flags: &RealtimeFlags, output: &mut Output) -> Result<bool> {
         None => {}
     }
     let flags = &flags.run;
-    let settings = flags.load.checked(flags.clients)?;
+    let settings = flags.load.validate(flags.clients)?;
     let target = Target {
         url: flags.url.clone(),
         app: flags.app.clone(),

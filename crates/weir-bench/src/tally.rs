@@ -1,4 +1,4 @@
-//! What one thread counts while it runs: operations, latencies, and everything that went wrong.
+//! Counters of one thread: operations, latencies and errors.
 
 use crate::latency::Latencies;
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_text_is_kept_and_counts_add_up() {
+    fn first_text_is_kept_and_counts_are_summed() {
         let mut faults = Faults::default();
         faults.add(0, || "nothing".to_owned());
         faults.add(2, || "first".to_owned());

@@ -63,11 +63,14 @@ impl AdminClient {
         let token = environment::variable(variable).with_context(|| {
             format!("--token-env: the environment variable {variable} is not set")
         })?;
-        Self::at(url, Some(Secret::new(token))).await
+        Self::connect_to_address(url, Some(Secret::new(token))).await
     }
 
     /// Connects to a validated address.
-    pub(crate) async fn at(url: &str, token: Option<Secret>) -> anyhow::Result<Self> {
+    pub(crate) async fn connect_to_address(
+        url: &str,
+        token: Option<Secret>,
+    ) -> anyhow::Result<Self> {
         Self::open(target::server(url)?, token).await
     }
 
@@ -112,11 +115,11 @@ impl AdminClient {
         read_json(response).await
     }
 
-    /// Passes each chunk of a streamed response to `each`.
+    /// Passes each chunk of a streamed response to `on_chunk`.
     pub(crate) async fn stream(
         &mut self,
         path: &str,
-        mut each: impl FnMut(&[u8]) -> anyhow::Result<()>,
+        mut on_chunk: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut response = self.send(Method::GET, path, None).await?;
         while let Some(chunk) = response
@@ -124,7 +127,7 @@ impl AdminClient {
             .await
             .context("the response ended early; the output above is incomplete")?
         {
-            each(&chunk)?;
+            on_chunk(&chunk)?;
         }
         Ok(())
     }
@@ -152,7 +155,7 @@ impl AdminClient {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         }
         let response = self.client.send(request).await.context("Weir sent no response")?;
-        if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
+        if response.status().is_success() { Ok(response) } else { Err(read_error(response).await) }
     }
 }
 
@@ -196,7 +199,7 @@ async fn read(mut response: HttpResponse) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the error of a response: `{"error":"..","hint":".."}`, or its text.
-async fn refused(response: HttpResponse) -> anyhow::Error {
+async fn read_error(response: HttpResponse) -> anyhow::Error {
     let status = response.status();
     let body = read(response).await.unwrap_or_default();
     let text = match serde_json::from_slice::<serde_json::Value>(&body) {

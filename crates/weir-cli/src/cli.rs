@@ -90,15 +90,15 @@ impl Cli {
     /// The command line of this process, or what is to be said instead.
     ///
     /// # Errors
-    /// It is a mistake, or asks for help.
+    /// The arguments are invalid, or ask for help.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        Self::try_parse().map_err(without_hidden)
+        Self::try_parse().map_err(omit_hidden_suggestions)
     }
 
     /// Runs the command.
     ///
     /// # Errors
-    /// The command's.
+    /// The command failed.
     pub(crate) fn run(self, service: ServiceCommands) -> anyhow::Result<Exit> {
         match self.command {
             Command::Up(arguments) => (service.up)(arguments),
@@ -123,7 +123,7 @@ impl Cli {
 }
 
 /// clap suggests commands that are hidden, too.
-fn without_hidden(mut error: clap::Error) -> clap::Error {
+fn omit_hidden_suggestions(mut error: clap::Error) -> clap::Error {
     let kind = ContextKind::SuggestedSubcommand;
     let Some(ContextValue::Strings(mut names)) = error.remove(kind) else { return error };
     let command = Cli::command();

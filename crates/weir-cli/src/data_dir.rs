@@ -1,8 +1,8 @@
 //! The data directory that commands and services share: its path, the settings of its content, and
 //! its locks.
 
+pub mod handover_lock;
 pub mod lock;
-pub mod turn;
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(Settings::in_data_dir(data_dir));
     }
-    settings_of_both(flags)
+    settings_from_file(flags)
 }
 
 /// Returns the settings of the file even if `--data-dir` is given.
-pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Settings> {
+pub(crate) fn settings_from_file(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
     Ok(weir_config::parse_without_secrets(&source, &environment::variable)?.settings)
 }

@@ -61,8 +61,8 @@ impl std::fmt::Display for WrongUsage {
 impl std::error::Error for WrongUsage {}
 
 impl Exit {
-    /// The exit code for the error of a command.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
+    /// Returns the exit code for the error of a command.
+    pub(crate) fn from_error(error: &anyhow::Error) -> Self {
         if error.downcast_ref::<WrongUsage>().is_some() { Self::Usage } else { Self::Failed }
     }
 }

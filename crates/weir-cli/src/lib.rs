@@ -41,7 +41,7 @@ pub fn run(service: ServiceCommands) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             output::error(&error);
-            Exit::of(&error).into()
+            Exit::from_error(&error).into()
         }
     }
 }

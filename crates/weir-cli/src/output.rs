@@ -79,7 +79,7 @@ mod tests {
     use super::printable;
 
     #[test]
-    fn what_others_named_commands_no_terminal() {
+    fn control_characters_in_names_are_not_printed() {
         assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
         assert_eq!(printable("Müller 1 h"), "Müller 1 h");
     }

@@ -11,7 +11,7 @@ const UNIX: &str = "unix:";
 /// The console's default port.
 const CONSOLE_PORT: u16 = 7420;
 
-/// Where the settings are.
+/// The location of the settings.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingsArguments {
     /// Settings file [default: $WEIR_CONFIG, or weir.toml in the current folder if it exists]

@@ -1,4 +1,4 @@
-//! What no single key can tell: settings that contradict each other, or are sound but dangerous.
+//! Checks that involve several keys: settings that contradict each other, or that are valid but risky.
 
 mod front;
 mod gems;
@@ -17,17 +17,17 @@ use weir_jobs::model::QueueName;
 use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
 use weir_settings::Report;
 
-/// A segment holds the reserve and some records, or nothing could be pushed.
+/// The least size of a segment beyond its reserve; with less nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
 
-/// Signs of life that must fail to come before a service is replaced.
-const SIGNS_OF_LIFE_MIN: u32 = 4;
+/// Signs of life that must be missing before a service is replaced.
+const ALIVE_INTERVALS_MIN: u32 = 4;
 
-/// Adds the mistakes that only show in the whole.
+/// Adds the errors that involve several settings.
 pub(super) fn check(settings: &Settings, report: &mut Report) {
-    for problem in settings.console.problems() {
-        let path = format!("console.{}", problem.setting);
-        report.error_at(&path, format!("{path}: {}", problem.message));
+    for access_error in settings.console.problems() {
+        let path = format!("console.{}", access_error.setting);
+        report.error_at(&path, format!("{path}: {}", access_error.message));
     }
     let jobs = &settings.jobs;
     let limits = &jobs.settings.limits;
@@ -47,7 +47,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         report.error_at("jobs.limits.advanced.segment_bytes", message.to_owned());
     }
     tls::check(settings, report);
-    reject_hasty_supervisor(&settings.supervisor, report);
+    reject_short_unresponsive_after(&settings.supervisor, report);
     let restart = &settings.supervisor.restart;
     if restart.backoff_max < restart.backoff_min {
         let message = "supervisor.advanced.backoff_max: must not be below backoff_min";
@@ -55,41 +55,42 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// A sign of life comes once per alive_interval, and may take as long again: the parent must not take
-/// a few that are late for a service that hangs.
-fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
-    let least = supervisor.alive_interval.saturating_mul(SIGNS_OF_LIFE_MIN);
-    if supervisor.unresponsive_after().is_some_and(|after| after < least) {
+/// Rejects an unresponsive_after that is too short. A sign of life is sent once per alive_interval and may be late by
+/// as much, so a few late ones must not count as a service that hangs.
+fn reject_short_unresponsive_after(supervisor: &Supervisor, report: &mut Report) {
+    let minimum = supervisor.alive_interval.saturating_mul(ALIVE_INTERVALS_MIN);
+    if supervisor.unresponsive_after().is_some_and(|after| after < minimum) {
         let path = "supervisor.unresponsive_after";
-        let message = format!("{path}: must be at least {SIGNS_OF_LIFE_MIN} times alive_interval");
+        let message =
+            format!("{path}: must be at least {ALIVE_INTERVALS_MIN} times alive_interval");
         report.error_at(path, message);
     }
 }
 
-/// Two parts can't listen at one address.
+/// Rejects addresses that two parts would listen on.
 fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
-    let mut taken: Vec<(String, SocketAddr)> = Vec::new();
+    let mut seen: Vec<(String, SocketAddr)> = Vec::new();
     for (path, address) in settings.addresses() {
-        match taken.iter().find(|(_, other)| *other == address && address.port() != 0) {
+        match seen.iter().find(|(_, other)| *other == address && address.port() != 0) {
             Some((other, _)) => {
                 report.error_at(&path, format!("{path}: {address} is {other} already"));
             }
-            None => taken.push((path, address)),
+            None => seen.push((path, address)),
         }
     }
 }
 
-/// Where the workers of another user are to have their sockets, there must be a way to make them.
-/// (Who is not root has a larger problem.)
+/// Rejects workers of another user if the folder for their sockets cannot be created. (Without root, switching users
+/// fails anyway.)
 fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
-    let is_asked = launch.user.is_some() && rustix::process::geteuid().is_root();
-    if let Some(problem) = is_asked.then(run_folder::problem).flatten() {
-        report.error_at(&format!("{path}.user"), format!("{path}.user: {problem}"));
+    let needs_outside_folder = launch.user.is_some() && rustix::process::geteuid().is_root();
+    if let Some(access_error) = needs_outside_folder.then(run_folder::access_error).flatten() {
+        report.error_at(&format!("{path}.user"), format!("{path}.user: {access_error}"));
     }
 }
 
-/// What is sound but worth a thought.
-pub(super) fn warnings(settings: &Settings) -> Vec<String> {
+/// Returns warnings about settings that are valid but risky.
+pub(super) fn collect_warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
@@ -129,11 +130,11 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         "jobs.fsync_acks has no effect without jobs.fsync = \"always\"",
     );
     let limits = &jobs.settings.limits;
-    let room = u64::from(limits.segment_bytes.saturating_sub(limits.reserve_bytes));
+    let record_bytes_max = u64::from(limits.segment_bytes.saturating_sub(limits.reserve_bytes));
     let is_embedded = jobs.settings.store == StoreKind::Embedded;
     let line_bytes_max = u64::try_from(limits.line_bytes_max).unwrap_or(u64::MAX);
     warn(
-        is_embedded && line_bytes_max > room,
+        is_embedded && line_bytes_max > record_bytes_max,
         "jobs.limits.line_bytes_max is above segment_bytes less reserve_bytes: larger jobs are rejected by the log",
     );
     warn(
@@ -153,7 +154,7 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
     warnings
 }
 
-/// What a queue asks for that nothing is done about.
+/// Returns a warning about settings of a queue that have no effect.
 fn queue_warning(name: &QueueName, queue: &QueueSettings) -> Option<String> {
     match (queue.target_latency.is_some(), queue.fresh_lane) {
         (true, false) => Some(format!(

@@ -104,7 +104,7 @@ impl Front {
             );
         }
         table.section("clients", |table| self.limits.clients.read(table));
-        let mut known = apps::Known::default();
+        let mut known = apps::AppNames::default();
         table.each("apps", |table| self.apps.push(known.read(table)));
     }
 }

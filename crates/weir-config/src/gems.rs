@@ -70,35 +70,35 @@ const FILES: &str = "files";
 /// What is switched off, in the folder of gems.
 const SWITCHES: &str = "switches.json";
 
-/// The table, which switches the part on.
+/// Reads the table, whose presence enables the part.
 pub(crate) fn read_section(gems: &mut Gems, table: &mut TableReader<'_>) {
     gems.is_enabled = table.is_set("gems");
     table.section("gems", |table| gems.read(table));
 }
 
 impl Gems {
-    /// The address of its own; None: it has none.
+    /// Returns its own listening address, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         let is_opened = self.is_enabled && (self.is_listen_set || self.mount.is_none());
         self.listen.filter(|_| is_opened)
     }
 
-    /// What paths at the front begin with; None: it is not there.
+    /// Returns the prefix of its paths at the front. None: it is not served there.
     pub fn mount(&self) -> Option<&str> {
         self.mount.as_deref().filter(|_| self.is_enabled)
     }
 
-    /// Where `.gem` files are kept.
+    /// Returns the folder of `.gem` files.
     pub fn files_dir(&self) -> PathBuf {
         self.files_dir.clone().unwrap_or_else(|| self.folder.join(FILES))
     }
 
-    /// Where it is kept which endpoints are switched off.
+    /// Returns the path of the file that stores which endpoints are switched off.
     pub fn switches_file(&self) -> PathBuf {
         self.folder.join(SWITCHES)
     }
 
-    pub(super) fn settle(&mut self, data_dir: &Path) {
+    pub(super) fn derive_paths(&mut self, data_dir: &Path) {
         self.folder = data_dir.join("gems");
         self.sqlite.path = self.folder.join(DATABASE);
     }
@@ -109,7 +109,7 @@ impl Gems {
         if !is_on && !table.is_set("mount") {
             table.error_at("listen", "\"off\" needs gems.mount, or the index is served nowhere");
         }
-        if let Some(problem) = self.mount.as_deref().and_then(mount_problem) {
+        if let Some(problem) = self.mount.as_deref().and_then(mount_error) {
             table.error_at("mount", &problem);
         }
     }
@@ -118,8 +118,8 @@ impl Gems {
 /// What realtime and its clients have at the front.
 const TAKEN: [&str; 3] = ["app", "apps", "users"];
 
-/// Why paths can't begin with this.
-fn mount_problem(mount: &str) -> Option<String> {
+/// Returns why this cannot be a prefix of paths, if so.
+fn mount_error(mount: &str) -> Option<String> {
     let is_plain = |part: &str| {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.~".contains(letter);
         !part.is_empty() && part != "." && part != ".." && part.chars().all(is_plain)
@@ -141,18 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_a_path_that_clients_send_as_it_is() {
+    fn mount_is_a_plain_path() {
         for mount in ["/gems-index", "/a/b", "/~x/1.0_2"] {
-            assert_eq!(mount_problem(mount), None, "{mount}");
+            assert_eq!(mount_error(mount), None, "{mount}");
         }
         for mount in
             ["", "/", "gems", "/gems/", "//gems", "/a b", "/a%20b", "/../x", "/a?b", "/./a"]
         {
-            let problem = mount_problem(mount).expect(mount);
+            let problem = mount_error(mount).expect(mount);
             assert!(problem.contains("write a path like"), "{problem}");
         }
         for mount in ["/app", "/apps/gems", "/users/x"] {
-            let problem = mount_problem(mount).expect(mount);
+            let problem = mount_error(mount).expect(mount);
             assert!(problem.contains("realtime's"), "{problem}");
         }
     }

@@ -91,13 +91,13 @@ impl Launch {
         }
     }
 
-    /// What the parent makes use of; the rest is the service's.
-    pub(super) fn for_parent(&self) -> Self {
+    /// Returns the settings that the parent uses, with the service's reset.
+    pub(super) fn parent_settings(&self) -> Self {
         Self { recycling: Recycling::default(), ..self.clone() }
     }
 
-    /// The names of the settings in which they differ, with `count`'s.
-    pub(super) fn differing(&self, other: &Self, count: &'static str) -> Vec<&'static str> {
+    /// Returns the names of the settings that differ. `count`: the name of the setting for the number of processes.
+    pub(super) fn changed_settings(&self, other: &Self, count: &'static str) -> Vec<&'static str> {
         let differs = [
             ("command", self.command != other.command),
             (count, self.count != other.count),
@@ -115,7 +115,7 @@ impl Launch {
         differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// For the parent, as far as it is the same for all.
+    /// Returns the specification for the parent, with the fields that all groups have.
     pub(super) fn group(
         &self,
         name: &str,

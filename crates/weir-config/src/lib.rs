@@ -36,7 +36,7 @@ use toml::de::DeTable;
 use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
 pub use weir_settings::renamed::rewrite;
 use weir_settings::{Context, Renamed, Report, Section, SettingValue, TableReader};
-pub use weir_settings::{SettingError, SettingErrors, did_you_mean, secrets, units};
+pub use weir_settings::{SettingError, SettingErrors, secrets, suggestion, units};
 
 pub use self::front::{App, Front, Processes, SharedSockets};
 pub use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
@@ -88,27 +88,27 @@ pub struct Settings {
     pub workers: BTreeMap<String, JobWorkers>,
 }
 
-/// A file that was read without a mistake.
+/// A settings file that was read without errors.
 #[derive(Debug)]
 pub struct Loaded {
     pub settings: Settings,
-    /// Every setting, as it is in effect.
+    /// Every setting with its effective value.
     pub values: Vec<SettingValue>,
-    /// Sound, but worth a thought.
+    /// Warnings about valid but risky settings.
     pub warnings: Vec<String>,
-    /// Settings that the file has under old names.
+    /// Settings that the file has under their old names.
     pub renamed: Vec<Renamed>,
 }
 
 impl Settings {
-    /// The defaults, with everything in `data_dir`.
+    /// Returns the defaults, with everything in `data_dir`.
     pub fn in_data_dir(data_dir: &Path) -> Self {
         let mut settings = Self::default();
-        settings.settle(Some(data_dir));
+        settings.derive_paths(Some(data_dir));
         settings
     }
 
-    /// Whether there is anything to serve at `front.listen`.
+    /// Returns whether anything is served at `front.listen`.
     pub fn has_front(&self) -> bool {
         let is_proxied = |app: &front::App| app.sockets.is_none();
         let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
@@ -116,7 +116,7 @@ impl Settings {
         self.front.listen.is_some() && (self.front.is_listen_set || is_needed)
     }
 
-    /// How many connections realtime may have: what it shares with others leaves some to them.
+    /// Returns the limit of realtime's connections. If it shares the front, it leaves a quarter to others.
     pub fn realtime_connections_max(&self) -> usize {
         let all = self.front.limits.connections_max;
         let is_shared = !self.front.apps.is_empty() || self.gems.is_enabled;
@@ -127,7 +127,7 @@ impl Settings {
         }
     }
 
-    /// Realtime's settings and apps, with what the file leaves to the front's.
+    /// Returns realtime's settings and apps, limited by the front's limits.
     pub fn realtime_in_effect(&self) -> (RealtimeSettings, Vec<AppSettings>) {
         let (mut settings, mut apps) = (self.realtime.settings.clone(), self.realtime.apps.clone());
         let max = self.realtime_connections_max();
@@ -138,7 +138,7 @@ impl Settings {
         (settings, apps)
     }
 
-    /// What is listened on over TCP, by the names of the settings.
+    /// Returns all TCP listening addresses by the names of their settings.
     pub fn addresses(&self) -> Vec<(String, SocketAddr)> {
         let front =
             self.front.listen.filter(|_| self.has_front()).map(|address| ("front.listen", address));
@@ -154,48 +154,48 @@ impl Settings {
         parts.map(|(path, address)| (path.to_owned(), address)).chain(apps).collect()
     }
 
-    /// The parts that are off by their settings.
-    pub fn parts_off(&self) -> Vec<Part> {
+    /// Returns the parts that the settings disable.
+    pub fn disabled_parts(&self) -> Vec<Part> {
         let jobs = self.jobs.listen.is_none().then_some(Part::Jobs);
         let console = self.console.listen.is_none().then_some(Part::Console);
         [jobs, console].into_iter().flatten().collect()
     }
 
-    /// The history of metrics, and where it is.
+    /// Returns the settings of the metrics history, with its folder.
     pub fn history(&self) -> weir_base::history::HistorySettings {
         self.history.within(self.data_dir.join("history"))
     }
 
-    /// Where it is kept what is switched off.
+    /// Returns the path of the file that stores realtime's switches.
     pub fn switches_file(&self) -> PathBuf {
         self.data_dir.join("switches.json")
     }
 
-    /// Where it is kept which apps are paused or in maintenance.
-    pub fn holds_file(&self) -> PathBuf {
+    /// Returns the path of the file that stores which apps are paused or in maintenance.
+    pub fn paused_apps_file(&self) -> PathBuf {
         self.data_dir.join("holds.json")
     }
 
-    /// Where the workers have their sockets. In full, for they run elsewhere. Those of other users
-    /// could not pass through data_dir, which is nobody else's business.
+    /// Returns the folder of the workers' sockets, as an absolute path, because workers have other working
+    /// directories. For workers of another user it is outside of data_dir, which only Weir's user may access.
     pub fn run_folder(&self) -> PathBuf {
         if self.has_other_users() {
             self.outside_run_folder()
         } else {
-            self.whole_data_dir().join("run")
+            self.absolute_data_dir().join("run")
         }
     }
 
-    /// Where they have them while some command runs as somebody else.
+    /// Returns the folder of the workers' sockets outside of data_dir.
     pub fn outside_run_folder(&self) -> PathBuf {
-        run_folder::outside_of(&self.whole_data_dir())
+        run_folder::outside_folder(&self.absolute_data_dir())
     }
 
-    fn whole_data_dir(&self) -> PathBuf {
+    fn absolute_data_dir(&self) -> PathBuf {
         std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone())
     }
 
-    /// Whether some command runs as somebody else.
+    /// Returns whether any command runs as another user.
     pub fn has_other_users(&self) -> bool {
         let of_apps =
             self.front.apps.iter().filter_map(|app| Some(&app.processes.as_ref()?.launch));
@@ -203,7 +203,7 @@ impl Settings {
         of_apps.chain(of_jobs).any(|launch| launch.user.is_some())
     }
 
-    /// Where the admin API listens.
+    /// Returns the path of the admin API's socket.
     pub fn admin_socket(&self) -> PathBuf {
         self.data_dir.join("weir.sock")
     }
@@ -217,8 +217,8 @@ pub fn parse(
     finish(source, read(source, environment, None, false))
 }
 
-/// The same for commands that need no secret: those that are not in the environment of the command,
-/// but in that of the service alone, are no error.
+/// Parses settings for commands that need no secrets: secrets that are only in the service's environment are not
+/// errors.
 pub fn parse_without_secrets(
     source: &Source,
     environment: secrets::Environment<'_>,
@@ -226,7 +226,7 @@ pub fn parse_without_secrets(
     finish(source, read(source, environment, Some(MISSING_SECRET), false))
 }
 
-/// Stands for a secret. Long enough for any.
+/// Placeholder for a secret. Long enough for any.
 const MISSING_SECRET: &str = "a secret that only the service knows, and no command needs";
 
 fn finish(source: &Source, read: (Settings, Report)) -> Result<Loaded, SettingErrors> {
@@ -235,7 +235,7 @@ fn finish(source: &Source, read: (Settings, Report)) -> Result<Loaded, SettingEr
         report.renamed.sort_by_key(|it| it.line);
         let mut warnings: Vec<String> = report.renamed.iter().map(ToString::to_string).collect();
         warnings.extend(report.removed.iter().map(ToString::to_string));
-        warnings.extend(checks::warnings(&settings));
+        warnings.extend(checks::collect_warnings(&settings));
         let Report { values, renamed, .. } = report;
         return Ok(Loaded { settings, values, warnings, renamed });
     }
@@ -264,14 +264,14 @@ fn read(
         let mut keys = TableReader::new(Some(table.get_ref()), &mut report, context);
         settings.read(&mut keys);
         keys.reject_unknown();
-        settings.settle(source.data_dir.as_deref());
+        settings.derive_paths(source.data_dir.as_deref());
         report.begin_checks();
         checks::check(&settings, &mut report);
     }
     (settings, report)
 }
 
-/// That setting alone, for commands that need no other: other errors do not concern them.
+/// Reads only `data_dir`, for commands that need no other setting. Other errors are ignored.
 pub fn data_dir(
     source: &Source,
     environment: secrets::Environment<'_>,
@@ -303,12 +303,12 @@ impl Settings {
         table.later(&["budget"]);
     }
 
-    /// Derives what depends on other settings. `data_dir`: the flag, which wins over the file.
-    fn settle(&mut self, data_dir: Option<&Path>) {
+    /// Derives paths from other settings. `data_dir`: the flag, which takes precedence over the file.
+    fn derive_paths(&mut self, data_dir: Option<&Path>) {
         if let Some(data_dir) = data_dir {
             self.data_dir = data_dir.to_owned();
         }
         self.jobs.settings.directory = self.data_dir.join("jobs");
-        self.gems.settle(&self.data_dir);
+        self.gems.derive_paths(&self.data_dir);
     }
 }

@@ -73,7 +73,7 @@ impl fmt::Display for Pool {
     }
 }
 
-/// The table, which switches the part on.
+/// Reads the table, whose presence enables the part.
 pub(crate) fn read_section(observe: &mut Observe, table: &mut TableReader<'_>) {
     observe.is_enabled = table.is_set("observe");
     table.section("observe", |table| observe.read(table));
@@ -93,24 +93,24 @@ impl Observe {
         self.postgres = has_postgres.then_some(postgres);
     }
 
-    /// How often, and how long at most.
-    pub fn pace(&self) -> PollSchedule {
+    /// Returns the schedule of polls.
+    pub fn poll_schedule(&self) -> PollSchedule {
         let ObserveLimits { look_timeout, retry_max, .. } = self.limits;
         PollSchedule { interval: self.interval, look_timeout, retry_max }
     }
 
-    /// How many names have metrics of their own.
-    pub fn labels(&self) -> LabelLimits {
-        self.limits.labels()
+    /// Returns the limits of label values.
+    pub fn label_limits(&self) -> LabelLimits {
+        self.limits.label_limits()
     }
 
-    /// Whether it says where anything is.
-    pub fn names_a_source(&self) -> bool {
+    /// Returns whether any source is configured.
+    pub fn has_source(&self) -> bool {
         !self.redis.is_empty() || self.postgres.is_some()
     }
 
-    /// A Redis that is one shard and another.
-    pub fn named_twice(&self) -> Option<String> {
+    /// Returns a Redis that is configured twice, if there is one.
+    pub fn duplicate_redis(&self) -> Option<String> {
         let at = |endpoint: &RedisEndpoint| (endpoint.address.clone(), endpoint.database);
         let is_twice = |(place, endpoint): &(usize, &RedisEndpoint)| {
             self.redis[..*place].iter().any(|other| at(other) == at(endpoint))
@@ -119,7 +119,7 @@ impl Observe {
         twice.map(|(_, endpoint)| endpoint.to_string())
     }
 
-    /// What to look at.
+    /// Returns the sources to observe.
     pub fn sources(&self) -> Sources {
         let postgres = self.postgres.as_ref().and_then(|postgres| {
             let endpoint = postgres.endpoint.clone()?;
@@ -139,7 +139,7 @@ impl Observe {
         }
     }
 
-    /// Its secrets, to be compared: they show no value.
+    /// Returns the secrets, for comparison, because displayed values omit them.
     pub fn secrets(&self) -> impl PartialEq + use<> {
         let redis: Vec<_> = self.redis.iter().map(redis::secrets).collect();
         let postgres = self.postgres.as_ref().and_then(|it| it.endpoint.as_ref());

@@ -25,12 +25,12 @@ impl Part {
     pub const ALL: [Self; 6] =
         [Self::Jobs, Self::Front, Self::Realtime, Self::Gems, Self::Workers, Self::Console];
 
-    /// Whether it is wanted, where `only` these are (none: all).
+    /// Returns whether the part is enabled by `only` (empty: all).
     pub fn is_among(self, only: &[Self]) -> bool {
         only.is_empty() || only.contains(&self)
     }
 
-    /// What descriptors, the ready line and logs call it.
+    /// Returns its name in descriptors, the ready line and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",

@@ -113,7 +113,7 @@ pub struct History {
 }
 
 impl History {
-    /// For ring files in `directory`.
+    /// Returns the history's settings for ring files in `directory`.
     pub fn within(&self, directory: PathBuf) -> weir_base::history::HistorySettings {
         let Self { seconds_kept, minutes_kept, memory_rows_max } = *self;
         weir_base::history::HistorySettings {
@@ -126,7 +126,7 @@ impl History {
 }
 
 impl LogLevel {
-    /// The directive for the filter of the log.
+    /// Returns the directive for the log filter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -139,7 +139,7 @@ impl LogLevel {
 }
 
 impl Supervisor {
-    /// None: it may be silent for ever.
+    /// Returns after which time a silent service is replaced. None: never.
     pub fn unresponsive_after(&self) -> Option<Duration> {
         Some(self.unresponsive_after).filter(|after| !after.is_zero())
     }

@@ -23,7 +23,7 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Reads the apps. Each has an id and a key that no other has.
+    /// Reads the apps, whose ids and keys must be unique.
     fn read_apps(&mut self, table: &mut TableReader<'_>) {
         let mut taken = HashSet::new();
         table.each("apps", |table| {

@@ -7,13 +7,13 @@ use weir_settings::SettingValue;
 
 use super::{Source, read};
 
-/// Every setting with its default, sorted by section as the file reads.
+/// Returns every setting with its default, in the order of the file.
 pub fn values() -> Vec<SettingValue> {
     let (_, report) = read(&Source::default(), &|_| None, None, true);
     report.values
 }
 
-/// The page of the reference: first what operators choose, then the advanced settings.
+/// Returns the reference page: first the main settings, then the advanced ones.
 pub fn markdown() -> String {
     let (advanced, main): (Vec<_>, Vec<_>) =
         values().into_iter().partition(|value| value.setting.is_advanced);
@@ -25,7 +25,7 @@ pub fn markdown() -> String {
 }
 
 fn write_sections(page: &mut String, values: Vec<SettingValue>) {
-    for (sections, values) in by_sections(values) {
+    for (sections, values) in group_shared_settings(values) {
         let title = |section: &String| match section.as_str() {
             "" => "Top level".to_owned(),
             section => format!("`{}`", heading(section)),
@@ -38,41 +38,41 @@ fn write_sections(page: &mut String, values: Vec<SettingValue>) {
         for value in values {
             let change = value.change().word();
             let SettingValue { kind, default, setting, .. } = &value;
-            let name = last(&value.path);
+            let name = last_segment(&value.path);
             let doc = setting.doc.replace('|', "\\|");
             let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {change} | {doc} |");
         }
     }
 }
 
-/// A settings file in which every setting stands with its default, commented out.
+/// Returns a settings file with every setting and its default, commented out.
 pub fn commented_file() -> String {
     let mut file = String::from(HEADER);
-    let shown = values().into_iter().filter(|value| !value.setting.is_advanced);
-    for (section, values) in by_section(shown.collect()) {
+    let displayed = values().into_iter().filter(|value| !value.setting.is_advanced);
+    for (section, values) in group_by_section(displayed.collect()) {
         if !section.is_empty() {
-            // One that is there must be complete, or switches something on.
-            let is_whole =
+            // The presence of such a section would require more keys, or enable a part.
+            let must_be_complete =
                 section.contains("NAME") || section.contains("[]") || section.ends_with(".tls");
-            let is_switch = ["gems", "observe"].iter().any(|switch| {
+            let is_enabling = ["gems", "observe"].iter().any(|switch| {
                 section.strip_prefix(switch).is_some_and(|it| it.is_empty() || it.starts_with('.'))
             });
-            let commented = if is_whole || is_switch { "# " } else { "" };
+            let commented = if must_be_complete || is_enabling { "# " } else { "" };
             let _ = write!(file, "\n{commented}{}\n", heading(&section));
         }
         for value in values {
             for line in wrap(value.setting.doc, 96) {
                 let _ = writeln!(file, "# {line}");
             }
-            let sample = sample(&value);
-            let _ = writeln!(file, "# {} = {sample}", last(&value.path));
+            let sample_value = sample_value(&value);
+            let _ = writeln!(file, "# {} = {sample_value}", last_segment(&value.path));
         }
     }
     file
 }
 
-/// What a value of the setting looks like: its default, or for a setting without one a placeholder.
-pub(super) fn sample(value: &SettingValue) -> &str {
+/// Returns an example value: the default, or a placeholder for a setting without one.
+pub(super) fn sample_value(value: &SettingValue) -> &str {
     match (value.default.as_str(), value.kind) {
         ("none", "secret") => "{ file = \"PATH\" }",
         ("none", "duration") => "\"5s\"",
@@ -122,22 +122,28 @@ name (`[jobs.queues.NAME]`) or in a list of tables (`[[front.apps]]`).
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";
 
-/// The same, with the settings that several sections share (all that is shown of them is equal) once.
-/// A few are repeated instead: they are easier to find in their section.
-fn by_sections(values: Vec<SettingValue>) -> Vec<(Vec<String>, Vec<SettingValue>)> {
-    let shown = |value: &SettingValue| {
-        (last(&value.path).to_owned(), value.default.clone(), value.setting.doc, value.change())
+/// Groups settings into tables. Settings that several sections share, with equal rows, are listed once for all of
+/// them, unless they are too few to be worth a table.
+fn group_shared_settings(values: Vec<SettingValue>) -> Vec<(Vec<String>, Vec<SettingValue>)> {
+    let displayed = |value: &SettingValue| {
+        (
+            last_segment(&value.path).to_owned(),
+            value.default.clone(),
+            value.setting.doc,
+            value.change(),
+        )
     };
-    let sections = by_section(values);
-    let having = |value: &SettingValue| {
-        let have = sections.iter().filter(|(_, of)| of.iter().any(|it| shown(it) == shown(value)));
-        have.map(|(section, _)| section.clone()).collect::<Vec<_>>()
+    let sections = group_by_section(values);
+    let sections_with = |value: &SettingValue| {
+        let sections_with_value =
+            sections.iter().filter(|(_, of)| of.iter().any(|it| displayed(it) == displayed(value)));
+        sections_with_value.map(|(section, _)| section.clone()).collect::<Vec<_>>()
     };
     let mut tables: Vec<(Vec<String>, Vec<SettingValue>)> = Vec::new();
     for (section, values) in &sections {
         for value in values {
-            let mut owners = having(value);
-            let equal = values.iter().filter(|it| having(it) == owners).count();
+            let mut owners = sections_with(value);
+            let equal = values.iter().filter(|it| sections_with(it) == owners).count();
             if owners.first() != Some(section) && equal >= SHARED_MIN {
                 continue;
             }
@@ -153,10 +159,10 @@ fn by_sections(values: Vec<SettingValue>) -> Vec<(Vec<String>, Vec<SettingValue>
     tables
 }
 
-/// From so many on, settings that sections share have a table of their own.
+/// The least number of shared settings for a table of their own.
 const SHARED_MIN: usize = 3;
 
-fn by_section(values: Vec<SettingValue>) -> Vec<(String, Vec<SettingValue>)> {
+fn group_by_section(values: Vec<SettingValue>) -> Vec<(String, Vec<SettingValue>)> {
     let mut sections: Vec<(String, Vec<SettingValue>)> = Vec::new();
     for value in values {
         let section = value.path.rsplit_once('.').map_or("", |(section, _)| section).to_owned();
@@ -168,13 +174,13 @@ fn by_section(values: Vec<SettingValue>) -> Vec<(String, Vec<SettingValue>)> {
     sections
 }
 
-/// How a section is opened in the file: `[jobs]`, `[[realtime.apps]]`.
+/// Returns the header of a section in the file: `[jobs]`, `[[realtime.apps]]`.
 pub(super) fn heading(section: &str) -> String {
     let name = section.replace("[]", "");
     if section.ends_with("[]") { format!("[[{name}]]") } else { format!("[{name}]") }
 }
 
-fn last(path: &str) -> &str {
+fn last_segment(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 

@@ -6,36 +6,36 @@ use weir_settings::{Allowed, SettingValue};
 
 use super::reference;
 
-/// The schema, from the definitions of the settings.
+/// Returns the schema, generated from the definitions of the settings.
 pub fn schema() -> String {
-    let mut root = table("Settings of Weir");
+    let mut root = table_schema("Settings of Weir");
     for value in reference::values() {
-        insert(&mut root, &value.path, leaf(&value));
+        insert_setting(&mut root, &value.path, setting_schema(&value));
     }
     root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     format!("{root:#}\n")
 }
 
-fn table(description: &str) -> Value {
+fn table_schema(description: &str) -> Value {
     json!({ "type": "object", "description": description, "properties": {}, "additionalProperties": false })
 }
 
-/// Puts a setting in its place below `node`; makes the tables on the way.
-fn insert(node: &mut Value, path: &str, leaf: Value) {
+/// Inserts a setting below `node`, and creates the tables of its path.
+fn insert_setting(node: &mut Value, path: &str, leaf: Value) {
     let Some((step, rest)) = path.split_once('.') else {
         node["properties"][path] = leaf;
         return;
     };
-    insert(descend(node, step), rest, leaf);
+    insert_setting(child_table(node, step), rest, leaf);
 }
 
-/// The table `step` below `node`: `limits`, `apps[]` (a list of tables, or a single one) or `NAME`
-/// (a table of names).
-fn descend<'a>(node: &'a mut Value, step: &str) -> &'a mut Value {
+/// Returns the table `step` below `node`: `limits`, `apps[]` (a list of tables, or a single one) or `NAME` (a table
+/// of names).
+fn child_table<'a>(node: &'a mut Value, step: &str) -> &'a mut Value {
     if step == "NAME" {
         let names = &mut node["additionalProperties"];
         if !names.is_object() {
-            *names = table("");
+            *names = table_schema("");
         }
         return names;
     }
@@ -43,26 +43,30 @@ fn descend<'a>(node: &'a mut Value, step: &str) -> &'a mut Value {
     let is_list = name.len() < step.len();
     let properties = node["properties"].as_object_mut().expect("a table has properties");
     let entry = properties.entry(name).or_insert_with(|| {
-        if is_list { json!({ "type": "array", "items": table("") }) } else { table("") }
+        if is_list {
+            json!({ "type": "array", "items": table_schema("") })
+        } else {
+            table_schema("")
+        }
     });
     if is_list { &mut entry["items"] } else { entry }
 }
 
-fn leaf(value: &SettingValue) -> Value {
-    let mut leaf = kind(value);
+fn setting_schema(value: &SettingValue) -> Value {
+    let mut leaf = kind_schema(value);
     leaf.insert("description".to_owned(), json!(value.setting.doc));
-    // Defaults are shown as in TOML; what is not JSON as well ("none", sets of names) is left out.
+    // Defaults are in TOML. Those that are not valid JSON ("none", sets of names) are omitted.
     if let Ok(default) = serde_json::from_str::<Value>(&value.default) {
         leaf.insert("default".to_owned(), default);
     }
     Value::Object(leaf)
 }
 
-fn kind(value: &SettingValue) -> Map<String, Value> {
+fn kind_schema(value: &SettingValue) -> Map<String, Value> {
     let kind = match (value.kind, &value.allowed) {
         ("true or false", _) => json!({ "type": "boolean" }),
         ("number", Allowed::Range(low, high)) => {
-            json!({ "type": "integer", "minimum": number(low), "maximum": number(high) })
+            json!({ "type": "integer", "minimum": parse_limit(low), "maximum": parse_limit(high) })
         }
         ("number", _) => json!({ "type": "integer" }),
         ("size", _) => {
@@ -74,11 +78,11 @@ fn kind(value: &SettingValue) -> Map<String, Value> {
         ("percentage", _) => json!({ "type": "string", "pattern": "^[0-9]+%$" }),
         ("choice", Allowed::Words(words)) => json!({ "enum": words }),
         ("list of texts", _) => json!({ "type": "array", "items": { "type": "string" } }),
-        ("secret", _) => secret(),
-        ("text or secret", _) => json!({ "anyOf": [{ "type": "string" }, secret()] }),
+        ("secret", _) => secret_schema(),
+        ("text or secret", _) => json!({ "anyOf": [{ "type": "string" }, secret_schema()] }),
         ("table of texts or secrets", _) => json!({
             "type": "object",
-            "additionalProperties": { "anyOf": [{ "type": "string" }, secret()] },
+            "additionalProperties": { "anyOf": [{ "type": "string" }, secret_schema()] },
         }),
         _ => json!({ "type": "string" }),
     };
@@ -88,11 +92,11 @@ fn kind(value: &SettingValue) -> Map<String, Value> {
     }
 }
 
-fn number(text: &str) -> u64 {
+fn parse_limit(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-fn secret() -> Value {
+fn secret_schema() -> Value {
     let source = |name: &str| {
         json!({
             "type": "object",
@@ -109,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_has_its_place() {
+    fn schema_contains_every_setting() {
         let schema: Value = serde_json::from_str(&schema()).expect("JSON");
         for value in reference::values() {
             let pointer = value.path.split('.').fold(String::new(), |place, step| match step {
@@ -125,15 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_ranges_are_those_of_the_settings() {
+    fn schema_has_kinds_and_ranges() {
         let schema: Value = serde_json::from_str(&schema()).expect("JSON");
-        let leaf = |place: &str| schema.pointer(place).cloned().expect("a setting");
-        let connections = leaf("/properties/jobs/properties/limits/properties/connections_max");
+        let setting_at = |pointer: &str| schema.pointer(pointer).cloned().expect("a setting");
+        let connections =
+            setting_at("/properties/jobs/properties/limits/properties/connections_max");
         assert_eq!((&connections["type"], &connections["minimum"]), (&json!("integer"), &json!(1)));
         assert_eq!(connections["default"], 10_000);
-        let fsync = leaf("/properties/jobs/properties/fsync");
+        let fsync = setting_at("/properties/jobs/properties/fsync");
         assert_eq!(fsync["enum"], json!(["always", "everysec", "never"]));
-        let queue = leaf("/properties/jobs/properties/queues/additionalProperties");
+        let queue = setting_at("/properties/jobs/properties/queues/additionalProperties");
         assert_eq!(queue["properties"]["fresh_lane"]["type"], "boolean");
     }
 }

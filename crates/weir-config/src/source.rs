@@ -1,4 +1,4 @@
-//! Where the settings' text comes from: a file, or nothing (then the defaults apply).
+//! The source of the settings: a file, or nothing (then the defaults apply).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ const VARIABLE: &str = "WEIR_CONFIG";
 /// Settings are a few kilobytes; a larger file is the wrong file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The text of a settings file, and what else decides about the settings.
+/// The text of a settings file, with the flags that affect the settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Source {
-    /// What mistakes call it.
+    /// Its name in error messages.
     pub name: String,
     pub text: String,
     /// Relative paths start here.
     pub folder: PathBuf,
     /// The flag `--data-dir`.
     pub data_dir: Option<PathBuf>,
-    /// No file was there: defaults.
+    /// Whether there was no file, so that the defaults apply.
     pub is_default: bool,
 }
 
@@ -59,7 +59,7 @@ impl Source {
         Ok(source)
     }
 
-    /// A text that stands for the file at `path`.
+    /// Creates a source from a text, as if it were the file at `path`.
     pub fn of(path: &Path, text: &str, data_dir: Option<&Path>) -> Self {
         Self {
             name: path.display().to_string(),

@@ -25,14 +25,14 @@ fn load(text: &str) -> Result<Loaded, SettingErrors> {
 }
 
 fn settings(text: &str) -> Settings {
-    load(text).unwrap_or_else(|mistakes| panic!("{mistakes}")).settings
+    load(text).unwrap_or_else(|errors| panic!("{errors}")).settings
 }
 
-fn mistakes(text: &str) -> String {
+fn errors(text: &str) -> String {
     load(text).expect_err("refused").to_string()
 }
 
-/// What depends on the machine is left out.
+/// Replaces values that depend on the machine.
 fn without_numbers(text: &str) -> String {
     let word =
         |word: &str| if word.parse::<u64>().is_ok() { "N".to_owned() } else { word.to_owned() };
@@ -50,7 +50,7 @@ fn an_empty_file_gives_the_defaults() {
 }
 
 #[test]
-fn every_kind_of_value_arrives() {
+fn every_kind_of_value_is_read() {
     let settings = settings(
         r#"
 data_dir = "kept"
@@ -94,7 +94,7 @@ hosts = ["weir.example"]
 }
 
 #[test]
-fn all_mistakes_come_at_once_with_their_places() {
+fn all_errors_are_reported_with_positions() {
     let text = r#"
 data_dri = "x"
 shutdown_deadline = 10
@@ -115,7 +115,7 @@ listen = "0.0.0.0:7420"
 token = { env = "ABSENT" }
 [consoles]
 "#;
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:2:1: data_dri is not a setting; did you mean "data_dir"?
     weir.toml:3:21: shutdown_deadline: expected a duration like "10s", not an integer
     weir.toml:5:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
@@ -135,7 +135,7 @@ token = { env = "ABSENT" }
 }
 
 #[test]
-fn what_comes_in_a_later_version_is_rejected_by_name() {
+fn planned_settings_are_rejected_by_name() {
     let text = r#"
 [jobs.resources]
 ffmpeg = 2
@@ -143,7 +143,7 @@ ffmpeg = 2
 schedule = "0 3 * * *"
 [budget]
 "#;
-    insta::assert_snapshot!(mistakes(text), @r"
+    insta::assert_snapshot!(errors(text), @r"
     weir.toml:2:7: jobs.resources is not in this version of Weir yet
     weir.toml:4:8: jobs.cron is not in this version of Weir yet
     weir.toml:6:2: budget is not in this version of Weir yet
@@ -151,23 +151,23 @@ schedule = "0 3 * * *"
 }
 
 #[test]
-fn redis_as_a_store_is_refused_by_name() {
+fn redis_store_is_rejected_by_name() {
     let text = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }\n";
-    insta::assert_snapshot!(mistakes(text), @"weir.toml:2:9: jobs.store: redis is not in this version of Weir yet");
+    insta::assert_snapshot!(errors(text), @"weir.toml:2:9: jobs.store: redis is not in this version of Weir yet");
 }
 
 #[test]
-fn broken_toml_says_where() {
-    insta::assert_snapshot!(mistakes("[jobs\nlisten = \"127.0.0.1:1\"\nfsync = = 3\n"), @r"
+fn toml_errors_have_positions() {
+    insta::assert_snapshot!(errors("[jobs\nlisten = \"127.0.0.1:1\"\nfsync = = 3\n"), @r"
     weir.toml:1:6: unclosed table, expected `]`
     weir.toml:3:9: extra `=`, expected nothing
     weir.toml:3:11: unexpected key or value, expected newline, `#`
     ");
-    insta::assert_snapshot!(mistakes("[jobs]\nfsync = \"always\"\nfsync = \"never\"\n"), @"weir.toml:3:1: duplicate key");
+    insta::assert_snapshot!(errors("[jobs]\nfsync = \"always\"\nfsync = \"never\"\n"), @"weir.toml:3:1: duplicate key");
 }
 
 #[test]
-fn secrets_say_what_is_missing() {
+fn missing_secrets_are_reported() {
     let text = r#"
 [jobs]
 password = { file = "/nonexistent/password" }
@@ -175,7 +175,7 @@ password = { file = "/nonexistent/password" }
 password = { env = "A", file = "B" }
 token = { vault = "x" }
 "#;
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:3:12: jobs.password: cannot read /nonexistent/password: No such file or directory (os error 2)
     weir.toml:5:12: console.password: a secret has one source; write { env = "NAME" } or { file = "PATH" }
     weir.toml:6:9: console.token: a secret has no source "vault"; write { env = "NAME" } or { file = "PATH" }
@@ -183,12 +183,12 @@ token = { vault = "x" }
 }
 
 #[test]
-fn a_secret_file_is_read_without_its_newline() {
+fn secret_file_is_read_without_newline() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("password"), "correct horse\n").expect("written");
     let text = "[jobs]\npassword = { file = \"password\" }\n";
     let source = Source::of(&folder.path().join("weir.toml"), text, None);
-    let loaded = parse(&source, &|_| None).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let loaded = parse(&source, &|_| None).unwrap_or_else(|errors| panic!("{errors}"));
     let password = loaded.settings.jobs.settings.password.expect("a password");
     assert_eq!(password.expose(), "correct horse");
     assert_eq!(loaded.settings.data_dir, folder.path().join("data"));
@@ -197,7 +197,7 @@ fn a_secret_file_is_read_without_its_newline() {
 }
 
 #[test]
-fn contradictions_are_mistakes_and_dangers_are_warnings() {
+fn contradictions_are_errors_and_risks_are_warnings() {
     let text = r#"
 [jobs]
 listen = "127.0.0.1:7420"
@@ -212,7 +212,7 @@ key = "/nonexistent/key.pem"
 advanced.backoff_min = "1m"
 advanced.alive_interval = "10s"
 "#;
-    insta::assert_snapshot!(mistakes(text), @r"
+    insta::assert_snapshot!(errors(text), @r"
     weir.toml:1:1: console.listen: 127.0.0.1:7420 is jobs.listen already
     weir.toml:6:31: jobs.limits.advanced.buffered_bytes_max: must hold at least one line of line_bytes_max
     weir.toml:7:26: jobs.limits.advanced.segment_bytes: must be at least 1MiB above reserve_bytes
@@ -231,7 +231,7 @@ advanced.alive_interval = "10s"
 }
 
 #[test]
-fn settings_of_queues_that_change_nothing_are_warnings() {
+fn ineffective_queue_settings_are_warnings() {
     let text = r#"
 [jobs.queues.both]
 target_latency = "5m"
@@ -248,7 +248,7 @@ fresh_lane = true
 }
 
 #[test]
-fn certificates_that_clients_refuse_are_warnings() {
+fn certificates_that_clients_reject_are_warnings() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
     for (name, host, year) in [("shop", "*.shop.example", 2100), ("old", "old.example", 2002)] {
@@ -269,7 +269,7 @@ fn certificates_that_clients_refuse_are_warnings() {
         );
         parse(&Source::of(&folder.path().join("weir.toml"), &text, None), &|_| None)
     };
-    let loaded = parse_with("shop.key").unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let loaded = parse_with("shop.key").unwrap_or_else(|errors| panic!("{errors}"));
     let tls = loaded.settings.front.tls.expect("certificates");
     assert_eq!((tls.certificates.len(), tls.reload_interval), (2, Duration::from_secs(5)));
     let of_tls = loaded.warnings.into_iter().filter(|warning| warning.contains("tls"));
@@ -282,33 +282,33 @@ fn certificates_that_clients_refuse_are_warnings() {
     front.apps[0].hosts: front.tls has no certificate for shop.example, so clients reject the connection
     front.apps[0].hosts: front.tls has no certificate for old.example, so clients reject the connection
     ");
-    let mistakes = parse_with("old.key").expect_err("they don't fit").to_string();
-    assert!(mistakes.contains("can't be used together"), "{mistakes}");
+    let errors = parse_with("old.key").expect_err("they don't fit").to_string();
+    assert!(errors.contains("can't be used together"), "{errors}");
 }
 
 #[test]
-fn two_parts_never_share_an_address() {
+fn shared_addresses_are_errors() {
     let text = "[front]\nlisten = \"127.0.0.1:7420\"\n[realtime]\nlisten = \"127.0.0.1:7419\"\n";
-    insta::assert_snapshot!(mistakes(text), @r"
+    insta::assert_snapshot!(errors(text), @r"
     weir.toml:1:1: console.listen: 127.0.0.1:7420 is front.listen already
     weir.toml:4:10: realtime.listen: 127.0.0.1:7419 is jobs.listen already
     ");
 }
 
 #[test]
-fn a_segment_is_no_larger_than_the_log_can_make_it() {
-    insta::assert_snapshot!(mistakes("[jobs.limits]\nadvanced.segment_bytes = \"257MiB\"\n"), @"weir.toml:2:26: jobs.limits.advanced.segment_bytes: must be from 1MiB to 256MiB");
+fn segment_size_is_limited_by_the_log() {
+    insta::assert_snapshot!(errors("[jobs.limits]\nadvanced.segment_bytes = \"257MiB\"\n"), @"weir.toml:2:26: jobs.limits.advanced.segment_bytes: must be from 1MiB to 256MiB");
     load("[jobs.limits]\nadvanced.segment_bytes = \"256MiB\"\n").expect("sound");
 }
 
 #[test]
-fn queues_are_no_more_than_their_numbers_hold() {
-    insta::assert_snapshot!(mistakes("[jobs.limits]\nadvanced.queues_max = 65537\n"), @"weir.toml:2:23: jobs.limits.advanced.queues_max: must be from 1 to 65536");
+fn queue_count_is_limited() {
+    insta::assert_snapshot!(errors("[jobs.limits]\nadvanced.queues_max = 65537\n"), @"weir.toml:2:23: jobs.limits.advanced.queues_max: must be from 1 to 65536");
     load("[jobs.limits]\nadvanced.queues_max = 65536\n").expect("sound");
 }
 
 #[test]
-fn hostile_files_are_refused_not_suffered() {
+fn hostile_files_are_rejected() {
     let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
     let nested: String = (0..10_000).map(|level| format!("a{level}.")).collect();
     for text in [

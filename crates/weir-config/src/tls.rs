@@ -7,7 +7,7 @@ use weir_net::{TlsFiles, TlsSettings};
 
 use weir_settings::{DAY, SECOND, Section, TableReader};
 
-/// The table `tls` of a part.
+/// Reads the table `tls` of a part.
 pub(super) fn read_section(tls: &mut Option<TlsSettings>, table: &mut TableReader<'_>) {
     table.section("tls", |table| *tls = read(table));
 }

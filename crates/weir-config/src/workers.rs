@@ -66,7 +66,7 @@ const CONCURRENCY_MAX: u64 = 100_000;
 const QUEUES: &str = JobWorkers::QUEUES.name;
 const CONCURRENCY: &str = JobWorkers::CONCURRENCY.name;
 
-/// All groups, by their names; `apps`: names that are taken.
+/// Reads all groups. `apps`: names that are in use.
 pub(super) fn read(table: &mut TableReader<'_>, apps: &[String]) -> BTreeMap<String, JobWorkers> {
     let mut all = BTreeMap::new();
     table.named("workers", |name, table| {
@@ -120,13 +120,13 @@ impl JobWorkers {
         }
     }
 
-    /// What the parent makes use of.
-    pub fn for_parent(&self) -> Self {
-        Self { launch: self.launch.for_parent(), ..self.clone() }
+    /// Returns the settings that the parent uses.
+    pub fn parent_settings(&self) -> Self {
+        Self { launch: self.launch.parent_settings(), ..self.clone() }
     }
 
-    /// The settings in which they differ, of two [for the parent](JobWorkers::for_parent).
-    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
+    /// Returns the names of the settings that differ between two results of [`JobWorkers::parent_settings`].
+    pub fn changed_settings(&self, other: &Self) -> Vec<&'static str> {
         let differs = [
             (CONCURRENCY, self.concurrency != other.concurrency),
             (QUEUES, self.queues != other.queues),
@@ -135,10 +135,10 @@ impl JobWorkers {
             ("watchdog", self.watchdog != other.watchdog),
         ];
         let own = differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name);
-        own.chain(self.launch.differing(&other.launch, "processes")).collect()
+        own.chain(self.launch.changed_settings(&other.launch, "processes")).collect()
     }
 
-    /// For the parent.
+    /// Returns the group's specification for the parent.
     pub fn group(&self, name: &str, restart: &RestartPolicy) -> Result<GroupSpec, GroupNameError> {
         let concurrency = self.concurrency.iter().map(ToString::to_string).collect();
         let variables = BTreeMap::from([

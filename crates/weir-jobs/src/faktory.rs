@@ -4,7 +4,7 @@
 //! complete lines in order ([`session`]) and sends the replies with one write ([`wire`]).
 //! Consecutive PUSH commands become one batch for the store, and so do consecutive ACKs. Each
 //! command family has a file that parses the arguments, calls the store and writes the reply; every
-//! error text is in [`refusal`].
+//! error text is in [`error`].
 //!
 //! If a client closes its side of the connection while its FETCH waits, the fetch is cancelled and
 //! the job stays in the queue. All commands that it sent earlier are still run, whether or not the
@@ -15,6 +15,7 @@ mod batch;
 mod beat;
 mod buffers;
 mod connection;
+mod error;
 mod fail;
 mod fetch;
 mod flush;
@@ -26,13 +27,12 @@ mod password;
 mod payload;
 mod push;
 mod queue;
-mod refusal;
 mod replies;
 mod session;
 mod signal;
 mod wire;
 
 pub(crate) use buffers::Buffers;
-pub(crate) use connection::{Admission, serve, turn_away};
+pub(crate) use connection::{Admission, reject_immediately, serve};
 pub(crate) use push::{push_all, store_all};
 pub(crate) use signal::{Signal, SignalLevel};

@@ -49,14 +49,14 @@ pub struct Rejection {
 #[derive(Debug, Default)]
 pub struct JobBatch {
     text: Vec<u8>,
-    jobs: Vec<Placed>,
+    jobs: Vec<ParsedJob>,
     stamps: Stamps,
     ignored: IgnoredCounts,
 }
 
 /// A [`NewJob`] whose texts are ranges of the batch's buffer.
 #[derive(Clone, Debug)]
-struct Placed {
+struct ParsedJob {
     jid: Range<usize>,
     jobtype: Range<usize>,
     queue: Range<usize>,
@@ -99,7 +99,7 @@ impl JobBatch {
     /// Returns the jobs in the order in which they were added.
     #[must_use]
     pub fn jobs(&self) -> Vec<NewJob<'_>> {
-        self.jobs.iter().map(|placed| self.job(placed)).collect()
+        self.jobs.iter().map(|parsed| self.job(parsed)).collect()
     }
 
     /// Clears the batch and parses the one job of a PUSH.
@@ -111,8 +111,8 @@ impl JobBatch {
     ) -> Result<NewJob<'_>, JobError> {
         self.clear();
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
-        let placed = self.place(text, now, limits).map_err(|rejected| rejected.1)?;
-        Ok(self.job(&placed))
+        let parsed = self.parse_job(text, now, limits).map_err(|rejected| rejected.1)?;
+        Ok(self.job(&parsed))
     }
 
     /// Parses a job and adds it to the batch. A rejected job leaves the list of jobs unchanged.
@@ -123,8 +123,8 @@ impl JobBatch {
         limits: &JobServerLimits,
     ) -> Result<(), JobError> {
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
-        let placed = self.place(text, now, limits).map_err(|rejected| rejected.1)?;
-        self.jobs.push(placed);
+        let parsed = self.parse_job(text, now, limits).map_err(|rejected| rejected.1)?;
+        self.jobs.push(parsed);
         Ok(())
     }
 
@@ -163,18 +163,18 @@ impl JobBatch {
         Ok(rejections)
     }
 
-    fn job(&self, placed: &Placed) -> NewJob<'_> {
-        let rules = placed.rules;
+    fn job(&self, parsed: &ParsedJob) -> NewJob<'_> {
+        let rules = parsed.rules;
         NewJob {
-            jid: self.str(&placed.jid),
-            jobtype: self.str(&placed.jobtype),
-            queue: self.str(&placed.queue),
+            jid: self.str(&parsed.jid),
+            jobtype: self.str(&parsed.jobtype),
+            queue: self.str(&parsed.queue),
             reserve_for_seconds: rules.reserve_for_seconds,
             retry: rules.retry,
             backtrace: rules.backtrace,
             at: rules.at,
-            json: &self.text[placed.json.clone()],
-            base_bytes: placed.base_bytes,
+            json: &self.text[parsed.json.clone()],
+            base_bytes: parsed.base_bytes,
         }
     }
 
@@ -185,12 +185,12 @@ impl JobBatch {
 
     /// Parses one job and appends its texts to the buffer. Returns the jid (empty if unknown) with
     /// an error.
-    fn place(
+    fn parse_job(
         &mut self,
         json: &str,
         now: Timestamp,
         limits: &JobServerLimits,
-    ) -> Result<Placed, (String, JobError)> {
+    ) -> Result<ParsedJob, (String, JobError)> {
         let json = json.trim_matches([' ', '\t', '\r', '\n']);
         let members =
             JobMembers::read(json).map_err(|e| (String::new(), JobError::malformed(e)))?;
@@ -206,7 +206,7 @@ impl JobBatch {
         members: &JobMembers<'_>,
         fields: &CheckedFields<'_>,
         now: Timestamp,
-    ) -> Placed {
+    ) -> ParsedJob {
         if let Some(custom) = members.value(JobMember::Custom) {
             ignored::count(custom, &mut self.ignored);
         }
@@ -226,7 +226,7 @@ impl JobBatch {
         job_text::write_tail(b"", enqueued_at, &mut self.stamps, &mut self.text);
         let json = start..self.text.len();
         let rules = fields.rules;
-        Placed { jid, jobtype, queue, json, base_bytes, rules }
+        ParsedJob { jid, jobtype, queue, json, base_bytes, rules }
     }
 
     fn write(&mut self, text: &str) -> Range<usize> {
@@ -259,8 +259,8 @@ impl<'de> Visitor<'de> for Elements<'_> {
                 while elements.next_element::<IgnoredAny>()?.is_some() {}
                 return Ok(index + 1);
             }
-            match self.batch.place(element.get(), self.now, self.limits) {
-                Ok(placed) => self.batch.jobs.push(placed),
+            match self.batch.parse_job(element.get(), self.now, self.limits) {
+                Ok(parsed) => self.batch.jobs.push(parsed),
                 Err((jid, error)) => self.rejections.push(Rejection { index, jid, error }),
             }
             index += 1;

@@ -143,14 +143,14 @@ impl JobsMetrics {
     /// result.
     #[must_use]
     pub fn queue(&self, name: &str) -> QueueMetrics {
-        let label = QueueLabel { queue: self.label_of(name).to_owned() };
+        let label = QueueLabel { queue: self.label_for(name).to_owned() };
         QueueMetrics {
             wait: self.0.wait_seconds.get_or_create_owned(&label),
             run: self.0.run_seconds.get_or_create_owned(&label),
         }
     }
 
-    fn label_of<'n>(&self, name: &'n str) -> &'n str {
+    fn label_for<'n>(&self, name: &'n str) -> &'n str {
         let mut labels = self.0.queue_labels.lock().unwrap_or_else(PoisonError::into_inner);
         if labels.contains(name) {
             return name;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_past_the_cap_share_one_label() {
+    fn queues_beyond_the_limit_share_one_label() {
         let mut registry = Registry::default();
         let metrics = JobsMetrics::register(&mut registry, 2);
         for name in ["a", "b", "c", "d", "a"] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_and_verb_shows_from_the_start() {
+    fn every_limit_and_verb_is_exported_from_the_start() {
         let mut registry = Registry::default();
         let metrics = JobsMetrics::register(&mut registry, 2);
         metrics.limit_hit(JobServerLimit::LineBytesMax);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_shown_and_its_tail_summed() {
+    fn snapshot_is_exported_with_remaining_queues_summed() {
         let mut registry = Registry::default();
         let metrics = JobsMetrics::register(&mut registry, 1);
         let queue = |name: &str, depth| QueueSnapshot {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_are_used_up_one_by_one() {
+    fn retries_decrease_one_by_one() {
         let check = |previous: Option<u32>, retry: i32, kind: Kind, count: u32, remaining: u32| {
             let (outcome, failure) = after(previous, retry);
             let found = match outcome {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_follows_the_formula_over_its_whole_range() {
+    fn retry_delay_follows_the_formula() {
         let check = |count: u32, base: u64| {
             let mut random = fastrand::Rng::with_seed(u64::from(count));
             let step = u64::from(count) + 1;
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_of_absurd_counts_does_not_overflow() {
+    fn retry_delay_does_not_overflow() {
         let delay = retry_delay(u32::MAX, &mut fastrand::Rng::with_seed(1));
         assert!(NOW + delay > NOW);
     }
 
     #[test]
-    fn a_report_is_cut_by_characters_not_bytes() {
+    fn reports_are_truncated_by_characters() {
         let long = FailureReport {
             errtype: "ä".repeat(101),
             message: "\u{1F600}".repeat(1_001),
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_carries_what_was_reported() {
+    fn failure_contains_the_report() {
         let (_, failure) = after(None, 25);
         assert_eq!((failure.errtype.as_str(), failure.message.as_str()), ("E", "m"));
         assert_eq!(failure.backtrace, ["a", "b"]);
     }
 
     #[test]
-    fn a_job_that_outlives_its_workers_too_often_fails() {
+    fn repeatedly_orphaned_job_fails() {
         let check = |before: u8, max: u8, expected: Return| {
             assert_eq!(after_vanishing(before, max), expected);
         };

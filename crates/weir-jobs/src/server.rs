@@ -5,13 +5,13 @@
 //! Shutdown is implemented in one function, `owner::serve_until_told`.
 
 mod accept;
-mod answers;
 mod descriptors;
 pub(crate) mod import;
 pub(crate) mod memory;
 mod owner;
 mod rates;
 mod reload;
+mod requests;
 pub(crate) mod search;
 mod service;
 mod views;

@@ -43,10 +43,10 @@ mod tests {
     use crate::format::{self, RecordKind};
 
     #[test]
-    fn any_one_wrong_bit_is_found_and_two_are_not_taken_for_one() {
+    fn any_single_bit_error_is_corrected_and_double_errors_are_not() {
         let seed = Seed::new(7, 3);
         let mut record = Vec::new();
-        format::put_record(&mut record, seed, 500, RecordKind::Data, b"head", &[&[b'x'; 60]]);
+        format::encode_record(&mut record, seed, 500, RecordKind::Data, b"head", &[&[b'x'; 60]]);
         for bit in 0..record.len() * 8 {
             let mut damaged = record.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

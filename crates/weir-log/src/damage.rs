@@ -21,7 +21,7 @@ use crate::format::{
     self, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seed, SegmentHeader,
 };
 use crate::scan::Scanner;
-use crate::shared::locked;
+use crate::shared::lock;
 use crate::survey::survey;
 
 /// The file of damage that no operator has acknowledged.
@@ -133,7 +133,7 @@ impl DamagedRange {
         head
     }
 
-    fn of_head(head: &[u8]) -> Option<DamagedRange> {
+    fn from_head(head: &[u8]) -> Option<DamagedRange> {
         let (numbers, why) = head.split_at_checked(HEAD_BYTES_MIN)?;
         let (segment, start) = format::pair(numbers)?;
         let (bytes, _) = format::pair(&[&numbers[8..], &[0; 4]].concat())?;
@@ -172,7 +172,7 @@ struct OpenFile<F> {
 }
 
 impl DamageList {
-    fn knows(&self, place: &DamagedRange) -> bool {
+    fn contains(&self, place: &DamagedRange) -> bool {
         let before = self.known.range(..=(place.segment, place.start)).next_back();
         before.is_some_and(|((segment, start), end)| {
             let is_within = place.start < *end && place.end <= *end;
@@ -219,7 +219,7 @@ impl<D: Disk> DamageLog<D> {
     }
 
     pub(crate) fn summary(&self) -> DamageSummary {
-        let listed = locked(&self.listed);
+        let listed = lock(&self.listed);
         DamageSummary {
             places: listed.total + listed.waiting.len() as u64,
             bytes_left_out: listed.bytes_left_out,
@@ -229,14 +229,14 @@ impl<D: Disk> DamageLog<D> {
 
     /// Returns the first 1,000 damaged ranges.
     pub(crate) fn damages(&self) -> Vec<Damage> {
-        locked(&self.listed).damages.clone()
+        lock(&self.listed).damages.clone()
     }
 
     /// Records damage without waiting for the disk. [`DamageLog::set_aside_waiting`] copies the
     /// bytes later.
     pub(crate) fn note(&self, place: DamagedRange) {
-        let mut listed = locked(&self.listed);
-        if listed.knows(&place) {
+        let mut listed = lock(&self.listed);
+        if listed.contains(&place) {
             return;
         }
         listed.known.insert((place.segment, place.start), place.end);
@@ -249,18 +249,18 @@ impl<D: Disk> DamageLog<D> {
     }
 
     /// Returns the next range that was recorded but not set aside. Its end is not yet known.
-    pub(crate) fn first_waiting(&self) -> Option<DamagedRange> {
-        locked(&self.listed).waiting.front().cloned()
+    pub(crate) fn first_pending(&self) -> Option<DamagedRange> {
+        lock(&self.listed).waiting.front().cloned()
     }
 
     /// Sets aside the first range that was recorded.
-    pub(crate) fn set_aside_waiting(
+    pub(crate) fn set_aside_pending(
         &self,
         place: &DamagedRange,
         source: Option<&D::File>,
     ) -> io::Result<()> {
         let damage = self.write(place, source)?;
-        let mut listed = locked(&self.listed);
+        let mut listed = lock(&self.listed);
         listed.waiting.pop_front();
         listed.list(damage);
         Ok(())
@@ -273,12 +273,12 @@ impl<D: Disk> DamageLog<D> {
         place: &DamagedRange,
         source: Option<&D::File>,
     ) -> io::Result<()> {
-        if locked(&self.listed).knows(place) {
+        if lock(&self.listed).contains(place) {
             return Ok(());
         }
         let damage = self.write(place, source)?;
         log_damage(place);
-        let mut listed = locked(&self.listed);
+        let mut listed = lock(&self.listed);
         listed.known.insert((place.segment, place.start), place.end);
         listed.list(damage);
         Ok(())
@@ -286,19 +286,19 @@ impl<D: Disk> DamageLog<D> {
 
     /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     pub(crate) fn acknowledge(&self) -> io::Result<u64> {
-        let mut open = locked(&self.file);
+        let mut open = lock(&self.file);
         if open.file.is_some() {
             self.disk.rename(FILE, FILE_ACKNOWLEDGED)?;
             self.disk.sync_dir()?;
             *open = OpenFile { file: None, end: 0 };
         }
-        let mut listed = locked(&self.listed);
+        let mut listed = lock(&self.listed);
         listed.damages.clear();
         Ok(std::mem::take(&mut listed.total))
     }
 
     fn write(&self, place: &DamagedRange, source: Option<&D::File>) -> io::Result<Damage> {
-        let mut open = locked(&self.file);
+        let mut open = lock(&self.file);
         let (mut set_aside, mut at, mut is_full) = (0, place.start, false);
         loop {
             let left = self.bytes_max.saturating_sub(open.end);
@@ -326,7 +326,7 @@ impl<D: Disk> DamageLog<D> {
         }
         let left_out = u64::from(place.end - place.start) - set_aside;
         if is_full {
-            locked(&self.listed).bytes_left_out += left_out;
+            lock(&self.listed).bytes_left_out += left_out;
         }
         Ok(place.damage(set_aside))
     }
@@ -349,7 +349,7 @@ impl<D: Disk> DamageLog<D> {
         let mut record =
             Vec::with_capacity(RECORD_HEADER_BYTES as usize + head.len() + bytes.len());
         let seed = Seed::new(self.log_id, NUMBER);
-        format::put_record(&mut record, seed, open.end, RecordKind::Data, head, &[bytes]);
+        format::encode_record(&mut record, seed, open.end, RecordKind::Data, head, &[bytes]);
         disk::write_full(file, &record, open.end.into())?;
         open.end += u32::try_from(record.len()).expect("a chunk is small");
         Ok(())
@@ -398,7 +398,7 @@ fn read<D: Disk>(disk: &D, name: &str, log_id: u64) -> Result<Contents<D::File>,
         return Ok(nothing);
     }
     let file = disk.open(name).map_err(io())?;
-    let header = header_of(&file).map_err(io())?;
+    let header = read_header(&file).map_err(io())?;
     if header.is_some_and(|header| header.log_id != log_id) {
         return Ok(Contents { is_foreign: true, ..nothing });
     }
@@ -406,7 +406,7 @@ fn read<D: Disk>(disk: &D, name: &str, log_id: u64) -> Result<Contents<D::File>,
     let survey = survey(scanner, None).map_err(io())?;
     let mut entries: Vec<DamageEntry> = Vec::new();
     survey.index.visit(NUMBER, &mut |record| {
-        let Some(place) = DamagedRange::of_head(record.head) else { return };
+        let Some(place) = DamagedRange::from_head(record.head) else { return };
         let end = record.position.offset + record.record_bytes;
         let head_bytes = u32::try_from(record.head.len()).expect("a head is under 64 KiB");
         let body = record.position.offset + RECORD_HEADER_BYTES + head_bytes..end;
@@ -419,7 +419,7 @@ fn read<D: Disk>(disk: &D, name: &str, log_id: u64) -> Result<Contents<D::File>,
     Ok(Contents { file: Some(file), end, entries, is_foreign: false, is_torn })
 }
 
-fn header_of<F: DiskFile>(file: &F) -> io::Result<Option<SegmentHeader>> {
+fn read_header<F: DiskFile>(file: &F) -> io::Result<Option<SegmentHeader>> {
     let mut header = [0; HEADER_BYTES as usize];
     let read = disk::read_full(file, &mut header, 0)?;
     Ok(SegmentHeader::decode(&header[..read]).filter(|header| header.number == NUMBER))

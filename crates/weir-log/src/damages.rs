@@ -10,7 +10,7 @@ use crate::format::{RECORD_HEADER_BYTES, RecordHeader};
 use crate::index::visit_entries;
 use crate::position::RecordPosition;
 use crate::segment::Segment;
-use crate::shared::{SegmentLogShared, locked};
+use crate::shared::{SegmentLogShared, lock};
 
 /// Bytes to set aside of a record whose length is unknown.
 const RECORD_BYTES_GUESSED: u32 = 4096;
@@ -58,23 +58,23 @@ impl<D: Disk> Damages<D> {
     /// # Errors
     /// The file could not be written or renamed. The damage stays listed.
     pub fn acknowledge(&self) -> io::Result<u64> {
-        let _one_at_a_time = locked(&self.shared.syncing);
-        self.shared.set_aside_waiting()?;
+        let _one_at_a_time = lock(&self.shared.syncing);
+        self.shared.set_aside_pending()?;
         self.shared.damage.acknowledge()
     }
 }
 
 impl<D: Disk> SegmentLogShared<D> {
     /// Sets aside the recorded damage. If the disk returns an error, the next call retries.
-    pub(crate) fn set_aside_waiting(&self) -> io::Result<()> {
-        while let Some(mut place) = self.damage.first_waiting() {
-            let segment = locked(&self.catalogue).find_or_doomed(place.segment);
+    pub(crate) fn set_aside_pending(&self) -> io::Result<()> {
+        while let Some(mut place) = self.damage.first_pending() {
+            let segment = lock(&self.catalogue).find_or_removed(place.segment);
             let file = segment.as_ref().map(|segment| self.file(segment)).transpose()?;
             if let (Some(segment), Some(file)) = (&segment, &file) {
                 let bytes = record_bytes(&**file, segment, place.start);
                 place.end = place.start + bytes.min(segment.written().saturating_sub(place.start));
             }
-            self.damage.set_aside_waiting(&place, file.as_deref())?;
+            self.damage.set_aside_pending(&place, file.as_deref())?;
         }
         Ok(())
     }

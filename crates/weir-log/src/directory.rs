@@ -24,7 +24,7 @@ pub(crate) struct SegmentFile {
 
 impl SegmentFile {
     /// Returns the layout if header and trailer are those of a sealed segment of this log.
-    pub(crate) fn sealed_as(&self, log_id: u64) -> Option<Seal> {
+    pub(crate) fn seal(&self, log_id: u64) -> Option<Seal> {
         let (header, trailer) = (self.header?, self.trailer?);
         (header.log_id == log_id && trailer.log_id == log_id).then_some(trailer.seal)
     }
@@ -81,7 +81,7 @@ impl<D: Disk> Directory<D> {
                 }
             }
         }
-        if identity.is_none() && !self.untouched()? {
+        if identity.is_none() && !self.is_untouched()? {
             return Err(OpenError::NoIdentity);
         }
         Ok(identity)
@@ -109,7 +109,7 @@ impl<D: Disk> Directory<D> {
 
     /// Returns whether no file has data after its header, which happens when power fails while the
     /// first segment is created.
-    fn untouched(&self) -> Result<bool, OpenError> {
+    fn is_untouched(&self) -> Result<bool, OpenError> {
         for found in &self.files {
             let file = self.open(found.number)?;
             let last = Scanner::new(&file, 0, found.number)

@@ -154,7 +154,7 @@ pub(crate) fn first_kind(bytes: &[u8]) -> Option<usize> {
 
 /// Appends a record to `out`, which need not be empty. The sum of head and body must be under 2^28
 /// and the head under 2^16 bytes; the caller has checked both.
-pub(crate) fn put_record(
+pub(crate) fn encode_record(
     out: &mut Vec<u8>,
     seed: Seed,
     offset: u32,
@@ -178,26 +178,26 @@ pub(crate) fn put_record(
 }
 
 /// Appends a mark: everything before `durable` was synced when this was written.
-pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: RecordPosition) {
+pub(crate) fn encode_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: RecordPosition) {
     let (segment, at) = (durable.segment.to_le_bytes(), durable.offset.to_le_bytes());
-    put_record(out, seed, offset, RecordKind::Mark, &[], &[&segment, &at]);
+    encode_record(out, seed, offset, RecordKind::Mark, &[], &[&segment, &at]);
 }
 
 /// Appends a first record, which says that `first` is the oldest segment.
-pub(crate) fn put_first(out: &mut Vec<u8>, seed: Seed, offset: u32, first: u32) {
-    put_record(out, seed, offset, RecordKind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
+pub(crate) fn encode_first(out: &mut Vec<u8>, seed: Seed, offset: u32, first: u32) {
+    encode_record(out, seed, offset, RecordKind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
 }
 
 /// Appends a gap record of `bytes` in all, at least [`RECORD_HEADER_BYTES`].
-pub(crate) fn put_gap(out: &mut Vec<u8>, seed: Seed, offset: u32, bytes: u32) {
+pub(crate) fn encode_gap(out: &mut Vec<u8>, seed: Seed, offset: u32, bytes: u32) {
     let zeros = vec![0; (bytes - RECORD_HEADER_BYTES) as usize];
-    put_record(out, seed, offset, RecordKind::Gap, &[], &[&zeros]);
+    encode_record(out, seed, offset, RecordKind::Gap, &[], &[&zeros]);
 }
 
 /// Appends an end record.
-pub(crate) fn put_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, entries: u32) {
+pub(crate) fn encode_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, entries: u32) {
     let body = [records.to_le_bytes(), entries.to_le_bytes()];
-    put_record(out, seed, offset, RecordKind::End, &[], &[&body[0], &body[1]]);
+    encode_record(out, seed, offset, RecordKind::End, &[], &[&body[0], &body[1]]);
 }
 
 /// Returns the two u32 in the body of a mark, end or first record.
@@ -209,8 +209,8 @@ pub(crate) fn pair(body: &[u8]) -> Option<(u32, u32)> {
 /// damage.
 pub(crate) fn statement_signatures() -> [[u8; 6]; 2] {
     let (mut mark, mut first) = (Vec::new(), Vec::new());
-    put_mark(&mut mark, Seed(0), 0, RecordPosition::default());
-    put_first(&mut first, Seed(0), 0, 0);
+    encode_mark(&mut mark, Seed(0), 0, RecordPosition::default());
+    encode_first(&mut first, Seed(0), 0, 0);
     [mark, first].map(|record| record[4..10].try_into().expect("a record header has 10 bytes"))
 }
 
@@ -328,10 +328,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_only_valid_in_its_own_place() {
+    fn record_is_only_valid_at_its_own_position() {
         let seed = Seed::new(7, 1);
         let mut out = Vec::new();
-        put_record(&mut out, seed, 100, RecordKind::Data, b"head", &[b"bo", b"dy"]);
+        encode_record(&mut out, seed, 100, RecordKind::Data, b"head", &[b"bo", b"dy"]);
         let header = RecordHeader::decode(&out).expect("decodes");
         assert_eq!((header.kind, header.length, header.head_length), (RecordKind::Data, 8, 4));
         assert_eq!(header.record_bytes() as usize, out.len());
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_is_found_where_it_may_begin() {
+    fn every_header_is_found_at_its_start() {
         let mut rng = fastrand::Rng::with_seed(1);
         let mut found = 0;
         for _ in 0..100_000 {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn header_and_trailer_read_back_and_refuse_a_flipped_bit() {
+    fn header_and_trailer_round_trip_and_detect_flipped_bits() {
         let header = SegmentHeader::encode(99, 12);
         let decoded = SegmentHeader::decode(&header).expect("decodes");
         assert_eq!((decoded.number, decoded.log_id, decoded.version), (12, 99, VERSION));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn only_segment_names_have_a_number() {
+    fn only_segment_files_have_a_number() {
         assert_eq!(file_number(&file_name(17)), Some(17));
         for name in ["0000000000.log", "17.log", "0000000017.log.damaged", "00000000+7.log", "x"] {
             assert_eq!(file_number(name), None, "{name}");

@@ -41,9 +41,9 @@ impl Index {
 
     /// Adds the data record at `offset`. Offsets must be ascending.
     pub(crate) fn push(&mut self, offset: u32, length: u32, head: &[u8]) {
-        put_varint(&mut self.bytes, offset - self.data_end);
-        put_varint(&mut self.bytes, length);
-        put_varint(&mut self.bytes, u32::try_from(head.len()).expect("a head is under 64 KiB"));
+        encode_varint(&mut self.bytes, offset - self.data_end);
+        encode_varint(&mut self.bytes, length);
+        encode_varint(&mut self.bytes, u32::try_from(head.len()).expect("a head is under 64 KiB"));
         self.bytes.extend_from_slice(head);
         self.records += 1;
         self.data_end = offset + RECORD_HEADER_BYTES + length;
@@ -61,7 +61,7 @@ impl Index {
         let mut bytes = self.bytes;
         let mut end = Vec::with_capacity(MARK_BYTES as usize);
         let seed = Seed::new(log_id, number);
-        format::put_end(&mut end, seed, end_offset, seal.records, seal.entries_bytes);
+        format::encode_end(&mut end, seed, end_offset, seal.records, seal.entries_bytes);
         bytes[..MARK_BYTES as usize].copy_from_slice(&end);
         let entries_checksum = crc32c::crc32c(&bytes[MARK_BYTES as usize..]);
         Trailer { number, log_id, seal, entries_checksum }.encode(&mut bytes);
@@ -81,9 +81,9 @@ pub(crate) fn visit_entries(
 ) -> Result<(), Malformed> {
     let mut end = HEADER_BYTES;
     while !entries.is_empty() {
-        let gap = take_varint(&mut entries)?;
-        let length = take_varint(&mut entries)?;
-        let head_bytes = take_varint(&mut entries)?;
+        let gap = decode_varint(&mut entries)?;
+        let length = decode_varint(&mut entries)?;
+        let head_bytes = decode_varint(&mut entries)?;
         let (head, rest) = entries.split_at_checked(head_bytes as usize).ok_or(Malformed)?;
         entries = rest;
         let offset = end.checked_add(gap).ok_or(Malformed)?;
@@ -96,7 +96,7 @@ pub(crate) fn visit_entries(
 
 /// Appends a LEB128 number: seven bits per byte, lowest first; the top bit marks that more follow.
 #[expect(clippy::cast_possible_truncation, reason = "takes the low seven bits")]
-fn put_varint(out: &mut Vec<u8>, mut value: u32) {
+fn encode_varint(out: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -104,7 +104,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Result<u32, Malformed> {
+fn decode_varint(bytes: &mut &[u8]) -> Result<u32, Malformed> {
     let mut value = 0u32;
     for shift in (0..32).step_by(7) {
         let (&byte, rest) = bytes.split_first().ok_or(Malformed)?;
@@ -128,11 +128,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_read_back(value: u32) {
+        fn varints_round_trip(value: u32) {
             let mut out = Vec::new();
-            put_varint(&mut out, value);
+            encode_varint(&mut out, value);
             let mut rest = out.as_slice();
-            prop_assert_eq!(take_varint(&mut rest), Ok(value));
+            prop_assert_eq!(decode_varint(&mut rest), Ok(value));
             prop_assert!(rest.is_empty());
         }
 
@@ -142,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn entries_read_back(
+        fn entries_round_trip(
             records in proptest::collection::vec((0u32..40, 0u32..70_000, 0usize..40), 0..50)
         ) {
             let mut index = Index::new();

@@ -45,10 +45,10 @@ mod read_ahead;
 mod reader;
 mod real_disk;
 mod recovery;
+mod recovery_finish;
 mod repair;
 mod scan;
 mod segment;
-mod settle;
 mod shared;
 #[cfg(any(test, feature = "simulation"))]
 mod simulated_disk;

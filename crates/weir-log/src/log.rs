@@ -15,7 +15,7 @@ use crate::position::{Lsn, RecordPosition};
 use crate::reader::RecordReader;
 use crate::recovery::{self, Depth, Opened, RecoveryReport};
 use crate::segment::{Segment, SegmentInfo};
-use crate::shared::{NextSegment, SegmentLogShared, locked};
+use crate::shared::{NextSegment, SegmentLogShared, lock};
 use crate::space::Space;
 use crate::syncer::Syncer;
 
@@ -85,7 +85,7 @@ impl<D: Disk> SegmentLog<D> {
         log.prepare()?;
         // Nothing is appended to a segment of an older format, so begin a new one.
         let is_current = log.tail.as_ref().is_some_and(|tail| tail.version == VERSION);
-        if !is_current && matches!(locked(&log.shared.catalogue).next, NextSegment::Ready(_)) {
+        if !is_current && matches!(lock(&log.shared.catalogue).next, NextSegment::Ready(_)) {
             log.begin_segment();
             log.prepare()?;
         }
@@ -106,8 +106,7 @@ impl<D: Disk> SegmentLog<D> {
         let body_bytes: usize = body.iter().map(|part| part.len()).sum();
         self.make_room(class, head.len(), body_bytes)?;
         let tail = self.tail.as_mut().expect("there is room, so there is a segment");
-        let offset =
-            locked(&self.shared.pending).push_record(&tail.segment, tail.offset, head, body);
+        let offset = lock(&self.shared.pending).push_record(&tail.segment, tail.offset, head, body);
         let length = u32::try_from(head.len() + body_bytes).expect("under record_bytes_max");
         tail.index.push(offset, length, head);
         tail.offset = offset + RECORD_HEADER_BYTES + length;
@@ -137,7 +136,7 @@ impl<D: Disk> SegmentLog<D> {
         if room >= needed + reserve {
             return Ok(RoomOutcome::Kept);
         }
-        match locked(&self.shared.catalogue).next {
+        match lock(&self.shared.catalogue).next {
             NextSegment::Pending if room >= needed && class == Class::Essential => {
                 return Ok(RoomOutcome::Kept);
             }
@@ -159,7 +158,7 @@ impl<D: Disk> SegmentLog<D> {
         if self.tail.as_ref().is_none_or(|tail| tail.index.records() == 0) {
             return Ok(());
         }
-        match locked(&self.shared.catalogue).next {
+        match lock(&self.shared.catalogue).next {
             NextSegment::Ready(_) => {}
             NextSegment::Pending => return Err(AppendError::Backpressure),
             NextSegment::Failed => return Err(AppendError::NoSpace),
@@ -177,7 +176,7 @@ impl<D: Disk> SegmentLog<D> {
     /// Returns the log's end, which identifies everything appended so far.
     #[must_use]
     pub fn end(&self) -> Lsn {
-        locked(&self.shared.pending).end()
+        lock(&self.shared.pending).end()
     }
 
     /// Returns the position up to which everything is on disk.
@@ -202,7 +201,7 @@ impl<D: Disk> SegmentLog<D> {
         if tail.room_bytes() < MARK_BYTES {
             return;
         }
-        let marked = locked(&self.shared.pending).push_mark(&tail.segment, tail.offset);
+        let marked = lock(&self.shared.pending).push_mark(&tail.segment, tail.offset);
         tail.offset += if marked { MARK_BYTES } else { 0 };
     }
 
@@ -210,7 +209,7 @@ impl<D: Disk> SegmentLog<D> {
     /// so the owner should stop accepting work. Cheap.
     #[must_use]
     pub fn must_wait(&self) -> bool {
-        locked(&self.shared.pending).buffered() >= self.shared.options.buffered_bytes_max
+        lock(&self.shared.pending).buffered() >= self.shared.options.buffered_bytes_max
     }
 
     /// Calls `visit` for each data record of a segment, in order. May be called repeatedly.
@@ -246,7 +245,7 @@ impl<D: Disk> SegmentLog<D> {
     /// Returns the segments, oldest first.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let catalogue = locked(&self.shared.catalogue);
+        let catalogue = lock(&self.shared.catalogue);
         let info = |segment: &Arc<Segment<D::File>>| match (segment.seal(), &self.tail) {
             (Some(seal), _) => SegmentInfo {
                 number: segment.number,
@@ -269,7 +268,7 @@ impl<D: Disk> SegmentLog<D> {
     /// before this call is durable, so append what replaces its records first. The log records
     /// which segment is now the oldest; without space for that record nothing is removed.
     pub fn remove_first_segment(&mut self) -> bool {
-        let catalogue = locked(&self.shared.catalogue);
+        let catalogue = lock(&self.shared.catalogue);
         let mut segments = catalogue.segments.iter();
         let (first, second) = (segments.next().cloned(), segments.next().cloned());
         drop(catalogue);
@@ -278,9 +277,9 @@ impl<D: Disk> SegmentLog<D> {
             return false;
         }
         let end = self.end();
-        let mut catalogue = locked(&self.shared.catalogue);
+        let mut catalogue = lock(&self.shared.catalogue);
         let first = catalogue.segments.pop_front().expect("there is a first one");
-        catalogue.doomed.push_back((first, end));
+        catalogue.removed.push_back((first, end));
         true
     }
 
@@ -296,7 +295,7 @@ impl<D: Disk> SegmentLog<D> {
         let room = self.tail.as_ref().map_or(0, SegmentTail::room_bytes);
         let blocked = self.shared.write_blocked.load(Ordering::Relaxed);
         let options = &self.shared.options;
-        match &locked(&self.shared.catalogue).next {
+        match &lock(&self.shared.catalogue).next {
             NextSegment::Ready(next) if !blocked => {
                 Space::Ok { room_bytes: u64::from(room) + u64::from(next.capacity) }
             }
@@ -352,10 +351,10 @@ impl<D: Disk> SegmentLog<D> {
     fn begin_segment(&mut self) {
         if let Some(SegmentTail { segment, offset, index, .. }) = self.tail.take() {
             let (seal, bytes) = index.seal(self.shared.log_id, segment.number, offset);
-            locked(&self.shared.pending).push_seal(&segment, offset, bytes);
+            lock(&self.shared.pending).push_seal(&segment, offset, bytes);
             segment.set_seal(seal);
         }
-        let mut catalogue = locked(&self.shared.catalogue);
+        let mut catalogue = lock(&self.shared.catalogue);
         let NextSegment::Ready(segment) =
             std::mem::replace(&mut catalogue.next, NextSegment::Pending)
         else {
@@ -379,7 +378,7 @@ impl<D: Disk> SegmentLog<D> {
             return false;
         };
         if tail.version >= VERSION {
-            locked(&self.shared.pending).push_first(&tail.segment, tail.offset, first);
+            lock(&self.shared.pending).push_first(&tail.segment, tail.offset, first);
             tail.offset += MARK_BYTES;
         }
         true

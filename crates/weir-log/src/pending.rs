@@ -93,7 +93,7 @@ impl<F> Pending<F> {
         let offset = if marked { offset + MARK_BYTES } else { offset };
         let bytes = self.room(segment, offset, length + format::RECORD_HEADER_BYTES as usize);
         let before = bytes.len();
-        format::put_record(bytes, segment.seed, offset, RecordKind::Data, head, body);
+        format::encode_record(bytes, segment.seed, offset, RecordKind::Data, head, body);
         let added = bytes.len() - before;
         self.added(added);
         offset
@@ -107,7 +107,7 @@ impl<F> Pending<F> {
         self.marked = self.durable;
         let durable = self.durable;
         let bytes = self.room(segment, offset, MARK_BYTES as usize);
-        format::put_mark(bytes, segment.seed, offset, durable);
+        format::encode_mark(bytes, segment.seed, offset, durable);
         self.added(MARK_BYTES as usize);
         true
     }
@@ -115,7 +115,7 @@ impl<F> Pending<F> {
     /// Adds a first record.
     pub(crate) fn push_first(&mut self, segment: &Arc<Segment<F>>, offset: u32, first: u32) {
         let bytes = self.room(segment, offset, MARK_BYTES as usize);
-        format::put_first(bytes, segment.seed, offset, first);
+        format::encode_first(bytes, segment.seed, offset, first);
         self.added(MARK_BYTES as usize);
     }
 

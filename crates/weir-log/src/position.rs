@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_positions_order_like_positions() {
+    fn packed_positions_keep_their_order() {
         let low = RecordPosition { segment: 1, offset: u32::MAX };
         let high = RecordPosition { segment: 2, offset: 0 };
         assert!(low < high && low.to_u64() < high.to_u64());

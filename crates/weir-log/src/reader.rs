@@ -13,7 +13,7 @@ use crate::index::{self, IndexedRecord};
 use crate::position::RecordPosition;
 use crate::scan;
 use crate::segment::Segment;
-use crate::shared::{SegmentLogShared, locked};
+use crate::shared::{SegmentLogShared, lock};
 
 /// Bytes to read when the caller does not know the record's size: enough for a typical job.
 pub(crate) const GUESS_BYTES: u32 = 512;
@@ -144,14 +144,14 @@ impl<D: Disk> RecordReader<D> {
     }
 
     pub(crate) fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, RecordError> {
-        let found = locked(&self.shared.catalogue).find(number);
+        let found = lock(&self.shared.catalogue).find(number);
         found.ok_or(RecordError::Gone { segment: number })
     }
 
     /// Copies a record, or the footer, from memory. Returns false if it is no longer there because
     /// it was written.
     fn copy_pending(&self, segment: &Segment<D::File>, offset: u32, into: &mut Vec<u8>) -> bool {
-        let pending = locked(&self.shared.pending);
+        let pending = lock(&self.shared.pending);
         let Some(bytes) = pending.bytes_at(segment.number, offset) else {
             return false;
         };

@@ -18,9 +18,9 @@ use crate::index::Index;
 use crate::log::SegmentTail;
 use crate::options::SegmentLogOptions;
 use crate::position::RecordPosition;
+use crate::recovery_finish;
 use crate::repair;
 use crate::scan::{Ending, Scanned, Scanner};
-use crate::settle;
 use crate::shared::{Catalogue, SegmentLogShared};
 use crate::survey::survey;
 use crate::walk::{RecoveryWalk, walk};
@@ -92,7 +92,7 @@ pub(crate) fn open<D: Disk>(
     let damage = DamageLog::open(&disk, log_id, options.set_aside_bytes_max)?;
     let (scans, durable) = scan_segments(&directory, log_id, depth)?;
     let mut report =
-        RecoveryReport { segments_scanned: as_u32(scans.len()), ..RecoveryReport::default() };
+        RecoveryReport { segments_scanned: to_u32(scans.len()), ..RecoveryReport::default() };
     let scanned_numbers: Vec<u32> = scans.keys().copied().collect();
     let later_bytes = used_bytes(&scans);
     let first = oldest(&scans, durable).unwrap_or(directory.first());
@@ -100,7 +100,8 @@ pub(crate) fn open<D: Disk>(
     report.cut = cut(&walk, &later_bytes);
     report.damages = walk.places.len() as u64;
     repair::repair(&directory, &damage, log_id, &walk.places, &walk.patches)?;
-    let (catalogue, tail) = settle::settle(&directory, &options, log_id, walk, &mut report)?;
+    let (catalogue, tail) =
+        recovery_finish::finish_recovery(&directory, &options, log_id, walk, &mut report)?;
     for number in scanned_numbers.iter().filter(|n| catalogue.find(**n).is_some()) {
         directory.open(*number)?.sync_data().map_err(io("sync", *number))?;
     }
@@ -237,6 +238,6 @@ pub(crate) fn io(what: &str, number: u32) -> impl FnOnce(std::io::Error) -> Open
     OpenError::io(format!("{what} {}", name(number)))
 }
 
-fn as_u32(count: usize) -> u32 {
+fn to_u32(count: usize) -> u32 {
     u32::try_from(count).expect("segments are numbered by u32")
 }

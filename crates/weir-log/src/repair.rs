@@ -51,7 +51,7 @@ fn write<D: Disk>(directory: &Directory<D>, log_id: u64, patch: &Patch) -> Resul
         Patch::Header { segment } => (segment, 0, SegmentHeader::encode(log_id, segment)),
         Patch::Gap { segment, start, end } => {
             let mut gap = Vec::with_capacity((end - start) as usize);
-            format::put_gap(&mut gap, Seed::new(log_id, segment), start, end - start);
+            format::encode_gap(&mut gap, Seed::new(log_id, segment), start, end - start);
             (segment, start, gap)
         }
         Patch::Empty { segment } => {

@@ -128,7 +128,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     pub(crate) fn bytes(&mut self, offset: u32, length: u32) -> io::Result<&[u8]> {
         let end = self.size.min(offset.saturating_add(length));
         let offset = offset.min(end);
-        let window_end = self.window_start + as_u32(self.window.len());
+        let window_end = self.window_start + to_u32(self.window.len());
         if offset < self.window_start || end > window_end {
             let wanted = (end - offset).max(WINDOW_BYTES.min(self.size - offset));
             self.window.clear();
@@ -144,7 +144,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
 
     /// Returns the bytes at `offset` that are in the window, or reads a new window.
     pub(crate) fn window(&mut self, offset: u32) -> io::Result<&[u8]> {
-        let end = self.window_start + as_u32(self.window.len());
+        let end = self.window_start + to_u32(self.window.len());
         let present = if offset >= self.window_start { end.saturating_sub(offset) } else { 0 };
         let enough = present >= RECORD_HEADER_BYTES;
         self.bytes(offset, if enough { present } else { WINDOW_BYTES })
@@ -166,7 +166,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             return Ok((ScanStep::Damaged("the record is longer than its segment"), offset));
         }
         let record = self.bytes(offset, record_bytes)?;
-        if as_u32(record.len()) != record_bytes {
+        if to_u32(record.len()) != record_bytes {
             return Ok((ScanStep::Damaged("the file ends inside the record"), offset));
         }
         if seed.checksum(offset, &record[4..]) != header.checksum {
@@ -244,9 +244,9 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
                 break;
             }
             if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-                found = Some(at + as_u32(last));
+                found = Some(at + to_u32(last));
             }
-            at += as_u32(bytes.len());
+            at += to_u32(bytes.len());
         }
         Ok(found)
     }
@@ -262,10 +262,10 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             let found =
                 bytes.windows(10).position(|window| signatures.iter().any(|it| window[4..] == *it));
             let Some(found) = found else {
-                at += as_u32(bytes.len()).saturating_sub(9).max(1);
+                at += to_u32(bytes.len()).saturating_sub(9).max(1);
                 continue;
             };
-            at += as_u32(found);
+            at += to_u32(found);
             into.note(at, &self.step(at)?.0);
             at += 1;
         }
@@ -293,7 +293,7 @@ pub(crate) fn sealed_heads<F: DiskFile>(
     Ok(())
 }
 
-fn as_u32(bytes: usize) -> u32 {
+fn to_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a window lies in one segment")
 }
 
@@ -308,12 +308,12 @@ mod tests {
     use crate::simulated_disk::SimulatedDisk;
 
     #[test]
-    fn a_mark_that_names_a_place_behind_itself_is_damage() {
+    fn mark_after_itself_is_damage() {
         let disk = SimulatedDisk::new(1);
         for (offset, believed) in [(HEADER_BYTES, true), (HEADER_BYTES + 1, false)] {
             let mut bytes = SegmentHeader::encode(7, 3);
             let durable = RecordPosition { segment: 3, offset };
-            format::put_mark(&mut bytes, Seed::new(7, 3), HEADER_BYTES, durable);
+            format::encode_mark(&mut bytes, Seed::new(7, 3), HEADER_BYTES, durable);
             disk.put_file("segment", bytes);
             let file = disk.open("segment").expect("there");
             let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
@@ -354,16 +354,16 @@ mod tests {
 
     /// Every sync leaves a mark, so a segment may hold hundreds of thousands of them.
     #[test]
-    fn a_damaged_segment_is_read_a_few_times_however_many_marks_it_holds() {
+    fn damaged_segment_is_read_a_bounded_number_of_times() {
         let (seed, size) = (Seed::new(7, 3), 4 * WINDOW_BYTES as usize);
         let mut bytes = SegmentHeader::encode(7, 3);
         bytes.resize(size, b'x');
         let mut highest = RecordPosition::default();
         for at in (1000..size - 100).step_by(50_000) {
-            let offset = as_u32(at);
+            let offset = to_u32(at);
             let mut mark = Vec::new();
             highest = RecordPosition { segment: 3, offset };
-            format::put_mark(&mut mark, seed, offset, highest);
+            format::encode_mark(&mut mark, seed, offset, highest);
             bytes[at..at + mark.len()].copy_from_slice(&mark);
         }
         let file = Counted { bytes, read: AtomicUsize::new(0) };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::disk::Disk;
 use crate::format::{self, Seal, Seed};
-use crate::shared::locked;
+use crate::shared::lock;
 
 /// Information about a segment, from `SegmentLog::segments`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +94,11 @@ impl<F> OpenFiles<F> {
         disk: &D,
         segment: &Arc<Segment<F>>,
     ) -> io::Result<Arc<F>> {
-        if let Some(file) = &*locked(&segment.file) {
+        if let Some(file) = &*lock(&segment.file) {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(disk.open(&segment.name())?);
-        let raced = locked(&segment.file).replace(Arc::clone(&file)).is_some();
+        let raced = lock(&segment.file).replace(Arc::clone(&file)).is_some();
         if !raced {
             self.count(segment);
         }
@@ -107,17 +107,17 @@ impl<F> OpenFiles<F> {
 
     /// Counts a segment's open file, which may then be closed in favor of another.
     pub(crate) fn count(&self, segment: &Arc<Segment<F>>) {
-        let mut in_order = locked(&self.in_order);
+        let mut in_order = lock(&self.in_order);
         in_order.push_back(Arc::clone(segment));
         let closed = (in_order.len() > self.files_max).then(|| in_order.pop_front()).flatten();
         drop(in_order);
         if let Some(segment) = closed {
-            locked(&segment.file).take();
+            lock(&segment.file).take();
         }
     }
 
     /// Drops a removed segment from the count, and with it the reference to its file.
     pub(crate) fn forget(&self, number: u32) {
-        locked(&self.in_order).retain(|segment| segment.number != number);
+        lock(&self.in_order).retain(|segment| segment.number != number);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Catalogue<F> {
     pub(crate) next: NextSegment<F>,
     pub(crate) next_number: u32,
     /// Removed segments. Each file is deleted once the log is durable up to the number beside it.
-    pub(crate) doomed: VecDeque<(Arc<Segment<F>>, Lsn)>,
+    pub(crate) removed: VecDeque<(Arc<Segment<F>>, Lsn)>,
 }
 
 /// The segment that the owner continues with once the present one is full.
@@ -70,9 +70,9 @@ impl<F> Catalogue<F> {
     }
 
     /// Finds a segment, including a removed one whose file still exists.
-    pub(crate) fn find_or_doomed(&self, number: u32) -> Option<Arc<Segment<F>>> {
-        let doomed = || self.doomed.iter().map(|(segment, _)| segment);
-        self.find(number).or_else(|| doomed().find(|it| it.number == number).cloned())
+    pub(crate) fn find_or_removed(&self, number: u32) -> Option<Arc<Segment<F>>> {
+        let removed = || self.removed.iter().map(|(segment, _)| segment);
+        self.find(number).or_else(|| removed().find(|it| it.number == number).cloned())
     }
 }
 
@@ -111,7 +111,7 @@ impl<D: Disk> SegmentLogShared<D> {
     }
 
     pub(crate) fn publish_durable(&self, lsn: Lsn, position: RecordPosition) {
-        locked(&self.pending).set_durable(position);
+        lock(&self.pending).set_durable(position);
         self.durable.store(lsn.0, Ordering::Release);
     }
 
@@ -138,11 +138,11 @@ impl<D: Disk> SegmentLogShared<D> {
     /// the disk is full, the rest stays pending. Returns the position up to which the log is
     /// written.
     pub(crate) fn write_pending(&self) -> Result<Lsn, SyncError> {
-        let mut writer = locked(&self.writer);
+        let mut writer = lock(&self.writer);
         self.check_poison()?;
-        let chunks = locked(&self.pending).freeze();
+        let chunks = lock(&self.pending).freeze();
         for _ in 0..chunks {
-            let Some(chunk) = locked(&self.pending).first() else {
+            let Some(chunk) = lock(&self.pending).first() else {
                 break;
             };
             let segment = &chunk.segment;
@@ -158,7 +158,7 @@ impl<D: Disk> SegmentLogShared<D> {
             if writer.dirty.last().is_none_or(|last| last.number != segment.number) {
                 writer.dirty.push(Arc::clone(segment));
             }
-            locked(&self.pending).first_written(chunk);
+            lock(&self.pending).first_written(chunk);
         }
         self.write_blocked.store(false, Ordering::Relaxed);
         Ok(writer.lsn)
@@ -175,6 +175,6 @@ impl<D: Disk> SegmentLogShared<D> {
 
 /// Locks a mutex of the log. A thread that panicked while holding it left the state inconsistent,
 /// so every other thread panics as well.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics while it holds the log's state")
 }

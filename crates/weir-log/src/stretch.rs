@@ -148,7 +148,7 @@ mod tests {
     use crate::simulated_disk::SimulatedDisk;
 
     #[test]
-    fn every_stretch_has_the_checksum_that_reading_it_gives() {
+    fn stretch_checksums_match_a_full_read() {
         let mut rng = fastrand::Rng::with_seed(1);
         for size in [1, 255, 256, 257, 4095, 4096, 4097, 100_000] {
             let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(size).collect();
@@ -156,19 +156,19 @@ mod tests {
             disk.put_file("segment", bytes.clone());
             let file = disk.open("segment").expect("there");
             let size = u32::try_from(size).expect("small");
-            let mut stretches = Stretches::new(&file, size).expect("readable");
+            let mut ranges = Stretches::new(&file, size).expect("readable");
             for _ in 0..500 {
                 let end = rng.u32(..=size);
                 let (checksum, start) = (rng.u32(..), rng.u32(..=end));
                 let read = crc32c::crc32c_append(checksum, &bytes[start as usize..end as usize]);
-                let computed = stretches.append(checksum, start, end).expect("readable");
+                let computed = ranges.append(checksum, start, end).expect("readable");
                 assert_eq!(computed, read, "{start}..{end} of {size}");
             }
         }
     }
 
     #[test]
-    fn lengths_of_four_bytes_shift_like_as_many_zeros() {
+    fn shift_by_length_equals_appending_zeros() {
         let powers = Powers::new();
         let zeros = vec![0; 0x0102_0304];
         assert_eq!(powers.shift(7, 0x0102_0304), advance(7, &zeros));

@@ -112,7 +112,7 @@ impl<'a, F: DiskFile> Search<'a, F> {
     ) -> io::Result<Option<u32>> {
         let mut at = damaged + RECORD_HEADER_BYTES;
         while let Some((place, header)) = next_plausible(scanner, at)? {
-            let is_valid = self.checksum_holds(scanner, place, header)?
+            let is_valid = self.is_checksum_valid(scanner, place, header)?
                 && !matches!(scanner.step(place)?.0, ScanStep::Damaged(_) | ScanStep::Nothing);
             if is_valid {
                 return Ok(Some(place));
@@ -122,7 +122,7 @@ impl<'a, F: DiskFile> Search<'a, F> {
         Ok(None)
     }
 
-    fn checksum_holds(
+    fn is_checksum_valid(
         &mut self,
         scanner: &Scanner<'_, F>,
         place: u32,
@@ -151,11 +151,11 @@ fn next_plausible<F: DiskFile>(
             return Ok(None);
         }
         let Some(skipped) = format::first_kind(bytes) else {
-            at += as_u32(bytes.len()) - (RECORD_HEADER_BYTES - 1);
+            at += to_u32(bytes.len()) - (RECORD_HEADER_BYTES - 1);
             continue;
         };
         let header = RecordHeader::decode(&bytes[skipped..]);
-        at += as_u32(skipped);
+        at += to_u32(skipped);
         match header.filter(|header| header.record_bytes() <= size - at) {
             Some(header) => return Ok(Some((at, header))),
             None => at += 1,
@@ -163,6 +163,6 @@ fn next_plausible<F: DiskFile>(
     }
 }
 
-fn as_u32(bytes: usize) -> u32 {
+fn to_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a window lies in one segment")
 }

@@ -8,7 +8,7 @@ use crate::error::{Poison, SyncError};
 use crate::format::{self, HEADER_BYTES, SegmentHeader};
 use crate::position::Lsn;
 use crate::segment::Segment;
-use crate::shared::{NextSegment, SegmentLogShared, locked};
+use crate::shared::{NextSegment, SegmentLogShared, lock};
 
 /// Whether [`Syncer::maintain_some`] left work to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl<D: Disk> Syncer<D> {
     /// memory and the next call retries. `Poisoned`: a sync failed, so nothing more becomes
     /// durable.
     pub fn sync(&self) -> Result<Lsn, SyncError> {
-        let _one_at_a_time = locked(&self.shared.syncing);
+        let _one_at_a_time = lock(&self.shared.syncing);
         self.set_aside_damage();
         let written = self.shared.write_pending();
         self.shared.check_poison()?;
@@ -76,10 +76,10 @@ impl<D: Disk> Syncer<D> {
     /// # Errors
     /// `NoSpace` and `Upkeep`: the next call retries. `Poisoned`.
     pub fn maintain_some(&self) -> Result<Upkeep, SyncError> {
-        let _one_at_a_time = locked(&self.shared.syncing);
+        let _one_at_a_time = lock(&self.shared.syncing);
         self.shared.check_poison()?;
         self.set_aside_damage();
-        let upkeep = self.delete_doomed()?;
+        let upkeep = self.delete_removed()?;
         match self.prepare_next() {
             Err(SyncError::NoSpace) if upkeep == Upkeep::More => Ok(upkeep),
             prepared => prepared.map(|()| upkeep),
@@ -89,7 +89,7 @@ impl<D: Disk> Syncer<D> {
     /// Sets aside the recorded damage. On an error the damage stays recorded, and no segment is
     /// deleted until it is set aside.
     fn set_aside_damage(&self) {
-        if let Err(error) = self.shared.set_aside_waiting() {
+        if let Err(error) = self.shared.set_aside_pending() {
             tracing::error!(%error, "damage of the log can't be set aside; it is tried again");
         }
     }
@@ -98,7 +98,7 @@ impl<D: Disk> Syncer<D> {
     /// position.
     fn sync_written(&self) -> Result<(), Poison> {
         let (dirty, lsn, position) = {
-            let mut writer = locked(&self.shared.writer);
+            let mut writer = lock(&self.shared.writer);
             (std::mem::take(&mut writer.dirty), writer.lsn, writer.position)
         };
         for segment in &dirty {
@@ -127,8 +127,8 @@ impl<D: Disk> Syncer<D> {
 
     /// Deletes one removed segment. Each deletion is made durable before the next, so the files on
     /// disk never have a gap.
-    fn delete_doomed(&self) -> Result<Upkeep, SyncError> {
-        let Some(segment) = self.first_doomed() else {
+    fn delete_removed(&self) -> Result<Upkeep, SyncError> {
+        let Some(segment) = self.first_removed() else {
             return Ok(Upkeep::Done);
         };
         if self.shared.damage.summary().is_waiting {
@@ -137,27 +137,27 @@ impl<D: Disk> Syncer<D> {
         let name = segment.name();
         match self.shared.disk.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(upkeep(format!("delete {name}"), &error));
+                return Err(upkeep_error(format!("delete {name}"), &error));
             }
             _ => self.sync_dir()?,
         }
         self.shared.open_files.forget(segment.number);
-        locked(&self.shared.catalogue).doomed.pop_front();
-        Ok(if self.first_doomed().is_some() { Upkeep::More } else { Upkeep::Done })
+        lock(&self.shared.catalogue).removed.pop_front();
+        Ok(if self.first_removed().is_some() { Upkeep::More } else { Upkeep::Done })
     }
 
     /// Returns the oldest removed segment, if its file is no longer needed.
-    fn first_doomed(&self) -> Option<Arc<Segment<D::File>>> {
+    fn first_removed(&self) -> Option<Arc<Segment<D::File>>> {
         let durable = self.shared.durable();
-        let catalogue = locked(&self.shared.catalogue);
-        let (segment, due) = catalogue.doomed.front()?;
+        let catalogue = lock(&self.shared.catalogue);
+        let (segment, due) = catalogue.removed.front()?;
         (*due <= durable).then(|| Arc::clone(segment))
     }
 
     /// Allocates the next segment unless it is ready.
     fn prepare_next(&self) -> Result<(), SyncError> {
         let number = {
-            let catalogue = locked(&self.shared.catalogue);
+            let catalogue = lock(&self.shared.catalogue);
             match catalogue.next {
                 NextSegment::Ready(_) => return Ok(()),
                 NextSegment::Pending | NextSegment::Failed => catalogue.next_number,
@@ -169,16 +169,16 @@ impl<D: Disk> Syncer<D> {
             Ok(file) => file,
             Err(error) => {
                 let _ = self.shared.disk.remove(&format::file_name(number)); // maybe never made
-                locked(&self.shared.catalogue).next = NextSegment::Failed;
+                lock(&self.shared.catalogue).next = NextSegment::Failed;
                 let what = format!("make {}", format::file_name(number));
-                return Err(if full { SyncError::NoSpace } else { upkeep(what, &error) });
+                return Err(if full { SyncError::NoSpace } else { upkeep_error(what, &error) });
             }
         };
         self.sync_dir()?;
         let capacity = self.shared.options.segment_bytes;
         let log_id = self.shared.log_id;
         let segment = Segment::new(number, log_id, capacity, HEADER_BYTES, Some(file));
-        let mut catalogue = locked(&self.shared.catalogue);
+        let mut catalogue = lock(&self.shared.catalogue);
         catalogue.next = NextSegment::Ready(Arc::new(segment));
         catalogue.next_number = number + 1;
         Ok(())
@@ -199,6 +199,6 @@ impl<D: Disk> Syncer<D> {
     }
 }
 
-fn upkeep(what: String, error: &io::Error) -> SyncError {
+fn upkeep_error(what: String, error: &io::Error) -> SyncError {
     SyncError::Upkeep { what: what.into(), reason: error.to_string().into() }
 }

@@ -123,7 +123,7 @@ pub fn verify<D: Disk>(
             verification.damage(None, missing, hole);
         }
         expected = expected.max(end.at.segment + 1);
-        verification.judge_end(index, &end, durable, last_used);
+        verification.check_end(index, &end, durable, last_used);
     }
     Ok(verification)
 }
@@ -152,7 +152,7 @@ impl Verification {
 
     /// Classifies the end of a segment: if its records end before the durable position, or before
     /// later segments, records are missing; any other bytes after the last record are a torn tail.
-    fn judge_end(
+    fn check_end(
         &mut self,
         index: usize,
         end: &SegmentEnd,

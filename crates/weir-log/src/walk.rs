@@ -124,9 +124,9 @@ impl<D: Disk> Walker<'_, D> {
 
     fn segment(&mut self, found: &SegmentFile) -> Result<WalkNext, OpenError> {
         let number = found.number;
-        let scanned = match (self.scans.remove(&number), found.sealed_as(self.log_id)) {
+        let scanned = match (self.scans.remove(&number), found.seal(self.log_id)) {
             (Some(scanned), _) => scanned,
-            (None, Some(seal)) if self.footer_is_sound(number, &seal)? => {
+            (None, Some(seal)) if self.is_footer_valid(number, &seal)? => {
                 self.keep_sealed(number, seal, None);
                 return Ok(WalkNext::Segment);
             }
@@ -242,7 +242,7 @@ impl<D: Disk> Walker<'_, D> {
     }
 
     /// Returns whether the footer that the trailer describes is valid.
-    fn footer_is_sound(&self, number: u32, seal: &Seal) -> Result<bool, OpenError> {
+    fn is_footer_valid(&self, number: u32, seal: &Seal) -> Result<bool, OpenError> {
         let file = self.directory.open(number)?;
         let mut bytes = vec![0; (seal.entries_bytes + TRAILER_BYTES) as usize];
         let read = disk::read_full(&file, &mut bytes, seal.entries_offset().into());

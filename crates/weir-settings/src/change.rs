@@ -1,6 +1,6 @@
 //! What a changed setting takes to be in force.
 
-/// What an operator does after a change.
+/// The action that a change requires of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Reload,
@@ -10,7 +10,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// As the reference says it.
+    /// Returns the word in the reference.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reload => "reload",
@@ -20,7 +20,7 @@ impl Change {
         }
     }
 
-    /// As a message says it.
+    /// Returns the command in messages.
     pub const fn command(self) -> &'static str {
         match self {
             Self::Reload => "a reload (SIGHUP)",

@@ -11,8 +11,8 @@ use weir_base::listen_address::ListenAddress;
 
 use crate::units;
 
-/// `; did you mean "listen"?`, or nothing.
-pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+/// Returns `; did you mean "listen"?`, or an empty text.
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     hint::closest(word, known).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default()
 }
 
@@ -24,8 +24,8 @@ pub(crate) fn none() -> String {
     "none".to_owned()
 }
 
-pub(crate) fn expected(what: &str, value: &DeValue<'_>) -> String {
-    format!("expected {what}, not {}", article(value.type_str()))
+pub(crate) fn expected(kind: &str, value: &DeValue<'_>) -> String {
+    format!("expected {kind}, not {}", article(value.type_str()))
 }
 
 fn article(kind: &str) -> String {
@@ -33,7 +33,7 @@ fn article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-/// A whole number within `range`.
+/// Converts a whole number within `range`.
 pub(crate) fn to_number<T: TryFrom<u64>>(
     value: &DeValue<'_>,
     range: &RangeInclusive<u64>,
@@ -41,17 +41,17 @@ pub(crate) fn to_number<T: TryFrom<u64>>(
     if value.as_integer().is_none() {
         return Err(expected("a number", value));
     }
-    let fitting = to_integer(value).and_then(|number| fit(number, range));
+    let fitting = to_integer(value).and_then(|number| in_range(number, range));
     fitting.ok_or_else(|| format!("must be from {} to {}", range.start(), range.end()))
 }
 
-/// None: no integer, or one below 0 or above what any setting takes.
+/// Converts an integer. None: it is none, is negative, or exceeds every setting's range.
 fn to_integer(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
+fn in_range<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
     range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
 }
 
@@ -89,13 +89,13 @@ pub(crate) fn to_size<T: TryFrom<u64>>(
         DeValue::Integer(_) => to_integer(value),
         other => return Err(expected("a size like \"64MiB\"", other)),
     };
-    bytes.and_then(|bytes| fit(bytes, range)).ok_or_else(|| {
+    bytes.and_then(|bytes| in_range(bytes, range)).ok_or_else(|| {
         let (low, high) = (units::format_size(*range.start()), units::format_size(*range.end()));
         format!("must be from {low} to {high}")
     })
 }
 
-/// `"10%"`, within so many percent.
+/// Converts a share such as `"10%"`, within a range in percent.
 pub(crate) fn to_thousandths(
     value: &DeValue<'_>,
     range: &RangeInclusive<u64>,
@@ -105,16 +105,16 @@ pub(crate) fn to_thousandths(
     let percent = percent.ok_or_else(|| {
         format!("{text:?} is not a percentage; write a whole number and %, for example \"10%\"")
     })?;
-    fit::<u32>(percent, range)
+    in_range::<u32>(percent, range)
         .map(|percent| percent * 10)
         .ok_or_else(|| format!("must be from {}% to {}%", range.start(), range.end()))
 }
 
-/// What switches a listener off.
+/// The value that disables a listener.
 pub(crate) const OFF: &str = "off";
 
 /// `IP:port`; what Weir's TCP services listen on.
-/// `example`: what the setting could be.
+/// Converts an `IP:port`. `example`: a valid value, for the error.
 pub(crate) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
     let text = value.as_str().ok_or_else(|| expected("an address", value))?;
     match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {

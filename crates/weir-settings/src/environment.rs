@@ -1,11 +1,11 @@
 //! Settings from the environment: `WEIR_JOBS_LISTEN` is `jobs.listen`.
 
-/// The variable of the setting at `path`.
+/// Returns the name of the variable for the setting at `path`.
 pub(crate) fn name(path: &str) -> String {
     format!("WEIR_{}", path.to_uppercase().replace('.', "_"))
 }
 
-/// The text of the variable `name` as one would write it in the file for a setting of this kind.
+/// Converts the text of the variable `name` to TOML, for a setting of this kind.
 pub(crate) fn to_toml(kind: &str, name: &str, text: &str) -> String {
     match kind {
         "number" | "true or false" => text.to_owned(),
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_a_variable_is_written_as_its_kind_asks() {
+    fn variables_are_converted_by_kind() {
         assert_eq!(name("jobs.limits.fetch_wait"), "WEIR_JOBS_LIMITS_FETCH_WAIT");
         for (kind, text, toml) in [
             ("number", "12", "12"),

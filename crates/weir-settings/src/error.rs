@@ -21,7 +21,7 @@ pub struct SettingErrors {
 }
 
 impl SettingError {
-    /// At the start of `span`, bytes of `text`.
+    /// Creates an error at the start of `span`, a range of bytes in `text`.
     pub fn at(text: &str, span: &Range<usize>, message: String) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_lines_and_characters_from_one() {
+    fn positions_start_at_one() {
         let text = "a = 1\nö = 2\n";
         for (byte, line, column) in [(0, 1, 1), (4, 1, 5), (6, 2, 1), (9, 2, 3), (99, 3, 1)] {
             let mistake = SettingError::at(text, &(byte..byte), String::new());

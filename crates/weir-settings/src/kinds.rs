@@ -13,7 +13,7 @@ use weir_base::token_bucket::Rate;
 
 use crate::Choice;
 use crate::convert::{
-    OFF, did_you_mean, expected, none, quoted, to_duration, to_number, to_path, to_size,
+    OFF, expected, none, quoted, suggestion, to_duration, to_number, to_path, to_size,
     to_tcp_address, to_thousandths,
 };
 use crate::report::Allowed;
@@ -72,7 +72,7 @@ impl TableReader<'_> {
         self.read(setting, "number", numbers(&range), field, show, read);
     }
 
-    /// A number, or as many as there may be: `usize::MAX`.
+    /// Reads a number; by default unlimited (`usize::MAX`).
     pub fn number_or_all(
         &mut self,
         setting: Setting,
@@ -128,7 +128,7 @@ impl TableReader<'_> {
         self.read(setting, "duration", durations(&range), field, show, read);
     }
 
-    /// How many per second, and how many at once: two keys of one rate.
+    /// Reads the two keys of a rate: tokens per second, and the burst.
     pub fn rate(&mut self, per_second: Setting, burst: Setting, field: &mut Rate) {
         const RANGE: RangeInclusive<u64> = 1..=1_000_000;
         let (mut rate, mut at_once) = (field.tokens_per_second(), field.burst());
@@ -137,7 +137,7 @@ impl TableReader<'_> {
         *field = Rate::per_second(rate, at_once);
     }
 
-    /// A share, in thousandths, written in whole percent: `"10%"`.
+    /// Reads a share in thousandths, written in whole percent: `"10%"`.
     pub fn percent(&mut self, setting: Setting, range: RangeInclusive<u64>, thousandths: &mut u32) {
         let show = |field: &u32| quoted(&format!("{}%", field / 10));
         let allowed = Allowed::Range(format!("{}%", range.start()), format!("{}%", range.end()));
@@ -152,7 +152,7 @@ impl TableReader<'_> {
         self.choice_of(setting, T::CHOICES, field);
     }
 
-    /// One of these words, where the type has none of its own.
+    /// Reads one of the given words, for a type without [`Choice`].
     pub fn choice_of<T: Copy + PartialEq>(
         &mut self,
         setting: Setting,
@@ -176,7 +176,7 @@ impl TableReader<'_> {
         self.read(setting, "text", Allowed::Any, field, show, read);
     }
 
-    /// A text that must be there.
+    /// Reads a required text.
     pub fn required_text<T>(&mut self, setting: Setting, field: &mut T)
     where
         T: From<String> + AsRef<str>,
@@ -196,7 +196,7 @@ impl TableReader<'_> {
         self.read(setting, "text", Allowed::Any, field, show, read);
     }
 
-    /// A text that is parsed into something that is written the same way.
+    /// Reads a text that is parsed, and whose value is displayed in the same form.
     pub fn parsed<T>(&mut self, setting: Setting, field: &mut T)
     where
         T: FromStr<Err: Display> + Display,
@@ -205,7 +205,7 @@ impl TableReader<'_> {
         self.read(setting, "text", Allowed::Any, field, show, to_parsed);
     }
 
-    /// The same, and it must be there.
+    /// Reads a required text that is parsed.
     pub fn required_parsed<T>(&mut self, setting: Setting, field: &mut Option<T>)
     where
         T: FromStr<Err: Display> + Display,
@@ -221,7 +221,7 @@ impl TableReader<'_> {
         self.parsed_texts(setting, field);
     }
 
-    /// Texts that are parsed into something that is written the same way.
+    /// Reads a list of texts that are parsed, and whose values are displayed in the same form.
     pub fn parsed_texts<T>(&mut self, setting: Setting, field: &mut Vec<T>)
     where
         T: FromStr<Err: Display> + Display,
@@ -230,7 +230,7 @@ impl TableReader<'_> {
         self.read(setting, "list of texts", Allowed::Any, field, show, to_texts);
     }
 
-    /// The same; the list is not empty, if it is there.
+    /// Reads such a list, which must not be empty if it is set.
     pub fn some_texts<T>(&mut self, setting: Setting, field: &mut Vec<T>)
     where
         T: FromStr<Err: Display> + Display,
@@ -246,7 +246,7 @@ impl TableReader<'_> {
 
 /// Addresses and paths.
 impl TableReader<'_> {
-    /// `IP:port`, or `"off"`: nothing listens.
+    /// Reads `IP:port`, or `"off"`: nothing listens.
     pub fn listener(&mut self, setting: Setting, field: &mut Option<SocketAddr>) {
         let example = field.map_or_else(String::new, |address| address.to_string());
         let show =
@@ -255,7 +255,7 @@ impl TableReader<'_> {
         self.read(setting, "address", Allowed::Any, field, show, read);
     }
 
-    /// `IP:port`, or nothing (also `"off"`).
+    /// Reads an optional `IP:port` (`"off"` means none).
     pub fn optional_address(&mut self, setting: Setting, field: &mut Option<SocketAddr>) {
         let show = |field: &Option<SocketAddr>| {
             field.map_or_else(none, |address| quoted(&address.to_string()))
@@ -264,7 +264,7 @@ impl TableReader<'_> {
         self.read(setting, "address", Allowed::Any, field, show, read);
     }
 
-    /// A path; a relative one starts at the folder of the file.
+    /// Reads a path; a relative one starts at the folder of the file.
     pub fn path(&mut self, setting: Setting, field: &mut PathBuf) {
         let folder = self.context.folder;
         let show = |field: &PathBuf| quoted(&field.display().to_string());
@@ -284,7 +284,7 @@ impl TableReader<'_> {
 
 /// Secrets; they are never shown.
 impl TableReader<'_> {
-    /// `{ env = "NAME" }` or `{ file = "PATH" }`.
+    /// Reads a secret: `{ env = "NAME" }` or `{ file = "PATH" }`.
     pub fn secret(&mut self, setting: Setting, field: &mut Option<Secret>) {
         let context = self.context;
         let show =
@@ -293,7 +293,7 @@ impl TableReader<'_> {
         self.read(setting, "secret", Allowed::Any, field, show, read);
     }
 
-    /// A secret that must be there.
+    /// Reads a required secret.
     pub fn required_secret(&mut self, setting: Setting, field: &mut Secret) {
         let mut secret = Some(field.clone()).filter(|secret| !secret.expose().is_empty());
         self.secret(setting, &mut secret);
@@ -301,7 +301,7 @@ impl TableReader<'_> {
         self.require(setting.name);
     }
 
-    /// A text, or a secret where the text would hold one.
+    /// Reads a text, or a secret if the text would contain one.
     pub fn text_or_secret(&mut self, setting: Setting, field: &mut Option<TextOrSecret>) {
         let context = self.context;
         let show = |field: &Option<TextOrSecret>| match field {
@@ -316,7 +316,7 @@ impl TableReader<'_> {
         self.read(setting, "text or secret", Allowed::Any, field, show, read);
     }
 
-    /// Texts and secrets by name.
+    /// Reads a table of texts and secrets by name.
     pub fn secrets(&mut self, setting: Setting, field: &mut Vec<(String, Secret)>) {
         let context = self.context;
         let read = |value: &DeValue<'_>| {
@@ -360,7 +360,7 @@ fn to_choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, S
         return Ok(*choice);
     }
     let words: Vec<_> = choices.iter().map(|(word, _)| quoted(word)).collect();
-    let hint = did_you_mean(word, choices.iter().map(|(word, _)| *word));
+    let hint = suggestion(word, choices.iter().map(|(word, _)| *word));
     Err(format!("{} is none of {}{hint}", quoted(word), words.join(", ")))
 }
 

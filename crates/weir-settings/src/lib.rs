@@ -54,7 +54,7 @@ pub mod units;
 pub use weir_settings_derive::{Choice, Section};
 
 pub use self::change::Change;
-pub use self::convert::did_you_mean;
+pub use self::convert::suggestion;
 pub use self::error::{SettingError, SettingErrors};
 pub use self::kinds::TextOrSecret;
 pub use self::ranges::{COUNT, WAIT};
@@ -66,7 +66,7 @@ pub use self::units::{DAY, HOUR, MILLISECOND, SECOND};
 
 /// The settings of one table.
 pub trait Section {
-    /// Reads the keys that `table` has; the other fields stay as they are.
+    /// Reads the keys that `table` has. Other fields keep their values.
     fn read(&mut self, table: &mut TableReader<'_>);
 }
 
@@ -74,14 +74,14 @@ pub trait Section {
 pub trait Choice: Copy + PartialEq + 'static {
     const CHOICES: &'static [(&'static str, Self)];
 
-    /// The word for it.
+    /// Returns the word of the choice.
     fn word(self) -> &'static str {
         let choice = Self::CHOICES.iter().find(|(_, choice)| *choice == self);
         choice.map_or("", |(word, _)| word)
     }
 }
 
-/// The settings of `section` as they are in effect; their paths begin with `path`.
+/// Returns the effective settings of `section`. Their paths begin with `path`.
 pub fn values<S: Section + Clone>(section: &S, path: &str) -> Vec<SettingValue> {
     let mut report = Report::default();
     let mut table = TableReader::without_file(path, &mut report);

@@ -14,7 +14,7 @@ pub struct Renamed {
     pub new: String,
     /// The key in the text of the file, in bytes.
     pub(crate) span: Range<usize>,
-    /// What to write there.
+    /// The new value.
     pub(crate) replacement: String,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Removed {
     }
 }
 
-/// `text` with the names of now.
+/// Returns `text` with the current names.
 pub fn rewrite(text: &str, renamed: &[Renamed]) -> String {
     let mut renamed: Vec<_> = renamed.iter().collect();
     renamed.sort_by_key(|it| it.span.start);

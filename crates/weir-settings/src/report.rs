@@ -12,7 +12,7 @@ use crate::setting::Setting;
 pub struct SettingValue {
     /// `jobs.limits.advanced.fetch_wait`.
     pub path: String,
-    /// As one writes it in the file; secrets are not shown.
+    /// As written in the file; secrets are not shown.
     pub shown: String,
     pub default: String,
     /// `duration`, `size`, `number` ..
@@ -31,18 +31,18 @@ pub enum Allowed {
     Any,
     /// From the first to the second, both as one writes them.
     Range(String, String),
-    /// One of these words.
+    /// One of several words.
     Words(Vec<&'static str>),
 }
 
 impl SettingValue {
-    /// What a change of it takes.
+    /// Returns what a change of the setting requires.
     pub fn change(&self) -> Change {
         self.setting.change
     }
 }
 
-/// What reading a file brought to light.
+/// The results of reading a file.
 #[derive(Debug, Default)]
 pub struct Report {
     text: String,
@@ -52,7 +52,7 @@ pub struct Report {
     pub renamed: Vec<Renamed>,
     /// Settings that no longer have an effect.
     pub removed: Vec<Removed>,
-    /// Where each key and table is in the file.
+    /// The positions of the keys and tables in the file.
     pub(crate) places: Vec<(String, Range<usize>)>,
     /// Keys whose values could not be read: their fields hold defaults.
     unread: Vec<String>,
@@ -61,12 +61,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a file with this text, before it is read.
+    /// Creates the report of a file with this text.
     pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
     }
 
-    /// All keys have been read; errors from now on are about their values together.
+    /// Begins the checks of several settings, after all keys have been read.
     pub fn begin_checks(&mut self) {
         self.is_read = true;
     }

@@ -14,7 +14,7 @@ pub struct Setting {
     pub section: &'static str,
     /// What it does, for the reference.
     pub doc: &'static str,
-    /// What a changed value takes.
+    /// What a change requires.
     pub change: Change,
     /// It is read from the table `advanced` of its table, and left out of `weir init`.
     pub is_advanced: bool,
@@ -49,7 +49,7 @@ impl Setting {
         Self { later, ..self }
     }
 
-    /// Whether `path` is its whole name.
+    /// Returns whether `path` is its full name.
     pub fn is(&self, path: &str) -> bool {
         path == self.to_string()
     }

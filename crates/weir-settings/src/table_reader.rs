@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_base::secret::Secret;
 
-use crate::convert::did_you_mean;
+use crate::convert::suggestion;
 use crate::environment;
 use crate::report::{Allowed, Report, SettingValue};
 use crate::secrets::{self, Environment};
@@ -16,7 +16,7 @@ use crate::setting::Setting;
 /// The table, in each table, of the settings that hardly anybody changes.
 const ADVANCED: &str = "advanced";
 
-/// What every setting may need.
+/// The context of reading a setting.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// Relative paths start here: the folder of the file.
@@ -32,7 +32,7 @@ pub struct Context<'a> {
 pub struct TableReader<'a> {
     table: Option<&'a DeTable<'a>>,
     path: String,
-    /// It is no entry of a table of names or of a list.
+    /// The section is not an entry of a list or of a table of names.
     is_fixed: bool,
     known: Vec<&'static str>,
     known_advanced: Vec<&'static str>,
@@ -43,7 +43,7 @@ pub struct TableReader<'a> {
 pub(crate) type Found<'a> = &'a Spanned<DeValue<'a>>;
 
 impl Context<'_> {
-    /// Reads `{ env = "NAME" }` or `{ file = "PATH" }`.
+    /// Reads Reads a secret: `{ env = "NAME" }` or `{ file = "PATH" }`.
     pub(crate) fn secret(&self, value: &DeValue<'_>) -> Result<Secret, String> {
         let missing = || self.missing_secret.map(str::to_owned);
         secrets::read(value, self.folder, &|name| (self.environment)(name).or_else(missing))
@@ -166,7 +166,7 @@ impl<'a> TableReader<'a> {
         self.context.folder.join(path)
     }
 
-    /// Whether the file or the environment has this key.
+    /// Returns whether the file or the environment has this key.
     pub fn is_set(&self, name: &str) -> bool {
         let has = |table: Option<&DeTable<'_>>| table.is_some_and(|it| it.contains_key(name));
         has(self.table) || has(self.advanced()) || self.variable(&self.full(name)).is_some()
@@ -280,7 +280,7 @@ impl<'a> TableReader<'a> {
 
     fn reject(&mut self, name: &str, path: &str, span: &Range<usize>) {
         let known = self.known.iter().chain(&self.known_advanced).copied();
-        let hint = did_you_mean(name, known);
+        let hint = suggestion(name, known);
         self.report.error(span, format!("{path} is not a setting{hint}"));
     }
 

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_short() {
+    fn formatted_units_are_short() {
         assert_eq!(format_duration(Duration::from_secs(90)), "90s");
         assert_eq!(format_duration(Duration::from_secs(180 * 86_400)), "180d");
         assert_eq!(format_size(16 << 20), "16MiB");
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(total: u64) {
+        fn formatted_units_can_be_parsed(total: u64) {
             let duration = Duration::from_nanos(total);
             prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
             prop_assert_eq!(parse_size(&format_size(total)), Ok(total));

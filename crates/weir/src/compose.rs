@@ -1,7 +1,7 @@
 //! The composition root: the only place that knows every part and connects them.
 
+mod completion;
 mod cores;
-mod end;
 mod gems;
 mod jobs;
 mod linger;
@@ -41,24 +41,24 @@ use weir_supervisor::inherited::Inherited;
 
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
-use self::jobs::{Door, Jobs};
+use self::jobs::{Jobs, JobsSocket};
 pub(crate) use self::linger::Lingering;
 use self::observer::Observer;
 use self::pages::Pages;
 use self::realtime::Realtime;
-pub(crate) use self::watch::Joined;
+pub(crate) use self::watch::UnexpectedEnd;
 use self::watch::ended;
-use self::workers::{RecyclingMetrics, Served, Workers, groups};
-use crate::front::{Front, Publishers};
+use self::workers::{ManagedApps, RecyclingMetrics, Workers, groups};
+use crate::front::{Front, RealtimeRequests};
 use crate::sockets::SocketApps;
-use weir_admin::holds::Holds;
 use weir_admin::measured::Measured;
+use weir_admin::paused_apps::PausedApps;
 use weir_admin::process_metrics::ProcessMetrics;
 use weir_admin::restart::Restart;
 use weir_admin::status::Facts;
-use weir_admin::workers::{Orders, Reported};
+use weir_admin::workers::{ParentCommands, Reported};
 use weir_admin::workers_metrics::WorkersMetrics;
-use weir_cli::data_dir::turn::{Of, Place, Turn};
+use weir_cli::data_dir::handover_lock::{HandoverLock, HeldLock, LockedResource};
 use weir_config::part::Part;
 use weir_config::{App, Settings};
 
@@ -80,13 +80,13 @@ pub(crate) struct Weir {
     /// Apps whose workers accept connections themselves.
     sockets: Arc<SocketApps>,
     /// The names of apps whose processes the parent runs.
-    steered: BTreeSet<String>,
+    managed_apps: BTreeSet<String>,
     /// Apps that operators have paused.
-    holds: Holds,
+    paused_apps: PausedApps,
     access_log: Option<AccessLog>,
-    /// What the parent has reported of the apps' workers, and the sender of orders to it.
+    /// The workers of the apps, as reported by the parent, and the sender of commands to it.
     reported: Arc<Mutex<Reported>>,
-    orders: Orders,
+    parent_commands: ParentCommands,
     /// The tasks that manage the workers.
     workers: ShutdownToken,
     /// Cancelled to close realtime's connections: another process takes over, or Weir shuts down.
@@ -96,17 +96,17 @@ pub(crate) struct Weir {
     /// The delay until then after another process has taken over: the current `front.stream_drain`.
     stream_drain: Cell<Duration>,
     http: ShutdownToken,
-    publishers: Publishers,
+    realtime_requests: RealtimeRequests,
     /// Set once another process has taken over.
     successor: Arc<OnceLock<Successor>>,
-    turns: Turns,
+    locks: HeldLocks,
 }
 
 /// Locks that another service process waits for.
 #[derive(Debug, Default)]
-struct Turns {
-    histories: Option<Turn>,
-    jobs_and_pages: Option<Turn>,
+struct HeldLocks {
+    histories: Option<HeldLock>,
+    jobs_and_pages: Option<HeldLock>,
 }
 
 /// The parts that are not served yet.
@@ -118,10 +118,10 @@ pub(crate) struct Unopened {
     /// None: there are no sockets for cores.
     sockets: Option<Sockets>,
     /// None: jobs are not enabled here.
-    door: Option<Door>,
+    jobs_socket: Option<JobsSocket>,
     /// None: realtime is not enabled here, or already has its lock.
-    histories: Option<Place>,
-    jobs_and_pages: Place,
+    histories: Option<HandoverLock>,
+    jobs_and_pages: HandoverLock,
 }
 
 impl Weir {
@@ -136,12 +136,12 @@ impl Weir {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let apps = apps(settings, only, &clock, &mut registry)?;
-        let holds = Holds::new(Arc::clone(&apps), settings.holds_file());
-        holds.restore();
+        let paused_apps = PausedApps::new(Arc::clone(&apps), settings.paused_apps_file());
+        paused_apps.restore();
         let mut weir = Self {
             apps,
-            holds,
-            steered: BTreeSet::new(),
+            paused_apps,
+            managed_apps: BTreeSet::new(),
             sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
@@ -151,46 +151,47 @@ impl Weir {
             observer: None,
             access_log: None,
             reported: Arc::default(),
-            orders: Orders::default(),
+            parent_commands: ParentCommands::default(),
             workers: ShutdownToken::new(),
             draining: CancellationToken::new(),
             streams_end: CancellationToken::new(),
             stream_drain: Cell::new(settings.front.stream_drain),
             http: ShutdownToken::new(),
-            publishers: Publishers::default(),
+            realtime_requests: RealtimeRequests::default(),
             successor: Arc::default(),
-            turns: Turns::default(),
+            locks: HeldLocks::default(),
         };
         let certificates = TlsMetrics::register(&mut registry);
         let sockets = Sockets::take(settings, &mut inherited, &certificates)?;
-        let take = || Door::take(settings, &mut inherited, &certificates);
-        let door = Part::Jobs.is_among(only).then(take).transpose()?;
-        if gems_are_wanted(settings, only) {
+        let take_socket = || JobsSocket::take(settings, &mut inherited, &certificates);
+        let jobs_socket = Part::Jobs.is_among(only).then(take_socket).transpose()?;
+        if are_gems_enabled(settings, only) {
             weir.gems = Some(Gems::open(settings, &weir.clock, &mut registry).await?);
         }
         let has_realtime = sockets.as_ref().is_some_and(Sockets::have_realtime);
-        let wants_realtime = has_realtime && Part::Realtime.is_among(only);
-        let histories = wants_realtime.then(|| Place::take(Of::Histories, &settings.data_dir));
+        let is_realtime_enabled = has_realtime && Part::Realtime.is_among(only);
+        let histories = is_realtime_enabled
+            .then(|| HandoverLock::open(LockedResource::Histories, &settings.data_dir));
         let histories = histories.transpose()?;
-        let jobs_and_pages = Place::take(Of::JobsAndPages, &settings.data_dir)?;
+        let jobs_and_pages = HandoverLock::open(LockedResource::JobsAndPages, &settings.data_dir)?;
         if let Some(channel) = inherited.control() {
             let metrics = RecyclingMetrics::register(&mut registry);
-            weir.steer_workers(settings, channel, metrics).await?;
+            weir.manage_workers(settings, channel, metrics).await?;
         }
         let only = only.to_vec();
         let unopened =
-            Unopened { only, inherited, registry, sockets, door, histories, jobs_and_pages };
+            Unopened { only, inherited, registry, sockets, jobs_socket, histories, jobs_and_pages };
         Ok((weir, unopened))
     }
 
     /// Serves everything that needs no store, so that clients of the front and of realtime do not
-    /// wait for it. Calls `stand_by` when another service process may begin to end. With realtime
+    /// wait for it. Calls `on_standby` when another service process may begin to end. With realtime
     /// that is before anything is served, because the histories of channels have one owner.
     pub(crate) async fn serve(
         &mut self,
         settings: &Settings,
         unopened: &mut Unopened,
-        stand_by: impl FnOnce(),
+        on_standby: impl FnOnce(),
     ) -> anyhow::Result<()> {
         let Unopened { only, registry, sockets, histories, .. } = unopened;
         let has_histories = histories.is_some() && !settings.realtime.apps.is_empty();
@@ -198,9 +199,9 @@ impl Weir {
         if !has_histories && let Some(sockets) = sockets.take() {
             self.serve_cores(settings, only, sockets, registry).await?;
         }
-        stand_by();
-        if let Some(place) = histories.take() {
-            self.turns.histories = Some(place.turn().await?);
+        on_standby();
+        if let Some(lock) = histories.take() {
+            self.locks.histories = Some(lock.acquire().await?);
         }
         match sockets {
             Some(sockets) => self.serve_cores(settings, only, sockets, registry).await,
@@ -209,7 +210,7 @@ impl Weir {
     }
 
     /// Starts to manage the workers that the parent runs.
-    async fn steer_workers(
+    async fn manage_workers(
         &mut self,
         settings: &Settings,
         channel: UnixStream,
@@ -220,23 +221,24 @@ impl Weir {
             let host = hosts.first().cloned().unwrap_or_else(|| "localhost".to_owned());
             Some((name.clone(), (app.processes.clone()?, host)))
         });
-        let of_jobs = settings.workers.iter();
-        let of_jobs = of_jobs.map(|(name, own)| (name.clone(), own.launch.recycling.clone()));
-        let served = Served {
+        let job_groups = settings.workers.iter();
+        let job_groups =
+            job_groups.map(|(name, workers)| (name.clone(), workers.launch.recycling.clone()));
+        let managed = ManagedApps {
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets),
             processes: processes.collect(),
-            of_jobs: of_jobs.collect(),
+            job_groups: job_groups.collect(),
         };
-        self.steered = served.processes.keys().cloned().collect();
+        self.managed_apps = managed.processes.keys().cloned().collect();
         let (reported, probes) = (Arc::clone(&self.reported), self.workers.clone());
-        let outside = (metrics, self.draining.clone());
-        let (workers, orders, are_known) =
-            Workers::new(channel, served, reported, probes, &self.clock, outside)?;
-        self.orders = Orders(Some(orders));
+        let metrics_and_draining = (metrics, self.draining.clone());
+        let (workers, parent_commands, snapshot_done) =
+            Workers::new(channel, managed, reported, probes, &self.clock, metrics_and_draining)?;
+        self.parent_commands = ParentCommands(Some(parent_commands));
         self.workers.spawn(workers.run());
         // The first request already finds the running workers.
-        if tokio::time::timeout(WORKERS_PATIENCE, are_known).await.is_err() {
+        if tokio::time::timeout(WORKERS_TIMEOUT, snapshot_done).await.is_err() {
             tracing::warn!("the parent has sent no list of workers; continuing without it");
         }
         Ok(())
@@ -266,10 +268,11 @@ impl Weir {
             trusted_proxies: settings.front.trusted_proxies.clone().into(),
             access_log: self.access_log.clone(),
         };
-        let (front_listener, publishers) = (sockets.front_listener(), self.publishers.clone());
+        let (front_listener, realtime_requests) =
+            (sockets.front_listener(), self.realtime_requests.clone());
         let successor = Arc::clone(&self.successor);
         let gems = self.gems.as_ref();
-        let gems = gems.map(|gems| gems.places(sockets.gems_listener(), front_listener));
+        let gems = gems.map(|gems| gems.mounts(sockets.gems_listener(), front_listener));
         let service = move |core| {
             let drain = Drain { begun: streams_end.clone(), window: drain_window };
             Rc::new(Front {
@@ -277,24 +280,26 @@ impl Weir {
                 proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),
                 gems: gems.clone(),
                 front_listener,
-                publishers: publishers.clone(),
+                realtime_requests: realtime_requests.clone(),
                 successor: Arc::clone(&successor),
             })
         };
         let cores = Cores::start(settings, sockets, registry, &self.clock, service)?;
-        self.watch("front.tls", cores.tls().front.as_ref());
-        self.watch("gems.tls", cores.tls().gems.as_ref());
+        self.watch_certificates("front.tls", cores.tls().front.as_ref());
+        self.watch_certificates("gems.tls", cores.tls().gems.as_ref());
         self.cores = Some(cores);
         Ok(())
     }
 
     /// Reloads changed certificates until the end.
-    fn watch(&self, setting: &'static str, tls: Option<&Arc<Tls>>) {
-        let Some(watching) = tls.map(|tls| Arc::clone(tls).watch(setting)) else { return };
+    fn watch_certificates(&self, setting: &'static str, tls: Option<&Arc<Tls>>) {
+        let Some(reloading) = tls.map(|tls| Arc::clone(tls).watch(setting)) else {
+            return;
+        };
         let http = self.http.clone();
         self.http.spawn(async move {
             tokio::select! {
-                () = watching => {}
+                () = reloading => {}
                 () = http.requested() => {}
             }
         });
@@ -306,44 +311,45 @@ impl Weir {
         settings: &Settings,
         unopened: Unopened,
     ) -> anyhow::Result<()> {
-        let Unopened { only, mut inherited, mut registry, door, jobs_and_pages, .. } = unopened;
-        self.turns.jobs_and_pages = Some(tokio::select! {
-            turn = jobs_and_pages.turn() => turn?,
-            why = ended(&mut self.cores) => bail!(why),
+        let Unopened { only, mut inherited, mut registry, jobs_socket, jobs_and_pages, .. } =
+            unopened;
+        self.locks.jobs_and_pages = Some(tokio::select! {
+            lock = jobs_and_pages.acquire() => lock?,
+            error = ended(&mut self.cores) => bail!(error),
         });
-        self.take_up_what_operators_did();
+        self.restore_operator_state();
         if let Some(gems) = &mut self.gems {
             gems.start(&settings.data_dir)?;
         }
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
-        if let Some(door) = door {
-            let opening = Jobs::start(settings, door, &mut registry, &self.clock);
+        if let Some(jobs_socket) = jobs_socket {
+            let opening = Jobs::start(settings, jobs_socket, &mut registry, &self.clock);
             self.jobs = Some(tokio::select! {
                 jobs = opening => jobs?,
-                why = ended(&mut self.cores) => bail!(why),
+                error = ended(&mut self.cores) => bail!(error),
             });
-            self.watch("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
+            self.watch_certificates("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
         if let Some(jobs) = &self.jobs {
             let stopping = self.draining.clone();
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
-        let front = self.front_for_operators(settings);
-        let measured = self.begin_to_look(settings, &only, &front, &mut registry)?;
+        let front = self.admin_front(settings);
+        let measured = self.start_observing(settings, &only, &front, &mut registry)?;
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
-            realtime: realtime.map(Realtime::for_operators),
-            gems: self.gems.as_ref().map(Gems::for_operators),
+            realtime: realtime.map(Realtime::admin_handles),
+            gems: self.gems.as_ref().map(Gems::admin_handles),
             front,
             observed: self.observer.as_ref().map(Observer::observed),
             measured,
             restart: Restart {
-                orders: self.orders.clone(),
+                parent_commands: self.parent_commands.clone(),
                 deadline: settings.supervisor.replace_deadline,
             },
             facts: self.facts(settings, &only),
@@ -355,7 +361,7 @@ impl Weir {
     }
 
     /// Starts to measure Weir's own parts and to observe the configured sources.
-    fn begin_to_look(
+    fn start_observing(
         &mut self,
         settings: &Settings,
         only: &[Part],
@@ -372,11 +378,11 @@ impl Weir {
     }
 
     /// Restores what operators have changed: until now their requests went to the previous process.
-    fn take_up_what_operators_did(&self) {
-        self.holds.restore();
+    fn restore_operator_state(&self) {
+        self.paused_apps.restore();
         let switches = [
-            self.realtime.as_ref().map(|it| it.for_operators().switches),
-            self.gems.as_ref().map(|it| it.for_operators().switches),
+            self.realtime.as_ref().map(|it| it.admin_handles().switches),
+            self.gems.as_ref().map(|it| it.admin_handles().switches),
         ];
         switches.iter().flatten().for_each(Switchboard::read_again);
     }
@@ -394,23 +400,23 @@ impl Weir {
         }
     }
 
-    fn front_for_operators(&self, settings: &Settings) -> weir_admin::workers::Front {
+    fn admin_front(&self, settings: &Settings) -> weir_admin::workers::Front {
         weir_admin::workers::Front {
             clock: self.clock.clone(),
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets) as _,
             groups: Arc::new(groups(settings)),
-            holds: self.holds.clone(),
+            paused_apps: self.paused_apps.clone(),
             reported: Arc::clone(&self.reported),
-            orders: self.orders.clone(),
+            parent_commands: self.parent_commands.clone(),
         }
     }
 }
 
-/// How long the parent may take to report the workers.
-const WORKERS_PATIENCE: Duration = Duration::from_secs(5);
+/// Limit of the time until the parent reports the workers.
+const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn gems_are_wanted(settings: &Settings, only: &[Part]) -> bool {
+fn are_gems_enabled(settings: &Settings, only: &[Part]) -> bool {
     settings.gems.is_enabled && Part::Gems.is_among(only)
 }
 
@@ -422,14 +428,15 @@ fn apps(
     registry: &mut Registry,
 ) -> anyhow::Result<Arc<Apps>> {
     let all = settings.front.apps.iter().filter(|app| app.sockets.is_none());
-    let wanted = all.filter(|_| Part::Front.is_among(only));
-    let apps: anyhow::Result<Vec<_>> = wanted.map(with_page).collect();
+    let enabled = all.filter(|_| Part::Front.is_among(only));
+    let apps: anyhow::Result<Vec<_>> = enabled.map(load_maintenance_page).collect();
     Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
 }
 
-fn with_page(app: &App) -> anyhow::Result<AppSettings> {
+fn load_maintenance_page(app: &App) -> anyhow::Result<AppSettings> {
     let mut settings = app.settings.clone();
-    let page = app.page().map_err(|why| anyhow!("maintenance_page of {}: {why}", settings.name))?;
+    let page =
+        app.page().map_err(|error| anyhow!("maintenance_page of {}: {error}", settings.name))?;
     settings.maintenance_page = page.map(Into::into);
     Ok(settings)
 }

@@ -20,10 +20,10 @@ use weir_net::client::ClientAddress;
 use weir_net::server::{ConnectionService, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 use weir_realtime::shard::Shard;
 
-use crate::gems::GemsPlaces;
+use crate::gems::GemsMounts;
 
 /// The prefix of WebSocket paths; the key of an app follows.
-const SOCKETS: &str = "/app/";
+const WEBSOCKET_PREFIX: &str = "/app/";
 
 /// The routes of one core.
 #[derive(Debug)]
@@ -31,40 +31,40 @@ pub(crate) struct Front {
     /// None: not served here.
     pub(crate) realtime: Option<Rc<Shard>>,
     /// None: not served here.
-    pub(crate) gems: Option<GemsPlaces>,
+    pub(crate) gems: Option<GemsMounts>,
     pub(crate) proxy: Rc<Proxy>,
     /// The listener that serves apps; all listeners serve realtime.
     pub(crate) front_listener: Option<usize>,
     /// Counts requests to realtime on all cores.
-    pub(crate) publishers: Publishers,
+    pub(crate) realtime_requests: RealtimeRequests,
     /// Set once another process has taken over and serves realtime.
     pub(crate) successor: Arc<OnceLock<Successor>>,
 }
 
 /// Counts requests to realtime without a response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Publishers(Arc<AtomicUsize>);
+pub(crate) struct RealtimeRequests(Arc<AtomicUsize>);
 
 /// A counted request; dropping it ends it.
 #[derive(Debug)]
-struct Publisher(Publishers);
+struct RequestGuard(RealtimeRequests);
 
-impl Publishers {
-    fn enter(&self) -> Publisher {
+impl RealtimeRequests {
+    fn begin(&self) -> RequestGuard {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Publisher(self.clone())
+        RequestGuard(self.clone())
     }
 
     /// Waits `last_request` until the cores can start no new request, and then until the existing
     /// ones have their responses or take too long.
-    pub(crate) async fn leave(&self, last_request: Duration) {
+    pub(crate) async fn wait_until_done(&self, last_request: Duration) {
         sleep(last_request).await;
-        let are_gone = async {
+        let all_done = async {
             while self.0.load(Ordering::SeqCst) > 0 {
-                sleep(PUBLISHERS_LOOK).await;
+                sleep(REQUESTS_POLL_INTERVAL).await;
             }
         };
-        if timeout(PUBLISHERS_PATIENCE, are_gone).await.is_err() {
+        if timeout(REQUESTS_TIMEOUT, all_done).await.is_err() {
             tracing::warn!(
                 "requests to realtime take too long; they are rejected with a request to retry"
             );
@@ -72,11 +72,11 @@ impl Publishers {
     }
 }
 
-const PUBLISHERS_LOOK: Duration = Duration::from_millis(5);
+const REQUESTS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Publishing does not block; only a body may arrive slowly.
-const PUBLISHERS_PATIENCE: Duration = Duration::from_secs(2);
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Drop for Publisher {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -85,15 +85,15 @@ impl Drop for Publisher {
 impl Front {
     /// Returns realtime if it serves `path`.
     fn realtime_at(&self, path: &str) -> Option<&Rc<Shard>> {
-        let is_its_own = path.starts_with(SOCKETS) || Shard::serves(path);
+        let is_realtime_path = path.starts_with(WEBSOCKET_PREFIX) || Shard::serves(path);
         self.realtime.as_ref().filter(|shard| {
             // Without an app of its own it must not shadow the front's apps.
-            is_its_own && (shard.has_apps() || !self.proxy.serves())
+            is_realtime_path && (shard.has_apps() || !self.proxy.serves())
         })
     }
 
     /// Returns the gem index if it serves `path`, with the prefix of its paths.
-    fn gems_at(&self, peer: Peer, path: &str) -> Option<(&GemsPlaces, Arc<str>)> {
+    fn gems_at(&self, peer: Peer, path: &str) -> Option<(&GemsMounts, Arc<str>)> {
         let gems = self.gems.as_ref()?;
         gems.mount_of(peer.listener, path).map(|mount| (gems, mount))
     }
@@ -106,7 +106,7 @@ impl Front {
 impl ConnectionService for Front {
     fn claims_upgrade(&self, path: &str) -> bool {
         match self.realtime_at(path) {
-            Some(_) => path.starts_with(SOCKETS),
+            Some(_) => path.starts_with(WEBSOCKET_PREFIX),
             None => self.proxy.serves(),
         }
     }
@@ -121,13 +121,13 @@ impl ConnectionService for Front {
         if self.has_apps_at(upgrade.peer) {
             return self.proxy.upgrade(upgrade);
         }
-        Err(upgrade.refuse(StatusCode::NOT_FOUND, NOTHING_HERE))
+        Err(upgrade.refuse(StatusCode::NOT_FOUND, NOT_FOUND_TEXT))
     }
 
     /// Only the listener of gems answers half-closed clients: apps treat a half-close as a
     /// disconnect.
     fn answers_half_closed(&self, listener: usize) -> bool {
-        self.gems.as_ref().is_some_and(|gems| gems.own == Some(listener))
+        self.gems.as_ref().is_some_and(|gems| gems.own_listener == Some(listener))
     }
 
     async fn run(self: Rc<Self>) {
@@ -152,40 +152,41 @@ impl ConnectionService for Front {
             {
                 request.extensions_mut().insert(client);
             }
-            let answer: Answer = Box::pin(async move { index.answer_below(&mount, request).await });
-            return Either::Right(Either::Left(answer));
+            let response: BoxedResponse =
+                Box::pin(async move { index.answer_below(&mount, request).await });
+            return Either::Right(Either::Left(response));
         }
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
             // Counted before the check which process serves it, since the handover waits for
             // counted requests.
-            let (realtime, publisher) = (Rc::clone(realtime), self.publishers.enter());
+            let (realtime, guard) = (Rc::clone(realtime), self.realtime_requests.begin());
             if let Some(successor) = self.successor.get().cloned() {
-                drop(publisher);
-                let answer: Answer =
-                    Box::pin(async move { pass_on(&successor, request, peer).await });
-                return Either::Right(Either::Left(answer));
+                drop(guard);
+                let response: BoxedResponse =
+                    Box::pin(async move { forward(&successor, request, peer).await });
+                return Either::Right(Either::Left(response));
             }
-            let answer: Answer = Box::pin(async move {
-                let _publisher = publisher;
+            let response: BoxedResponse = Box::pin(async move {
+                let _guard = guard;
                 realtime.answer(request, peer).await
             });
-            return Either::Right(Either::Left(answer));
+            return Either::Right(Either::Left(response));
         }
         if self.has_apps_at(peer) {
             return Either::Left(Rc::clone(&self.proxy).answer(request, peer));
         }
-        Either::Right(Either::Right(ready(nothing_here())))
+        Either::Right(Either::Right(ready(not_found())))
     }
 }
 
 /// Boxed, so that its size does not add to that of each request to an app.
-type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
+type BoxedResponse = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
-const NOTHING_HERE: &str = "not found; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
+const NOT_FOUND_TEXT: &str = "not found; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
 const NO_UPGRADES: &str = "the gem index supports no protocol upgrades\n";
 
 /// Forwards a request to the next process, which has realtime while this one has the connection.
-async fn pass_on(
+async fn forward(
     successor: &Successor,
     request: Request<Incoming>,
     peer: Peer,
@@ -200,8 +201,8 @@ async fn pass_on(
     }
 }
 
-fn nothing_here() -> Response<ResponseBody> {
-    text_response(StatusCode::NOT_FOUND, NOTHING_HERE)
+fn not_found() -> Response<ResponseBody> {
+    text_response(StatusCode::NOT_FOUND, NOT_FOUND_TEXT)
 }
 
 fn text_response(status: StatusCode, text: impl Into<ResponseBody>) -> Response<ResponseBody> {

@@ -6,18 +6,18 @@ use weir_gems::Gems;
 
 /// The listeners and the paths of the gem index.
 #[derive(Clone, Debug)]
-pub(crate) struct GemsPlaces {
+pub(crate) struct GemsMounts {
     pub(crate) index: Arc<Gems>,
     /// The listener that serves only gems.
-    pub(crate) own: Option<usize>,
+    pub(crate) own_listener: Option<usize>,
     /// Another listener, and the prefix of the paths of gems there.
     pub(crate) mounted: Option<(usize, Arc<str>)>,
 }
 
-impl GemsPlaces {
+impl GemsMounts {
     /// Returns the prefix of the paths of gems if `path` is one of them.
     pub(crate) fn mount_of(&self, listener: usize, path: &str) -> Option<Arc<str>> {
-        if self.own == Some(listener) {
+        if self.own_listener == Some(listener) {
             return Some(Arc::default());
         }
         let (_, mount) = self.mounted.as_ref().filter(|(at, _)| *at == listener)?;
@@ -34,7 +34,7 @@ mod tests {
 
     use super::*;
 
-    fn places(folder: &std::path::Path) -> GemsPlaces {
+    fn places(folder: &std::path::Path) -> GemsMounts {
         let clock = Clock::system();
         let settings = SqliteSettings::new(folder.join("index.db"));
         let store = SqliteStore::open(&settings, clock.now()).expect("a store");
@@ -46,11 +46,11 @@ mod tests {
             metrics: GemsMetrics::register(&mut prometheus_client::registry::Registry::default()),
             switches: Arc::default(),
         });
-        GemsPlaces { index, own: Some(2), mounted: Some((0, "/gems".into())) }
+        GemsMounts { index, own_listener: Some(2), mounted: Some((0, "/gems".into())) }
     }
 
     #[test]
-    fn everything_below_the_mount_is_the_indexs_and_nothing_beside_it() {
+    fn paths_below_the_mount_belong_to_the_index() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = places(folder.path());
         let mount = |listener, path| places.mount_of(listener, path);

@@ -63,14 +63,14 @@ pub(crate) fn serve(
     shutdown: &ShutdownToken,
 ) -> std::io::Result<()> {
     let listener = match listener {
-        Listener::Tcp(listener) => Accepting::Tcp(TcpListener::from_std(listener)?),
-        Listener::Unix(listener) => Accepting::Unix(UnixListener::from_std(listener)?),
+        Listener::Tcp(listener) => HttpListener::Tcp(TcpListener::from_std(listener)?),
+        Listener::Unix(listener) => HttpListener::Unix(UnixListener::from_std(listener)?),
     };
     shutdown.spawn(accept_all(listener, endpoint, shutdown.clone()));
     Ok(())
 }
 
-enum Accepting {
+enum HttpListener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -79,7 +79,7 @@ enum Accepting {
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-impl Accepting {
+impl HttpListener {
     async fn accept(&self) -> std::io::Result<(Box<dyn Stream>, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
@@ -92,7 +92,7 @@ impl Accepting {
 }
 
 /// Accepts connections. Those beyond the limit wait in the listening socket's backlog.
-async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: ShutdownToken) {
+async fn accept_all(listener: HttpListener, endpoint: Endpoint, shutdown: ShutdownToken) {
     let slots = Arc::new(Semaphore::new(endpoint.connections_max));
     loop {
         let slot = tokio::select! {
@@ -107,7 +107,7 @@ async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: ShutdownT
         };
         match accepted {
             Ok((stream, address)) => {
-                let serving = connection(stream, address, endpoint.clone(), shutdown.clone());
+                let serving = serve_connection(stream, address, endpoint.clone(), shutdown.clone());
                 shutdown.spawn(async move {
                     serving.await;
                     drop(slot);
@@ -121,14 +121,14 @@ async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: ShutdownT
     }
 }
 
-async fn connection(
+async fn serve_connection(
     stream: Box<dyn Stream>,
     address: Option<SocketAddr>,
     endpoint: Endpoint,
     shutdown: ShutdownToken,
 ) {
     let Endpoint { router, head_timeout, request_timeout, .. } = endpoint;
-    let answers = Answers {
+    let service = RouterService {
         router: TowerToHyperService::new(router),
         address,
         request_timeout,
@@ -137,7 +137,7 @@ async fn connection(
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head_timeout)
-        .serve_connection(TokioIo::new(stream), answers);
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -154,47 +154,47 @@ async fn connection(
 }
 
 /// The router for one connection.
-struct Answers {
+struct RouterService {
     router: TowerToHyperService<Router>,
     address: Option<SocketAddr>,
     request_timeout: Option<Duration>,
     shutdown: ShutdownToken,
 }
 
-type Answer = Result<Response<Body>, Infallible>;
+type RouterResult = Result<Response<Body>, Infallible>;
 
-impl Service<Request<Incoming>> for Answers {
+impl Service<Request<Incoming>> for RouterService {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = RouterResult> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if let Some(address) = self.address {
             request.extensions_mut().insert(ConnectInfo(address));
         }
-        let answer = self.router.call(request);
+        let response = self.router.call(request);
         let (timeout, shutdown) = (self.request_timeout, self.shutdown.clone());
         Box::pin(async move {
             let response = match timeout {
-                None => answer.await?,
-                Some(timeout) => match tokio::time::timeout(timeout, answer).await {
+                None => response.await?,
+                Some(timeout) => match tokio::time::timeout(timeout, response).await {
                     Ok(response) => response?,
-                    Err(_) => too_late(timeout),
+                    Err(_) => timeout_response(timeout),
                 },
             };
-            Ok(end_streams_with(response, shutdown))
+            Ok(end_streams_at_shutdown(response, shutdown))
         })
     }
 }
 
-fn too_late(timeout: Duration) -> Response<Body> {
+fn timeout_response(timeout: Duration) -> Response<Body> {
     let seconds = timeout.as_secs();
     let text = format!("no response within {seconds} s (admin.advanced.request_timeout)\n");
     (StatusCode::GATEWAY_TIMEOUT, text).into_response()
 }
 
 /// Ends event streams, which have no end of their own, at the shutdown.
-fn end_streams_with(response: Response<Body>, shutdown: ShutdownToken) -> Response<Body> {
+fn end_streams_at_shutdown(response: Response<Body>, shutdown: ShutdownToken) -> Response<Body> {
     let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
     if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
         return response;

@@ -3,15 +3,15 @@
 //!
 //! - [`up`], [`parent`]: the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process, which is replaced: lifecycle and composition root.
-//! - [`alive`]: signs of life of the service to its parent; [`reload`]: SIGHUP.
+//! - [`health_reporter`]: signs of life of the service to its parent; [`reload`]: SIGHUP.
 //! - [`front`]: routing of HTTP requests on each core; [`gems`]: the paths of the gem index.
 //! - [`http`]: HTTP on the listeners of the admin API and the console; [`logging`]: the log.
 //! - [`sockets`]: apps whose workers accept connections themselves.
 
-mod alive;
 mod compose;
 mod front;
 mod gems;
+mod health_reporter;
 mod http;
 mod logging;
 mod parent;

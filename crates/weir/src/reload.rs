@@ -36,29 +36,35 @@ impl Reload {
 
     async fn try_run(&mut self, weir: &Weir) -> anyhow::Result<bool> {
         let handover = Handover::receive(&mut self.settings_file)?;
-        if handover.is_of_before {
+        if handover.is_previous {
             tracing::info!("only the log files were reopened");
             return Ok(false);
         }
         let fresh = handover.load(&environment::variable)?;
         self.log.set_level(fresh.settings.log.level);
-        let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
+        let mut needing_restart: BTreeSet<String> =
+            changed_for_restart(&self.loaded, &fresh).collect();
         // Settings that need a restart keep their old values, so that a later reload reports them
         // again; each part returns those that it kept.
-        let patience = self.loaded.settings.admin.request_timeout;
+        let timeout = self.loaded.settings.admin.request_timeout;
         let only = handover.only(&fresh.settings)?;
         let reloaded = weir.reload(&fresh.settings, &only);
-        kept.extend(tokio::time::timeout(patience, reloaded).await??);
-        for setting in &kept {
-            tracing::warn!("{setting} changed: needs {}", change_of(setting, &fresh).command());
+        needing_restart.extend(tokio::time::timeout(timeout, reloaded).await??);
+        for setting in &needing_restart {
+            tracing::warn!(
+                "{setting} changed: needs {}",
+                required_change(setting, &fresh).command()
+            );
         }
-        let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
-        tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
-        self.remember_live(&fresh);
+        let changed = changed_settings(&self.loaded, &fresh)
+            .filter(|path| !needing_restart.contains(*path))
+            .count();
+        tracing::info!(changed, needing_restart = needing_restart.len(), "settings reloaded");
+        self.store_applied(&fresh);
         Ok(true)
     }
 
-    fn remember_live(&mut self, fresh: &Loaded) {
+    fn store_applied(&mut self, fresh: &Loaded) {
         let values = fresh.values.iter().map(|value| {
             let old = self.loaded.values.iter().find(|old| old.path == value.path);
             old.filter(|_| value.change() != Change::Reload).unwrap_or(value).clone()
@@ -68,7 +74,7 @@ impl Reload {
 }
 
 /// Returns what is needed to apply a change of a setting or of a whole table.
-fn change_of(setting: &str, loaded: &Loaded) -> Change {
+fn required_change(setting: &str, loaded: &Loaded) -> Change {
     match loaded.values.iter().find(|value| value.path == setting) {
         Some(value) => value.change(),
         None if matches!(setting, "realtime.apps" | "gems") => Change::Upgrade,
@@ -77,7 +83,7 @@ fn change_of(setting: &str, loaded: &Loaded) -> Change {
 }
 
 /// Returns the settings whose displayed values differ.
-fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
+fn changed_settings<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
     let shown = |loaded: &'a Loaded, path: &str| {
         loaded.values.iter().find(|value| value.path == path).map(|value| value.shown.as_str())
     };
@@ -99,11 +105,11 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         ("gems.postgres.password", gems.settings.password != gems_after.settings.password),
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);
-    let fixed = move |path: &&str| {
+    let needs_restart = move |path: &&str| {
         new.values
             .iter()
             .find(|value| value.path == *path)
             .is_some_and(|value| value.change() != Change::Reload)
     };
-    changed(old, new).filter(fixed).chain(secrets).map(str::to_owned)
+    changed_settings(old, new).filter(needs_restart).chain(secrets).map(str::to_owned)
 }

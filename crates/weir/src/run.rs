@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use weir_supervisor::inherited::{Inherited, Word};
 
-use crate::alive::Alive;
-use crate::compose::{Joined, Lingering, Unopened, Weir};
+use crate::compose::{Lingering, UnexpectedEnd, Unopened, Weir};
+use crate::health_reporter::HealthReporter;
 use crate::logging;
 use crate::parent::Handover;
 use crate::reload::Reload;
@@ -21,9 +21,9 @@ use weir_config::environment;
 
 /// Why the service ends.
 #[derive(Debug)]
-enum End {
+enum StopReason {
     /// SIGTERM, SIGINT: drain.
-    Asked,
+    Requested,
     /// SIGUSR1: another service process has taken over.
     Replaced,
     /// The parent is gone: end at once, since a new one may need the data directory.
@@ -33,7 +33,7 @@ enum End {
 }
 
 /// The sources of requests to end.
-struct Wishes {
+struct StopRequests {
     terminate: Signal,
     interrupt: Signal,
     replaced: Signal,
@@ -54,15 +54,16 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let mut wishes = Wishes::listen_to(life)?;
+        let mut stop_requests = StopRequests::new(life)?;
         let hangup = signal(SignalKind::hangup())?;
         let close_streams = signal(SignalKind::user_defined2())?;
         let interval = loaded.settings.supervisor.alive_interval;
-        let mut alive = Alive::new(status, interval);
+        let mut health = HealthReporter::new(status, interval);
         let only = handover.only(&loaded.settings)?;
         let (mut weir, unopened) = Weir::prepare(&loaded.settings, &only, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
-        let ended = open_and_serve(&mut weir, unopened, &mut wishes, &mut alive, &mut reload).await;
+        let ended =
+            open_and_serve(&mut weir, unopened, &mut stop_requests, &mut health, &mut reload).await;
         match &ended {
             Ok(end) => tracing::info!(?end, "ending"),
             // Realtime may serve already: its clients are told to reconnect.
@@ -71,12 +72,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         let deadline = reload.loaded.settings.shutdown_deadline;
         let mut signals = (reload.hangup, close_streams);
         let stopped = match ended {
-            Ok(End::Replaced) => {
-                let lingering = Box::pin(linger(weir, deadline, &mut wishes, &mut signals));
-                alive.until(lingering).await
+            Ok(StopReason::Replaced) => {
+                let lingering = Box::pin(linger(weir, deadline, &mut stop_requests, &mut signals));
+                health.run_until(lingering).await
             }
-            Ok(End::Orphaned) => alive.until(weir.stop(Duration::ZERO)).await,
-            _ => alive.until(weir.stop(deadline)).await,
+            Ok(StopReason::Orphaned) => health.run_until(weir.stop(Duration::ZERO)).await,
+            _ => health.run_until(weir.stop(deadline)).await,
         };
         // The reason for the end takes precedence over errors of the shutdown.
         let end = ended?;
@@ -86,8 +87,8 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     // A store that is still being opened has acknowledged nothing, so its thread is not waited for.
     runtime.shutdown_background();
     match ended {
-        End::Asked | End::Replaced | End::Orphaned => Ok(Exit::Fine),
-        End::Broken(why) => bail!("{why}"),
+        StopReason::Requested | StopReason::Replaced | StopReason::Orphaned => Ok(Exit::Fine),
+        StopReason::Broken(why) => bail!("{why}"),
     }
 }
 
@@ -105,43 +106,43 @@ fn raise_open_files() {
 async fn open_and_serve(
     weir: &mut Weir,
     mut unopened: Unopened,
-    wishes: &mut Wishes,
-    alive: &mut Alive,
+    stop_requests: &mut StopRequests,
+    health: &mut HealthReporter,
     reload: &mut Reload,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<StopReason> {
     let settings = &reload.loaded.settings;
     let opening = async {
-        weir.serve(settings, &mut unopened, || alive.say(Word::Standby)).await?;
+        weir.serve(settings, &mut unopened, || health.send(Word::Standby)).await?;
         weir.open(settings, unopened).await
     };
     tokio::select! {
         opened = opening => opened?,
-        end = wishes.end() => return Ok(end),
+        end = stop_requests.next() => return Ok(end),
     }
-    alive.say(Word::Ready);
-    Ok(serve(weir, wishes, alive, reload).await)
+    health.send(Word::Ready);
+    Ok(serve(weir, stop_requests, health, reload).await)
 }
 
 /// Serves from readiness until the end.
 async fn serve(
     weir: &mut Weir,
-    wishes: &mut Wishes,
-    alive: &mut Alive,
+    stop_requests: &mut StopRequests,
+    health: &mut HealthReporter,
     reload: &mut Reload,
-) -> End {
+) -> StopReason {
     loop {
         tokio::select! {
-            end = wishes.end() => return end,
-            Joined(why) = weir.joined() => return End::Broken(why),
+            end = stop_requests.next() => return end,
+            UnexpectedEnd(why) = weir.unexpected_end() => return StopReason::Broken(why),
             _ = reload.hangup.recv() => {
                 if reload.run(weir).await {
-                    alive.say(Word::Reloaded);
+                    health.send(Word::Reloaded);
                 }
             }
-            () = alive.due() => tokio::select! {
+            () = health.next_tick() => tokio::select! {
                 // A part that hangs must not delay the end.
-                end = wishes.end() => return end,
-                () = alive.tell(weir) => {}
+                end = stop_requests.next() => return end,
+                () = health.check(weir) => {}
             }
         }
     }
@@ -151,33 +152,33 @@ async fn serve(
 async fn linger(
     weir: Weir,
     deadline: Duration,
-    wishes: &mut Wishes,
+    stop_requests: &mut StopRequests,
     (hangup, close_streams): &mut (Signal, Signal),
 ) -> anyhow::Result<()> {
     let token = CancellationToken::new;
     let lingering = Lingering { close_streams: token(), stop: token(), at_once: token(), deadline };
-    let (told, reopen_logs) = (lingering.clone(), weir.log_reopener());
+    let (signals_to_weir, reopen_logs) = (lingering.clone(), weir.log_reopener());
     let mut ending = Box::pin(weir.linger(lingering));
     loop {
         tokio::select! {
             ended = &mut ending => return ended,
-            _ = close_streams.recv() => told.close_streams.cancel(),
+            _ = close_streams.recv() => signals_to_weir.close_streams.cancel(),
             _ = hangup.recv() => reopen_logs(),
-            end = wishes.end() => match end {
-                End::Orphaned => {
-                    told.at_once.cancel();
+            end = stop_requests.next() => match end {
+                StopReason::Orphaned => {
+                    signals_to_weir.at_once.cancel();
                     return ending.await;
                 }
                 // Already known.
-                End::Replaced => {}
-                _ => told.stop.cancel(),
+                StopReason::Replaced => {}
+                _ => signals_to_weir.stop.cancel(),
             }
         }
     }
 }
 
-impl Wishes {
-    fn listen_to(life: OwnedFd) -> anyhow::Result<Self> {
+impl StopRequests {
+    fn new(life: OwnedFd) -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -187,13 +188,13 @@ impl Wishes {
     }
 
     /// Resolves when the service must end.
-    async fn end(&mut self) -> End {
+    async fn next(&mut self) -> StopReason {
         tokio::select! {
-            _ = self.terminate.recv() => End::Asked,
-            _ = self.interrupt.recv() => End::Asked,
-            _ = self.replaced.recv() => End::Replaced,
+            _ = self.terminate.recv() => StopReason::Requested,
+            _ = self.interrupt.recv() => StopReason::Requested,
+            _ = self.replaced.recv() => StopReason::Replaced,
             // The parent never writes: readable means that it closed its end.
-            _ = self.parent.readable() => End::Orphaned,
+            _ = self.parent.readable() => StopReason::Orphaned,
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::parent;
 use weir_config::{App, Settings};
 
 /// First and longest pause between checks whether a connection was accepted.
-const LOOK: Duration = Duration::from_millis(1);
-const LOOK_MAX: Duration = Duration::from_millis(100);
+const ACCEPT_POLL_MIN: Duration = Duration::from_millis(1);
+const ACCEPT_POLL_MAX: Duration = Duration::from_millis(100);
 /// The first byte of a probe, sent at once: with `TCP_DEFER_ACCEPT` (unicorn) a connection without
 /// data is never accepted. Every request that follows begins with it.
 pub(crate) const BEGUN: &str = "G";
@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(400);
 /// Limit of connections that are held open during further attempts, so that other workers accept
 /// those.
 const HELD_MAX: usize = 64;
-/// How long they are held, at most, while the next one is not accepted.
+/// Maximum time for which they are held while the next one is not accepted.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 /// A listening socket on this machine accepts at once unless its backlog is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -48,7 +48,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct SocketApps(BTreeMap<String, SocketApp>);
 
-/// One such app.
+/// An app whose workers accept connections themselves.
 #[derive(Debug)]
 pub(crate) struct SocketApp {
     group: SocketGroup,
@@ -74,7 +74,7 @@ impl SharedApps for SocketApps {
 
 /// A worker of such an app.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct SocketWorker {
     pub(crate) slot: usize,
     pub(crate) pid: i32,
     pub(crate) record: usize,
@@ -94,7 +94,8 @@ impl SocketApps {
             let adopted = parent::adopt(app, |name| inherited.take(name)).transpose();
             let Some(group) = adopted else { continue };
             let name = &app.settings.name;
-            let metrics = metrics.get_or_insert_with(|| SocketMetrics::register(registry)).of(name);
+            let metrics =
+                metrics.get_or_insert_with(|| SocketMetrics::register(registry)).for_app(name);
             match group.and_then(|group| SocketApp::new(app, group, metrics)) {
                 Ok(app) => drop(apps.insert(name.clone(), app)),
                 Err(error) => {
@@ -137,8 +138,8 @@ impl SocketApp {
     }
 
     /// Returns the load that a worker reports.
-    pub(crate) fn state(&self, seat: &Seat) -> BusyState {
-        self.group.records().state(seat.record)
+    pub(crate) fn state(&self, socket_worker: &SocketWorker) -> BusyState {
+        self.group.records().state(socket_worker.record)
     }
 
     /// Returns the sockets that a worker listens on, without duplicates.
@@ -151,75 +152,81 @@ impl SocketApp {
 
     /// Returns whether no connection waits on a socket of this worker alone: other workers accept
     /// those on shared sockets.
-    pub(crate) fn may_leave(&self, seat: &Seat, others: &[Seat]) -> bool {
+    pub(crate) fn can_leave(&self, socket_worker: &SocketWorker, others: &[SocketWorker]) -> bool {
         let is_shared =
             |socket: &usize| others.iter().any(|other| self.sockets(other.slot).contains(socket));
-        let alone = self.sockets(seat.slot).into_iter().filter(|socket| !is_shared(socket));
+        let exclusive =
+            self.sockets(socket_worker.slot).into_iter().filter(|socket| !is_shared(socket));
         // An error must not keep the worker from leaving.
-        alone.into_iter().all(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
+        exclusive.into_iter().all(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
     }
 
     /// Marks workers idle that were chosen but never received the connection, and updates metrics.
-    pub(crate) fn look(&self, ready: &[Seat], now: Timestamp) {
+    pub(crate) fn repair_stale_claims(&self, ready: &[SocketWorker], now: Timestamp) {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        claimed.retain(|record, _| ready.iter().any(|seat| seat.record == *record));
-        for seat in ready {
-            if self.state(seat) != BusyState::Claimed {
-                claimed.remove(&seat.record);
+        claimed
+            .retain(|record, _| ready.iter().any(|socket_worker| socket_worker.record == *record));
+        for socket_worker in ready {
+            if self.state(socket_worker) != BusyState::Claimed {
+                claimed.remove(&socket_worker.record);
                 continue;
             }
-            let since = *claimed.entry(seat.record).or_insert(now);
-            let is_over = now.since(since) >= self.claim_timeout;
-            if is_over
-                && self.has_nothing_to_accept(seat)
-                && self.group.records().repair(seat.record)
+            let since = *claimed.entry(socket_worker.record).or_insert(now);
+            let is_timed_out = now.since(since) >= self.claim_timeout;
+            if is_timed_out
+                && self.has_nothing_to_accept(socket_worker)
+                && self.group.records().repair(socket_worker.record)
             {
-                claimed.remove(&seat.record);
+                claimed.remove(&socket_worker.record);
                 self.metrics.repaired();
                 tracing::debug!(
-                    pid = seat.pid,
+                    pid = socket_worker.pid,
                     "was chosen for a connection and never began; idle again"
                 );
             }
         }
-        self.count(ready);
+        self.update_metrics(ready);
     }
 
-    fn has_nothing_to_accept(&self, seat: &Seat) -> bool {
-        let door = self.group.plan().door(seat.slot);
+    fn has_nothing_to_accept(&self, socket_worker: &SocketWorker) -> bool {
+        let door = self.group.plan().door(socket_worker.slot);
         door.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
     }
 
-    fn count(&self, ready: &[Seat]) {
-        let ages = ready.iter().filter_map(|seat| match self.state(seat) {
+    fn update_metrics(&self, ready: &[SocketWorker]) {
+        let ages = ready.iter().filter_map(|socket_worker| match self.state(socket_worker) {
             BusyState::Busy(age) => Some(age),
             BusyState::Idle | BusyState::Claimed => None,
         });
         let ages: Vec<Duration> = ages.collect();
-        self.metrics.seen(&ages, self.waiting());
+        self.metrics.update(&ages, self.waiting());
     }
 
     /// Connects to that socket until this very worker accepts the connection, and returns it with
     /// [`BEGUN`] sent.
-    pub(crate) async fn connect(&self, socket: usize, seat: Seat) -> TcpStream {
-        let (mut at_once, mut pause) = (1, PAUSE);
+    pub(crate) async fn connect(&self, socket: usize, socket_worker: SocketWorker) -> TcpStream {
+        let (mut held_max, mut pause) = (1, PAUSE);
         loop {
-            let connected = match at_once {
-                1 => self.connect_to_anybody(socket, seat).await,
-                _ => self.connect_past_others(socket, seat, at_once).await,
+            let connected = match held_max {
+                1 => self.connect_to_any_worker(socket, socket_worker).await,
+                _ => self.connect_past_others(socket, socket_worker, held_max).await,
             };
             if let Some(stream) = connected {
                 return stream;
             }
             sleep(pause).await;
-            (at_once, pause) = ((at_once * 2).min(HELD_MAX), (pause * 2).min(PAUSE_MAX));
+            (held_max, pause) = ((held_max * 2).min(HELD_MAX), (pause * 2).min(PAUSE_MAX));
         }
     }
 
     /// Connects once. None: another worker accepted the connection.
-    async fn connect_to_anybody(&self, socket: usize, seat: Seat) -> Option<TcpStream> {
+    async fn connect_to_any_worker(
+        &self,
+        socket: usize,
+        socket_worker: SocketWorker,
+    ) -> Option<TcpStream> {
         let stream = self.connect_once(socket).await.ok()?;
-        (accepted_by(&stream, seat.pid).await == Owner::Worker).then_some(stream)
+        (wait_for_owner(&stream, socket_worker.pid).await == Owner::Worker).then_some(stream)
     }
 
     /// Holds connections that other workers accept, so that the next one reaches another worker:
@@ -228,28 +235,28 @@ impl SocketApp {
     async fn connect_past_others(
         &self,
         socket: usize,
-        seat: Seat,
-        at_once: usize,
+        socket_worker: SocketWorker,
+        held_max: usize,
     ) -> Option<TcpStream> {
-        let _turn = self.holding.lock().await;
+        let _guard = self.holding.lock().await;
         let mut held = Vec::new();
-        while held.len() < at_once {
+        while held.len() < held_max {
             let stream = self.connect_once(socket).await.ok()?;
-            match timeout(HOLD_MAX, accepted_by(&stream, seat.pid)).await {
+            match timeout(HOLD_MAX, wait_for_owner(&stream, socket_worker.pid)).await {
                 Ok(Owner::Worker) => return Some(stream),
                 Ok(Owner::Other) => held.push(stream),
-                Ok(Owner::Nobody | Owner::Gone) | Err(_) => return None,
+                Ok(Owner::NotAccepted | Owner::Closed) | Err(_) => return None,
             }
         }
         None
     }
 
     async fn connect_once(&self, socket: usize) -> std::io::Result<TcpStream> {
-        let target = self.reachable();
+        let target = self.local_address();
         let client = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // The source address, by which the connection is steered, must be known before.
         client.bind(SocketAddr::new(target.ip(), 0))?;
-        let _turn = self.steering.lock().await;
+        let _guard = self.steering.lock().await;
         self.group.steer(client.local_addr()?, socket)?;
         let mut stream = timeout(CONNECT_TIMEOUT, client.connect(target)).await??;
         stream.write_all(BEGUN.as_bytes()).await?;
@@ -257,7 +264,7 @@ impl SocketApp {
     }
 
     /// Returns the address of the sockets on this machine.
-    fn reachable(&self) -> SocketAddr {
+    fn local_address(&self) -> SocketAddr {
         let ip = match self.listen.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -283,8 +290,8 @@ impl SharedApp for SocketApp {
     fn addresses(&self, slot: usize) -> String {
         let numbers: Vec<String> = self.sockets(slot).iter().map(ToString::to_string).collect();
         match numbers.as_slice() {
-            [one] => format!("{} (queue {one})", self.listen),
-            several => format!("{} (queues {})", self.listen, several.join(", ")),
+            [queue] => format!("{} (queue {queue})", self.listen),
+            queues => format!("{} (queues {})", self.listen, queues.join(", ")),
         }
     }
 
@@ -303,16 +310,16 @@ impl SharedApp for SocketApp {
 
 /// Waits until `stream` is accepted, and returns whether the worker accepted it. If that cannot be
 /// determined, assumes so.
-async fn accepted_by(stream: &TcpStream, pid: i32) -> Owner {
+async fn wait_for_owner(stream: &TcpStream, pid: i32) -> Owner {
     let (Ok(client), Ok(server)) = (stream.local_addr(), stream.peer_addr()) else {
-        return Owner::Gone;
+        return Owner::Closed;
     };
-    let mut pause = LOOK;
+    let mut pause = ACCEPT_POLL_MIN;
     loop {
-        match owner::of(client, server, pid) {
-            Ok(Owner::Nobody) => {
+        match owner::find_owner(client, server, pid) {
+            Ok(Owner::NotAccepted) => {
                 sleep(pause).await;
-                pause = (pause * 2).min(LOOK_MAX);
+                pause = (pause * 2).min(ACCEPT_POLL_MAX);
             }
             Ok(owner) => return owner,
             Err(error) => {

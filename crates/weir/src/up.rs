@@ -7,7 +7,7 @@ use crate::parent::{self, Flags, Handover};
 
 pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<Exit> {
     let salvage = arguments.salvage;
-    let handover = Handover::find(Flags {
+    let handover = Handover::from_flags(Flags {
         config: arguments.settings.config,
         data_dir: arguments.settings.data_dir,
         only: arguments.only,

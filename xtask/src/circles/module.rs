@@ -1,4 +1,4 @@
-//! What a module declares, imports and names, read from its tokens.
+//! The items that a module declares, imports and names, read from its tokens.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -6,13 +6,13 @@ use std::vec;
 
 use proc_macro2::{Group, TokenStream, TokenTree};
 
-/// Names from the crate's root: `["a", "b"]` is `crate::a::b`.
+/// The names from the crate root: `["a", "b"]` is `crate::a::b`.
 pub(super) type ModulePath = Vec<String>;
 
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) path: ModulePath,
-    /// Items of the module itself, not of blocks within it.
+    /// Items of the module itself, without those in its blocks.
     pub(super) declared: BTreeSet<String>,
     pub(super) imports: Vec<Import>,
     /// Paths in its code of two names or more, such as `["super", "b", "C"]`.
@@ -25,16 +25,16 @@ pub(super) struct Module {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Import {
     pub(super) path: Vec<String>,
-    /// What the module calls it; `*` for all that the path holds.
+    /// The name in the module; `*` for a glob.
     pub(super) name: String,
     /// `pub use`, also `pub(crate) use`.
     pub(super) is_reexport: bool,
 }
 
-/// The module of a file and the modules that it holds inline.
+/// Returns the module of a file and its inline modules.
 pub(super) fn read(path: ModulePath, tokens: TokenStream) -> Vec<Module> {
     let mut reader = Reader { module: Module { path, ..Module::default() }, inline: Vec::new() };
-    reader.block(tokens, true);
+    reader.read_block(tokens, true);
     let mut modules = reader.inline;
     modules.push(reader.module);
     modules
@@ -48,8 +48,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// `is_module`: the module itself rather than a block within it.
-    fn block(&mut self, tokens: TokenStream, is_module: bool) {
+    /// Reads a block; `is_module` if it is the module itself.
+    fn read_block(&mut self, tokens: TokenStream, is_module: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut tokens = tokens.into_iter().peekable();
         let mut is_public = false;
@@ -59,11 +59,12 @@ impl Reader {
             match token {
                 // `impl A + use<'b>` is a type.
                 TokenTree::Ident(word)
-                    if word == "use" && !tokens.peek().is_some_and(|token| is_mark(token, '<')) =>
+                    if word == "use"
+                        && !tokens.peek().is_some_and(|token| is_punctuation(token, '<')) =>
                 {
                     self.imports(&mut tokens, is_public);
                 }
-                TokenTree::Ident(word) if word == "mod" => self.child(&mut tokens),
+                TokenTree::Ident(word) if word == "mod" => self.read_child(&mut tokens),
                 TokenTree::Ident(word) if word == "pub" => {
                     is_public = true;
                     // `pub(crate)`
@@ -73,15 +74,15 @@ impl Reader {
                 TokenTree::Ident(word) => {
                     let path = path(word.to_string(), &mut tokens);
                     if is_module {
-                        self.declaration(&path, &mut tokens);
+                        self.read_declaration(&path, &mut tokens);
                     }
                     if !is_qualified {
                         self.path(path);
                     }
                 }
-                TokenTree::Group(group) => self.block(group.stream(), false),
+                TokenTree::Group(group) => self.read_block(group.stream(), false),
                 TokenTree::Punct(mark) if mark.as_char() == ':' => {
-                    is_qualified = tokens.next_if(|token| is_mark(token, ':')).is_some();
+                    is_qualified = tokens.next_if(|token| is_punctuation(token, ':')).is_some();
                     continue;
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
@@ -98,20 +99,20 @@ impl Reader {
         }
     }
 
-    fn declaration(&mut self, keyword: &[String], tokens: &mut Tokens) {
+    fn read_declaration(&mut self, keyword: &[String], tokens: &mut Tokens) {
         const KEYWORDS: [&str; 9] =
             ["struct", "enum", "trait", "type", "union", "fn", "const", "static", "macro_rules"];
         let [keyword] = keyword else { return };
         if KEYWORDS.contains(&keyword.as_str()) {
             // `macro_rules! name`
-            tokens.next_if(|token| is_mark(token, '!'));
+            tokens.next_if(|token| is_punctuation(token, '!'));
             if let Some(TokenTree::Ident(name)) = tokens.peek() {
                 self.module.declared.insert(name.to_string());
             }
         }
     }
 
-    fn child(&mut self, tokens: &mut Tokens) {
+    fn read_child(&mut self, tokens: &mut Tokens) {
         let Some(TokenTree::Ident(name)) = tokens.next() else { return };
         if let Some(TokenTree::Group(body)) =
             tokens.next_if(|token| matches!(token, TokenTree::Group(_)))
@@ -123,17 +124,17 @@ impl Reader {
     }
 
     fn imports(&mut self, tokens: &mut Tokens, is_reexport: bool) {
-        tree(&[], tokens, &mut |path, name| {
+        read_import_tree(&[], tokens, &mut |path, name| {
             self.module.imports.push(Import { path, name, is_reexport });
         });
     }
 }
 
-fn is_mark(token: &TokenTree, mark: char) -> bool {
+fn is_punctuation(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(it) if it.as_char() == mark)
 }
 
-/// `a::b::c` from its first name on.
+/// Reads a path such as `a::b::c` after its first name.
 fn path(first: String, tokens: &mut Tokens) -> Vec<String> {
     let mut path = vec![first];
     // A lone colon never precedes another one: `a: ::b::C` does not occur in this edition's style.
@@ -147,14 +148,18 @@ fn path(first: String, tokens: &mut Tokens) -> Vec<String> {
     path
 }
 
-/// The first colon of `::`.
+/// Returns whether this is the first colon of `::`.
 fn is_joint_colon(token: &TokenTree) -> bool {
     use proc_macro2::Spacing;
     matches!(token, TokenTree::Punct(it) if it.as_char() == ':' && it.spacing() == Spacing::Joint)
 }
 
-/// The names of one `use`, up to its end or to the next comma: `a::{b, c as d, e::*}`.
-fn tree(prefix: &[String], tokens: &mut Tokens, found: &mut dyn FnMut(Vec<String>, String)) {
+/// Reads one import, up to the end of the `use` or to the next comma: `a::{b, c as d, e::*}`.
+fn read_import_tree(
+    prefix: &[String],
+    tokens: &mut Tokens,
+    on_import: &mut dyn FnMut(Vec<String>, String),
+) {
     let mut path = prefix.to_vec();
     let mut name = None;
     while let Some(token) = tokens.next() {
@@ -165,30 +170,30 @@ fn tree(prefix: &[String], tokens: &mut Tokens, found: &mut dyn FnMut(Vec<String
             // `a::{self}` is `a`.
             TokenTree::Ident(word) if word == "self" && !path.is_empty() => {}
             TokenTree::Ident(word) => path.push(word.to_string()),
-            TokenTree::Group(group) => return trees(&path, &group, tokens, found),
+            TokenTree::Group(group) => return read_import_group(&path, &group, tokens, on_import),
             TokenTree::Punct(mark) if mark.as_char() == '*' => name = Some("*".to_owned()),
             TokenTree::Punct(mark) if mark.as_char() == ',' || mark.as_char() == ';' => break,
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
     }
     if let Some(last) = path.last().cloned() {
-        found(path, name.unwrap_or(last));
+        on_import(path, name.unwrap_or(last));
     }
 }
 
-/// The names in the braces of a `use`, and the mark behind them.
-fn trees(
+/// Reads the imports in the braces of a `use`, and the punctuation after them.
+fn read_import_group(
     prefix: &[String],
     group: &Group,
     tokens: &mut Tokens,
-    found: &mut dyn FnMut(Vec<String>, String),
+    on_import: &mut dyn FnMut(Vec<String>, String),
 ) {
     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
     let mut inner = inner.into_iter().peekable();
     while inner.peek().is_some() {
-        tree(prefix, &mut inner, found);
+        read_import_tree(prefix, &mut inner, on_import);
     }
-    tokens.next_if(|token| is_mark(token, ',') || is_mark(token, ';'));
+    tokens.next_if(|token| is_punctuation(token, ',') || is_punctuation(token, ';'));
 }
 
 #[cfg(test)]
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_imports_is_read_by_name() {
+    fn import_trees_are_flattened() {
         assert_eq!(
             imports("use crate::a::{self, B, c::{D as E, F}, g::*}; pub(crate) use super::h;"),
             [
@@ -229,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_captures_is_no_import() {
+    fn captured_lifetimes_are_not_imports() {
         let module = read_one("fn a() -> impl B + use<> { c::d(); } use e::F;");
         assert!(module.names.contains("d"));
         assert_eq!(module.imports.len(), 1);
     }
 
     #[test]
-    fn paths_in_code_are_read_up_to_what_is_no_name() {
+    fn paths_in_code_end_before_other_tokens() {
         let module = read_one(
             "fn a(b: super::c::D) -> e::F<g::H> { i!(crate::j::K::<L>::new()); <M as N>::o::p() }",
         );
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn only_items_of_the_module_itself_are_declared() {
+    fn only_items_of_the_module_are_declared() {
         let module = read_one(
             "pub struct A; impl A { fn b() {} const C: D = e; } fn f() {} macro_rules! g {}",
         );
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn inline_modules_are_modules_of_their_own() {
+    fn inline_modules_are_separate_modules() {
         let modules = read(vec!["a".to_owned()], "mod b { struct C; } struct D;".parse().unwrap());
         let shown: Vec<String> =
             modules.iter().map(|it| format!("{} {:?}", it.path.join("::"), it.declared)).collect();

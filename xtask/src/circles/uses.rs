@@ -1,20 +1,20 @@
-//! Which file of a crate uses which: for each name in a file, the file that declares it.
+//! Finds which file of a crate uses which: for each name in a file, the file that declares it.
 //!
-//! A name is followed through re-exports: a folder's face that only hands on what its children declare
-//! ties nobody. A method's call names no file, and draws nothing.
+//! Names are resolved through re-exports, so a module that only re-exports items of its children is not a use. Method
+//! calls name no file and are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::module::{self, Import, Module, ModulePath};
 use crate::sources::SourceFile;
 
-/// For each file the files that it uses, each with the names that it takes from there.
+/// For each file, the files that it uses, each with the names that it uses from there.
 pub(super) type Uses = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// A re-export of a re-export and so on; loops of globs end here.
+/// Limit of re-exports of re-exports; it also ends loops of globs.
 const HOPS_MAX: usize = 8;
 
-pub(super) fn of(files: &[SourceFile]) -> Uses {
+pub(super) fn from_files(files: &[SourceFile]) -> Uses {
     let mut modules = BTreeMap::new();
     let sources = files.iter().filter(|file| !file.is_test() && file.path.starts_with("src/"));
     for file in sources.clone() {
@@ -33,7 +33,7 @@ pub(super) fn of(files: &[SourceFile]) -> Uses {
     uses
 }
 
-/// `["a", "b"]` of `src/a/b.rs` and of `src/a/b/mod.rs`; nothing of `src/lib.rs`.
+/// Returns `["a", "b"]` for `src/a/b.rs` and `src/a/b/mod.rs`, and nothing for `src/lib.rs`.
 fn module_path(file: &str) -> ModulePath {
     let path = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut names: ModulePath = path.split('/').map(str::to_owned).collect();
@@ -48,14 +48,14 @@ struct Item {
     name: String,
 }
 
-/// What a path leads to, if it is of this crate.
+/// What a path of this crate refers to.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Module(ModulePath),
     Item(Item),
 }
 
-/// All modules of a crate by path, each with its file.
+/// All modules of a crate with their files, by path.
 struct Names {
     modules: BTreeMap<ModulePath, (String, Module)>,
 }
@@ -70,8 +70,8 @@ impl Names {
         imported.chain(named)
     }
 
-    /// Items that an import brings into use. One of a module brings none by itself: the paths that
-    /// begin with it do; a re-export does if the file names it too.
+    /// Returns the items that an import uses. An imported module counts only through paths that begin with it; a
+    /// re-export counts only if the file also names it.
     fn imported(&self, module: &Module, import: &Import) -> Vec<Item> {
         if import.name == "*" {
             return self.imported_by_glob(module, import);
@@ -91,7 +91,7 @@ impl Names {
             Some(Target::Item(item)) => vec![item],
             Some(Target::Module(source)) => {
                 let names = module.names.iter();
-                let found = names.filter_map(|name| self.lookup(&source, name, 0));
+                let found = names.filter_map(|name| self.find_name(&source, name, 0));
                 let items = found.filter_map(|target| match target {
                     Target::Item(item) => Some(item),
                     Target::Module(_) => None,
@@ -108,7 +108,7 @@ impl Names {
             "crate" => Target::Module(Vec::new()),
             "self" => Target::Module(module.path.clone()),
             "super" => Target::Module(parent(&module.path)?),
-            name => self.lookup(&module.path, name, hops)?,
+            name => self.find_name(&module.path, name, hops)?,
         };
         self.descend(start, rest, hops)
     }
@@ -119,14 +119,14 @@ impl Names {
             let Target::Module(module) = at else { break };
             at = match name.as_str() {
                 "super" => Target::Module(parent(&module)?),
-                name => self.lookup(&module, name, hops)?,
+                name => self.find_name(&module, name, hops)?,
             };
         }
         Some(at)
     }
 
-    /// What a module calls by this name: a child, an item of its own or something imported.
-    fn lookup(&self, path: &ModulePath, name: &str, hops: usize) -> Option<Target> {
+    /// Resolves a name in a module: a child, an item of its own, or an import.
+    fn find_name(&self, path: &ModulePath, name: &str, hops: usize) -> Option<Target> {
         let child: ModulePath = path.iter().cloned().chain([name.to_owned()]).collect();
         if self.modules.contains_key(&child) {
             return Some(Target::Module(child));
@@ -146,7 +146,7 @@ impl Names {
         }
         let mut globs = module.imports.iter().filter(|import| import.name == "*");
         globs.find_map(|glob| match self.resolve(module, &glob.path, hops + 1)? {
-            Target::Module(source) if source != *path => self.lookup(&source, name, hops + 1),
+            Target::Module(source) if source != *path => self.find_name(&source, name, hops + 1),
             Target::Module(_) | Target::Item(_) => None,
         })
     }
@@ -162,13 +162,13 @@ mod tests {
     use super::*;
     use crate::sources;
 
-    /// Edges as `a -> b: Names`, of files given as path and text.
+    /// Checks the edges, written as `a -> b: Names`, of files given as path and text.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let texts: Vec<(String, String)> = files
             .iter()
             .map(|(path, text)| (format!("src/{path}.rs"), (*text).to_owned()))
             .collect();
-        let uses = of(&sources::parse_files(&texts).unwrap());
+        let uses = from_files(&sources::parse_files(&texts).unwrap());
         let edges = uses.iter().flat_map(|(user, targets)| {
             targets.iter().map(move |(used, names)| {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_that_hands_on_names_ties_nobody() {
+    fn unused_reexport_is_not_a_use() {
         let files = [
             ("lib", "pub mod a;\npub use a::B;"),
             ("a", "mod b; mod c; pub use b::B; pub use c::*;"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reexport_that_is_used_too_is_a_use() {
+    fn used_reexport_is_a_use() {
         check(
             &[("a", "mod b; pub use b::B; fn c(b: B) {}"), ("a/b", "pub struct B;")],
             &["a -> a/b: B"],
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_code_tie_as_imports_do() {
+    fn paths_in_code_count_like_imports() {
         let files = [
             ("lib", "mod a; mod b;"),
             ("a", "fn c() { crate::b::d(); super::b::E::f(); b(); }"),
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_uses_a_child_by_its_name() {
+    fn parent_uses_child_by_name() {
         check(&[("a", "mod b; fn c() { b::d(); }"), ("a/b", "pub fn d() {}")], &["a -> a/b: d"]);
         check(&[("a", "mod b; fn c() {}"), ("a/b", "pub fn d() {}")], &[]);
     }
 
     #[test]
-    fn what_another_crate_or_a_test_declares_is_no_use() {
+    fn items_of_other_crates_and_tests_are_ignored() {
         let files = [
             ("a", "use bytes::Bytes; use serde::{self}; struct A(Bytes, serde::X);"),
             ("b", "use super::a::Bytes; #[cfg(test)] mod tests { use crate::a::A; }"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_ties_to_what_is_named() {
+    fn glob_import_counts_the_names_used() {
         let files = [
             ("a", "use super::*; struct A(B);"),
             ("lib", "mod a; mod b; use b::B; struct C;"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_in_a_loop_end() {
+    fn circular_globs_terminate() {
         let files = [
             ("a", "pub use crate::b::*; struct C(D);"),
             ("b", "pub use crate::a::*; struct E(D);"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_found_by_a_folders_mod_is_that_folder() {
+    fn mod_file_is_the_module_of_its_folder() {
         check(
             &[("a/mod", "pub fn b() {}"), ("c", "fn d() { crate::a::b(); }")],
             &["c -> a/mod: b"],

@@ -1,8 +1,8 @@
-//! The metrics that there are.
+//! The existing metrics.
 //!
-//! What is observed has a table. All others are named where they are registered, whole or as the
-//! registry's prefix and the rest: both must be string literals of their own in the source of one crate,
-//! or the rest in that of [`SHARED`].
+//! Observed metrics are in a table. The names of others are in the code that registers them, whole or as the prefix
+//! of the registry and the rest. Both must be string literals in the source of one crate, or the rest in that of
+//! [`SHARED`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,13 +11,13 @@ use std::path::Path;
 use anyhow::Context;
 use weir_advisor::figures::metric::{METRICS, PREFIX};
 
-/// Registers its metrics with the prefixes of the crates that use it.
+/// The crate that registers its metrics with the prefixes of other crates.
 const SHARED: &str = "weir-net";
 
-/// What Prometheus appends.
+/// Suffixes that Prometheus appends.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
 
-/// By crate, the words between quotes that could be names.
+/// By crate, the string literals that could be names.
 #[derive(Debug)]
 pub(super) struct Known(BTreeMap<String, BTreeSet<String>>);
 
@@ -70,8 +70,7 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_lowercase()) && word.chars().all(is_part)
 }
 
-/// Names of Weir's metrics in an expression, wherever in a text they stand. (A file may be called like
-/// one: `weir-observe.json` is none.)
+/// Returns the names of Weir's metrics in a text. File names such as `weir-observe.json` do not count.
 pub(super) fn names(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = text.split(move |letter| !is_part(letter));
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_found_whole_or_as_prefix_and_rest_and_others_are_not() {
+    fn metric_names_are_found_whole_or_in_two_parts() {
         let words = ["weir_front", "app_waiting", "weir_workers_deaths", "queue_seconds"];
         let words: BTreeSet<_> = words.iter().map(ToString::to_string).collect();
         let known = Known(BTreeMap::from([("weir-front".to_owned(), words)]));
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_out_of_expressions() {
+    fn names_are_extracted_from_expressions() {
         let text = r#"expr: rate(weir_a_total{app="x"}[5m]) > weir_b # weir-c.yml, not_weir_d"#;
         assert_eq!(names(text).into_iter().collect::<Vec<_>>(), ["weir_a_total", "weir_b"]);
     }

@@ -1,10 +1,10 @@
-//! What stands where.
+//! The panels of the dashboard, in order.
 
 /// A chart.
 pub(super) struct Panel {
     pub(super) row: &'static str,
     pub(super) title: &'static str,
-    /// Of one unit.
+    /// All have the same unit.
     pub(super) metrics: &'static [&'static str],
 }
 

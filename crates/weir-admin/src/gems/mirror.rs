@@ -9,14 +9,14 @@ use weir_base::admin_api::JsonInput;
 use weir_gems::mirror::Scope;
 use weir_gems::view::{MirrorView, ReplacedView};
 
+use super::errors;
 use super::identity::identity;
-use super::problem;
 use crate::response::AdminResult;
 use weir_gems::Gems;
 
 /// The body of `POST gems/mirror/sync`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Look {
+pub struct SyncRequest {
     /// Compares everything, not only changes since the last time.
     #[serde(default)]
     pub everything: bool,
@@ -34,23 +34,23 @@ pub struct Accept {
 
 /// The reply to a synchronization request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct SyncStarted {
     /// Done when `rounds_done` of `GET gems/mirror` reaches this number.
     pub round: u64,
 }
 
 pub(super) async fn state(State(index): State<Arc<Gems>>) -> AdminResult<MirrorView> {
-    let mirror = index.mirrored().await.map_err(problem::of_store)?;
-    mirror.map(Json).ok_or_else(problem::no_mirror)
+    let mirror = index.mirrored().await.map_err(errors::store_error)?;
+    mirror.map(Json).ok_or_else(errors::no_mirror)
 }
 
 pub(super) async fn sync(
     State(index): State<Arc<Gems>>,
-    JsonInput(look): JsonInput<Look>,
-) -> AdminResult<Asked> {
-    let scope = if look.everything { Scope::Everything } else { Scope::Changes };
-    let round = index.request_synchronization(scope).ok_or_else(problem::no_mirror)?;
-    Ok(Json(Asked { round }))
+    JsonInput(request): JsonInput<SyncRequest>,
+) -> AdminResult<SyncStarted> {
+    let scope = if request.everything { Scope::Everything } else { Scope::Changes };
+    let round = index.request_synchronization(scope).ok_or_else(errors::no_mirror)?;
+    Ok(Json(SyncStarted { round }))
 }
 
 /// Accepts the file that an upstream now has for a release, after its replacement was blocked.
@@ -58,7 +58,7 @@ pub(super) async fn accept(
     State(index): State<Arc<Gems>>,
     JsonInput(accept): JsonInput<Accept>,
 ) -> AdminResult<ReplacedView> {
-    let name = accept.name.parse().map_err(problem::of_word)?;
+    let name = accept.name.parse().map_err(errors::invalid_input)?;
     let identity = identity(&accept.number, accept.platform.as_deref())?;
-    index.accept_replaced(&name, &identity).await.map(Json).map_err(problem::of_accept)
+    index.accept_replaced(&name, &identity).await.map(Json).map_err(errors::accept_error)
 }

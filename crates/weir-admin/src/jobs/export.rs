@@ -25,7 +25,7 @@ pub(super) struct Export {
 
 impl Export {
     /// Reads the first page, so that an invalid query gets an error response.
-    pub(super) async fn begin(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
+    pub(super) async fn start(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
         let first = handle.jobs(query.clone()).await?;
         let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
         export.add(&first);

@@ -13,13 +13,13 @@ use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::view::Pushed;
 
 /// A piece is stored once it has this many lines or bytes.
-const PIECE_LINES: usize = 1_000;
-const PIECE_BYTES: usize = 1 << 20;
+const BATCH_LINES: usize = 1_000;
+const BATCH_BYTES: usize = 1 << 20;
 /// Limit of rejected lines that the response lists; further ones are only counted.
 const REJECTED_MAX: usize = 1_000;
 /// A piece is retried while the server is busy, for five seconds in all.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
-const BUSY_TRIES: u32 = 100;
+const BUSY_ATTEMPTS: u32 = 100;
 
 /// The kind of the lines.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) enum LineKind {
 }
 
 /// Lines that are not stored yet.
-struct Piece<'h> {
+struct LineBatch<'h> {
     handle: &'h Handle,
     kind: LineKind,
     lines: Vec<Vec<u8>>,
@@ -43,49 +43,54 @@ struct Piece<'h> {
 
 /// Stores all lines of `body`. Lines stored before an error stay stored; the error text has their
 /// count.
-pub(super) async fn take(
+pub(super) async fn store_lines(
     handle: &Handle,
     body: Body,
     kind: LineKind,
 ) -> Result<Pushed, AdminError> {
     let outcome = Pushed::default();
-    let mut piece = Piece { handle, kind, lines: Vec::new(), bytes: 0, lines_before: 0, outcome };
-    let mut begun: Vec<u8> = Vec::new();
+    let mut batch =
+        LineBatch { handle, kind, lines: Vec::new(), bytes: 0, lines_before: 0, outcome };
+    let mut partial_line: Vec<u8> = Vec::new();
     let mut body = body;
     while let Some(frame) = body.frame().await {
         let frame =
-            frame.map_err(|error| piece.broken(StatusCode::BAD_REQUEST, &error.to_string()))?;
+            frame.map_err(|error| batch.body_error(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        piece.add(&mut begun, &data).await?;
+        batch.add_data(&mut partial_line, &data).await?;
     }
-    piece.line(std::mem::take(&mut begun)).await?;
-    piece.store().await?;
-    Ok(piece.outcome)
+    batch.add_line(std::mem::take(&mut partial_line)).await?;
+    batch.store().await?;
+    Ok(batch.outcome)
 }
 
-impl Piece<'_> {
-    async fn add(&mut self, begun: &mut Vec<u8>, data: &Bytes) -> Result<(), AdminError> {
+impl LineBatch<'_> {
+    async fn add_data(
+        &mut self,
+        partial_line: &mut Vec<u8>,
+        data: &Bytes,
+    ) -> Result<(), AdminError> {
         let mut rest: &[u8] = data;
         while let Some(end) = memchr(b'\n', rest) {
-            begun.extend_from_slice(&rest[..end]);
+            partial_line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
-            self.line(std::mem::take(begun)).await?;
+            self.add_line(std::mem::take(partial_line)).await?;
         }
-        begun.extend_from_slice(rest);
+        partial_line.extend_from_slice(rest);
         let max = self.handle.line_bytes_max();
-        if begun.len() > max {
+        if partial_line.len() > max {
             let error = format!("line longer than {max} bytes (jobs.limits.line_bytes_max)");
-            return Err(self.broken(StatusCode::PAYLOAD_TOO_LARGE, &error));
+            return Err(self.body_error(StatusCode::PAYLOAD_TOO_LARGE, &error));
         }
         Ok(())
     }
 
-    async fn line(&mut self, line: Vec<u8>) -> Result<(), AdminError> {
+    async fn add_line(&mut self, line: Vec<u8>) -> Result<(), AdminError> {
         self.bytes += line.len();
         self.lines.push(line);
-        if self.lines.len() >= PIECE_LINES || self.bytes >= PIECE_BYTES {
+        if self.lines.len() >= BATCH_LINES || self.bytes >= BATCH_BYTES {
             self.store().await?;
         }
         Ok(())
@@ -107,7 +112,7 @@ impl Piece<'_> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let pushed = self.send(jobs).await.map_err(|error| self.interrupted(error))?;
+        let pushed = self.send(jobs).await.map_err(|error| self.store_interrupted(error))?;
         self.outcome.accepted += pushed.accepted;
         self.outcome.rejected_total += pushed.rejected_total;
         for mut rejected in pushed.rejected {
@@ -121,7 +126,7 @@ impl Piece<'_> {
     }
 
     async fn send(&self, jobs: Vec<Vec<u8>>) -> Result<Pushed, HandleError> {
-        for _ in 1..BUSY_TRIES {
+        for _ in 1..BUSY_ATTEMPTS {
             match self.send_once(jobs.clone()).await {
                 Err(HandleError::Busy) => sleep(BUSY_WAIT).await,
                 result => return result,
@@ -137,15 +142,15 @@ impl Piece<'_> {
         }
     }
 
-    fn broken(&self, status: StatusCode, error: &str) -> AdminError {
+    fn body_error(&self, status: StatusCode, error: &str) -> AdminError {
         let stored = self.outcome.accepted;
         let error = format!("{error}; {stored} jobs of the lines before were stored");
         AdminError::new(status, error, "the body is one JSON object per line")
     }
 
-    fn interrupted(&self, error: HandleError) -> AdminError {
+    fn store_interrupted(&self, error: HandleError) -> AdminError {
         let stored = self.outcome.accepted;
-        super::problem::of_handle(error)
+        super::errors::handle_error(error)
             .with_note(&format!("; {stored} jobs of the lines before were stored"))
     }
 }

@@ -10,33 +10,33 @@ use weir_jobs::view::{JobServerOverview, JobWorkerView, QueueView};
 
 /// Samples of the job server.
 #[derive(Debug, Default)]
-pub(super) struct OfJobs {
+pub(super) struct JobMeasurements {
     levels: Levels,
-    before: Option<(Timestamp, JobServerOverview)>,
+    previous: Option<(Timestamp, JobServerOverview)>,
     queues: Vec<OwnQueue>,
 }
 
-impl OfJobs {
-    pub(super) fn note(
+impl JobMeasurements {
+    pub(super) fn record(
         &mut self,
         at: Timestamp,
         overview: JobServerOverview,
         queues: Vec<QueueView>,
         workers: Vec<JobWorkerView>,
     ) {
-        if let Some((from, before)) = &self.before
-            && let Some(window) = window(*from, before, at, &overview)
+        if let Some((from, previous)) = &self.previous
+            && let Some(window) = window(*from, previous, at, &overview)
         {
             self.levels.note(window);
         }
         let fetchers = fetchers(&workers);
-        self.queues = queues.into_iter().map(|queue| own(queue, &fetchers)).collect();
-        self.before = Some((at, overview));
+        self.queues = queues.into_iter().map(|queue| own_queue(queue, &fetchers)).collect();
+        self.previous = Some((at, overview));
     }
 
     pub(super) fn goodput(&self) -> Vec<Throughput> {
         let levels = self.levels.goodput();
-        let Some((_, overview)) = self.before.as_ref().filter(|_| !levels.is_empty()) else {
+        let Some((_, overview)) = self.previous.as_ref().filter(|_| !levels.is_empty()) else {
             return Vec::new();
         };
         vec![Throughput {
@@ -56,14 +56,15 @@ impl OfJobs {
 /// has reset the counters.
 fn window(
     from: Timestamp,
-    before: &JobServerOverview,
+    previous: &JobServerOverview,
     at: Timestamp,
     now: &JobServerOverview,
 ) -> Option<LoadWindow> {
-    let waited = before.enqueued.min(now.enqueued) >= before.working.max(now.working).max(1);
-    let threads = u32::try_from(before.working.midpoint(now.working)).ok()?;
-    let jobs = now.processed_total.checked_sub(before.processed_total)?;
-    waited.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
+    let had_backlog =
+        previous.enqueued.min(now.enqueued) >= previous.working.max(now.working).max(1);
+    let threads = u32::try_from(previous.working.midpoint(now.working)).ok()?;
+    let jobs = now.processed_total.checked_sub(previous.processed_total)?;
+    had_backlog.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
 }
 
 /// Counts the running workers by the queues of their last fetch.
@@ -76,7 +77,7 @@ fn fetchers(workers: &[JobWorkerView]) -> BTreeMap<&str, u32> {
     fetchers
 }
 
-fn own(queue: QueueView, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
+fn own_queue(queue: QueueView, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
     OwnQueue {
         length: queue.depth,
         latency: Duration::try_from_secs_f64(queue.latency_seconds).unwrap_or_default(),
@@ -98,12 +99,12 @@ mod tests {
 
     #[test]
     fn goodput_is_measured_while_jobs_wait() {
-        let mut jobs = OfJobs::default();
+        let mut jobs = JobMeasurements::default();
         let mut processed = 0;
         for (step, threads) in [10, 10, 10, 10, 40, 40, 40, 40, 40].into_iter().enumerate() {
             processed += if threads == 10 { 300 } else { 100 };
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            jobs.note(at, overview(threads, 5_000, processed), Vec::new(), Vec::new());
+            jobs.record(at, overview(threads, 5_000, processed), Vec::new(), Vec::new());
         }
         let throughput = jobs.goodput().remove(0);
         assert_eq!(throughput.threads_now, 40);
@@ -115,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn windows_without_a_backlog_or_over_a_restart_tell_nothing() {
+    fn windows_without_backlog_or_across_restarts_are_ignored() {
         let at = |second: u64| Timestamp::from_millis(second * 1_000);
-        let window = |before: JobServerOverview, now: JobServerOverview| {
-            window(at(0), &before, at(10), &now)
+        let window = |previous: JobServerOverview, now: JobServerOverview| {
+            window(at(0), &previous, at(10), &now)
         };
         assert!(window(overview(10, 50, 0), overview(10, 50, 9)).is_some());
         assert_eq!(window(overview(10, 50, 0), overview(10, 9, 9)), None);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_knows_who_asks_for_it() {
+    fn queues_count_their_fetchers() {
         let worker = |state: &str| JobWorkerView {
             state: state.to_owned(),
             queues: vec!["push".to_owned()],
@@ -134,10 +135,10 @@ mod tests {
         };
         let queue =
             |name: &str| QueueView { name: name.to_owned(), depth: 7, ..QueueView::default() };
-        let mut jobs = OfJobs::default();
+        let mut jobs = JobMeasurements::default();
         let workers = vec![worker("running"), worker("quiet")];
         let queues = vec![queue("push"), queue("pull")];
-        jobs.note(Timestamp::from_millis(0), overview(0, 0, 0), queues, workers);
+        jobs.record(Timestamp::from_millis(0), overview(0, 0, 0), queues, workers);
         let fetchers: Vec<u32> = jobs.queues().iter().map(|queue| queue.fetchers).collect();
         assert_eq!(fetchers, [1, 0]);
     }

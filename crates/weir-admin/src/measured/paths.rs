@@ -10,17 +10,17 @@ use weir_front::view::TotalsView;
 use crate::workers::{AppRow, JOBS, SOCKETS};
 
 /// The time span that is covered.
-const KEPT: Duration = Duration::from_secs(300);
+const WINDOW: Duration = Duration::from_secs(300);
 /// Interval of stored readings: ten of them, each 8 KiB per app.
-const KEPT_STEP: Duration = Duration::from_secs(30);
+const READING_INTERVAL: Duration = Duration::from_secs(30);
 /// Fewer responses have no meaningful 95th percentile.
-const ANSWERS_MIN: u64 = 20;
+const RESPONSES_MIN: u64 = 20;
 const QUANTILE: f64 = 0.95;
 
 /// Readings of the last minutes.
 #[derive(Debug, Default)]
-pub(super) struct OfRequests {
-    kept: VecDeque<Reading>,
+pub(super) struct RequestMeasurements {
+    readings: VecDeque<Reading>,
     newest: Option<Reading>,
 }
 
@@ -31,8 +31,8 @@ struct Reading {
     apps: BTreeMap<String, (u32, TotalsView)>,
 }
 
-impl OfRequests {
-    pub(super) fn note(&mut self, at: Timestamp, rows: Vec<(AppRow, TotalsView)>) {
+impl RequestMeasurements {
+    pub(super) fn record(&mut self, at: Timestamp, rows: Vec<(AppRow, TotalsView)>) {
         // Workers that accept connections themselves are not measured.
         let proxied = rows.into_iter().filter(|(row, _)| row.mode != SOCKETS && row.mode != JOBS);
         let apps = proxied.map(|(row, totals)| {
@@ -40,42 +40,42 @@ impl OfRequests {
             (row.name, (u32::try_from(serving).unwrap_or(u32::MAX), totals))
         });
         let reading = Reading { at, apps: apps.collect() };
-        if self.kept.back().is_none_or(|last| at.since(last.at) >= KEPT_STEP) {
-            self.kept.push_back(reading.clone());
+        if self.readings.back().is_none_or(|last| at.since(last.at) >= READING_INTERVAL) {
+            self.readings.push_back(reading.clone());
         }
-        while self.kept.len() > 1 && at.since(self.kept[1].at) >= KEPT {
-            self.kept.pop_front();
+        while self.readings.len() > 1 && at.since(self.readings[1].at) >= WINDOW {
+            self.readings.pop_front();
         }
         self.newest = Some(reading);
     }
 
     /// Returns the paths of apps with enough requests.
     pub(super) fn paths(&self) -> Vec<RequestPath> {
-        let (Some(before), Some(now)) = (self.kept.front(), &self.newest) else {
+        let (Some(previous), Some(now)) = (self.readings.front(), &self.newest) else {
             return Vec::new();
         };
         let path = |(app, (workers, totals)): (&String, &(u32, TotalsView))| {
-            let (_, earlier) = before.apps.get(app)?;
-            path(app, *workers, earlier, totals)
+            let (_, previous) = previous.apps.get(app)?;
+            path(app, *workers, previous, totals)
         };
         now.apps.iter().filter_map(path).collect()
     }
 }
 
-fn path(app: &str, workers: u32, before: &TotalsView, now: &TotalsView) -> Option<RequestPath> {
-    let outsides = now.outsides.since(&before.outsides);
-    if outsides.count() < ANSWERS_MIN {
+fn path(app: &str, workers: u32, previous: &TotalsView, now: &TotalsView) -> Option<RequestPath> {
+    let outsides = now.outsides.since(&previous.outsides);
+    if outsides.count() < RESPONSES_MIN {
         return None;
     }
     let (services, insides) =
-        (now.services.since(&before.services), now.insides.since(&before.insides));
+        (now.services.since(&previous.services), now.insides.since(&previous.insides));
     // If only some responses report it, they may be of another kind.
-    let says_so = insides.count() * 2 > services.count();
-    let inside = if says_so { insides } else { services };
+    let is_reported_by_most = insides.count() * 2 > services.count();
+    let inside = if is_reported_by_most { insides } else { services };
     Some(RequestPath {
         app: app.to_owned(),
         inside: inside.quantile(QUANTILE)?,
-        waiting: now.waits.since(&before.waits).quantile(QUANTILE).unwrap_or_default(),
+        waiting: now.waits.since(&previous.waits).quantile(QUANTILE).unwrap_or_default(),
         outside: outsides.quantile(QUANTILE)?,
         workers,
     })
@@ -103,15 +103,15 @@ mod tests {
     }
 
     fn paths(outsides: &[u64], insides: &[u64], mode: &str) -> Vec<RequestPath> {
-        let mut requests = OfRequests::default();
-        requests.note(Timestamp::from_millis(0), rows(&[9_000; 50], &[], mode));
+        let mut requests = RequestMeasurements::default();
+        requests.record(Timestamp::from_millis(0), rows(&[9_000; 50], &[], mode));
         let outsides = [&[9_000; 50], outsides].concat();
-        requests.note(Timestamp::from_millis(10_000), rows(&outsides, insides, mode));
+        requests.record(Timestamp::from_millis(10_000), rows(&outsides, insides, mode));
         requests.paths()
     }
 
     #[test]
-    fn what_the_app_says_counts_where_it_says_it() {
+    fn reported_service_time_is_preferred() {
         let path = |insides: &[u64]| paths(&[400; 100], insides, "proxy").remove(0);
         let near = |found: Duration, millis: u64| {
             (found.as_secs_f64() * 1_000.0 / millis as f64 - 1.0).abs() < 0.07
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_minutes_count_and_little_is_kept() {
-        let mut requests = OfRequests::default();
+    fn only_recent_readings_are_kept() {
+        let mut requests = RequestMeasurements::default();
         for step in 0..1_000 {
             let outsides = vec![if step < 500 { 400 } else { 40 }; step + 1];
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            requests.note(at, rows(&outsides, &[], "proxy"));
+            requests.record(at, rows(&outsides, &[], "proxy"));
         }
-        assert!(requests.kept.len() <= 11, "{}", requests.kept.len());
+        assert!(requests.readings.len() <= 11, "{}", requests.readings.len());
     }
 }

@@ -34,13 +34,13 @@ async fn doctor(State(observed): State<Option<Observed>>) -> Response {
         let hint = "add a table [observe] to weir.toml, or run `weir doctor` once";
         return AdminError::new(StatusCode::NOT_FOUND, error, hint).into_response();
     };
-    let Some(looked) = observed.latest() else {
+    let Some(snapshot) = observed.latest() else {
         let error = "there is no snapshot yet";
         return AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "retry in a few seconds")
             .into_response();
     };
-    let mut document = document(&looked.observation, &looked.advice);
-    document["at"] = json!(looked.at.as_secs_f64());
-    document["sources"] = json!(looked.sources);
+    let mut document = document(&snapshot.observation, &snapshot.advice);
+    document["at"] = json!(snapshot.at.as_secs_f64());
+    document["sources"] = json!(snapshot.sources);
     Json(document).into_response()
 }

@@ -24,19 +24,19 @@ impl ObservedMetrics {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let Some(looked) = self.observed.latest() else { return Vec::new() };
+        let Some(snapshot) = self.observed.latest() else { return Vec::new() };
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = SampleSummary { at: looked.at, took: looked.took, sources: &looked.sources };
-        figures(&looked.observation, &looked.advice, look, &mut admitted)
+        let summary =
+            SampleSummary { at: snapshot.at, took: snapshot.took, sources: &snapshot.sources };
+        figures(&snapshot.observation, &snapshot.advice, summary, &mut admitted)
     }
 }
 
 impl Collector for ObservedMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         // Group the values of a metric.
-        for of_metric in self.figures().chunk_by(|one, other| one.metric.name == other.metric.name)
-        {
-            encode(&mut encoder, of_metric[0].metric, of_metric)?;
+        for group in self.figures().chunk_by(|one, other| one.metric.name == other.metric.name) {
+            encode(&mut encoder, group[0].metric, group)?;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_before_the_first_look_and_no_name_breaks_a_line() {
+    fn no_metrics_before_the_first_snapshot_and_names_are_escaped() {
         let (observed, mut registry) = (Observed::default(), Registry::default());
         let limits = LabelLimits { metrics_queues_max: 2, metrics_services_max: 2 };
         let metrics = ObservedMetrics::new(observed.clone(), limits);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_redis_servers_each_has_its_own_series_of_what_has_no_other_label() {
+    fn each_redis_server_has_its_own_series() {
         let (observed, mut registry) = (Observed::default(), Registry::default());
         let metrics = ObservedMetrics::new(observed.clone(), LabelLimits::default());
         registry.register_collector(Box::new(metrics));

@@ -13,14 +13,14 @@ use weir_base::admin_api::{AdminError, Params};
 use weir_realtime::view::EventView;
 use weir_realtime::watch::{Watch, WatchedEvents};
 
+use super::errors;
 use super::operated::Realtime;
-use super::problem;
 
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct TailQuery {
     app: String,
     channel: String,
 }
@@ -34,22 +34,22 @@ struct Tail {
 }
 
 /// The events of a watch, at the client's pace.
-struct Stretches(Watch);
+struct TailStream(Watch);
 
 pub(super) async fn open(
     State(realtime): State<Realtime>,
-    Params(Wanted { app, channel }): Params<Wanted>,
+    Params(TailQuery { app, channel }): Params<TailQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, AdminError> {
-    let watch = realtime.hub.watch(&app, &channel).map_err(problem::of_operation)?;
-    Ok(Sse::new(Stretches(watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    let watch = realtime.hub.watch(&app, &channel).map_err(errors::operation_error)?;
+    Ok(Sse::new(TailStream(watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-impl Stream for Stretches {
+impl Stream for TailStream {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let seen = self.0.poll_next(context);
-        seen.map(|WatchedEvents { left_out, events }| {
+        let events = self.0.poll_next(context);
+        events.map(|WatchedEvents { left_out, events }| {
             // A view is plain data, which always serializes.
             let event = Event::default().json_data(Tail { left_out, events });
             event.ok().map(Ok)

@@ -8,7 +8,7 @@ use weir_supervisor::control::{
     GroupState, ParentReport, Vacancy, VacantSlot, WorkerPhase, WorkerReport,
 };
 
-use super::counted::Counted;
+use super::worker_counters::WorkerCounters;
 
 /// The reported state.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Reported {
     pub sizes: BTreeMap<u64, u64>,
     /// Workers that are being replaced because they exceed a limit, with that limit.
     pub recycled: BTreeMap<u64, String>,
-    pub counted: Counted,
+    pub counters: WorkerCounters,
     /// Service processes that were replaced and still have connections.
     pub old_processes: u32,
 }
@@ -34,33 +34,33 @@ pub(super) struct Process {
 
 impl Reported {
     /// Applies a report.
-    pub fn note(&mut self, report: &ParentReport, now: Timestamp) {
+    pub fn record(&mut self, report: &ParentReport, now: Timestamp) {
         match report {
             ParentReport::SnapshotBegins => {
-                let Self { sizes, recycled, counted, old_processes, .. } = std::mem::take(self);
-                *self = Self { sizes, recycled, counted, old_processes, ..Self::default() };
+                let Self { sizes, recycled, counters, old_processes, .. } = std::mem::take(self);
+                *self = Self { sizes, recycled, counters, old_processes, ..Self::default() };
             }
             ParentReport::Totals(totals) => self.old_processes = totals.old_processes,
             ParentReport::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
             }
             ParentReport::Slot(slot) => {
-                let place = (slot.group.clone(), slot.slot);
+                let key = (slot.group.clone(), slot.slot);
                 if slot.vacancy == Some(Vacancy::Removed) {
-                    self.slots.remove(&place);
+                    self.slots.remove(&key);
                 } else {
-                    self.slots.insert(place, slot.clone());
+                    self.slots.insert(key, slot.clone());
                 }
             }
             ParentReport::Worker(worker) => {
-                self.counted.note(worker);
-                self.note_worker(worker, now);
+                self.counters.record(worker);
+                self.record_worker(worker, now);
             }
             _ => {}
         }
     }
 
-    fn note_worker(&mut self, worker: &WorkerReport, now: Timestamp) {
+    fn record_worker(&mut self, worker: &WorkerReport, now: Timestamp) {
         match worker.phase {
             WorkerPhase::Ended { .. } => {
                 self.workers.remove(&worker.generation);

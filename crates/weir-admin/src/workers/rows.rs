@@ -55,7 +55,7 @@ pub struct WorkerRow {
     pub worker: Option<u32>,
     pub pid: Option<i32>,
     pub address: Option<String>,
-    /// `starting`, `serving` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    /// `starting`, `serving_state` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
     pub state: String,
     /// Since the start of its process.
     pub age_seconds: Option<f64>,
@@ -82,19 +82,19 @@ pub struct WorkerRow {
 
 pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
     let jain_index = view.jain_index();
-    let evictions = reported.counted.evictions(&view.name);
+    let evictions = reported.counters.evictions(&view.name);
     let group = reported.groups.get(&view.name);
     let mut workers: Vec<WorkerRow> = match group {
-        Some(_) => own_workers(&view, reported, now),
-        None => view.workers.iter().map(|load| loaded(WorkerRow::default(), load)).collect(),
+        Some(_) => process_rows(&view, reported, now),
+        None => view.workers.iter().map(|load| add_load(WorkerRow::default(), load)).collect(),
     };
     workers.sort_by_key(|row| (row.worker, row.pid));
     for row in &mut workers {
-        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(&view.name, slot));
+        row.restarts = row.worker.map_or(0, |slot| reported.counters.restarts(&view.name, slot));
     }
     AppRow {
         processes: group.map(|group| group.processes),
-        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(format_rolling),
         requests_waiting: view.requests_waiting,
         is_paused: view.is_paused,
         is_overloaded: view.is_overloaded,
@@ -102,8 +102,8 @@ pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> App
         shedding: view.shedding,
         jain_index,
         evictions,
-        restarts: reported.counted.all_restarts(&view.name),
-        deaths: reported.counted.deaths(&view.name),
+        restarts: reported.counters.all_restarts(&view.name),
+        deaths: reported.counters.deaths(&view.name),
         name: view.name,
         mode: PROXY.to_owned(),
         selection: None,
@@ -113,16 +113,16 @@ pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> App
 }
 
 /// Returns the rows of processes, and of slots without one.
-fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
+fn process_rows(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
         let row = process_row(worker, reported, now);
-        let is_its = |load: &&WorkerView| Some(&load.address) == row.address.as_ref();
-        let loads: Vec<&WorkerView> = view.workers.iter().filter(is_its).collect();
+        let belongs_to_row = |load: &&WorkerView| Some(&load.address) == row.address.as_ref();
+        let loads: Vec<&WorkerView> = view.workers.iter().filter(belongs_to_row).collect();
         WorkerRow {
-            state: own_state(&row.state, &loads),
+            state: process_state(&row.state, &loads),
             // A worker that was removed and added again has separate entries.
-            ..loads.into_iter().fold(row.clone(), loaded)
+            ..loads.into_iter().fold(row.clone(), add_load)
         }
     });
     let vacant = reported.slots.values().filter(|slot| slot.group == view.name);
@@ -175,18 +175,18 @@ pub(super) fn vacancy_row(slot: &VacantSlot) -> Option<WorkerRow> {
 }
 
 /// Returns the state of a process. A serving one can still be unreachable or stuck.
-fn own_state(state: &str, loads: &[&WorkerView]) -> String {
+fn process_state(state: &str, loads: &[&WorkerView]) -> String {
     let current = loads.iter().find(|load| load.state != Serving::Draining);
     match (state, current) {
-        ("serving", Some(current)) => serving(current.state),
+        ("serving", Some(current)) => serving_state(current.state),
         ("serving", None) if !loads.is_empty() => "draining",
         _ => state,
     }
     .to_owned()
 }
 
-fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
-    let state = if row.state.is_empty() { serving(load.state).to_owned() } else { row.state };
+fn add_load(row: WorkerRow, load: &WorkerView) -> WorkerRow {
+    let state = if row.state.is_empty() { serving_state(load.state).to_owned() } else { row.state };
     let oldest = load.oldest_request.map(|oldest| oldest.as_secs_f64());
     WorkerRow {
         address: Some(load.address.clone()),
@@ -202,7 +202,7 @@ fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
     }
 }
 
-pub(super) fn rolling(rolling: &RollingState) -> String {
+pub(super) fn format_rolling(rolling: &RollingState) -> String {
     match rolling {
         RollingState::Running { done } => format!("running ({done} done)"),
         RollingState::Finished => "finished".to_owned(),
@@ -210,7 +210,7 @@ pub(super) fn rolling(rolling: &RollingState) -> String {
     }
 }
 
-const fn serving(state: Serving) -> &'static str {
+const fn serving_state(state: Serving) -> &'static str {
     match state {
         Serving::Serving => "serving",
         Serving::HeldBack => "stuck",

@@ -9,7 +9,7 @@ use weir_supervisor::control::WorkerAddress;
 use weir_supervisor::selection::busy::BusyState;
 
 use super::reported::{Process, Reported};
-use super::rows::{AppRow, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
+use super::rows::{AppRow, SOCKETS, WorkerRow, format_rolling, process_row, vacancy_row};
 
 /// The apps with shared sockets.
 pub trait SharedApps: fmt::Debug + Send + Sync {
@@ -41,7 +41,7 @@ pub(super) fn row(name: &str, app: &dyn SharedApp, reported: &Reported, now: Tim
     let mut workers: Vec<WorkerRow> = workers.chain(vacant.filter_map(vacancy_row)).collect();
     workers.sort_by_key(|row| (row.worker, row.pid));
     for row in &mut workers {
-        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(name, slot));
+        row.restarts = row.worker.map_or(0, |slot| reported.counters.restarts(name, slot));
     }
     let served = workers.iter().filter(|row| row.pid.is_some()).map(|row| row.given);
     AppRow {
@@ -56,10 +56,10 @@ pub(super) fn row(name: &str, app: &dyn SharedApp, reported: &Reported, now: Tim
         is_in_maintenance: false,
         shedding: Vec::new(),
         jain_index: jain_index(served),
-        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
-        evictions: reported.counted.evictions(name),
-        restarts: reported.counted.all_restarts(name),
-        deaths: reported.counted.deaths(name),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(format_rolling),
+        evictions: reported.counters.evictions(name),
+        restarts: reported.counters.all_restarts(name),
+        deaths: reported.counters.deaths(name),
         workers,
     }
 }

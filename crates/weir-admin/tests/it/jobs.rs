@@ -17,7 +17,7 @@ use crate::faktory_server::{STORES, Server};
 use weir_admin::jobs::router;
 use weir_jobs::settings::StoreKind;
 
-/// One request to the router; the status and the body.
+/// Sends a request to the router; returns the status and the body.
 fn ask(server: &Server, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
     let request = Request::builder()
         .method(method)
@@ -58,7 +58,7 @@ fn fill(server: &Server) {
 }
 
 #[test]
-fn what_is_pushed_is_listed_found_and_counted() {
+fn pushed_jobs_are_listed_found_and_counted() {
     for store in STORES {
         let server = Server::start(store, |_| {});
         fill(&server);
@@ -126,7 +126,7 @@ fn reservations_are_listed() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_have_hints() {
     let server = Server::start(StoreKind::Memory, |_| {});
     let cases = [
         (Method::GET, "/list?place=nowhere", "", 400, "not one of"),
@@ -162,7 +162,7 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
-fn a_server_that_has_ended_is_unavailable() {
+fn stopped_server_is_unavailable() {
     let server = Server::start(StoreKind::Memory, |_| {});
     let handle = server.handle();
     server.stop_gracefully();
@@ -175,7 +175,7 @@ fn a_server_that_has_ended_is_unavailable() {
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
-/// Every job of a place, page after page.
+/// Returns all jobs of a place, page by page.
 fn all_pages(server: &Server, place: &str) -> Vec<Value> {
     let mut jobs = Vec::new();
     let mut page = get(server, &format!("/list?place={place}"));
@@ -189,7 +189,7 @@ fn all_pages(server: &Server, place: &str) -> Vec<Value> {
     }
 }
 
-/// The sets as JSON, without what an import may change: keys, and what a queue stamps anew.
+/// Returns the sets as JSON, without what an import may change: keys, and what a queue sets again.
 fn places(server: &Server) -> Vec<Value> {
     let mut all = Vec::new();
     for place in ["scheduled", "retries", "dead"] {
@@ -206,7 +206,7 @@ fn places(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_exported_is_imported_into_the_same_places() {
+fn export_can_be_imported_into_the_same_sets() {
     for store in STORES {
         let from = Server::start(store, |settings| settings.limits.page_jobs_max = 2);
         let mut worker = from.worker("w1");
@@ -245,7 +245,7 @@ fn what_is_exported_is_imported_into_the_same_places() {
 }
 
 #[test]
-fn an_import_takes_plain_jobs_too_and_names_what_it_can_not() {
+fn import_accepts_plain_jobs_and_lists_rejected_lines() {
     let server = Server::start(StoreKind::Memory, |_| {});
     let lines = r#"{"jid":"plain-01","jobtype":"T","args":[]}
 {"place":"nowhere","job":{"jid":"place-01","jobtype":"T","args":[]}}
@@ -261,7 +261,7 @@ nonsense
 }
 
 #[test]
-fn a_long_import_is_taken_in_pieces() {
+fn long_imports_are_stored_in_batches() {
     let server = Server::start(StoreKind::Memory, |settings| {
         settings.limits.line_bytes_max = 1_000;
     });
@@ -274,7 +274,7 @@ fn a_long_import_is_taken_in_pieces() {
 }
 
 #[test]
-fn a_crowd_of_requests_is_told_that_the_server_is_busy() {
+fn too_many_requests_are_rejected_as_busy() {
     let server = Server::start(StoreKind::Memory, |settings| {
         settings.limits.admin_requests_max = 2;
         settings.limits.heartbeat_timeout = Duration::from_secs(60);

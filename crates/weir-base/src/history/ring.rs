@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Returns why rows are in memory only; None: they are in the file.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(super) fn memory_only_reason(&self) -> Option<String> {
         self.problem.clone()
     }
 

@@ -40,7 +40,7 @@ fn means(points: &[Option<Band>]) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn seconds_come_back_after_a_restart() {
+fn seconds_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs", "errors"]);
     history.append(at(START), &[5.0, f64::NAN]);
@@ -56,7 +56,7 @@ fn seconds_come_back_after_a_restart() {
 }
 
 #[test]
-fn a_minute_that_began_before_a_restart_is_folded_after_it() {
+fn minute_across_a_restart_is_folded() {
     let folder = tempfile::tempdir().unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..60 {
@@ -71,7 +71,7 @@ fn a_minute_that_began_before_a_restart_is_folded_after_it() {
 }
 
 #[test]
-fn a_long_chart_ends_with_the_seconds_of_the_minute_that_is_not_over() {
+fn long_chart_ends_with_seconds_of_the_current_minute() {
     let folder = tempfile::tempdir().unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..2 * HOUR + 30 {
@@ -83,7 +83,7 @@ fn a_long_chart_ends_with_the_seconds_of_the_minute_that_is_not_over() {
 }
 
 #[test]
-fn a_torn_row_is_a_gap() {
+fn torn_row_is_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..10 {
@@ -119,7 +119,7 @@ fn columns_are_matched_by_name_when_the_list_changes() {
 }
 
 #[test]
-fn a_file_without_a_readable_head_is_set_aside() {
+fn file_with_invalid_header_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("seconds.ring"), b"something else").unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
@@ -130,7 +130,7 @@ fn a_file_without_a_readable_head_is_set_aside() {
 }
 
 #[test]
-fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
+fn rows_wait_in_memory_until_the_folder_is_available() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("history");
     fs::write(&blocked, b"a file where the folder should be").unwrap();
@@ -154,7 +154,7 @@ fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
 }
 
 #[test]
-fn the_files_have_a_fixed_size() {
+fn ring_files_have_a_fixed_size() {
     let folder = tempfile::tempdir().unwrap();
     let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..3_000 {
@@ -167,7 +167,7 @@ fn the_files_have_a_fixed_size() {
 
 #[test]
 #[should_panic(expected = "one value per column")]
-fn a_row_of_the_wrong_width_is_a_mistake_of_the_program() {
+fn row_of_the_wrong_width_panics() {
     let folder = tempfile::tempdir().unwrap();
     MetricsHistory::open(&settings(folder.path()), &["jobs"]).append(at(START), &[]);
 }
@@ -178,7 +178,7 @@ proptest! {
     /// Whatever moments are written, with jumps both ways and restarts in between: a chart shows
     /// the last value written for each second that the ring still holds, and nothing else.
     #[test]
-    fn a_ring_shows_what_was_written_last(
+    fn ring_returns_the_last_written_rows(
         rows in prop::collection::vec((0_u64..1_500, 0_u32..1_000, prop::bool::weighted(0.05)), 1..120)
     ) {
         let folder = tempfile::tempdir().unwrap();

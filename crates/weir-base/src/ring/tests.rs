@@ -32,20 +32,20 @@ fn slots_by_node(ring: &Ring) -> Vec<u32> {
 }
 
 #[test]
-fn without_nodes_no_key_has_one() {
+fn empty_ring_has_no_owners() {
     assert_eq!(Ring::default().node_of(b"key"), None);
     assert_eq!(Ring::new([]), Ok(Ring::default()));
 }
 
 #[test]
-fn one_node_has_every_key() {
+fn single_node_owns_every_key() {
     let ring = ring(&[("alone", 1)]);
     assert!(owner_names(&ring).iter().all(|owner| *owner == "alone"));
     assert_eq!(ring.node_of(b""), Some(&Node::new("alone", 1)));
 }
 
 #[test]
-fn what_makes_no_ring_is_refused_by_name() {
+fn invalid_nodes_are_rejected_by_name() {
     let refused = |nodes: &[(&str, u32)]| {
         let nodes = nodes.iter().map(|(name, weight)| Node::new(*name, *weight));
         Ring::new(nodes).unwrap_err().to_string()
@@ -71,7 +71,7 @@ fn what_makes_no_ring_is_refused_by_name() {
 /// Computed outside of this crate, from the definition (all points sorted by hash and name, the
 /// first one at or behind the start of the key's slot) with another implementation of XXH3.
 #[test]
-fn the_mapping_is_the_same_in_every_version() {
+fn mapping_is_stable_across_versions() {
     let ring = ring(&[("redis-a:6379", 1), ("redis-b:6379", 2), ("r3", 3), ("é", 1)]);
     let owner = |key: &str| &*ring.node_of(key.as_bytes()).unwrap().name;
     for (key, node) in GOLDEN_KEYS {
@@ -98,7 +98,7 @@ const GOLDEN_OWNERS: u64 = 0xfab9_a23f_c11a_2766;
 /// Names that differ in one bit, as short as XXH3's special cases: as seeds, the points' numbers
 /// would lead to the same hashes for several of them.
 #[test]
-fn short_names_share_no_points() {
+fn short_names_have_distinct_points() {
     let names = (0..=u8::MAX).filter(u8::is_ascii_graphic).flat_map(|byte| {
         ["", "n", "no", "node-", "node-0000000"].map(|stem| format!("{stem}{}", char::from(byte)))
     });
@@ -108,7 +108,7 @@ fn short_names_share_no_points() {
 }
 
 #[test]
-fn a_thousand_equal_nodes_have_between_90_and_110_percent_of_the_mean() {
+fn thousand_equal_nodes_are_within_10_percent_of_the_mean() {
     let ring = Ring::new(numbered(1_000)).unwrap();
     let mean = SLOTS as f64 / 1_000.0;
     let shares: Vec<f64> = slots_by_node(&ring).iter().map(|n| f64::from(*n) / mean).collect();
@@ -119,7 +119,7 @@ fn a_thousand_equal_nodes_have_between_90_and_110_percent_of_the_mean() {
 }
 
 #[test]
-fn a_reader_sees_every_change_at_its_next_lookup() {
+fn readers_see_changes_at_the_next_lookup() {
     let shared = SharedRing::default();
     let mut reader = shared.reader();
     assert_eq!(reader.node_of(b"key"), None);
@@ -132,7 +132,7 @@ fn a_reader_sees_every_change_at_its_next_lookup() {
 }
 
 #[test]
-fn a_refused_change_leaves_the_ring_as_it_was() {
+fn rejected_change_keeps_the_ring() {
     let shared = SharedRing::new(ring(&[("a", 1)]));
     let refused = shared.change(|nodes| nodes.push(Node::new("a", 1)));
     assert_eq!(refused, Err(RingError::Twice { name: "a".into() }));
@@ -140,7 +140,7 @@ fn a_refused_change_leaves_the_ring_as_it_was() {
 }
 
 #[test]
-fn changes_of_several_threads_all_count() {
+fn concurrent_changes_are_all_applied() {
     let shared = SharedRing::default();
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -158,7 +158,7 @@ fn changes_of_several_threads_all_count() {
 
 /// A reader that saw half of a change would find an owner that neither ring gives.
 #[test]
-fn readers_see_whole_rings_while_it_changes() {
+fn readers_see_consistent_rings_during_changes() {
     let (one, other) = (numbered(5), numbered(6));
     let (ring_of_one, ring_of_other) = (Ring::new(one.clone()), Ring::new(other.clone()));
     let (ring_of_one, ring_of_other) = (ring_of_one.unwrap(), ring_of_other.unwrap());
@@ -193,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn keys_move_to_or_from_the_changed_node_only(
+    fn only_keys_of_the_changed_node_move(
         nodes in nodes(),
         index in any::<prop::sample::Index>(),
     ) {
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn more_weight_only_takes(nodes in nodes(), index in any::<prop::sample::Index>()) {
+    fn more_weight_only_gains_keys(nodes in nodes(), index in any::<prop::sample::Index>()) {
         let before = Ring::new(nodes.clone()).unwrap();
         let mut heavier = nodes;
         let node = index.index(heavier.len());
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_nodes_does_not_matter(
+    fn order_of_nodes_is_irrelevant(
         (nodes, shuffled) in nodes().prop_flat_map(|nodes| (Just(nodes.clone()), Just(nodes).prop_shuffle())),
     ) {
         prop_assert!(Ring::new(nodes).unwrap() == Ring::new(shuffled).unwrap());
@@ -249,7 +249,7 @@ proptest! {
 
     /// The table against its definition: all points sorted, the first at or behind the slot.
     #[test]
-    fn a_slot_belongs_to_the_first_point_behind_its_start(nodes in nodes(), hashes: [u64; 32]) {
+    fn slot_belongs_to_the_first_point_after_its_start(nodes in nodes(), hashes: [u64; 32]) {
         let ring = Ring::new(nodes).unwrap();
         let mut circle = BTreeMap::new();
         for node in ring.nodes.iter().rev() {

@@ -39,7 +39,7 @@ impl Holders {
 }
 
 #[test]
-fn never_more_than_the_limit_and_no_permit_is_lost() {
+fn permits_never_exceed_the_limit_or_get_lost() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 3;
     const LIMIT: u32 = 2;
@@ -69,7 +69,7 @@ fn never_more_than_the_limit_and_no_permit_is_lost() {
 }
 
 #[test]
-fn as_many_threads_as_permits_are_never_refused() {
+fn threads_up_to_the_limit_are_never_rejected() {
     every_schedule(|| {
         let semaphore = semaphore(2);
         let other = Arc::clone(&semaphore);
@@ -86,7 +86,7 @@ fn as_many_threads_as_permits_are_never_refused() {
 /// A semaphore that counts up first and takes it back when that was too much fails here: the try
 /// of one is in the way of the other, and both are refused while nothing is held.
 #[test]
-fn a_refused_try_is_in_nobodys_way() {
+fn rejected_attempt_does_not_block_others() {
     every_schedule(|| {
         let semaphore = semaphore(1);
         let held = semaphore.try_acquire_owned().expect("free");
@@ -100,7 +100,7 @@ fn a_refused_try_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_lowered_limit_holds_from_that_moment() {
+fn lowered_limit_applies_immediately() {
     every_schedule(|| {
         let semaphore = semaphore(2);
         let contender = |_| {
@@ -119,7 +119,7 @@ fn a_lowered_limit_holds_from_that_moment() {
 }
 
 #[test]
-fn a_change_of_the_limit_loses_no_permit() {
+fn limit_change_loses_no_permit() {
     every_schedule(|| {
         let semaphore = semaphore(1);
         let other = Arc::clone(&semaphore);

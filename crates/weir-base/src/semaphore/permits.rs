@@ -39,7 +39,7 @@ impl Permits {
     }
 
     /// Counts one permit less. Only the drop of a permit calls this, so the low half is not 0.
-    pub(super) fn give_back(&self) {
+    pub(super) fn release(&self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
 

@@ -13,7 +13,7 @@ fn webhooks(limit: u32) -> Arc<Semaphore> {
 }
 
 #[test]
-fn a_refusal_names_the_semaphore_its_limit_and_its_setting() {
+fn rejection_names_semaphore_limit_and_setting() {
     let webhooks = webhooks(2);
     let _permits = (webhooks.try_acquire().unwrap(), webhooks.try_acquire_owned().unwrap());
     let full = webhooks.try_acquire_owned().unwrap_err();
@@ -24,7 +24,7 @@ fn a_refusal_names_the_semaphore_its_limit_and_its_setting() {
 }
 
 #[test]
-fn a_limit_of_zero_refuses_everything_and_the_greatest_nothing() {
+fn zero_limit_rejects_everything_and_the_maximum_nothing() {
     assert!(webhooks(0).try_acquire().is_err());
     let boundless = webhooks(u32::MAX);
     let permits = [boundless.try_acquire(), boundless.try_acquire()];
@@ -33,7 +33,7 @@ fn a_limit_of_zero_refuses_everything_and_the_greatest_nothing() {
 }
 
 #[test]
-fn a_permit_comes_back_from_a_task_that_panics() {
+fn panicking_task_returns_its_permit() {
     let webhooks = webhooks(1);
     let permit = webhooks.try_acquire_owned().unwrap();
     let task = thread::spawn(move || {
@@ -68,7 +68,7 @@ fn threads_never_hold_more_than_the_limit() {
 }
 
 #[test]
-fn a_scrape_shows_every_semaphore() {
+fn metrics_include_every_semaphore() {
     let mut registry = Registry::default();
     let redis = Arc::new(Semaphore::new("redis", "redis.calls_in_flight_max", 5));
     let webhooks = webhooks(1);
@@ -94,7 +94,7 @@ fn a_scrape_shows_every_semaphore() {
 
 #[test]
 #[should_panic(expected = "semaphores have different names")]
-fn two_semaphores_of_one_name_are_not_registered() {
+fn duplicate_semaphore_names_are_rejected() {
     semaphore::register(&mut Registry::default(), vec![webhooks(1), webhooks(2)]);
 }
 
@@ -117,7 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Against the obvious model: a list of what is held, and a limit.
     #[test]
-    fn grants_exactly_while_fewer_than_the_limit_are_held(
+    fn permits_are_granted_exactly_below_the_limit(
         first_limit in 0_u32..6,
         steps in prop::collection::vec(step(), 0..200),
     ) {

@@ -14,7 +14,7 @@ use super::settings::{LoadFlags, LoadSettings};
 use super::{report, scenario};
 use crate::checks::ROUNDS_MAX;
 use crate::envelope::Envelope;
-use crate::http::{Round, Target, run_rounds, table_of};
+use crate::http::{RoundOptions, Target, run_rounds, table_of};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -46,21 +46,21 @@ pub(crate) struct CompareFlags {
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     name: String,
-    place: Place,
+    source: PeerSource,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
-    There(Target),
-    Own(Hosting),
+enum PeerSource {
+    Remote(Target),
+    SelfHosted(Hosting),
 }
 
-/// A peer that runs.
+/// A running peer.
 struct Server {
     name: String,
     target: Target,
-    /// Ends with it.
-    _own: Option<Hosted>,
+    /// Stopped when this is dropped.
+    _hosted: Option<Hosted>,
 }
 
 impl FromStr for Peer {
@@ -68,34 +68,36 @@ impl FromStr for Peer {
 
     fn from_str(text: &str) -> Result<Self> {
         let (name, rest) = text.split_once('=').context("a peer is NAME=URL[,PID..]")?;
-        let place = match rest.strip_prefix("self:") {
-            Some(hosting) => Place::Own(hosting.parse()?),
-            None => Place::There(there(rest)?),
+        let source = match rest.strip_prefix("self:") {
+            Some(hosting) => PeerSource::SelfHosted(hosting.parse()?),
+            None => PeerSource::Remote(parse_remote(rest)?),
         };
-        Ok(Self { name: name.to_owned(), place })
+        Ok(Self { name: name.to_owned(), source })
     }
 }
 
-fn there(text: &str) -> Result<Target> {
+fn parse_remote(text: &str) -> Result<Target> {
     let Target { url, pids } = text.parse()?;
-    Ok(Target { url: url.or_path(scenario::PATH), pids })
+    Ok(Target { url: url.with_default_path(scenario::PATH), pids })
 }
 
 impl Peer {
     fn start(&self, workers: Option<usize>, weir: Option<&Path>) -> Result<Server> {
         let name = self.name.clone();
-        match &self.place {
-            Place::There(target) => Ok(Server { name, target: target.clone(), _own: None }),
-            Place::Own(hosting) => {
+        match &self.source {
+            PeerSource::Remote(target) => {
+                Ok(Server { name, target: target.clone(), _hosted: None })
+            }
+            PeerSource::SelfHosted(hosting) => {
                 let workers = workers.context("a peer that is self-hosted wants --workers")?;
-                let own = Hosted::start(hosting, workers, weir)?;
-                Ok(Server { name, target: own.target(), _own: Some(own) })
+                let hosted = Hosted::start(hosting, workers, weir)?;
+                Ok(Server { name, target: hosted.target(), _hosted: Some(hosted) })
             }
         }
     }
 }
 
-/// Whether all runs were without errors.
+/// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     for (index, peer) in flags.peers.iter().enumerate() {
@@ -103,20 +105,20 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
             bail!("--peer {} is given twice", peer.name);
         }
     }
-    let loads = loads(flags)?;
+    let all_settings = load_settings(flags)?;
     let start = |peer: &Peer| peer.start(flags.load.workers, flags.weir.as_deref());
     let servers: Vec<Server> = flags.peers.iter().map(start).collect::<Result<_>>()?;
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let round = Round { names: &names, rounds: flags.rounds, json: flags.json };
+    let round = RoundOptions { names: &names, rounds: flags.rounds, json: flags.json };
     let mut errors = 0;
-    for settings in &loads {
+    for settings in &all_settings {
         let runs = run_rounds(round, output, |index| {
             let target = &servers[index].target;
             Ok(report::envelope(&scenario::run(target, settings)?, target, settings))
         })?;
         if !flags.json {
             let scenario = settings.scenario.name();
-            output.print(&table_of(scenario, &settings.extent(), &names, &runs))?;
+            output.print(&table_of(scenario, &settings.profile(), &names, &runs))?;
             if flags.by_worker {
                 output.print(&counts_by_worker(&names, &runs))?;
             }
@@ -126,7 +128,7 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     Ok(errors == 0)
 }
 
-/// Of the last round, the most first.
+/// Returns the requests per worker in the last round, in descending order.
 fn counts_by_worker(names: &[&str], runs: &[Vec<Envelope>]) -> String {
     let mut text = "| requests of each worker, last round | |\n| --- | --- |\n".to_owned();
     for (name, runs) in names.iter().zip(runs) {
@@ -138,11 +140,11 @@ fn counts_by_worker(names: &[&str], runs: &[Vec<Envelope>]) -> String {
     text + "\n"
 }
 
-fn loads(flags: &CompareFlags) -> Result<Vec<LoadSettings>> {
+fn load_settings(flags: &CompareFlags) -> Result<Vec<LoadSettings>> {
     if flags.connections.is_empty() {
-        return Ok(vec![flags.load.checked(None)?]);
+        return Ok(vec![flags.load.validate(None)?]);
     }
-    flags.connections.iter().map(|connections| flags.load.checked(Some(*connections))).collect()
+    flags.connections.iter().map(|connections| flags.load.validate(Some(*connections))).collect()
 }
 
 #[cfg(test)]
@@ -150,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_a_name_and_a_place() {
+    fn peers_are_parsed_from_name_and_url() {
         let peer: Peer = "a=http://127.0.0.1:1/x,7,8".parse().expect("valid");
-        let Place::There(target) = peer.place else {
+        let PeerSource::Remote(target) = peer.source else {
             panic!("it runs elsewhere");
         };
         assert_eq!((peer.name.as_str(), target.pids), ("a", vec![7, 8]));
-        let own: Peer = "b=self:sockets:random".parse().expect("valid");
-        assert!(matches!(own.place, Place::Own(_)));
+        let hosted: Peer = "b=self:sockets:random".parse().expect("valid");
+        assert!(matches!(hosted.source, PeerSource::SelfHosted(_)));
         for text in ["a", "a=127.0.0.1:1", "a=http://127.0.0.1:1,x", "a=self:tunnel"] {
             assert!(text.parse::<Peer>().is_err(), "{text}");
         }

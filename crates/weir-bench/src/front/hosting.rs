@@ -1,4 +1,4 @@
-//! How Weir is to run the sample workers, and the settings file for it.
+//! How Weir runs the sample workers, and its settings file.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) enum Mode {
     Sockets,
 }
 
-/// Who gets a connection in sockets mode.
+/// How a worker is selected for a connection in sockets mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Selection {
     Kernel,
@@ -43,7 +43,7 @@ pub(crate) struct HostingFlags {
     queues_per_worker: Option<usize>,
 }
 
-/// Flags that hold together.
+/// Validated flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hosting {
     mode: Mode,
@@ -53,7 +53,7 @@ pub(crate) struct Hosting {
 }
 
 impl HostingFlags {
-    pub(crate) fn checked(&self) -> Result<Hosting> {
+    pub(crate) fn validate(&self) -> Result<Hosting> {
         let Self { mode, selection, queues, queues_per_worker, .. } = *self;
         for (flag, is_set) in [
             ("--selection", selection.is_some()),
@@ -85,17 +85,17 @@ impl FromStr for Hosting {
             queues_per_worker,
         };
         ensure!(parts.next().is_none(), "{text}: sockets:SELECTION:QUEUES:QUEUES_PER_WORKER");
-        flags.checked()
+        flags.validate()
     }
 }
 
-/// Where things are.
+/// Paths and the port for a settings file.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct HostingPaths {
     pub(crate) folder: PathBuf,
     /// The program of the workers: this one.
     pub(crate) program: PathBuf,
-    /// For sockets mode.
+    /// The port of sockets mode.
     pub(crate) free_port: u16,
 }
 
@@ -104,20 +104,20 @@ impl Hosting {
         self.mode == Mode::Proxy
     }
 
-    /// `weir.toml`.
-    pub(crate) fn settings(&self, workers: usize, places: &Places) -> String {
-        let mut text = format!("data_dir = {}\n", quoted(&places.folder.join("data")));
+    /// Returns the text of `weir.toml`.
+    pub(crate) fn settings(&self, workers: usize, paths: &HostingPaths) -> String {
+        let mut text = format!("data_dir = {}\n", toml_string(&paths.folder.join("data")));
         text.push_str("[console]\nlisten = \"127.0.0.1:0\"\n[front]\nlisten = \"127.0.0.1:0\"\n");
-        let program = quoted(&places.program);
-        let how = if self.is_proxy() { ", \"--socket\", \"{socket}\"" } else { "" };
+        let program = toml_string(&paths.program);
+        let socket_arguments = if self.is_proxy() { ", \"--socket\", \"{socket}\"" } else { "" };
         // Writing to a String cannot fail.
         let _ = write!(
             text,
             "[[front.apps]]\nname = \"bench\"\nworkers = {workers}\n\
-             command = [{program}, \"front-worker\"{how}]\n"
+             command = [{program}, \"front-worker\"{socket_arguments}]\n"
         );
         if !self.is_proxy() {
-            self.append_sockets(places.free_port, &mut text);
+            self.append_sockets(paths.free_port, &mut text);
         }
         text
     }
@@ -137,8 +137,8 @@ impl Hosting {
     }
 }
 
-/// A TOML string; JSON's escapes are TOML's.
-fn quoted(path: &Path) -> String {
+/// Returns a TOML string. JSON's escapes are valid in TOML.
+fn toml_string(path: &Path) -> String {
     serde_json::Value::from(path.to_string_lossy().into_owned()).to_string()
 }
 
@@ -148,12 +148,12 @@ mod tests {
 
     fn settings(hosting: &str) -> String {
         let (folder, program) = ("/f".into(), "/p \"q\"".into());
-        let places = Places { folder, program, free_port: 81 };
-        hosting.parse::<Hosting>().expect("valid").settings(3, &places)
+        let paths = HostingPaths { folder, program, free_port: 81 };
+        hosting.parse::<Hosting>().expect("valid").settings(3, &paths)
     }
 
     #[test]
-    fn a_proxied_worker_gets_a_socket_of_its_own() {
+    fn proxied_workers_get_their_own_socket() {
         let text = settings("proxy");
         let command = r#"command = ["/p \"q\"", "front-worker", "--socket", "{socket}"]"#;
         assert!(text.contains(command) && text.contains("workers = 3\n"), "{text}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_mode_says_what_was_asked_for_and_no_more() {
+    fn sockets_mode_writes_only_the_given_settings() {
         let text = settings("sockets:join-idle:16:2");
         let end = "mode = \"sockets\"\nlisten = \"127.0.0.1:81\"\nselection = \"join-idle\"\n\
                    queues = 16\nqueues_per_worker = 2\n";
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_to_host_that_is_none_is_refused() {
+    fn invalid_hosting_is_rejected() {
         for text in
             ["", "x", "proxy:random", "sockets:x", "sockets:random:x", "sockets:random:1:2:3"]
         {

@@ -1,4 +1,4 @@
-//! What the app is asked, and what its answers say.
+//! The requests to the app, and statistics of its responses.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::service_times::ServiceTimes;
 use super::settings::LoadSettings;
 use super::shares::Shares;
-use crate::http::{Answer, HttpUrl, Load};
+use crate::http::{HttpUrl, Load, Response};
 
-/// Requests that say how long the worker is to be busy.
+/// Requests that state how long the worker is busy.
 #[derive(Debug)]
 pub(crate) struct FrontLoad {
     service_times: ServiceTimes,
-    /// What is written around a request's service time.
-    before: String,
-    after: String,
-    pub(crate) seen: Seen,
+    /// The parts of a request before and after its service time.
+    request_prefix: String,
+    request_suffix: String,
+    pub(crate) stats: ResponseStats,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ResponseStats {
     pub(crate) shares: Shares,
-    /// Answers that named no worker.
-    pub(crate) unnamed: u64,
+    /// Responses that named no worker.
+    pub(crate) without_worker: u64,
     /// Service times of all requests.
-    pub(crate) service_asked: Duration,
-    /// Service times and latencies of those with a right answer.
+    pub(crate) service_requested: Duration,
+    /// Service times and latencies of the requests with a correct response.
     pub(crate) service: Duration,
     pub(crate) waited: Duration,
 }
@@ -35,44 +35,44 @@ impl FrontLoad {
         let connection = if settings.keep_alive { "" } else { "Connection: close\r\n" };
         Self {
             service_times: ServiceTimes::new(settings.scenario, settings.seed),
-            before: format!("GET {}?us=", url.path),
-            after: format!(" HTTP/1.1\r\nHost: {}\r\n{connection}\r\n", url.host),
-            seen: Seen::default(),
+            request_prefix: format!("GET {}?us=", url.path),
+            request_suffix: format!(" HTTP/1.1\r\nHost: {}\r\n{connection}\r\n", url.host),
+            stats: ResponseStats::default(),
         }
     }
 }
 
 impl Load for FrontLoad {
-    /// How long the worker is asked to be busy.
-    type Wanted = Duration;
+    /// The service time of a request.
+    type Item = Duration;
 
     fn next(&mut self) -> Duration {
         let service = self.service_times.next();
-        self.seen.service_asked += service;
+        self.stats.service_requested += service;
         service
     }
 
     fn write(&self, service: &Duration, out: &mut Vec<u8>) {
-        let Self { before, after, .. } = self;
+        let Self { request_prefix, request_suffix, .. } = self;
         // Writing to a Vec cannot fail.
-        let _ = write!(out, "{before}{}{after}", service.as_micros());
+        let _ = write!(out, "{request_prefix}{}{request_suffix}", service.as_micros());
     }
 
-    fn judge(
+    fn check_response(
         &mut self,
         service: &Duration,
-        answer: &Answer<'_>,
+        response: &Response<'_>,
         latency: Duration,
     ) -> Result<(), String> {
-        match answer.worker {
-            Some(worker) => self.seen.shares.count(worker),
-            None => self.seen.unnamed += 1,
+        match response.worker {
+            Some(worker) => self.stats.shares.count(worker),
+            None => self.stats.without_worker += 1,
         }
-        if answer.status != 200 {
-            return Err(format!("an answer was {}, not 200", answer.status));
+        if response.status != 200 {
+            return Err(format!("an answer was {}, not 200", response.status));
         }
-        self.seen.service += *service;
-        self.seen.waited += latency;
+        self.stats.service += *service;
+        self.stats.waited += latency;
         Ok(())
     }
 }

@@ -10,14 +10,14 @@ use serde::Serialize;
 
 const SHORT: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_millis(250);
-/// Every 20th is long, on average.
+/// Share of long requests.
 const LONG_SHARE: f64 = 0.05;
 
 /// Of a lognormal distribution with p50 20 ms and mean 59 ms: mean / median = exp(sigma^2 / 2). It has p95 224 ms
 /// and p99 612 ms.
 const MEDIAN_US: f64 = 20_000.0;
 const SIGMA: f64 = 1.471;
-/// What a worker obeys. Longer ones are one in 30 million.
+/// The most that a worker accepts. One in 30 million would be longer.
 const LONGEST_US: f64 = 60e6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -40,7 +40,7 @@ impl Scenario {
         }
     }
 
-    /// Of the distribution, in seconds.
+    /// Returns the mean of the distribution in seconds.
     pub(crate) fn mean_seconds(self) -> f64 {
         match self {
             Self::Noop => 0.0,
@@ -63,7 +63,7 @@ impl ServiceTimes {
         Self { scenario, random: Rng::with_seed(seed) }
     }
 
-    /// In whole microseconds.
+    /// Returns the next service time, in whole microseconds.
     pub(crate) fn next(&mut self) -> Duration {
         match self.scenario {
             Scenario::Noop => Duration::ZERO,
@@ -79,9 +79,9 @@ impl ServiceTimes {
         reason = "between 0 and LONGEST_US"
     )]
     fn lognormal(&mut self) -> Duration {
-        // Box and Muller: two even numbers make a normal one. The first must not be 0.
-        let (even, angle) = (1.0 - self.random.f64(), TAU * self.random.f64());
-        let normal = (-2.0 * even.ln()).sqrt() * angle.cos();
+        // Box-Muller transform of two uniform numbers. The first must not be 0.
+        let (uniform, angle) = (1.0 - self.random.f64(), TAU * self.random.f64());
+        let normal = (-2.0 * uniform.ln()).sqrt() * angle.cos();
         let microseconds = MEDIAN_US * (SIGMA * normal).exp();
         Duration::from_micros(microseconds.min(LONGEST_US) as u64)
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bundler_has_the_quantiles_and_the_mean_that_it_promises() {
+    fn bundler_service_times_have_the_documented_quantiles() {
         let mut values = drawn(Scenario::Bundler, 1);
         check("mean", mean(&values), 59.0, 0.02);
         check("the formula", Scenario::Bundler.mean_seconds(), 0.059, 0.002);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_it_all() {
+    fn same_seed_gives_the_same_service_times() {
         assert_eq!(drawn(Scenario::Bundler, 7), drawn(Scenario::Bundler, 7));
         assert_ne!(drawn(Scenario::Bundler, 7), drawn(Scenario::Bundler, 8));
         assert_eq!(ServiceTimes::new(Scenario::Noop, 7).next(), Duration::ZERO);

@@ -8,17 +8,17 @@ use serde::Serialize;
 
 pub(crate) use super::service_times::Scenario;
 use super::service_times::ServiceTimes;
-use crate::checks::{as_seconds, within, within_f64};
-use crate::http::Extent;
+use crate::checks::{as_seconds, check_range, check_range_f64};
+use crate::http::LoadProfile;
 
 const CONNECTIONS_MAX: u64 = 20_000;
 const WORKERS_MAX: u64 = 10_000;
 const RATE_MAX: f64 = 1e6;
 const SECONDS_MAX: f64 = 86_400.0;
-/// Of the workers' time, where nothing else is said.
+/// Default load of scenario bundler, as a share of the workers' time.
 const BUNDLER_LOAD: f64 = 0.8;
 const CONNECTIONS: usize = 4;
-/// More than a good server ever has waiting, so that requests wait there and not here.
+/// More than a good server ever queues, so that requests wait in the server and not in the client.
 const CONNECTIONS_OF_AN_OPEN_LOOP: usize = 2_000;
 
 /// How much of what. An operation is a request that was answered as it should be.
@@ -50,7 +50,7 @@ pub(crate) struct LoadFlags {
     pub(crate) timeout_seconds: f64,
 }
 
-/// Flags that hold together.
+/// Validated flags.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LoadSettings {
     #[serde(skip)]
@@ -68,8 +68,8 @@ pub(crate) struct LoadSettings {
 }
 
 impl LoadSettings {
-    pub(crate) fn extent(&self) -> Extent {
-        Extent {
+    pub(crate) fn profile(&self) -> LoadProfile {
+        LoadProfile {
             connections: self.connections,
             duration: self.duration,
             keep_alive: self.keep_alive,
@@ -81,20 +81,25 @@ impl LoadSettings {
 }
 
 impl LoadFlags {
-    /// `connections`: `None` for as many as usual.
-    pub(crate) fn checked(&self, connections: Option<usize>) -> Result<LoadSettings> {
+    /// Validates the flags. `connections`: `None` for the default.
+    pub(crate) fn validate(&self, connections: Option<usize>) -> Result<LoadSettings> {
         let scenario = self.scenario.context("--scenario is missing")?;
         let requests_per_second = self.rate(scenario)?;
-        let usual = match requests_per_second {
+        let default = match requests_per_second {
             None => CONNECTIONS,
             Some(_) => CONNECTIONS_OF_AN_OPEN_LOOP,
         };
-        let connections = connections.unwrap_or(usual);
-        within("--connections", connections as u64, 1, CONNECTIONS_MAX)?;
-        within("--workers", self.workers.unwrap_or(1) as u64, 1, WORKERS_MAX)?;
-        within_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
-        within_f64("--timeout-seconds", self.timeout_seconds, 1e-3, SECONDS_MAX)?;
-        within_f64("--requests-per-second", requests_per_second.unwrap_or(1.0), 1e-3, RATE_MAX)?;
+        let connections = connections.unwrap_or(default);
+        check_range("--connections", connections as u64, 1, CONNECTIONS_MAX)?;
+        check_range("--workers", self.workers.unwrap_or(1) as u64, 1, WORKERS_MAX)?;
+        check_range_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
+        check_range_f64("--timeout-seconds", self.timeout_seconds, 1e-3, SECONDS_MAX)?;
+        check_range_f64(
+            "--requests-per-second",
+            requests_per_second.unwrap_or(1.0),
+            1e-3,
+            RATE_MAX,
+        )?;
         Ok(LoadSettings {
             scenario,
             connections,
@@ -119,8 +124,8 @@ impl LoadFlags {
         Ok(Some(work_per_second / self.mean_service_seconds(scenario, work_per_second)))
     }
 
-    /// Of the sequence that the run will need, not of the distribution: its tail is so long that the first thousands
-    /// may be a tenth off, and so would be the load.
+    /// Returns the mean of the sequence that the run will use, not of the distribution: with its long tail the mean
+    /// of the first thousands may differ by a tenth, and so would the load.
     fn mean_service_seconds(&self, scenario: Scenario, work_per_second: f64) -> f64 {
         const DRAWS_MAX: f64 = 1e6;
         let expected = work_per_second * self.seconds / scenario.mean_seconds();
@@ -155,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_kept_unless_it_is_said_otherwise() {
+    fn keep_alive_is_the_default() {
         for (flag, expected) in
             [(None, true), (Some("--keep-alive"), true), (Some("--keep-alive=false"), false)]
         {
@@ -165,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn bundler_comes_at_four_fifths_of_what_the_workers_can_do() {
+    fn bundler_offers_80_percent_of_the_capacity() {
         let all = ["--scenario", "bundler", "--workers", "16", "--seconds", "6"];
-        let settings = flags(&all).checked(None).expect("valid");
-        let mut pace = Pace::new(&settings.extent(), now());
+        let settings = flags(&all).validate(None).expect("valid");
+        let mut pace = Pace::new(&settings.profile(), now());
         let later = now() + Duration::from_secs(3600);
         let mut times = ServiceTimes::new(settings.scenario, settings.seed);
-        let requests = std::iter::from_fn(|| pace.take(later));
+        let requests = std::iter::from_fn(|| pace.take_due(later));
         let work: Duration = requests.map(|_| times.next()).sum();
         let load = work.as_secs_f64() / (16.0 * 6.0);
         assert!((load - 0.8).abs() < 0.03, "{load}");
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_makes_no_sense_is_named() {
+    fn errors_name_the_invalid_flag() {
         for (all, named) in [
             (vec!["--scenario", "bundler"], "--requests-per-second"),
             (vec!["--scenario", "noop", "--workers", "0"], "--workers 0"),
@@ -193,10 +198,10 @@ mod tests {
                 assert!(all.contains(&"-1"), "{all:?}");
                 continue;
             };
-            let error = parsed.load.checked(None).expect_err("refused").to_string();
+            let error = parsed.load.validate(None).expect_err("refused").to_string();
             assert!(error.contains(named), "{error}");
         }
-        let error = flags(&["--scenario", "noop"]).checked(Some(0)).expect_err("refused");
+        let error = flags(&["--scenario", "noop"]).validate(Some(0)).expect_err("refused");
         assert!(error.to_string().contains("--connections 0"), "{error}");
     }
 }

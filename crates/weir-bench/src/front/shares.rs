@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Worker names told apart: with more, a server makes up names as it goes.
+/// Most distinct worker names; a server with more invents them.
 const NAMES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Default)]
@@ -11,14 +11,14 @@ pub(crate) struct Shares {
     requests: HashMap<Vec<u8>, u64>,
 }
 
-/// Figures over all workers, those that got nothing included where it is known how many there are.
+/// Figures over all workers, including idle ones if the number of workers is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fairness {
     /// Jain's index, (sum x)^2 / (n sum x^2): 1 when all got the same, 1/n when one got everything.
     pub(crate) jain: f64,
     pub(crate) min: u64,
     pub(crate) max: u64,
-    /// `None`: nobody said how many workers there are.
+    /// `None` if the number of workers is unknown.
     pub(crate) idle_workers: Option<usize>,
     pub(crate) workers_seen: usize,
 }
@@ -32,27 +32,27 @@ impl Shares {
         }
     }
 
-    /// The most first; workers that got nothing are not among them.
+    /// Returns the requests per worker in descending order, without idle workers.
     pub(crate) fn counts(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.requests.values().copied().collect();
         counts.sort_unstable_by_key(|count| Reverse(*count));
         counts
     }
 
-    /// `None` if no answer named its worker. `workers` that were replaced meanwhile make more names than workers.
+    /// Returns `None` if no response named its worker. With replaced workers there can be more names than `workers`.
     pub(crate) fn fairness(&self, workers: Option<usize>) -> Option<Fairness> {
         if self.requests.is_empty() {
             return None;
         }
-        let seen = self.requests.len();
-        let silent = workers.map(|workers| workers.saturating_sub(seen));
+        let workers_seen = self.requests.len();
+        let idle_workers = workers.map(|workers| workers.saturating_sub(workers_seen));
         let least = self.requests.values().copied().min().unwrap_or(0);
         Some(Fairness {
-            jain: self.jain(seen + silent.unwrap_or(0)),
-            min: if silent.unwrap_or(0) > 0 { 0 } else { least },
+            jain: self.jain(workers_seen + idle_workers.unwrap_or(0)),
+            min: if idle_workers.unwrap_or(0) > 0 { 0 } else { least },
             max: self.requests.values().copied().max().unwrap_or(0),
-            idle_workers: silent,
-            workers_seen: seen,
+            idle_workers,
+            workers_seen,
         })
     }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn jain_is_one_for_equal_shares_and_one_nth_for_a_single_winner() {
+    fn jain_is_1_for_equal_shares_and_1_over_n_for_a_single_worker() {
         let equal = shares(&[5, 5, 5, 5]).fairness(Some(4)).expect("named");
         assert!((equal.jain - 1.0).abs() < 1e-12, "{equal:?}");
         assert_eq!((equal.min, equal.max, equal.idle_workers), (5, 5, Some(0)));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_workers_are_more_names_than_workers() {
+    fn replaced_workers_can_exceed_the_worker_count() {
         let replaced = shares(&[2, 2, 2]).fairness(Some(2)).expect("named");
         assert_eq!((replaced.idle_workers, replaced.workers_seen, replaced.min), (Some(0), 3, 2));
         assert_eq!(Shares::default().fairness(Some(2)), None);

@@ -1,8 +1,8 @@
-//! How a worker tells who shares connections among workers what it does: a record that all can see.
+//! The record by which a worker reports its state to those that distribute connections among workers.
 //!
-//! `WEIR_BUSY_FD` is the descriptor of an array of records, each of four 64-bit words; `WEIR_BUSY_INDEX` says which
-//! of them is this worker's. Its first word is 0 while the worker is idle, and otherwise when its request began, in
-//! milliseconds of `CLOCK_MONOTONIC`; its second counts the requests that it has answered.
+//! `WEIR_BUSY_FD` is the descriptor of an array of records, each of four 64-bit words; `WEIR_BUSY_INDEX` is the index
+//! of this worker's record. Its first word is 0 while the worker is idle, and otherwise when its request began, in
+//! milliseconds of `CLOCK_MONOTONIC`; its second counts the served requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,28 +18,28 @@ const EARLIEST: u64 = 2;
 #[derive(Debug)]
 pub(super) struct BusyRecord {
     state: &'static AtomicU64,
-    answered: &'static AtomicU64,
+    requests: &'static AtomicU64,
 }
 
 impl BusyRecord {
-    pub(super) fn of(fd: i32, index: usize) -> Result<Self> {
-        let [state, answered, ..] = inherited::record(fd, index).context("WEIR_BUSY_FD")?;
-        // What a process left behind that had this record before.
+    pub(super) fn map(fd: i32, index: usize) -> Result<Self> {
+        let [state, requests, ..] = inherited::map_record(fd, index).context("WEIR_BUSY_FD")?;
+        // A previous process may have left another state.
         state.store(IDLE, Ordering::Release);
-        Ok(Self { state, answered })
+        Ok(Self { state, requests })
     }
 
-    pub(super) fn begin(&self) {
+    pub(super) fn mark_busy(&self) {
         self.state.store(monotonic_ms().max(EARLIEST), Ordering::Release);
     }
 
-    pub(super) fn answered(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Not before everything that came meanwhile is served. Whoever has begun nothing leaves the word alone: it may
-    /// say that a connection is on its way.
-    pub(super) fn rest(&self) {
+    /// Marks the worker as idle. Call it only after all waiting connections are served. Without a request the word is
+    /// left unchanged, because it may announce a connection.
+    pub(super) fn mark_idle(&self) {
         if self.state.load(Ordering::Relaxed) >= EARLIEST {
             self.state.store(IDLE, Ordering::Release);
         }

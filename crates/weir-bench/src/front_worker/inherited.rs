@@ -1,4 +1,4 @@
-//! What a worker inherits from who starts it: listening sockets, and records that it shares with others.
+//! What a worker inherits from its parent: listening sockets, and records that it shares with other processes.
 
 #![expect(unsafe_code, reason = "inherited descriptors and shared memory have no safe interface")]
 
@@ -14,17 +14,17 @@ use rustix::net::sockopt::socket_acceptconn;
 const FIRST: i32 = 3;
 
 /// The descriptors that LISTEN_FDS announces.
-pub(super) fn announced(count: i32) -> Range<i32> {
+pub(super) fn listen_fds(count: i32) -> Range<i32> {
     FIRST..FIRST.saturating_add(count)
 }
 
-/// Takes over descriptor `fd`, which nothing else in this process may own.
-pub(super) fn listener(fd: i32) -> Result<OwnedFd> {
-    let what = || format!("descriptor {fd} is not a listening socket");
-    anyhow::ensure!(fd >= FIRST, what());
-    // SAFETY: borrowed for this look only; a number that is no descriptor makes the call fail.
+/// Takes ownership of descriptor `fd`, which nothing else in this process may own.
+pub(super) fn take_listener(fd: i32) -> Result<OwnedFd> {
+    let not_listening = || format!("descriptor {fd} is not a listening socket");
+    anyhow::ensure!(fd >= FIRST, not_listening());
+    // SAFETY: borrowed for this call only; a number that is no descriptor makes the call fail.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    anyhow::ensure!(socket_acceptconn(borrowed).with_context(what)?, what());
+    anyhow::ensure!(socket_acceptconn(borrowed).with_context(not_listening)?, not_listening());
     // SAFETY: it is open, it was inherited (this process has opened no listening socket), and each number is taken
     // once.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -34,7 +34,7 @@ pub(super) fn listener(fd: i32) -> Result<OwnedFd> {
 const WORDS: usize = 4;
 
 /// Record `index` of the array behind descriptor `fd`, mapped until this process ends.
-pub(super) fn record(fd: i32, index: usize) -> Result<&'static [AtomicU64; WORDS]> {
+pub(super) fn map_record(fd: i32, index: usize) -> Result<&'static [AtomicU64; WORDS]> {
     const RECORD: usize = size_of::<[AtomicU64; WORDS]>();
     let bytes = index.checked_add(1).and_then(|records| records.checked_mul(RECORD));
     let bytes = bytes.with_context(|| format!("record {index} is out of reach"))?;

@@ -9,10 +9,10 @@ use rustix::fd::OwnedFd;
 
 /// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;
-/// Stands for a process' number.
+/// Placeholder for a process's number.
 const INDEX: &str = "{index}";
 
-pub(super) fn on_port(port: u16) -> Result<(OwnedFd, SocketAddr)> {
+pub(super) fn bind_port(port: u16) -> Result<(OwnedFd, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let listener = listener.with_context(|| format!("--port {port}"))?;
     let address = listener.local_addr()?;
@@ -21,9 +21,9 @@ pub(super) fn on_port(port: u16) -> Result<(OwnedFd, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Replaces what is left of an earlier run.
-pub(super) fn on_path(path: &Path, index: usize) -> Result<OwnedFd> {
-    let path = of_index(path, index);
+/// Binds a unix socket. Replaces the file of an earlier run.
+pub(super) fn bind_path(path: &Path, index: usize) -> Result<OwnedFd> {
+    let path = path_for_index(path, index);
     if path.exists() {
         std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
     }
@@ -33,10 +33,10 @@ pub(super) fn on_path(path: &Path, index: usize) -> Result<OwnedFd> {
     Ok(listener)
 }
 
-pub(super) fn is_one_for_each(path: &Path) -> bool {
+pub(super) fn has_index_placeholder(path: &Path) -> bool {
     path.to_string_lossy().contains(INDEX)
 }
 
-fn of_index(path: &Path, index: usize) -> PathBuf {
+fn path_for_index(path: &Path, index: usize) -> PathBuf {
     path.to_string_lossy().replace(INDEX, &index.to_string()).into()
 }

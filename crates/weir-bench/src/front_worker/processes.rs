@@ -1,4 +1,4 @@
-//! Several workers: this process binds the sockets, starts the others with them, and waits.
+//! Several workers: this process binds the sockets, starts the workers with them, and waits.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command};
@@ -12,12 +12,12 @@ use rustix::process::{Signal, WaitOptions, getppid, set_parent_process_death_sig
 use super::{WorkerFlags, listening};
 use crate::output::Output;
 
-/// Ends only when a worker has ended, which it should not.
+/// Starts the workers. Fails when one of them ends.
 pub(super) fn run(flags: &WorkerFlags, output: &mut Output) -> Result<()> {
-    let sockets = sockets(flags, output)?;
+    let sockets = bind_sockets(flags, output)?;
     let mut children = Vec::with_capacity(sockets.len());
     for socket in &sockets {
-        children.push(start(socket, flags.keep_alive)?);
+        children.push(start_worker(socket, flags.keep_alive)?);
     }
     output.print(&format!("{} workers\n", children.len()))?;
     let ended = wait(WaitOptions::empty()).context("waiting for the workers")?;
@@ -28,24 +28,26 @@ pub(super) fn run(flags: &WorkerFlags, output: &mut Output) -> Result<()> {
     bail!("a worker has ended: {ended:?}");
 }
 
-/// The socket of each process.
-fn sockets(flags: &WorkerFlags, output: &mut Output) -> Result<Vec<Arc<OwnedFd>>> {
+/// Binds the sockets. Returns one for each process, which may be shared.
+fn bind_sockets(flags: &WorkerFlags, output: &mut Output) -> Result<Vec<Arc<OwnedFd>>> {
     let processes = 0..flags.processes;
     if let Some(path) = &flags.socket {
-        if listening::is_one_for_each(path) {
-            return processes.map(|index| listening::on_path(path, index).map(Arc::new)).collect();
+        if listening::has_index_placeholder(path) {
+            return processes
+                .map(|index| listening::bind_path(path, index).map(Arc::new))
+                .collect();
         }
-        let shared = Arc::new(listening::on_path(path, 0)?);
+        let shared = Arc::new(listening::bind_path(path, 0)?);
         return Ok(processes.map(|_| Arc::clone(&shared)).collect());
     }
     let port = flags.port.context("--processes wants --socket or --port")?;
-    let (shared, address) = listening::on_port(port)?;
+    let (shared, address) = listening::bind_port(port)?;
     output.print(&format!("listening on {address}\n"))?;
     let shared = Arc::new(shared);
     Ok(processes.map(|_| Arc::clone(&shared)).collect())
 }
 
-fn start(socket: &OwnedFd, keep_alive: bool) -> Result<Child> {
+fn start_worker(socket: &OwnedFd, keep_alive: bool) -> Result<Child> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(program);
     command.arg("front-worker").args(["--fd", &socket.as_fd().as_raw_fd().to_string()]);
@@ -60,8 +62,8 @@ fn start(socket: &OwnedFd, keep_alive: bool) -> Result<Child> {
     child
 }
 
-/// Has the kernel end this process when `parent` ends, however that happens.
-pub(super) fn end_with(parent: u32) -> Result<()> {
+/// Makes the kernel end this process when `parent` ends.
+pub(super) fn exit_with_parent(parent: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have ended before the line above.
     let now = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());

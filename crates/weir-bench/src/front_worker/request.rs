@@ -1,18 +1,18 @@
-//! As much of a request as a worker has to understand.
+//! The part of a request that a worker has to understand.
 
 use std::time::Duration;
 
 use memchr::memmem;
 
-/// Longest sleep that is obeyed.
+/// Longest accepted service time.
 const SERVICE_MAX: Duration = Duration::from_secs(60);
 
-/// Where the head at the front of `input` ends, once it has arrived.
+/// Returns where the head at the front of `input` ends, or `None` while it is incomplete.
 pub(super) fn head_end(input: &[u8]) -> Option<usize> {
     memmem::find(input, b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// What `us=` in the request's first line says; nothing is no time.
+/// Returns the time of `us=` in the request's first line, by default 0.
 pub(super) fn service_time(head: &[u8]) -> Duration {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or(head);
     let Some(at) = memmem::find(line, b"us=") else {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_in_the_first_line_and_bounded() {
+    fn service_time_is_read_from_the_first_line_and_limited() {
         for (head, microseconds) in [
             ("GET /sleep?us=5000 HTTP/1.1\r\n\r\n", 5000),
             ("GET /sleep?us=0 HTTP/1.1\r\nX: us=7\r\n\r\n", 0),
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_ends_with_an_empty_line() {
+    fn head_ends_with_an_empty_line() {
         assert_eq!(head_end(b"GET / HTTP/1.1\r\nHost: x\r\n"), None);
         assert_eq!(head_end(b"GET / HTTP/1.1\r\n\r\nmore"), Some(18));
     }

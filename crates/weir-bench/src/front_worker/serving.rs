@@ -1,4 +1,4 @@
-//! One thread that accepts, serves one request, and only then looks for the next.
+//! One thread that accepts, serves one request, and only then accepts the next.
 
 use std::time::Duration;
 
@@ -12,64 +12,64 @@ use rustix::time::Timespec;
 
 use super::busy_record::BusyRecord;
 use super::request;
-use crate::socket::{self, Moved};
+use crate::socket::{self, IoOutcome};
 
-/// How long a client may take to send its request before it is left.
-const HEAD_PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long a client may take to send its request.
+const HEAD_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Connections that are kept open; one more is closed after its answer.
-const KEPT_MAX: usize = 1024;
+/// Most open connections; another one is closed after its response.
+const KEEP_ALIVE_MAX: usize = 1024;
 const EVENTS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Server {
     epoll: OwnedFd,
     listeners: Vec<OwnedFd>,
-    /// By their numbers; a number is free when there is none.
-    kept: Vec<Option<OwnedFd>>,
-    keeps: bool,
+    /// Open connections by index; `None` if the index is free.
+    connections: Vec<Option<OwnedFd>>,
+    keep_alive: bool,
     busy: Option<BusyRecord>,
-    answer: Vec<u8>,
+    response: Vec<u8>,
     input: Vec<u8>,
 }
 
-/// What is left of a connection after a request.
+/// What happens to a connection after a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Left {
-    Open,
-    Over,
+enum AfterRequest {
+    KeepOpen,
+    Close,
 }
 
 impl Server {
     pub(super) fn new(
         listeners: Vec<OwnedFd>,
         name: &str,
-        keeps: bool,
+        keep_alive: bool,
         busy: Option<BusyRecord>,
     ) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (index, listener) in listeners.iter().enumerate() {
             ioctl_fionbio(listener, true)?;
             let data = EventData::new_u64(index as u64);
-            // Exclusive: of several workers that wait for one socket not all are woken.
+            // Exclusive: of several workers that wait for one socket the kernel wakes only one.
             epoll::add(&epoll, listener, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
         }
-        let connection = if keeps { "keep-alive" } else { "close" };
-        let answer = format!(
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let response = format!(
             "HTTP/1.1 200 OK\r\nX-Worker: {name}\r\nContent-Type: text/plain\r\n\
              Content-Length: 2\r\nConnection: {connection}\r\n\r\nok"
         );
-        let (answer, input) = (answer.into_bytes(), vec![0; HEAD_BYTES_MAX]);
-        Ok(Self { epoll, listeners, kept: Vec::new(), keeps, busy, answer, input })
+        let (response, input) = (response.into_bytes(), vec![0; HEAD_BYTES_MAX]);
+        Ok(Self { epoll, listeners, connections: Vec::new(), keep_alive, busy, response, input })
     }
 
-    /// Never ends by itself.
+    /// Serves until the process is killed.
     pub(super) fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
-            while self.serve_next_connection()? {}
+            while self.accept_and_serve()? {}
             if let Some(busy) = &self.busy {
-                busy.rest();
+                busy.mark_idle();
             }
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -79,19 +79,19 @@ impl Server {
                 let epoll::Event { data, .. } = event;
                 let number = usize::try_from(data.u64()).unwrap_or(usize::MAX);
                 if let Some(index) = number.checked_sub(self.listeners.len()) {
-                    self.serve_kept(index);
+                    self.serve_connection(index);
                 }
             }
         }
     }
 
-    /// Whether there was one on any of the sockets, the first of them first.
-    fn serve_next_connection(&mut self) -> Result<bool> {
+    /// Accepts and serves one connection, preferring the first sockets. Returns whether there was one.
+    fn accept_and_serve(&mut self) -> Result<bool> {
         for index in 0..self.listeners.len() {
             match accept_with(&self.listeners[index], SocketFlags::CLOEXEC) {
                 Ok(connection) => {
-                    if self.serve(&connection) == Left::Open {
-                        self.keep(connection)?;
+                    if self.serve_request(&connection) == AfterRequest::KeepOpen {
+                        self.add_connection(connection)?;
                     }
                     return Ok(true);
                 }
@@ -102,49 +102,51 @@ impl Server {
         Ok(false)
     }
 
-    fn serve_kept(&mut self, index: usize) {
-        let Some(connection) = self.kept[index].take() else {
+    fn serve_connection(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].take() else {
             return;
         };
-        if self.serve(&connection) == Left::Open {
-            self.kept[index] = Some(connection);
+        if self.serve_request(&connection) == AfterRequest::KeepOpen {
+            self.connections[index] = Some(connection);
         }
     }
 
-    fn keep(&mut self, connection: OwnedFd) -> Result<()> {
-        let free = self.kept.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.kept.len());
-        if index == KEPT_MAX {
+    fn add_connection(&mut self, connection: OwnedFd) -> Result<()> {
+        let free = self.connections.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.connections.len());
+        if index == KEEP_ALIVE_MAX {
             return Ok(());
         }
         let data = EventData::new_u64((self.listeners.len() + index) as u64);
         epoll::add(&self.epoll, &connection, data, EventFlags::IN)?;
-        if index == self.kept.len() {
-            self.kept.push(None);
+        if index == self.connections.len() {
+            self.connections.push(None);
         }
-        self.kept[index] = Some(connection);
+        self.connections[index] = Some(connection);
         Ok(())
     }
 
-    /// One request and its answer. Nothing else happens meanwhile: that is what such a worker is.
-    fn serve(&mut self, connection: &OwnedFd) -> Left {
+    /// Serves one request, blocking the thread.
+    fn serve_request(&mut self, connection: &OwnedFd) -> AfterRequest {
         if let Some(busy) = &self.busy {
-            busy.begin();
+            busy.mark_busy();
         }
         let Some(service) = self.read_request(connection) else {
-            return Left::Over;
+            return AfterRequest::Close;
         };
         if !service.is_zero() {
             std::thread::sleep(service);
         }
-        let sent = socket::write(connection, &self.answer) == Moved::Bytes(self.answer.len());
+        let sent =
+            socket::write(connection, &self.response) == IoOutcome::Bytes(self.response.len());
         if let Some(busy) = &self.busy {
-            busy.answered();
+            busy.count_request();
         }
-        if sent && self.keeps { Left::Open } else { Left::Over }
+        if sent && self.keep_alive { AfterRequest::KeepOpen } else { AfterRequest::Close }
     }
 
-    /// `None` if the client is gone, too slow, or says too much.
+    /// Reads a request and returns its service time. `None` if the client closed the connection, is too slow, or
+    /// sends too much.
     fn read_request(&mut self, connection: &OwnedFd) -> Option<Duration> {
         let mut filled = 0;
         loop {
@@ -163,6 +165,6 @@ impl Server {
 }
 
 fn is_readable_in_time(connection: impl AsFd) -> bool {
-    let mut watched = [PollFd::new(&connection, PollFlags::IN)];
-    matches!(poll(&mut watched, Some(&HEAD_PATIENCE)), Ok(1))
+    let mut poll_fds = [PollFd::new(&connection, PollFlags::IN)];
+    matches!(poll(&mut poll_fds, Some(&HEAD_TIMEOUT)), Ok(1))
 }

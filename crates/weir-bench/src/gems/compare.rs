@@ -8,7 +8,7 @@ use clap::Args;
 use super::settings::LoadFlags;
 use super::{report, scenario};
 use crate::checks::ROUNDS_MAX;
-use crate::http::{Round, Target, run_rounds, table_of};
+use crate::http::{RoundOptions, Target, run_rounds, table_of};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -45,27 +45,28 @@ impl FromStr for Peer {
     }
 }
 
-/// Whether all runs were without errors.
+/// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     let names: Vec<&str> = flags.peers.iter().map(|peer| peer.name.as_str()).collect();
-    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-        bail!("--peer {} is given twice", twice.1);
+    if let Some(duplicate) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))
+    {
+        bail!("--peer {} is given twice", duplicate.1);
     }
-    let usual = [None];
-    let some: Vec<Option<usize>> = flags.connections.iter().copied().map(Some).collect();
-    let connections = if some.is_empty() { &usual[..] } else { &some };
-    let round = Round { names: &names, rounds: flags.rounds, json: flags.json };
+    let default = [None];
+    let given: Vec<Option<usize>> = flags.connections.iter().copied().map(Some).collect();
+    let connections = if given.is_empty() { &default[..] } else { &given };
+    let round = RoundOptions { names: &names, rounds: flags.rounds, json: flags.json };
     let mut errors = 0;
     for connections in connections {
-        let settings = flags.load.checked(*connections)?;
+        let settings = flags.load.validate(*connections)?;
         let runs = run_rounds(round, output, |index| {
             let target = &flags.peers[index].target;
             Ok(report::envelope(&scenario::run(target, &settings)?, target, &settings))
         })?;
         if !flags.json {
-            let extent = settings.extent();
-            output.print(&table_of(settings.scenario.name(), &extent, &names, &runs))?;
+            let profile = settings.profile();
+            output.print(&table_of(settings.scenario.name(), &profile, &names, &runs))?;
         }
         errors += runs.iter().flatten().map(|envelope| envelope.errors).sum::<u64>();
     }

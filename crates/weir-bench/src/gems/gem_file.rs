@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256, Sha512};
 use tar::{Builder, EntryType, Header};
 
-/// The `.gem` file of version 1.0.0 of `name`, some 4 kB.
+/// Builds the `.gem` file of version 1.0.0 of `name`, some 4 kB.
 pub(crate) fn build(name: &str) -> Vec<u8> {
     let metadata = gzip(metadata(name).as_bytes());
     let data = gzip(&archive(&[(&format!("lib/{name}.rb"), b"# nothing\n")]));
@@ -32,13 +32,13 @@ pub(crate) fn build(name: &str) -> Vec<u8> {
 }
 
 fn metadata(name: &str) -> String {
-    let any = "!ruby/object:Gem::Requirement\n  requirements:\n  - - \">=\"\n    \
+    let any_version = "!ruby/object:Gem::Requirement\n  requirements:\n  - - \">=\"\n    \
                - !ruby/object:Gem::Version\n      version: '0'\n";
     format!(
         "--- !ruby/object:Gem::Specification\nname: {name}\nversion: !ruby/object:Gem::Version\n  \
          version: 1.0.0\nplatform: ruby\nauthors:\n- weir-bench\n\
          date: 2026-01-02 00:00:00.000000000 Z\ndependencies: []\nsummary: nothing\n\
-         required_ruby_version: {any}required_rubygems_version: {any}rubygems_version: 3.3.15\n\
+         required_ruby_version: {any_version}required_rubygems_version: {any_version}rubygems_version: 3.3.15\n\
          specification_version: 4\n"
     )
 }
@@ -67,7 +67,7 @@ mod tests {
     use crate::http::REQUEST_BYTES_MAX;
 
     #[test]
-    fn a_gem_has_its_three_members_and_fits_into_a_request() {
+    fn gem_has_three_members_and_fits_into_a_request() {
         let gem = build("bench-0123456789abcdef-1234567");
         let mut archive = tar::Archive::new(&gem[..]);
         let members = archive.entries().expect("an archive");

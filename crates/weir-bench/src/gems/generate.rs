@@ -21,9 +21,9 @@ const VERSIONS_SIGMA: f64 = 1.45;
 const VERSIONS_MAX: f64 = 1_500.0;
 const SHARE_WITHOUT_DEPENDENCIES: f64 = 0.35;
 const MORE_DEPENDENCIES_MEAN: f64 = 2.2;
-/// How much more often gems of a low number are depended on.
+/// Exponent that favours gems of a low number as dependencies.
 const POPULARITY: i32 = 6;
-/// Versions that follow each other have the same dependencies.
+/// Number of consecutive versions with the same dependencies.
 const VERSIONS_ALIKE: u32 = 5;
 
 /// Writes `gems` lines to `file`; `-` is standard output.
@@ -32,32 +32,32 @@ pub(crate) fn run(file: &Path, gems: u32, seed: u64) -> Result<()> {
     if file == Path::new("-") {
         return write(std::io::stdout().lock(), gems, seed);
     }
-    let named = || file.display().to_string();
-    let out = File::create(file).with_context(named)?;
-    write(out, gems, seed).with_context(named)
+    let file_name = || file.display().to_string();
+    let out = File::create(file).with_context(file_name)?;
+    write(out, gems, seed).with_context(file_name)
 }
 
 fn write(out: impl Write, gems: u32, seed: u64) -> Result<()> {
     let mut random = Rng::with_seed(seed);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     for gem in 0..gems {
-        out.write_all(line(&mut random, gem, gems).as_bytes())?;
+        out.write_all(gem_line(&mut random, gem, gems).as_bytes())?;
     }
     out.flush()?;
     Ok(())
 }
 
-fn line(random: &mut Rng, gem: u32, gems: u32) -> String {
-    let versions = VERSIONS_MEDIAN * (VERSIONS_SIGMA * normal(random)).exp();
-    let versions = whole(versions.clamp(1.0, VERSIONS_MAX).round());
+fn gem_line(random: &mut Rng, gem: u32, gems: u32) -> String {
+    let versions = VERSIONS_MEDIAN * (VERSIONS_SIGMA * random_normal(random)).exp();
+    let versions = to_u32(versions.clamp(1.0, VERSIONS_MAX).round());
     let has_none = random.f64() < SHARE_WITHOUT_DEPENDENCIES;
     let more = -MORE_DEPENDENCIES_MEAN * (1.0 - random.f64()).ln();
-    let count = if has_none { 0 } else { whole(1.0 + more) };
-    let mut text = format!("{{\"name\":\"{}\",\"versions\":[", name(gem));
+    let count = if has_none { 0 } else { to_u32(1.0 + more) };
+    let mut text = format!("{{\"name\":\"{}\",\"versions\":[", gem_name(gem));
     let mut dependencies = String::new();
     for version in 0..versions {
         if version % VERSIONS_ALIKE == 0 {
-            dependencies = list(random, count, gems);
+            dependencies = dependency_list(random, count, gems);
         }
         if version > 0 {
             text.push(',');
@@ -80,30 +80,30 @@ fn push_version(text: &mut String, gem: u32, version: u32, dependencies: &str) {
     );
 }
 
-/// `["rack-rack0",">= 0.0"],..`, in the order of the gems.
-fn list(random: &mut Rng, count: u32, gems: u32) -> String {
-    let draw = |_| whole(f64::from(gems) * random.f64().powi(POPULARITY));
+/// Returns a list like `["rack-rack0",">= 0.0"],..`, in the order of the gems.
+fn dependency_list(random: &mut Rng, count: u32, gems: u32) -> String {
+    let draw = |_| to_u32(f64::from(gems) * random.f64().powi(POPULARITY));
     let mut chosen: Vec<u32> = (0..count).map(draw).collect();
     chosen.sort_unstable();
     chosen.dedup();
-    let all = chosen.iter().map(|gem| format!("[\"{}\",\">= {}.0\"]", name(*gem), gem % 7));
+    let all = chosen.iter().map(|gem| format!("[\"{}\",\">= {}.0\"]", gem_name(*gem), gem % 7));
     all.collect::<Vec<_>>().join(",")
 }
 
-fn name(gem: u32) -> String {
+fn gem_name(gem: u32) -> String {
     const WORDS: [&str; 8] =
         ["rack", "active", "rspec", "simple", "fast", "cloud", "logger", "omniauth"];
     format!("{}-{}{gem}", WORDS[gem as usize % 8], WORDS[gem as usize / 8 % 8])
 }
 
-/// Box and Muller.
-fn normal(random: &mut Rng) -> f64 {
+/// Returns a normally distributed number (Box-Muller transform).
+fn random_normal(random: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
     radius * (TAU * random.f64()).cos()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
-fn whole(number: f64) -> u32 {
+fn to_u32(number: f64) -> u32 {
     number as u32
 }
 
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_each_time_and_another_with_another_seed() {
+    fn index_is_determined_by_the_seed() {
         assert_eq!(generated(50, 1), generated(50, 1));
         assert_ne!(generated(50, 1), generated(50, 2));
     }
 
     #[test]
-    fn it_has_the_shape_of_the_real_one() {
+    fn index_has_the_shape_of_rubygems_org() {
         let text = String::from_utf8(generated(5_000, 1)).expect("text");
         let gems: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

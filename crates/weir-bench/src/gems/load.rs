@@ -1,4 +1,4 @@
-//! What readers ask for.
+//! Requests of read-only scenarios.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,80 +7,83 @@ use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 
 use super::settings::{LoadSettings, Popularity, Scenario};
-use crate::http::{Answer, HttpUrl, Load, REQUEST_BYTES_MAX, ask};
+use crate::http::{HttpUrl, Load, REQUEST_BYTES_MAX, Response, single_request};
 
-/// One scenario that only reads.
+/// The load of a read-only scenario.
 #[derive(Debug)]
 pub(crate) struct ReadLoad {
-    asked: Asked,
+    target: RequestTarget,
     random: Rng,
-    /// In front of what each request asks for, and behind it.
-    before: String,
-    after: String,
+    /// The parts of a request before and after the requested names.
+    request_prefix: String,
+    request_suffix: String,
     status: u16,
-    /// `None`: it differs, or is not known.
+    /// Expected length of the body, if it is known.
     body_bytes: Option<usize>,
 }
 
 #[derive(Debug)]
-enum Asked {
-    /// So many of these names.
+enum RequestTarget {
+    /// Each request asks for some of these names.
     Names {
-        /// Those that are asked for more often come first.
+        /// The most popular names first.
         names: Vec<String>,
         popularity: Popularity,
-        each: usize,
+        names_per_request: usize,
     },
-    Nothing,
+    Fixed,
 }
 
 impl ReadLoad {
-    /// Asks the server what it has.
+    /// Prepares the load: fetches names and lengths from the server.
     pub(crate) fn prepare(url: &HttpUrl, settings: &LoadSettings) -> Result<Self> {
         let authorization = authorization(&settings.api_key);
-        let names = |each| {
-            let mut names = names(url, settings, &authorization)?;
-            ensure!(names.len() >= each, "the index has only {} names", names.len());
+        let names_target = |names_per_request| {
+            let mut names = fetch_names(url, settings, &authorization)?;
+            ensure!(names.len() >= names_per_request, "the index has only {} names", names.len());
             let popularity = settings.popularity;
             if popularity == Popularity::Skewed {
                 Rng::with_seed(settings.seed).shuffle(&mut names);
             }
-            Ok(Asked::Names { names, popularity, each })
+            Ok(RequestTarget::Names { names, popularity, names_per_request })
         };
         let length = || {
-            let versions = ask::get(url, "/versions", &authorization, settings.timeout)?;
+            let versions = single_request::get(url, "/versions", &authorization, settings.timeout)?;
             ensure!(versions.status == 200, "/versions is answered with {}", versions.status);
             Ok(versions.body.len())
         };
-        let (path, fields, status, asked, body_bytes) = match settings.scenario {
-            Scenario::Info => ("/info/", String::new(), 200, names(1)?, None),
+        let (path, fields, status, target, body_bytes) = match settings.scenario {
+            Scenario::Info => ("/info/", String::new(), 200, names_target(1)?, None),
             Scenario::Dependencies => {
-                let asked = names(settings.names_per_request)?;
-                ("/api/v1/dependencies?gems=", String::new(), 200, asked, None)
+                let target = names_target(settings.names_per_request)?;
+                ("/api/v1/dependencies?gems=", String::new(), 200, target, None)
             }
             Scenario::VersionsFull => {
-                ("/versions", String::new(), 200, Asked::Nothing, Some(length()?))
+                ("/versions", String::new(), 200, RequestTarget::Fixed, Some(length()?))
             }
             Scenario::VersionsTail => {
                 let start = length()?.checked_sub(settings.tail_bytes);
                 let start = start.context("--tail-bytes is more than /versions has")?;
                 let range = format!("Range: bytes={start}-\r\n");
-                ("/versions", range, 206, Asked::Nothing, Some(settings.tail_bytes))
+                ("/versions", range, 206, RequestTarget::Fixed, Some(settings.tail_bytes))
             }
             Scenario::Push => bail!("a push is no reading"),
         };
         Ok(Self {
-            asked,
+            target,
             random: Rng::with_seed(settings.seed),
-            before: format!("GET {}{path}", url.path),
-            after: format!(" HTTP/1.1\r\nHost: {}\r\n{fields}{authorization}\r\n", url.host),
+            request_prefix: format!("GET {}{path}", url.path),
+            request_suffix: format!(
+                " HTTP/1.1\r\nHost: {}\r\n{fields}{authorization}\r\n",
+                url.host
+            ),
             status,
             body_bytes,
         })
     }
 }
 
-/// The field that carries a key, if there is one.
+/// Returns the header field with the key, if there is one.
 fn authorization(api_key: &str) -> String {
     match api_key {
         "" => String::new(),
@@ -88,19 +91,19 @@ fn authorization(api_key: &str) -> String {
     }
 }
 
-fn names(url: &HttpUrl, settings: &LoadSettings, authorization: &str) -> Result<Vec<String>> {
-    let answer = ask::get(url, "/names", authorization, settings.timeout)?;
-    ensure!(answer.status == 200, "/names is answered with {}", answer.status);
-    let text = String::from_utf8(answer.body).context("/names is no text")?;
+fn fetch_names(url: &HttpUrl, settings: &LoadSettings, authorization: &str) -> Result<Vec<String>> {
+    let response = single_request::get(url, "/names", authorization, settings.timeout)?;
+    ensure!(response.status == 200, "/names is answered with {}", response.status);
+    let text = String::from_utf8(response.body).context("/names is no text")?;
     let longest = REQUEST_BYTES_MAX / 2 / settings.names_per_request;
     let names = text.lines().skip_while(|line| *line != "---").skip(1);
     Ok(names.filter(|name| (1..=longest).contains(&name.len())).map(str::to_owned).collect())
 }
 
-/// A place among so many names.
+/// Draws the index of one of `count` names.
 #[expect(clippy::cast_precision_loss, reason = "names are far fewer than 2^52")]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is below count")]
-fn place(popularity: Popularity, count: usize, random: &mut Rng) -> usize {
+fn draw_index(popularity: Popularity, count: usize, random: &mut Rng) -> usize {
     match popularity {
         Popularity::Uniform => random.usize(..count),
         // The first r of n names have ln r / ln n of all requests.
@@ -109,36 +112,41 @@ fn place(popularity: Popularity, count: usize, random: &mut Rng) -> usize {
 }
 
 impl Load for ReadLoad {
-    /// What stands between the two texts.
-    type Wanted = String;
+    /// The requested names.
+    type Item = String;
 
     fn next(&mut self) -> String {
-        let Self { asked, random, .. } = self;
-        match asked {
-            Asked::Nothing => String::new(),
-            Asked::Names { names, popularity, each } => {
-                let drawn =
-                    (0..*each).map(|_| names[place(*popularity, names.len(), random)].as_str());
+        let Self { target, random, .. } = self;
+        match target {
+            RequestTarget::Fixed => String::new(),
+            RequestTarget::Names { names, popularity, names_per_request } => {
+                let drawn = (0..*names_per_request)
+                    .map(|_| names[draw_index(*popularity, names.len(), random)].as_str());
                 drawn.collect::<Vec<_>>().join(",")
             }
         }
     }
 
-    fn write(&self, wanted: &String, out: &mut Vec<u8>) {
+    fn write(&self, item: &String, out: &mut Vec<u8>) {
         // Writing to a Vec cannot fail.
-        let _ = write!(out, "{}{wanted}{}", self.before, self.after);
+        let _ = write!(out, "{}{item}{}", self.request_prefix, self.request_suffix);
     }
 
-    fn judge(&mut self, wanted: &String, answer: &Answer<'_>, _: Duration) -> Result<(), String> {
-        if answer.status != self.status {
+    fn check_response(
+        &mut self,
+        item: &String,
+        response: &Response<'_>,
+        _: Duration,
+    ) -> Result<(), String> {
+        if response.status != self.status {
             return Err(format!(
-                "an answer was {}, not {} ({wanted:.80})",
-                answer.status, self.status
+                "an answer was {}, not {} ({item:.80})",
+                response.status, self.status
             ));
         }
         match self.body_bytes {
-            Some(bytes) if answer.body_bytes != bytes => {
-                Err(format!("an answer has {} bytes, not {bytes}", answer.body_bytes))
+            Some(bytes) if response.body_bytes != bytes => {
+                Err(format!("an answer has {} bytes, not {bytes}", response.body_bytes))
             }
             _ => Ok(()),
         }
@@ -150,11 +158,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skewed_load_asks_for_few_names_most_of_the_time_and_for_all_at_some_time() {
+    fn skewed_load_prefers_few_names_and_requests_all_eventually() {
         let shares = |popularity| {
             let mut random = Rng::with_seed(1);
             let places: Vec<usize> =
-                (0..40_000).map(|_| place(popularity, 1_000, &mut random)).collect();
+                (0..40_000).map(|_| draw_index(popularity, 1_000, &mut random)).collect();
             let share = |below| places.iter().filter(|place| **place < below).count() / 400;
             (share(10), share(100), places.into_iter().max())
         };

@@ -1,4 +1,4 @@
-//! Gems that are pushed, each a new one.
+//! Pushes of new gems.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -6,60 +6,65 @@ use std::time::{Duration, Instant};
 use super::gem_file;
 use super::settings::LoadSettings;
 use crate::clock::now;
-use crate::http::{Answer, HttpUrl, Load};
+use crate::http::{HttpUrl, Load, Response};
 
 #[derive(Debug)]
 pub(crate) struct PushLoad {
-    /// Begins the names of this run, so that another run's are others.
+    /// Prefix of the names of this run, which distinguishes it from other runs.
     prefix: String,
-    before: String,
-    /// When each was to be sent.
-    begun: Vec<Instant>,
-    /// The server has said that it has them.
+    request_prefix: String,
+    /// When each push was due.
+    due_at: Vec<Instant>,
+    /// Pushes that the server has accepted.
     acknowledged: Vec<usize>,
 }
 
 impl PushLoad {
-    /// `run`: a number that no other run on this server has.
+    /// `run`: a number that is unique among the runs on this server.
     pub(crate) fn new(url: &HttpUrl, settings: &LoadSettings, run: u64) -> Self {
-        let before = format!(
+        let request_prefix = format!(
             "POST {}/api/v1/gems HTTP/1.1\r\nHost: {}\r\nAuthorization: {}\r\n\
              Content-Type: application/octet-stream\r\nContent-Length: ",
             url.path, url.host, settings.api_key
         );
         let prefix = format!("bench-{run:x}-");
-        Self { prefix, before, begun: Vec::new(), acknowledged: Vec::new() }
+        Self { prefix, request_prefix, due_at: Vec::new(), acknowledged: Vec::new() }
     }
 
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Those that the server has, with when they were to be sent.
+    /// Returns the accepted pushes and when they were due.
     pub(crate) fn pushed(&self) -> impl Iterator<Item = (usize, Instant)> {
-        self.acknowledged.iter().map(|number| (*number, self.begun[*number]))
+        self.acknowledged.iter().map(|number| (*number, self.due_at[*number]))
     }
 }
 
 impl Load for PushLoad {
-    /// Its number.
-    type Wanted = usize;
+    /// The number of the gem.
+    type Item = usize;
 
     fn next(&mut self) -> usize {
-        self.begun.push(now());
-        self.begun.len() - 1
+        self.due_at.push(now());
+        self.due_at.len() - 1
     }
 
     fn write(&self, number: &usize, out: &mut Vec<u8>) {
         let gem = gem_file::build(&format!("{}{number}", self.prefix));
         // Writing to a Vec cannot fail.
-        let _ = write!(out, "{}{}\r\n\r\n", self.before, gem.len());
+        let _ = write!(out, "{}{}\r\n\r\n", self.request_prefix, gem.len());
         out.extend_from_slice(&gem);
     }
 
-    fn judge(&mut self, number: &usize, answer: &Answer<'_>, _: Duration) -> Result<(), String> {
-        if answer.status != 200 {
-            return Err(format!("a push was answered with {}", answer.status));
+    fn check_response(
+        &mut self,
+        number: &usize,
+        response: &Response<'_>,
+        _: Duration,
+    ) -> Result<(), String> {
+        if response.status != 200 {
+            return Err(format!("a push was answered with {}", response.status));
         }
         self.acknowledged.push(*number);
         Ok(())

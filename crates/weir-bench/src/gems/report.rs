@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::scenario::Run;
 use super::settings::LoadSettings;
 use crate::envelope::Envelope;
-use crate::http::{Figures, Target, as_number, rounded};
+use crate::http::{Figures, Target, rounded, to_f64};
 
 pub(crate) fn envelope(run: &Run, target: &Target, settings: &LoadSettings) -> Envelope {
     let missing = run.visible.as_ref().map_or(0, |visible| visible.missing);
@@ -20,13 +20,13 @@ pub(crate) fn envelope(run: &Run, target: &Target, settings: &LoadSettings) -> E
             .then(|| "a gem that was pushed is not in /versions after 5 s".to_owned()),
         extra: extra(run, settings),
     };
-    figures.envelope(&run.http, &settings.extent())
+    figures.envelope(&run.http, &settings.profile())
 }
 
 fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
     let mut extra = Map::new();
     let mut add = |key: &str, value: Value| extra.insert(key.to_owned(), value);
-    let bytes = as_number(run.http.tally.bytes_in_time) / settings.duration.as_secs_f64();
+    let bytes = to_f64(run.http.tally.bytes_in_time) / settings.duration.as_secs_f64();
     add("bytes_per_second", rounded(bytes).into());
     if let Some(visible) = &run.visible {
         let quantile = |quantile| rounded(visible.latencies.quantile_us(quantile));

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::load::ReadLoad;
 use super::push::PushLoad;
 use super::settings::{LoadSettings, Scenario};
-use super::visible::Watcher;
+use super::visibility::Watcher;
 use crate::http::{self, HttpRun, Target};
 use crate::latency::Latencies;
 
@@ -13,32 +13,32 @@ use crate::latency::Latencies;
 pub(crate) struct Run {
     pub(crate) http: HttpRun,
     /// Scenario push.
-    pub(crate) visible: Option<Visible>,
+    pub(crate) visible: Option<Visibility>,
 }
 
-/// From when a gem was to be pushed until another client saw it.
+/// Latencies from when a push was due until another client saw the gem.
 #[derive(Debug)]
-pub(crate) struct Visible {
+pub(crate) struct Visibility {
     pub(crate) latencies: Latencies,
-    /// Pushes that were acknowledged and not seen.
+    /// Accepted pushes that did not become visible.
     pub(crate) missing: u64,
 }
 
 pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
-    let extent = settings.extent();
+    let profile = settings.profile();
     if settings.scenario != Scenario::Push {
         let mut load = ReadLoad::prepare(&target.url, settings)?;
-        return Ok(Run { http: http::run(target, &mut load, &extent)?, visible: None });
+        return Ok(Run { http: http::run(target, &mut load, &profile)?, visible: None });
     }
-    // By chance: a second run on a server must not push the same gems.
+    // Random, because a second run on a server must not push the same gems.
     let mut load = PushLoad::new(&target.url, settings, fastrand::u64(..));
     let watcher = Watcher::start(&target.url, load.prefix(), settings.timeout)?;
-    let http = http::run(target, &mut load, &extent)?;
+    let http = http::run(target, &mut load, &profile)?;
     let seen = watcher.finish(load.pushed().count())?;
-    let mut visible = Visible { latencies: Latencies::new(), missing: 0 };
-    for (number, begun) in load.pushed() {
+    let mut visible = Visibility { latencies: Latencies::new(), missing: 0 };
+    for (number, due_at) in load.pushed() {
         match seen.get(&number) {
-            Some(at) => visible.latencies.record(at.saturating_duration_since(begun)),
+            Some(at) => visible.latencies.record(at.saturating_duration_since(due_at)),
             None => visible.missing += 1,
         }
     }

@@ -6,16 +6,16 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::checks::{as_seconds, within, within_f64};
-use crate::http::Extent;
+use crate::checks::{as_seconds, check_range, check_range_f64};
+use crate::http::LoadProfile;
 
 const CONNECTIONS_MAX: u64 = 20_000;
 const RATE_MAX: f64 = 1e6;
 const SECONDS_MAX: f64 = 86_400.0;
-/// So that a request stays below `REQUEST_BYTES_MAX`, however long the names are.
+/// Keeps a request below `REQUEST_BYTES_MAX`, however long the names are.
 const NAMES_PER_REQUEST_MAX: u64 = 200;
 const CONNECTIONS: usize = 4;
-/// More than a good server ever has waiting, so that requests wait there and not here.
+/// More than a good server ever queues, so that requests wait in the server and not in the client.
 const CONNECTIONS_OF_AN_OPEN_LOOP: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -58,7 +58,7 @@ pub(crate) enum Popularity {
 /// How much of what. An operation is a request that was answered as it should be.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadFlags {
-    // Who carries these flags says when it is required.
+    // The commands with these flags define when it is required.
     #[arg(long, value_enum)]
     pub(crate) scenario: Option<Scenario>,
     /// How long requests are sent; those under way at the end are waited for.
@@ -88,7 +88,7 @@ pub(crate) struct LoadFlags {
     pub(crate) timeout_seconds: f64,
 }
 
-/// Flags that hold together.
+/// Validated flags.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LoadSettings {
     #[serde(skip)]
@@ -109,8 +109,8 @@ pub(crate) struct LoadSettings {
 }
 
 impl LoadSettings {
-    pub(crate) fn extent(&self) -> Extent {
-        Extent {
+    pub(crate) fn profile(&self) -> LoadProfile {
+        LoadProfile {
             connections: self.connections,
             duration: self.duration,
             keep_alive: true,
@@ -122,20 +122,25 @@ impl LoadSettings {
 }
 
 impl LoadFlags {
-    /// `connections`: `None` for as many as usual.
-    pub(crate) fn checked(&self, connections: Option<usize>) -> Result<LoadSettings> {
+    /// Validates the flags. `connections`: `None` for the default.
+    pub(crate) fn validate(&self, connections: Option<usize>) -> Result<LoadSettings> {
         let scenario = self.scenario.context("--scenario is missing")?;
-        let usual = match self.requests_per_second {
+        let default = match self.requests_per_second {
             None => CONNECTIONS,
             Some(_) => CONNECTIONS_OF_AN_OPEN_LOOP,
         };
-        let connections = connections.unwrap_or(usual);
-        within("--connections", connections as u64, 1, CONNECTIONS_MAX)?;
-        within("--names-per-request", self.names_per_request as u64, 1, NAMES_PER_REQUEST_MAX)?;
-        within("--tail-bytes", self.tail_bytes as u64, 1, u64::MAX)?;
-        within_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
-        within_f64("--timeout-seconds", self.timeout_seconds, 1e-3, SECONDS_MAX)?;
-        within_f64(
+        let connections = connections.unwrap_or(default);
+        check_range("--connections", connections as u64, 1, CONNECTIONS_MAX)?;
+        check_range(
+            "--names-per-request",
+            self.names_per_request as u64,
+            1,
+            NAMES_PER_REQUEST_MAX,
+        )?;
+        check_range("--tail-bytes", self.tail_bytes as u64, 1, u64::MAX)?;
+        check_range_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
+        check_range_f64("--timeout-seconds", self.timeout_seconds, 1e-3, SECONDS_MAX)?;
+        check_range_f64(
             "--requests-per-second",
             self.requests_per_second.unwrap_or(1.0),
             1e-3,
@@ -174,19 +179,19 @@ mod tests {
         load: LoadFlags,
     }
 
-    fn checked(flags: &[&str]) -> Result<LoadSettings> {
-        Flags::parse_from(["bench"].iter().chain(flags)).load.checked(None)
+    fn validate(flags: &[&str]) -> Result<LoadSettings> {
+        Flags::parse_from(["bench"].iter().chain(flags)).load.validate(None)
     }
 
     #[test]
-    fn an_open_loop_has_more_connections() {
-        let closed = checked(&["--scenario", "info"]).expect("valid");
-        let open = checked(&["--scenario", "info", "--requests-per-second", "9"]).expect("valid");
+    fn open_loop_has_more_connections() {
+        let closed = validate(&["--scenario", "info"]).expect("valid");
+        let open = validate(&["--scenario", "info", "--requests-per-second", "9"]).expect("valid");
         assert_eq!((closed.connections, open.connections), (4, 500));
     }
 
     #[test]
-    fn a_flag_that_makes_no_sense_is_named() {
+    fn errors_name_the_invalid_flag() {
         for (all, named) in [
             (vec!["--scenario", "push"], "--api-key"),
             (vec!["--scenario", "info", "--api-key", "a b"], "--api-key"),
@@ -194,7 +199,7 @@ mod tests {
             (vec!["--scenario", "dependencies", "--names-per-request", "0"], "--names-per-request"),
             (vec!["--scenario", "versions-tail", "--tail-bytes", "0"], "--tail-bytes 0"),
         ] {
-            let error = checked(&all).expect_err("refused").to_string();
+            let error = validate(&all).expect_err("refused").to_string();
             assert!(error.contains(named), "{error}");
         }
     }

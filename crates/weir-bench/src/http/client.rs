@@ -1,8 +1,8 @@
 //! The client: one thread, all connections on one epoll instance.
 //!
-//! Hand-written because it shares the machine with the server that it measures. It promises to end: whatever has no
-//! answer within the timeout is an error. A connection that fails rests until the next look at the clock, so that a
-//! server which refuses everything does not make it spin.
+//! Hand-written because it shares the machine with the server that it measures. It always ends: a request without a
+//! response within the timeout is an error. A failed connection is not used until the next tick, so that a server
+//! that rejects everything does not make the client spin.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,42 +21,42 @@ use super::connection::{Connection, Phase, Request};
 use super::pace::Pace;
 use super::tally::HttpTally;
 use super::url::HttpUrl;
-use super::{Extent, Load, answer};
+use super::{Load, LoadProfile, response};
 use crate::clock::now;
-use crate::socket::Moved;
+use crate::socket::IoOutcome;
 
-/// How often timeouts are looked at, and how long a connection rests that has failed.
+/// Interval at which timeouts are checked and failed connections become available again.
 const TICK: Duration = Duration::from_millis(10);
-/// Events taken from the kernel at once.
+/// Most events per call of `epoll_wait`.
 const EVENTS_MAX: usize = 256;
-/// Stands for the timer; connections are numbered from 0.
+/// epoll's number for the timer; connections are numbered from 0.
 const TIMER: u64 = u64::MAX;
 
-/// Asks what the load says until the end of its time and until everything is answered or given up.
+/// Sends the requests of `load` for the duration of `profile`, then waits until all have completed or timed out.
 pub(crate) fn run<L: Load>(
     url: &HttpUrl,
     load: &mut L,
-    extent: &Extent,
+    profile: &LoadProfile,
     start: Instant,
 ) -> Result<HttpTally> {
-    Client::new(url, load, extent, start).context("preparing the client")?.run()
+    Client::new(url, load, profile, start).context("preparing the client")?.run()
 }
 
 struct Client<'a, L: Load> {
     url: &'a HttpUrl,
     load: &'a mut L,
-    extent: &'a Extent,
+    profile: &'a LoadProfile,
     epoll: OwnedFd,
     /// Wakes the client for the next request of an open loop: epoll's own timeout counts in milliseconds.
     timer: OwnedFd,
-    timer_is_for: Option<Instant>,
+    timer_deadline: Option<Instant>,
     pace: Pace,
-    connections: Vec<Connection<L::Wanted>>,
-    /// Connections with nothing to do; the one used last is used next.
-    free: Vec<usize>,
-    resting: Vec<usize>,
-    /// Requests of an open loop that found no free connection.
-    waiting: VecDeque<Request<L::Wanted>>,
+    connections: Vec<Connection<L::Item>>,
+    /// Idle connections; the one used last is used next.
+    idle: Vec<usize>,
+    backing_off: Vec<usize>,
+    /// Requests of an open loop that wait for an idle connection.
+    waiting: VecDeque<Request<L::Item>>,
     tally: HttpTally,
 }
 
@@ -64,27 +64,27 @@ impl<'a, L: Load> Client<'a, L> {
     fn new(
         url: &'a HttpUrl,
         load: &'a mut L,
-        extent: &'a Extent,
+        profile: &'a LoadProfile,
         start: Instant,
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        // By edges: nobody reads how often it has fired.
+        // Edge-triggered, because the timer is never read.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), flags)?;
-        let pace = Pace::new(extent, start);
+        let pace = Pace::new(profile, start);
         let end = pace.end;
         Ok(Self {
             url,
             load,
-            extent,
+            profile,
             epoll,
             timer,
-            timer_is_for: None,
+            timer_deadline: None,
             pace,
-            connections: (0..extent.connections).map(|_| Connection::new()).collect(),
-            free: (0..extent.connections).rev().collect(),
-            resting: Vec::new(),
+            connections: (0..profile.connections).map(|_| Connection::new()).collect(),
+            idle: (0..profile.connections).rev().collect(),
+            backing_off: Vec::new(),
             waiting: VecDeque::new(),
             tally: HttpTally::new(end),
         })
@@ -109,14 +109,14 @@ impl<'a, L: Load> Client<'a, L> {
                 if let Ok(index) = usize::try_from(data.u64())
                     && data.u64() != TIMER
                 {
-                    self.serve(index);
+                    self.on_event(index);
                 }
             }
         }
     }
 
     fn is_done(&self, at: Instant) -> bool {
-        let under_way = self.connections.len() - self.free.len() - self.resting.len();
+        let under_way = self.connections.len() - self.idle.len() - self.backing_off.len();
         under_way == 0 && self.waiting.is_empty() && self.pace.is_over(at)
     }
 
@@ -132,52 +132,52 @@ impl<'a, L: Load> Client<'a, L> {
 
     fn set_timer(&mut self) -> io::Result<()> {
         let due = self.pace.next_due();
-        if due.is_none() || due == self.timer_is_for {
+        if due.is_none() || due == self.timer_deadline {
             return Ok(());
         }
-        self.timer_is_for = due;
-        let left = due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now()));
+        self.timer_deadline = due;
+        let remaining = due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now()));
         let it_value = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            // Nothing at all would switch it off.
-            tv_nsec: i64::from(left.subsec_nanos().max(1)),
+            tv_sec: i64::try_from(remaining.as_secs()).unwrap_or(i64::MAX),
+            // Zero would disable the timer.
+            tv_nsec: i64::from(remaining.subsec_nanos().max(1)),
         };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
         Ok(())
     }
 
-    /// Gives free connections what is due; what finds none waits, in the order in which it came.
+    /// Starts the due requests on idle connections. The others wait, in order.
     fn start_due(&mut self, at: Instant) {
-        while !self.free.is_empty() {
-            let waited = self.waiting.pop_front();
-            let Some(request) = waited.or_else(|| self.take(at)) else {
+        while !self.idle.is_empty() {
+            let queued = self.waiting.pop_front();
+            let Some(request) = queued.or_else(|| self.next_request(at)) else {
                 return;
             };
-            if let Some(index) = self.free.pop() {
+            if let Some(index) = self.idle.pop() {
                 self.connections[index].request = Some(request);
-                self.begin(index);
+                self.start_request(index);
             }
         }
-        while self.pace.is_open()
-            && let Some(request) = self.take(at)
+        while self.pace.is_open_loop()
+            && let Some(request) = self.next_request(at)
         {
             self.tally.waited_for_connection += 1;
             self.waiting.push_back(request);
         }
     }
 
-    fn take(&mut self, at: Instant) -> Option<Request<L::Wanted>> {
-        let intended = self.pace.take(at)?;
+    fn next_request(&mut self, at: Instant) -> Option<Request<L::Item>> {
+        let intended = self.pace.take_due(at)?;
         self.tally.requests += 1;
-        Some(Request { intended, wanted: self.load.next() })
+        Some(Request { intended, item: self.load.next() })
     }
 
-    /// Sends the request of connection `index`, on the socket that it has or on a new one.
-    fn begin(&mut self, index: usize) {
+    /// Sends the request of connection `index`, on its open socket or on a new one.
+    fn start_request(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if connection.phase == Phase::Idle {
-            if connection.ask(self.load) {
+            if connection.send_request(self.load) {
                 return;
             }
             self.tally.reconnects += 1;
@@ -193,16 +193,16 @@ impl<'a, L: Load> Client<'a, L> {
         }
     }
 
-    fn serve(&mut self, index: usize) {
+    fn on_event(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         match connection.phase {
             Phase::Closed => {}
-            // Nothing was asked: the server has closed it.
+            // No request is in flight: the server has closed the connection.
             Phase::Idle => connection.close(),
-            Phase::Asked => self.receive(index),
-            Phase::Connecting => match connection.connected(&self.epoll, index as u64) {
+            Phase::AwaitingResponse => self.receive(index),
+            Phase::Connecting => match connection.on_connected(&self.epoll, index as u64) {
                 Err(error) => self.fail(index, &format!("connecting: {error}")),
-                Ok(()) if connection.ask(self.load) => {}
+                Ok(()) if connection.send_request(self.load) => {}
                 Ok(()) => self.fail(index, "the server closed a new connection"),
             },
         }
@@ -212,21 +212,22 @@ impl<'a, L: Load> Client<'a, L> {
         let at = now();
         let connection = &mut self.connections[index];
         let is_closed = match connection.read() {
-            Moved::NotNow => return,
-            Moved::Bytes(_) => false,
-            Moved::Gone => true,
+            IoOutcome::WouldBlock => return,
+            IoOutcome::Bytes(_) => false,
+            IoOutcome::Closed => true,
         };
         let received = connection.received().len();
-        match answer::parse(connection.received(), is_closed) {
-            Ok(Some(answer)) if answer.length == received => {
+        match response::parse(connection.received(), is_closed) {
+            Ok(Some(response)) if response.length == received => {
                 if let Some(request) = &connection.request {
                     let latency = at.saturating_duration_since(request.intended);
-                    let judged = self.load.judge(&request.wanted, &answer, latency);
-                    self.tally.answered(&answer, latency, at, judged);
+                    let outcome = self.load.check_response(&request.item, &response, latency);
+                    self.tally.record_response(&response, latency, at, outcome);
                 }
-                let keep = self.extent.keep_alive && !answer.closes && !is_closed;
-                connection.answered(keep);
-                self.free.push(index);
+                let keep_alive =
+                    self.profile.keep_alive && !response.closes_connection && !is_closed;
+                connection.finish_response(keep_alive);
+                self.idle.push(index);
                 self.start_due(at);
             }
             Ok(Some(_)) => self.fail(index, "more was answered than asked"),
@@ -242,28 +243,28 @@ impl<'a, L: Load> Client<'a, L> {
 
     fn fail(&mut self, index: usize, text: &str) {
         self.tally.faults.add(1, || text.to_owned());
-        self.give_up(index);
+        self.abandon(index);
     }
 
-    fn give_up(&mut self, index: usize) {
+    fn abandon(&mut self, index: usize) {
         self.connections[index].close();
         self.connections[index].request = None;
-        self.resting.push(index);
+        self.backing_off.push(index);
     }
 
     fn tick(&mut self, at: Instant) {
-        self.free.append(&mut self.resting);
-        let timeout = self.extent.timeout;
+        self.idle.append(&mut self.backing_off);
+        let timeout = self.profile.timeout;
         let is_late = |intended: Instant| at.saturating_duration_since(intended) > timeout;
         for index in 0..self.connections.len() {
             let intended = self.connections[index].request.as_ref().map(|it| it.intended);
             if let Some(intended) = intended.filter(|intended| is_late(*intended)) {
-                self.tally.timed_out(at.saturating_duration_since(intended));
-                self.give_up(index);
+                self.tally.record_timeout(at.saturating_duration_since(intended));
+                self.abandon(index);
             }
         }
         while let Some(request) = self.waiting.pop_front_if(|request| is_late(request.intended)) {
-            self.tally.timed_out(at.saturating_duration_since(request.intended));
+            self.tally.record_timeout(at.saturating_duration_since(request.intended));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection of the client: what is under way on it, and its socket.
+//! One connection of the client: its socket and the request in flight.
 
 use std::io;
 use std::time::Instant;
@@ -10,27 +10,28 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, sock
 
 use super::Load;
 use super::url::HttpUrl;
-use crate::socket::{self, Moved};
+use crate::socket::{self, IoOutcome};
 
-/// Room offered to one read; grows only for an answer that is larger.
+/// Buffer of one read; grows only for a larger response.
 const READ_BYTES: usize = 4096;
 
 /// A request that is due.
 #[derive(Debug)]
 pub(super) struct Request<W> {
-    /// When it should be sent: latencies count from here, so that a client or a server that falls behind is charged.
+    /// When it is due. Latencies count from here, so that they include the delays of a client or server that falls
+    /// behind.
     pub(super) intended: Instant,
-    pub(super) wanted: W,
+    pub(super) item: W,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Closed,
     Connecting,
-    /// Open, nothing under way.
+    /// Open, with no request in flight.
     Idle,
     /// The request was sent.
-    Asked,
+    AwaitingResponse,
 }
 
 #[derive(Debug)]
@@ -38,8 +39,8 @@ pub(super) struct Connection<W> {
     socket: Option<OwnedFd>,
     pub(super) phase: Phase,
     pub(super) request: Option<Request<W>>,
-    /// Answers that came on this socket.
-    answers: u64,
+    /// Responses received on this socket.
+    responses: u64,
     out: Vec<u8>,
     input: Vec<u8>,
     filled: usize,
@@ -52,14 +53,14 @@ impl<W> Connection<W> {
             socket: None,
             phase: Phase::Closed,
             request: None,
-            answers: 0,
+            responses: 0,
             out,
             input,
             filled: 0,
         }
     }
 
-    /// Begins to connect; `epoll` tells when it is done, under `number`.
+    /// Starts to connect. epoll reports the end of it under `number`.
     pub(super) fn open(&mut self, url: &HttpUrl, epoll: &OwnedFd, number: u64) -> io::Result<()> {
         let family = match url.address.is_ipv4() {
             true => AddressFamily::INET,
@@ -73,14 +74,14 @@ impl<W> Connection<W> {
             Err(error) => return Err(error.into()),
         }
         epoll::add(epoll, &socket, EventData::new_u64(number), EventFlags::OUT)?;
-        self.answers = 0;
+        self.responses = 0;
         self.socket = Some(socket);
         self.phase = Phase::Connecting;
         Ok(())
     }
 
-    /// After it has become writable.
-    pub(super) fn connected(&mut self, epoll: &OwnedFd, number: u64) -> io::Result<()> {
+    /// Finishes connecting, after the socket has become writable.
+    pub(super) fn on_connected(&mut self, epoll: &OwnedFd, number: u64) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             return Ok(());
         };
@@ -90,29 +91,29 @@ impl<W> Connection<W> {
         Ok(())
     }
 
-    /// Sends the request that was given to it. False: the server has closed the connection.
-    pub(super) fn ask<L: Load<Wanted = W>>(&mut self, load: &L) -> bool {
+    /// Sends the connection's request. Returns false if the server has closed the connection.
+    pub(super) fn send_request<L: Load<Item = W>>(&mut self, load: &L) -> bool {
         let (Some(request), Some(socket)) = (&self.request, &self.socket) else {
             return false;
         };
         self.out.clear();
-        load.write(&request.wanted, &mut self.out);
+        load.write(&request.item, &mut self.out);
         self.filled = 0;
-        self.phase = Phase::Asked;
-        // Nothing else is under way: there is room for it (REQUEST_BYTES_MAX).
-        socket::write(socket, &self.out) == Moved::Bytes(self.out.len())
+        self.phase = Phase::AwaitingResponse;
+        // The socket is idle, so its buffer has room (REQUEST_BYTES_MAX).
+        socket::write(socket, &self.out) == IoOutcome::Bytes(self.out.len())
     }
 
-    /// One read.
-    pub(super) fn read(&mut self) -> Moved {
+    /// Reads once.
+    pub(super) fn read(&mut self) -> IoOutcome {
         let Some(socket) = &self.socket else {
-            return Moved::Gone;
+            return IoOutcome::Closed;
         };
         if self.filled == self.input.len() {
             self.input.resize(self.input.len() * 2, 0);
         }
         let moved = socket::read(socket, &mut self.input[self.filled..]);
-        if let Moved::Bytes(bytes) = moved {
+        if let IoOutcome::Bytes(bytes) = moved {
             self.filled += bytes;
         }
         moved
@@ -122,15 +123,16 @@ impl<W> Connection<W> {
         &self.input[..self.filled]
     }
 
-    /// The server may close a connection that it has served on; what was just sent on it reached nobody.
+    /// Returns whether the server closed the connection while it was idle, so that it did not receive the last
+    /// request.
     pub(super) fn was_closed_while_idle(&self) -> bool {
-        self.answers > 0 && self.filled == 0
+        self.responses > 0 && self.filled == 0
     }
 
-    pub(super) fn answered(&mut self, keep: bool) {
+    pub(super) fn finish_response(&mut self, keep_alive: bool) {
         self.request = None;
-        self.answers += 1;
-        if keep {
+        self.responses += 1;
+        if keep_alive {
             self.phase = Phase::Idle;
         } else {
             self.close();

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::Extent;
+use super::LoadProfile;
 
-/// So that gaps and what is asked don't follow each other.
+/// Keeps the gaps independent of the requests.
 const GAPS_SEED: u64 = 0x5eed_0f9a_b5c0_ffee;
 
 #[derive(Debug)]
@@ -17,32 +17,32 @@ pub(crate) struct Pace {
 
 #[derive(Debug)]
 enum Arrivals {
-    /// Each connection asks again as soon as it has its answer.
-    Closed,
-    /// A Poisson process: whoever comes does not know how the others fare.
-    Open { random: Rng, mean_gap_seconds: f64, next: Instant },
+    /// Each connection sends its next request as soon as it has the response.
+    ClosedLoop,
+    /// A Poisson process: arrivals do not depend on responses.
+    OpenLoop { random: Rng, mean_gap_seconds: f64, next: Instant },
 }
 
 impl Pace {
-    pub(crate) fn new(extent: &Extent, start: Instant) -> Self {
-        let arrivals = match extent.requests_per_second {
-            None => Arrivals::Closed,
+    pub(crate) fn new(profile: &LoadProfile, start: Instant) -> Self {
+        let arrivals = match profile.requests_per_second {
+            None => Arrivals::ClosedLoop,
             Some(rate) => {
-                let mut random = Rng::with_seed(extent.seed ^ GAPS_SEED);
+                let mut random = Rng::with_seed(profile.seed ^ GAPS_SEED);
                 let mean_gap_seconds = 1.0 / rate;
                 let next = start + gap(&mut random, mean_gap_seconds);
-                Arrivals::Open { random, mean_gap_seconds, next }
+                Arrivals::OpenLoop { random, mean_gap_seconds, next }
             }
         };
-        Self { arrivals, end: start + extent.duration }
+        Self { arrivals, end: start + profile.duration }
     }
 
-    /// When the next request should be sent, if it is due at `now`.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Instant> {
+    /// Returns when the next request was due, if that is not after `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Instant> {
         let intended = match &mut self.arrivals {
-            Arrivals::Closed => now,
-            Arrivals::Open { next, .. } if *next > now => return None,
-            Arrivals::Open { random, mean_gap_seconds, next } => {
+            Arrivals::ClosedLoop => now,
+            Arrivals::OpenLoop { next, .. } if *next > now => return None,
+            Arrivals::OpenLoop { random, mean_gap_seconds, next } => {
                 let due = *next;
                 *next += gap(random, *mean_gap_seconds);
                 due
@@ -51,29 +51,29 @@ impl Pace {
         (intended < self.end).then_some(intended)
     }
 
-    /// When the next is due that does not depend on answers; `None`: there is none.
+    /// Returns when the next request of an open loop is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         match &self.arrivals {
-            Arrivals::Closed => None,
-            Arrivals::Open { next, .. } => Some(*next).filter(|next| *next < self.end),
+            Arrivals::ClosedLoop => None,
+            Arrivals::OpenLoop { next, .. } => Some(*next).filter(|next| *next < self.end),
         }
     }
 
-    /// Whether no more will be due, after everything until `now` was taken.
+    /// Returns whether no more requests will be due after `now`.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         match &self.arrivals {
-            Arrivals::Closed => now >= self.end,
-            Arrivals::Open { next, .. } => *next >= self.end,
+            Arrivals::ClosedLoop => now >= self.end,
+            Arrivals::OpenLoop { next, .. } => *next >= self.end,
         }
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self.arrivals, Arrivals::Open { .. })
+    pub(crate) fn is_open_loop(&self) -> bool {
+        matches!(self.arrivals, Arrivals::OpenLoop { .. })
     }
 }
 
 fn gap(random: &mut Rng, mean_seconds: f64) -> Duration {
-    // From an even number to an exponential one; it must not be 0.
+    // Turns a uniform number into an exponential one. The logarithm's argument must not be 0.
     Duration::from_secs_f64(-(1.0 - random.f64()).ln() * mean_seconds)
 }
 
@@ -84,8 +84,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn extent(seconds: u64, requests_per_second: Option<f64>) -> Extent {
-        Extent {
+    fn profile(seconds: u64, requests_per_second: Option<f64>) -> LoadProfile {
+        LoadProfile {
             connections: 1,
             duration: Duration::from_secs(seconds),
             keep_alive: true,
@@ -96,12 +96,12 @@ mod tests {
     }
 
     fn at_rate(rate: f64, start: Instant) -> Vec<Instant> {
-        let mut pace = Pace::new(&extent(60, Some(rate)), start);
-        std::iter::from_fn(|| pace.take(start + HOUR)).collect()
+        let mut pace = Pace::new(&profile(60, Some(rate)), start);
+        std::iter::from_fn(|| pace.take_due(start + HOUR)).collect()
     }
 
     #[test]
-    fn an_open_loop_is_a_poisson_process_that_waits_for_nobody() {
+    fn open_loop_is_a_poisson_process_independent_of_responses() {
         let start = now();
         let requests = at_rate(500.0, start);
         // 30,000 expected, with a standard deviation of 173.
@@ -115,17 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_before_it_is_due() {
+    fn requests_are_not_sent_before_they_are_due() {
         let start = now();
-        let mut pace = Pace::new(&extent(10, Some(1.0)), start);
+        let mut pace = Pace::new(&profile(10, Some(1.0)), start);
         let due = pace.next_due().expect("the first");
-        assert!(pace.take(due - Duration::from_nanos(1)).is_none());
-        assert_eq!(pace.take(due), Some(due));
+        assert!(pace.take_due(due - Duration::from_nanos(1)).is_none());
+        assert_eq!(pace.take_due(due), Some(due));
         assert!(pace.next_due() > Some(due) && !pace.is_over(due));
     }
 
     #[test]
-    fn arrivals_are_the_same_each_time() {
+    fn arrivals_are_determined_by_the_seed() {
         let (one, other) = (now(), now() + HOUR);
         let relative = |start: Instant| {
             at_rate(100.0, start).into_iter().map(|at| at - start).collect::<Vec<_>>()
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_has_a_request_whenever_it_is_asked_until_the_end() {
+    fn closed_loop_always_has_a_request_until_the_end() {
         let start = now();
-        let mut pace = Pace::new(&extent(1, None), start);
-        assert_eq!((pace.take(start), pace.next_due()), (Some(start), None));
+        let mut pace = Pace::new(&profile(1, None), start);
+        assert_eq!((pace.take_due(start), pace.next_due()), (Some(start), None));
         let end = start + Duration::from_secs(1);
-        assert!(pace.take(end).is_none() && pace.is_over(end) && !pace.is_over(start));
+        assert!(pace.take_due(end).is_none() && pace.is_over(end) && !pace.is_over(start));
     }
 }

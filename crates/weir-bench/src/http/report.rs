@@ -4,41 +4,42 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Extent;
+use super::LoadProfile;
 use super::target::HttpRun;
 use crate::envelope::Envelope;
 use crate::process_usage::{Usage, cpu_resolution};
 
-/// What a bench adds to a run.
+/// Figures that a bench adds to those of a run.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) bench: &'static str,
     pub(crate) scenario: &'static str,
     pub(crate) settings: Value,
-    /// Beside those of the client.
+    /// In addition to the client's errors.
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) extra: Map<String, Value>,
 }
 
 impl Figures {
-    pub(crate) fn envelope(self, run: &HttpRun, extent: &Extent) -> Envelope {
+    pub(crate) fn envelope(self, run: &HttpRun, profile: &LoadProfile) -> Envelope {
         let tally = &run.tally;
-        let seconds = extent.duration.as_secs_f64();
+        let seconds = profile.duration.as_secs_f64();
         let spent = run.server.map(|(before, after)| Spent::between(before, after));
         let quantile = |quantile| rounded(tally.latencies.quantile_us(quantile));
         Envelope {
             bench: self.bench,
             scenario: self.scenario,
             seconds,
-            operations_per_second: rounded(as_number(tally.in_time) / seconds),
+            operations_per_second: rounded(to_f64(tally.successful_in_time) / seconds),
             p50_us: quantile(0.50),
             p95_us: quantile(0.95),
             p99_us: quantile(0.99),
             errors: tally.faults.count + self.errors,
             client_cpu_seconds: run.client_cpu.as_secs_f64(),
             server_cpu_seconds: spent.map(|spent| spent.cpu.as_secs_f64()),
-            server_cpu_us_per_operation: spent.map(|spent| each_us(spent.cpu, tally.answered)),
+            server_cpu_us_per_operation: spent
+                .map(|spent| us_per_operation(spent.cpu, tally.successful)),
             server_rss_bytes: run.server.map(|(_, after)| after.rss_bytes),
             extra: extra(run, self.extra, self.first_error),
             settings: self.settings,
@@ -81,8 +82,11 @@ fn extra(
     if let Some((before, after)) = run.server {
         let spent = Spent::between(before, after);
         let user = spent.cpu.saturating_sub(spent.system_cpu);
-        add("server_user_cpu_us_per_operation", each_us(user, tally.answered).into());
-        add("server_system_cpu_us_per_operation", each_us(spent.system_cpu, tally.answered).into());
+        add("server_user_cpu_us_per_operation", us_per_operation(user, tally.successful).into());
+        add(
+            "server_system_cpu_us_per_operation",
+            us_per_operation(spent.system_cpu, tally.successful).into(),
+        );
         add("server_processes", after.processes.into());
         add("server_cpu_resolution_seconds", cpu_resolution().as_secs_f64().into());
     }
@@ -92,20 +96,20 @@ fn extra(
     extra
 }
 
-pub(crate) fn each_us(spent: Duration, operations: u64) -> f64 {
-    rounded(spent.as_secs_f64() * 1e6 / as_number(operations.max(1)))
+pub(crate) fn us_per_operation(spent: Duration, operations: u64) -> f64 {
+    rounded(spent.as_secs_f64() * 1e6 / to_f64(operations.max(1)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 operations")]
-pub(crate) fn as_number(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// More than any of these figures means.
+/// Rounds to three decimals.
 pub(crate) fn rounded(value: f64) -> f64 {
-    decimals(value, 1e3)
+    round_to(value, 1e3)
 }
 
-pub(crate) fn decimals(value: f64, scale: f64) -> f64 {
+pub(crate) fn round_to(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }

@@ -6,26 +6,26 @@ use anyhow::{Context, Result};
 use crate::envelope::Envelope;
 use crate::output::Output;
 
-/// How often, and what is printed of each run.
+/// The number of rounds, and what is printed of each run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Round<'a> {
-    /// Of the servers.
+pub(crate) struct RoundOptions<'a> {
+    /// Names of the servers.
     pub(crate) names: &'a [&'a str],
     pub(crate) rounds: usize,
     /// One JSON object per run.
     pub(crate) json: bool,
 }
 
-/// The runs of every server, one per round. `run` is told which server.
+/// Returns the runs of every server, one per round. `run` receives the server's index.
 pub(crate) fn run_rounds(
-    Round { names, rounds, json }: Round<'_>,
+    RoundOptions { names, rounds, json }: RoundOptions<'_>,
     output: &mut Output,
     mut run: impl FnMut(usize) -> Result<Envelope>,
 ) -> Result<Vec<Vec<Envelope>>> {
     let mut runs: Vec<Vec<Envelope>> = vec![Vec::new(); names.len()];
     for round in 0..rounds {
-        for turn in 0..names.len() {
-            let index = (turn + round) % names.len();
+        for offset in 0..names.len() {
+            let index = (offset + round) % names.len();
             let name = names[index];
             let mut envelope = run(index).with_context(|| name.to_owned())?;
             envelope.extra.insert("peer".to_owned(), name.into());

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::Extent;
+use super::LoadProfile;
 use crate::comparison::median;
 use crate::envelope::Envelope;
 
-/// A column: its heading, the figure of the envelope, what that is multiplied with, and decimals.
+/// A column: its heading, the envelope's figure, its scale and decimals.
 struct Column {
     heading: &'static str,
     figure: &'static str,
@@ -25,7 +25,7 @@ const fn column(
     Column { heading, figure, scale, decimals }
 }
 
-/// Besides names and rates; those that no run has are left out.
+/// Columns after names and rates. Columns without a value in any run are omitted.
 const COLUMNS: [Column; 21] = [
     column("of the ceiling", "of_ceiling", 1.0, 3),
     column("offered load", "offered_load", 1.0, 2),
@@ -50,28 +50,28 @@ const COLUMNS: [Column; 21] = [
     column("errors", "errors", 1.0, 0),
 ];
 
-/// Figures that are 0 unless something is wrong.
-const SELDOM: [&str; 2] = ["timeouts", "waited_for_connection"];
+/// Figures that are 0 in a normal run, and then omitted.
+const USUALLY_ZERO: [&str; 2] = ["timeouts", "waited_for_connection"];
 
 impl Column {
-    fn is_worth_a_look(&self, run: &Value) -> bool {
+    fn is_relevant(&self, run: &Value) -> bool {
         let value = run[self.figure].as_f64();
-        value.is_some_and(|value| value > 0.0 || !SELDOM.contains(&self.figure))
+        value.is_some_and(|value| value > 0.0 || !USUALLY_ZERO.contains(&self.figure))
     }
 }
 
 /// `runs[server][round]`.
-pub(crate) fn of(
+pub(crate) fn to_markdown(
     scenario: &str,
-    extent: &Extent,
+    profile: &LoadProfile,
     names: &[&str],
     runs: &[Vec<Envelope>],
 ) -> String {
     let json: Vec<Vec<Value>> =
         runs.iter().map(|runs| runs.iter().map(as_json).collect()).collect();
-    let has = |column: &&Column| json.iter().flatten().any(|run| column.is_worth_a_look(run));
+    let has = |column: &&Column| json.iter().flatten().any(|run| column.is_relevant(run));
     let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
-    let mut text = heading(scenario, extent, names);
+    let mut text = heading(scenario, profile, names);
     let headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
     // Writing to a String cannot fail.
     let _ = writeln!(text, " {} |", headings.join(" | "));
@@ -86,21 +86,22 @@ fn as_json(run: &Envelope) -> Value {
     serde_json::to_value(run).expect("an envelope has only string keys and finite numbers")
 }
 
-fn heading(scenario: &str, extent: &Extent, names: &[&str]) -> String {
-    let load = match extent.requests_per_second {
+fn heading(scenario: &str, profile: &LoadProfile, names: &[&str]) -> String {
+    let load = match profile.requests_per_second {
         Some(rate) => format!("{rate:.0} requests/s"),
-        None if extent.connections == 1 => "1 connection".to_owned(),
-        None => format!("{} connections", extent.connections),
+        None if profile.connections == 1 => "1 connection".to_owned(),
+        None => format!("{} connections", profile.connections),
     };
     let first = names.first().copied().unwrap_or_default();
     format!("| {scenario}, {load} | requests/s (lowest - highest) | {first} is |")
 }
 
-/// `first is`: the first server's rate over this one's, the median of the ratios within each round.
+/// Returns a server's line. `first is`: the first server's rate divided by this one's, the median of the ratios
+/// within each round.
 fn line(name: &str, runs: &[Value], first: &[Value], columns: &[&Column]) -> String {
     let rates = values(runs, "operations_per_second");
     let ratios = values(first, "operations_per_second").into_iter().zip(&rates);
-    let ratio = median(ratios.map(|(first, own)| first / own).collect());
+    let ratio = median(ratios.map(|(first, this)| first / this).collect());
     let lowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = rates.iter().copied().fold(0.0, f64::max);
     let rate = median(rates);
@@ -151,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_medians_and_only_figures_that_somebody_has() {
+    fn line_has_medians_of_reported_figures_only() {
         let one = [100.0, 300.0, 200.0].map(|rate| run(rate, Some(0.5))).to_vec();
         let other = [100.0, 100.0, 100.0].map(|rate| run(rate, None)).to_vec();
-        let extent = Extent {
+        let profile = LoadProfile {
             connections: 4,
             duration: Duration::from_secs(1),
             keep_alive: true,
@@ -162,7 +163,7 @@ mod tests {
             seed: 1,
             timeout: Duration::from_secs(1),
         };
-        let table = of("noop", &extent, &["a", "b"], &[one, other]);
+        let table = to_markdown("noop", &profile, &["a", "b"], &[one, other]);
         let expected = "\
 | noop, 4 connections | requests/s (lowest - highest) | a is | p50 us | p95 us | p99 us | Jain | client CPU s | errors |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

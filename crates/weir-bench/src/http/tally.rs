@@ -1,31 +1,31 @@
-//! What the client counts while it runs.
+//! Counters of the client.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Answer;
+use super::Response;
 use crate::latency::Latencies;
 use crate::tally::Faults;
 
 #[derive(Debug)]
 pub(crate) struct HttpTally {
-    /// Requests that were sent, or should have been.
+    /// Requests that were due.
     pub(crate) requests: u64,
-    /// Those that had the right answer before the end of the run.
-    pub(crate) in_time: u64,
-    /// Those that had it at all.
-    pub(crate) answered: u64,
-    /// Bytes of the right answers before the end of the run, heads included.
+    /// Requests with a correct response before the end of the run.
+    pub(crate) successful_in_time: u64,
+    /// Requests with a correct response.
+    pub(crate) successful: u64,
+    /// Bytes of the correct responses before the end of the run, heads included.
     pub(crate) bytes_in_time: u64,
-    /// Of all with a right answer, and of timeouts: to leave those out would flatter.
+    /// Latencies of correct responses and of timeouts.
     pub(crate) latencies: Latencies,
     pub(crate) timeouts: u64,
-    /// Answers by status.
+    /// Responses by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) faults: Faults,
-    /// Requests of an open loop that found all connections in use.
+    /// Requests of an open loop that had to wait for a connection.
     pub(crate) waited_for_connection: u64,
-    /// Connections that the server closed while they were idle, found out by a request that was then repeated.
+    /// Connections that the server closed while they were idle, so that a request was repeated.
     pub(crate) reconnects: u64,
     end: Instant,
 }
@@ -34,8 +34,8 @@ impl HttpTally {
     pub(super) fn new(end: Instant) -> Self {
         Self {
             requests: 0,
-            in_time: 0,
-            answered: 0,
+            successful_in_time: 0,
+            successful: 0,
             bytes_in_time: 0,
             latencies: Latencies::new(),
             timeouts: 0,
@@ -47,27 +47,27 @@ impl HttpTally {
         }
     }
 
-    pub(super) fn answered(
+    pub(super) fn record_response(
         &mut self,
-        answer: &Answer<'_>,
+        response: &Response<'_>,
         latency: Duration,
         at: Instant,
-        judged: Result<(), String>,
+        outcome: Result<(), String>,
     ) {
-        *self.statuses.entry(answer.status).or_default() += 1;
-        if let Err(text) = judged {
+        *self.statuses.entry(response.status).or_default() += 1;
+        if let Err(text) = outcome {
             self.faults.add(1, || text);
             return;
         }
-        self.answered += 1;
+        self.successful += 1;
         if at <= self.end {
-            self.in_time += 1;
-            self.bytes_in_time += answer.length as u64;
+            self.successful_in_time += 1;
+            self.bytes_in_time += response.length as u64;
         }
         self.latencies.record(latency);
     }
 
-    pub(super) fn timed_out(&mut self, waited: Duration) {
+    pub(super) fn record_timeout(&mut self, waited: Duration) {
         self.timeouts += 1;
         self.latencies.record(waited);
         self.faults.add(1, || {

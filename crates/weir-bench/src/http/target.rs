@@ -1,4 +1,4 @@
-//! One run: the client's, and what it and the server spent meanwhile.
+//! One run: the client's counters, and the CPU time of client and server.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 
 use super::tally::HttpTally;
 use super::url::HttpUrl;
-use super::{Extent, Load, client};
+use super::{Load, LoadProfile, client};
 use crate::clock::{now, own_cpu_time};
 use crate::process_usage::{self, Usage};
 
-/// The server under load and the processes that are charged for it.
+/// The server under load and the processes whose CPU and memory are measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: HttpUrl,
@@ -47,10 +47,14 @@ impl FromStr for Target {
     }
 }
 
-pub(crate) fn run<L: Load>(target: &Target, load: &mut L, extent: &Extent) -> Result<HttpRun> {
+pub(crate) fn run<L: Load>(
+    target: &Target,
+    load: &mut L,
+    profile: &LoadProfile,
+) -> Result<HttpRun> {
     let server_before = target.usage()?;
     let cpu_before = own_cpu_time();
-    let tally = client::run(&target.url, load, extent, now());
+    let tally = client::run(&target.url, load, profile, now());
     let tally = tally.with_context(|| target.url.to_string())?;
     let client_cpu = own_cpu_time().saturating_sub(cpu_before);
     let server = server_before.zip(target.usage()?);

@@ -1,4 +1,4 @@
-//! Where a server is.
+//! The URL of a server.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,20 +10,20 @@ use anyhow::{Context, Result, ensure};
 #[derive(Debug, Clone)]
 pub(crate) struct HttpUrl {
     pub(crate) address: SocketAddr,
-    /// As the Host header says it.
+    /// Value of the Host header.
     pub(crate) host: String,
-    /// Without a slash at its end; empty if there is none.
+    /// Without a trailing slash; may be empty.
     pub(crate) path: String,
 }
 
 impl HttpUrl {
-    /// Of an address without a path.
-    pub(crate) fn of(address: SocketAddr) -> Self {
+    /// Creates a URL without a path.
+    pub(crate) fn from_address(address: SocketAddr) -> Self {
         Self { address, host: address.to_string(), path: String::new() }
     }
 
-    /// The same, with `path` if it has none.
-    pub(crate) fn or_path(self, path: &str) -> Self {
+    /// Sets `path` if the URL has none.
+    pub(crate) fn with_default_path(self, path: &str) -> Self {
         let path = if self.path.is_empty() { path.to_owned() } else { self.path };
         Self { path, ..self }
     }
@@ -57,18 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_kept_and_another_one_takes_the_place_of_none() {
+    fn default_path_applies_only_without_a_path() {
         let url: HttpUrl = "http://127.0.0.1:8080/app/x/".parse().expect("valid");
         assert_eq!((url.host.as_str(), url.path.as_str()), ("127.0.0.1:8080", "/app/x"));
-        assert_eq!(url.or_path("/y").path, "/app/x");
+        assert_eq!(url.with_default_path("/y").path, "/app/x");
         for text in ["http://127.0.0.1:8080", "http://127.0.0.1:8080/"] {
             let url: HttpUrl = text.parse().expect("valid");
-            assert_eq!((url.path.as_str(), url.clone().or_path("/y").path.as_str()), ("", "/y"));
+            assert_eq!(
+                (url.path.as_str(), url.clone().with_default_path("/y").path.as_str()),
+                ("", "/y")
+            );
         }
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         for text in ["https://127.0.0.1:1", "127.0.0.1:1", "http://127.0.0.1", "http://h:1/?x"] {
             assert!(text.parse::<HttpUrl>().is_err(), "{text}");
         }

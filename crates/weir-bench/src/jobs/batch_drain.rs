@@ -1,11 +1,11 @@
-//! A connection that drains in batches: FETCHB, then one ACKB for what came, up to `in_flight` batches at a
-//! time on one connection.
+//! A connection that drains in batches: FETCHB, then one ACKB for the received jobs, with up to `in_flight` batches
+//! at a time.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::drain::{DrainPlan, Heartbeat};
-use super::push::{readable, refused_in_batch};
+use super::push::{count_rejected_in_batch, describe};
 use super::reply::{self, Reply};
 use super::tallies::JobTallies;
 use crate::event_loop::{Exchange, LoadError};
@@ -16,10 +16,10 @@ pub(crate) struct BatchDrainer<'run> {
     /// Jobs per FETCHB.
     batch: u64,
     unanswered: VecDeque<Command>,
-    /// Batches between their FETCHB and the answer to the ACKB of their last job.
+    /// Batches between their FETCHB and the reply to the ACKB of their last job.
     batches_in_flight: usize,
     heartbeat: Option<Heartbeat>,
-    /// The jids of the array that is being read, in quotes, with commas between them.
+    /// The jids of the array that is being read, quoted and separated by commas.
     jids: Vec<u8>,
 }
 
@@ -32,8 +32,8 @@ struct Command {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Fetchb {
-        wanted: u64,
-        /// Of the array that is being read: jobs in it, and how many are still to come.
+        batch_size: u64,
+        /// The array that is being read: its jobs, and how many are still missing.
         array: Option<(u64, u64)>,
     },
     Ackb {
@@ -58,17 +58,17 @@ impl<'run> BatchDrainer<'run> {
         self.unanswered.push_back(Command { sent_at: now, kind });
     }
 
-    fn send_fetchb(&mut self, now: Instant, wanted: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("FETCHB {wanted} {}\r\n", self.plan.queue).as_bytes());
-        self.send(now, Kind::Fetchb { wanted, array: None });
+    fn send_fetchb(&mut self, now: Instant, batch_size: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("FETCHB {batch_size} {}\r\n", self.plan.queue).as_bytes());
+        self.send(now, Kind::Fetchb { batch_size, array: None });
     }
 
-    /// All of an array has come: it is acknowledged, and what is missing is asked for again.
-    fn end_array(
+    /// Acknowledges a complete array, and fetches the missing jobs of the batch.
+    fn finish_array(
         &mut self,
         now: Instant,
         fetch_sent_at: Instant,
-        (wanted, jobs): (u64, u64),
+        (batch_size, jobs): (u64, u64),
         out: &mut Vec<u8>,
     ) {
         self.unanswered.pop_front();
@@ -76,11 +76,11 @@ impl<'run> BatchDrainer<'run> {
             out.extend_from_slice(b"ACKB [");
             out.append(&mut self.jids);
             out.extend_from_slice(b"]\r\n");
-            let ends_batch = jobs >= wanted;
+            let ends_batch = jobs >= batch_size;
             self.send(now, Kind::Ackb { jobs, ends_batch, fetch_sent_at });
         }
-        if jobs < wanted {
-            self.send_fetchb(now, wanted - jobs, out);
+        if jobs < batch_size {
+            self.send_fetchb(now, batch_size - jobs, out);
         }
     }
 
@@ -102,50 +102,44 @@ impl<'run> BatchDrainer<'run> {
         out: &mut Vec<u8>,
         tallies: &mut JobTallies,
     ) {
-        let Some(Command { sent_at, kind: Kind::Fetchb { wanted, array } }) =
+        let Some(Command { sent_at, kind: Kind::Fetchb { batch_size, array } }) =
             self.unanswered.front_mut()
         else {
             return;
         };
-        let (sent_at, wanted) = (*sent_at, *wanted);
+        let (sent_at, batch_size) = (*sent_at, *batch_size);
         match (reply, *array) {
-            (Reply::Array(0), None) => self.end_array(now, sent_at, (wanted, 0), out),
+            (Reply::Array(0), None) => self.finish_array(now, sent_at, (batch_size, 0), out),
             (Reply::Array(count), None) => *array = Some((*count as u64, *count as u64)),
-            (Reply::Bulk(job), Some((jobs, left))) => {
-                *array = Some((jobs, left - 1));
+            (Reply::Bulk(job), Some((jobs, remaining))) => {
+                *array = Some((jobs, remaining - 1));
                 self.add_job(reply, job, tallies);
-                if left == 1 {
-                    self.end_array(now, sent_at, (wanted, jobs), out);
+                if remaining == 1 {
+                    self.finish_array(now, sent_at, (batch_size, jobs), out);
                 }
             }
             _ => {
-                tallies.drained.faults.add(wanted, || format!("FETCHB: {}", readable(reply)));
+                tallies.drained.faults.add(batch_size, || format!("FETCHB: {}", describe(reply)));
                 self.unanswered.pop_front();
                 self.batches_in_flight -= 1;
             }
         }
     }
 
-    fn on_answered(
-        &mut self,
-        now: Instant,
-        kind: Kind,
-        reply: &Reply<'_>,
-        tallies: &mut JobTallies,
-    ) {
+    fn on_reply(&mut self, now: Instant, kind: Kind, reply: &Reply<'_>, tallies: &mut JobTallies) {
         let drained = &mut tallies.drained;
         match kind {
             Kind::Ackb { jobs, ends_batch, fetch_sent_at } => {
-                let refused = refused_in_batch(reply, jobs);
-                drained.faults.add(refused, || format!("ACKB: {}", readable(reply)));
-                drained.operations += jobs - refused;
+                let rejected = count_rejected_in_batch(reply, jobs);
+                drained.faults.add(rejected, || format!("ACKB: {}", describe(reply)));
+                drained.operations += jobs - rejected;
                 drained.latencies.record(now - fetch_sent_at);
                 self.plan.progress.add(jobs);
                 self.batches_in_flight -= usize::from(ends_batch);
             }
             Kind::Beat if *reply == Reply::Status(b"OK") => {}
             Kind::Beat | Kind::Fetchb { .. } => {
-                drained.faults.add(1, || format!("BEAT: {}", readable(reply)));
+                drained.faults.add(1, || format!("BEAT: {}", describe(reply)));
             }
         }
     }
@@ -154,7 +148,7 @@ impl<'run> BatchDrainer<'run> {
 impl Exchange for BatchDrainer<'_> {
     type Tally = JobTallies;
 
-    fn fill(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn append_commands(&mut self, now: Instant, out: &mut Vec<u8>) {
         while self.batches_in_flight < self.plan.in_flight {
             let numbers = self.plan.fetches.take(self.batch);
             if numbers.is_empty() {
@@ -175,11 +169,11 @@ impl Exchange for BatchDrainer<'_> {
         let mut consumed = 0;
         while let Some((reply, length)) = reply::parse(&input[consumed..])? {
             match self.unanswered.front().map(|command| command.kind) {
-                None => return Err(LoadError::Protocol(readable(&reply))),
+                None => return Err(LoadError::Protocol(describe(&reply))),
                 Some(Kind::Fetchb { .. }) => self.on_fetched(now, &reply, out, tallies),
                 Some(kind) => {
                     self.unanswered.pop_front();
-                    self.on_answered(now, kind, &reply, tallies);
+                    self.on_reply(now, kind, &reply, tallies);
                 }
             }
             consumed += length;
@@ -188,7 +182,7 @@ impl Exchange for BatchDrainer<'_> {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let due = self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.beat(now, out));
+        let due = self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.send_if_due(now, out));
         if due {
             self.send(now, Kind::Beat);
         }
@@ -234,7 +228,7 @@ mod tests {
         let mut drainer = BatchDrainer::new(&plan, 2, None);
         let (mut out, mut tallies) = (Vec::new(), JobTallies::new());
         for chunk in replies {
-            drainer.fill(now(), &mut out);
+            drainer.append_commands(now(), &mut out);
             let consumed = drainer.receive(now(), chunk, &mut out, &mut tallies);
             assert_eq!(consumed.expect("valid replies"), chunk.len());
         }
@@ -255,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_array_is_acknowledged_at_once_and_the_rest_asked_for() {
+    fn each_array_is_acknowledged_and_the_rest_fetched_again() {
         let ok = b"$2\r\n{}\r\n".as_slice();
         let mut first = array(&[0, 1]);
         let rest = first.split_off(b"*2\r\n".len() + job(0).len());
@@ -273,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_comes_in_parts_is_one_batch() {
+    fn partial_arrays_count_as_one_batch() {
         let ok = b"$2\r\n{}\r\n".as_slice();
         let (sent, tallies, delivered) =
             talk(&[&array(&[0]), ok, &array(&[1]), ok, &array(&[2]), ok]);
@@ -282,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_were_not_acknowledged_are_errors() {
-        let refused = b"$28\r\n{\"00000001-000000000000\":\"\"}\r\n".as_slice();
-        let (_, tallies, _) = talk(&[&array(&[0, 1]), refused, &array(&[2]), b"$2\r\n{}\r\n"]);
+    fn unacknowledged_jobs_are_errors() {
+        let rejected = b"$28\r\n{\"00000001-000000000000\":\"\"}\r\n".as_slice();
+        let (_, tallies, _) = talk(&[&array(&[0, 1]), rejected, &array(&[2]), b"$2\r\n{}\r\n"]);
         assert_eq!((tallies.drained.operations, tallies.errors()), (2, 1));
     }
 
     #[test]
-    fn a_server_without_fetchb_is_told_from_one_that_is_empty() {
+    fn server_without_fetchb_differs_from_an_empty_queue() {
         let unknown = b"-ERR unknown command FETCHB\r\n".as_slice();
         let (_, tallies, delivered) = talk(&[unknown, unknown]);
         assert_eq!((tallies.errors(), delivered), (3, 0));

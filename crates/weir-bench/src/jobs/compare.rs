@@ -53,7 +53,7 @@ impl FromStr for Peer {
     }
 }
 
-/// Whether all runs were without errors.
+/// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     let names: Vec<&str> = flags.peers.iter().map(|peer| peer.name.as_str()).collect();
@@ -64,7 +64,7 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     }
     let mut rows = Vec::new();
     for connections in &flags.connections {
-        let settings = flags.load.checked(*connections)?;
+        let settings = flags.load.validate(*connections)?;
         rows.push(compare(flags, &settings, output)?);
     }
     if !flags.json {
@@ -76,8 +76,8 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
 fn compare(flags: &CompareFlags, settings: &LoadSettings, output: &mut Output) -> Result<Row> {
     let mut runs: Vec<Vec<Envelope>> = vec![Vec::new(); flags.peers.len()];
     for round in 0..flags.rounds {
-        for turn in 0..flags.peers.len() {
-            let index = (turn + round) % flags.peers.len();
+        for offset in 0..flags.peers.len() {
+            let index = (offset + round) % flags.peers.len();
             let peer = &flags.peers[index];
             let outcome = scenario::run(&peer.target, settings).context(peer.name.clone())?;
             let mut envelope = report::envelope(&outcome, &peer.target, settings);

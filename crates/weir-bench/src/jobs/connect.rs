@@ -1,4 +1,4 @@
-//! Opens a connection: greeting, password, HELLO. Blocking, with a timeout; nothing of it is ever timed.
+//! Opens a connection: greeting, password, HELLO. Blocking, with a timeout. This is not part of any measured time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::push::readable;
+use super::push::describe;
 use super::reply::{self, Reply};
 use super::server_url::{Password, ServerUrl};
 
-/// Most rounds of hashing a server may ask for (the original asks for 4,000 - 8,095).
+/// Most rounds of hashing that a server may request (Faktory requests 4,000 - 8,095).
 const HASH_ROUNDS_MAX: u32 = 1_000_000;
 
 /// The server's greeting, `+HI {"v":2,"i":5012,"s":"a1b2"}`.
@@ -25,7 +25,7 @@ struct Greeting {
     salt: Option<String>,
 }
 
-/// A ready connection. With `wid` it is a worker's, and may FETCH; without, a producer's.
+/// Opens a connection. With `wid` it is a worker's, and may FETCH; without it is a producer's.
 pub(crate) fn open(server: &ServerUrl, wid: Option<&str>, timeout: Duration) -> Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&server.address, timeout)
         .with_context(|| format!("connecting to {server}"))?;
@@ -33,11 +33,11 @@ pub(crate) fn open(server: &ServerUrl, wid: Option<&str>, timeout: Duration) -> 
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     let mut control = Control { stream, input: Vec::new() };
-    control.greet(server, wid).with_context(|| format!("greeting {server}"))?;
+    control.handshake(server, wid).with_context(|| format!("greeting {server}"))?;
     Ok(control.stream)
 }
 
-/// A blocking connection for commands around a run.
+/// A blocking connection for commands before and after a run.
 #[derive(Debug)]
 pub(crate) struct Control {
     stream: TcpStream,
@@ -49,14 +49,15 @@ impl Control {
         Ok(Self { stream: open(server, None, timeout)?, input: Vec::new() })
     }
 
-    /// Sends one command; the bulk or status text of its reply. An error reply is an error.
+    /// Sends one command and returns the text of its reply. An error reply is an error.
     pub(crate) fn command(&mut self, line: &str) -> Result<Vec<u8>> {
         self.stream.write_all(format!("{line}\r\n").as_bytes())?;
-        self.reply().with_context(|| format!("command {}", line.split(' ').next().unwrap_or(line)))
+        self.read_reply()
+            .with_context(|| format!("command {}", line.split(' ').next().unwrap_or(line)))
     }
 
-    fn greet(&mut self, server: &ServerUrl, wid: Option<&str>) -> Result<()> {
-        let greeting = self.reply().context("waiting for the greeting")?;
+    fn handshake(&mut self, server: &ServerUrl, wid: Option<&str>) -> Result<()> {
+        let greeting = self.read_reply().context("waiting for the greeting")?;
         let greeting = greeting.strip_prefix(b"HI ").context("the greeting is not +HI {..}")?;
         let greeting: Greeting =
             serde_json::from_slice(greeting).context("reading the greeting")?;
@@ -77,14 +78,14 @@ impl Control {
         Ok(())
     }
 
-    fn reply(&mut self) -> Result<Vec<u8>> {
+    fn read_reply(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some((reply, length)) = reply::parse(&self.input)? {
                 let text = match reply {
                     Reply::Status(text) | Reply::Bulk(text) => text.to_vec(),
                     Reply::Null => Vec::new(),
                     Reply::Error(_) | Reply::Array(_) => {
-                        bail!("the server answered {}", readable(&reply))
+                        bail!("the server answered {}", describe(&reply))
                     }
                 };
                 self.input.drain(..length);
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_password_hash_matches_vectors_computed_with_another_implementation() {
+    fn password_hash_matches_independent_vectors() {
         let password = Password("password".to_owned());
         let hash =
             |rounds| password_hash(&password, "55104dc76695721d", rounds).expect("few rounds");
@@ -126,7 +127,7 @@ mod tests {
     const MANY_ROUNDS: &str = "9bf0dff8aa6b4ac3f1199cc8159b25d08e4b945ea6c37671c5a1774603041edc";
 
     #[test]
-    fn an_absurd_number_of_rounds_is_refused() {
+    fn excessive_hash_rounds_are_rejected() {
         assert!(password_hash(&Password("x".to_owned()), "s", u32::MAX).is_err());
     }
 }

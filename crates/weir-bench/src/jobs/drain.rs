@@ -1,32 +1,32 @@
-//! A connection that drains: FETCH, then ACK of what came, up to `in_flight` jobs at a time on one connection.
+//! A connection that drains: FETCH, then ACK of the received job, with up to `in_flight` jobs at a time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Delivery, Ledger, Numbers};
 use super::payload::{JobTemplate, jid_of};
-use super::push::readable;
+use super::push::describe;
 use super::reply::{self, Reply};
 use super::tallies::JobTallies;
 use crate::event_loop::{Exchange, LoadError, Progress};
 use crate::tally::Faults;
 
-/// What all draining connections of a phase share.
+/// State that all draining connections of a phase share.
 #[derive(Debug)]
 pub(crate) struct DrainPlan<'run> {
     pub(crate) template: &'run JobTemplate,
     pub(crate) queue: &'run str,
-    /// One number per job to be drained: a FETCH is only sent while jobs are left for it.
+    /// One number per job to drain, so that a FETCH is only sent while jobs are left.
     pub(crate) fetches: &'run Numbers,
     pub(crate) ledger: &'run Ledger,
     pub(crate) progress: &'run Progress,
     pub(crate) in_flight: usize,
-    /// Jobs per FETCHB; none: one by one.
+    /// Jobs per FETCHB; `None`: FETCH.
     pub(crate) batch: Option<u64>,
 }
 
 impl DrainPlan<'_> {
-    /// Checks a job that came, and ticks it off. Returns its jid.
+    /// Checks a received job and marks it as delivered. Returns its jid.
     pub(super) fn receive<'j>(
         &self,
         reply: &Reply<'_>,
@@ -34,18 +34,18 @@ impl DrainPlan<'_> {
         faults: &mut Faults,
     ) -> Option<&'j [u8]> {
         let number = self.template.number_of(job);
-        let delivery = number.map_or(Delivery::Unknown, |n| self.ledger.tick_off(n));
+        let delivery = number.map_or(Delivery::Unknown, |n| self.ledger.mark_delivered(n));
         if delivery != Delivery::First {
-            faults.add(1, || format!("{delivery:?} delivery: {}", readable(reply)));
+            faults.add(1, || format!("{delivery:?} delivery: {}", describe(reply)));
         }
         if job.len() < self.template.bytes() {
-            faults.add(1, || format!("shorter than it was pushed: {}", readable(reply)));
+            faults.add(1, || format!("shorter than it was pushed: {}", describe(reply)));
         }
         jid_of(job)
     }
 }
 
-/// Keeps a worker known to the server (it forgets a worker after 60 s without a BEAT).
+/// Sends a worker's heartbeat (a server forgets a worker after 60 s without a BEAT).
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     pub(crate) wid: String,
@@ -54,8 +54,8 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Sends a BEAT if it is time for one. Whether it was.
-    pub(super) fn beat(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Appends a BEAT if it is due. Returns whether it was.
+    pub(super) fn send_if_due(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let is_due = self.next <= now;
         if is_due {
             self.next = now + self.every;
@@ -69,7 +69,7 @@ impl Heartbeat {
 pub(crate) struct Drainer<'run> {
     plan: &'run DrainPlan<'run>,
     unanswered: VecDeque<Command>,
-    /// Jobs between their FETCH and the answer to their ACK.
+    /// Jobs between their FETCH and the reply to their ACK.
     jobs_in_flight: usize,
     heartbeat: Option<Heartbeat>,
 }
@@ -125,10 +125,10 @@ impl<'run> Drainer<'run> {
                 Some(jid) => self.send_ack(now, jid, sent_at, out),
                 None => self.jobs_in_flight -= 1,
             },
-            // Empty for now: the same job is still to come.
+            // The queue is empty for now; fetch again.
             Reply::Null => self.send_fetch(now, out),
             Reply::Error(_) | Reply::Status(_) | Reply::Array(_) => {
-                faults.add(1, || format!("FETCH: {}", readable(reply)));
+                faults.add(1, || format!("FETCH: {}", describe(reply)));
                 self.jobs_in_flight -= 1;
             }
         }
@@ -147,7 +147,7 @@ impl<'run> Drainer<'run> {
             tallies.drained.operations += 1;
             tallies.drained.latencies.record(now - fetch_sent_at);
         } else {
-            tallies.drained.faults.add(1, || format!("ACK: {}", readable(reply)));
+            tallies.drained.faults.add(1, || format!("ACK: {}", describe(reply)));
         }
     }
 }
@@ -155,7 +155,7 @@ impl<'run> Drainer<'run> {
 impl Exchange for Drainer<'_> {
     type Tally = JobTallies;
 
-    fn fill(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn append_commands(&mut self, now: Instant, out: &mut Vec<u8>) {
         while self.jobs_in_flight < self.plan.in_flight && !self.plan.fetches.take(1).is_empty() {
             self.jobs_in_flight += 1;
             self.send_fetch(now, out);
@@ -172,13 +172,13 @@ impl Exchange for Drainer<'_> {
         let mut consumed = 0;
         while let Some((reply, length)) = reply::parse(&input[consumed..])? {
             let command = self.unanswered.pop_front();
-            let command = command.ok_or_else(|| LoadError::Protocol(readable(&reply)))?;
+            let command = command.ok_or_else(|| LoadError::Protocol(describe(&reply)))?;
             match command.kind {
                 Kind::Fetch => self.on_fetched(now, command.sent_at, &reply, out, tallies),
                 Kind::Ack { fetch_sent_at } => self.on_acked(now, fetch_sent_at, &reply, tallies),
                 Kind::Beat if reply == Reply::Status(b"OK") => {}
                 Kind::Beat => {
-                    tallies.drained.faults.add(1, || format!("BEAT: {}", readable(&reply)));
+                    tallies.drained.faults.add(1, || format!("BEAT: {}", describe(&reply)));
                 }
             }
             consumed += length;
@@ -187,7 +187,7 @@ impl Exchange for Drainer<'_> {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let due = self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.beat(now, out));
+        let due = self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.send_if_due(now, out));
         if due {
             self.send(now, Kind::Beat);
         }
@@ -225,7 +225,7 @@ mod tests {
         let mut drainer = Drainer::new(&plan, None);
         let (mut out, mut tallies) = (Vec::new(), JobTallies::new());
         for chunk in replies {
-            drainer.fill(now(), &mut out);
+            drainer.append_commands(now(), &mut out);
             let consumed = drainer.receive(now(), chunk, &mut out, &mut tallies);
             assert_eq!(consumed.expect("valid replies"), chunk.len());
         }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_asked_again_and_the_job_is_acknowledged_once() {
+    fn empty_reply_is_fetched_again_and_the_job_acknowledged_once() {
         let (sent, tallies, delivered) = talk(1, 1, &[b"$-1\r\n", &job_0(), b"+OK\r\n"]);
         let ack = "ACK {\"jid\":\"00000001-000000000000\"}\r\n";
         assert_eq!(sent, format!("FETCH q\r\nFETCH q\r\n{ack}"));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_comes_twice_is_an_error() {
+    fn repeated_delivery_is_an_error() {
         let both = [job_0(), job_0()].concat();
         let (_, tallies, delivered) = talk(2, 2, &[&both, b"+OK\r\n+OK\r\n"]);
         assert_eq!((tallies.drained.operations, tallies.errors(), delivered), (2, 1, 1));
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_lost_part_of_its_payload_is_an_error() {
+    fn truncated_job_is_an_error() {
         let cut = b"$31\r\n{\"jid\":\"00000001-000000000000\"}\r\n";
         let (_, tallies, delivered) = talk(1, 1, &[cut, b"+OK\r\n"]);
         assert_eq!((tallies.errors(), delivered), (1, 1));
     }
 
     #[test]
-    fn a_refused_fetch_ends_instead_of_being_repeated_for_ever() {
+    fn rejected_fetch_is_not_repeated() {
         let (_, tallies, delivered) = talk(1, 1, &[b"-ERR no\r\n"]);
         assert_eq!((tallies.errors(), delivered), (1, 0));
     }

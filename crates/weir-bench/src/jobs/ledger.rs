@@ -1,8 +1,8 @@
-//! Who got which job: numbers are handed out once, and every job that comes back is ticked off once.
+//! Which jobs were delivered: each number is assigned once, and each delivery is recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers 0 .. limit, each given to one caller.
+/// Numbers 0 .. limit, each of which is assigned once.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: AtomicU64,
@@ -14,9 +14,9 @@ impl Numbers {
         Self { next: AtomicU64::new(0), limit }
     }
 
-    /// Up to `count` numbers in a row; empty when all are given out.
+    /// Returns up to `count` consecutive numbers, or none when all are assigned.
     pub(crate) fn take(&self, count: u64) -> std::ops::Range<u64> {
-        // The load keeps connections that ask in vain from moving `next` for ever.
+        // Without this check `next` would grow on every call.
         if self.next.load(Ordering::Relaxed) >= self.limit {
             return self.limit..self.limit;
         }
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     jobs: u64,
 }
 
-/// What a delivery was.
+/// Kinds of deliveries.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Delivery {
     First,
@@ -51,7 +51,7 @@ impl Ledger {
         Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), jobs }
     }
 
-    pub(crate) fn tick_off(&self, number: u64) -> Delivery {
+    pub(crate) fn mark_delivered(&self, number: u64) -> Delivery {
         if number >= self.jobs {
             return Delivery::Unknown;
         }
@@ -64,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// How many different jobs came back.
+    /// Returns how many different jobs were delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.bits.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_given_out_once_and_end_at_the_limit() {
+    fn numbers_are_assigned_once_up_to_the_limit() {
         let numbers = Numbers::new(25);
         let ranges: Vec<_> = (0..4).map(|_| numbers.take(10)).collect();
         assert_eq!(ranges, [0..10, 10..20, 20..25, 25..25]);
@@ -83,11 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn a_second_delivery_and_a_foreign_number_are_told_apart() {
+    fn repeated_and_unknown_deliveries_differ() {
         let ledger = Ledger::new(70);
-        assert_eq!(ledger.tick_off(69), Delivery::First);
-        assert_eq!(ledger.tick_off(69), Delivery::Repeated);
-        assert_eq!(ledger.tick_off(70), Delivery::Unknown);
+        assert_eq!(ledger.mark_delivered(69), Delivery::First);
+        assert_eq!(ledger.mark_delivered(69), Delivery::Repeated);
+        assert_eq!(ledger.mark_delivered(70), Delivery::Unknown);
         assert_eq!(ledger.delivered(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs of an exact size, and their numbers: what is pushed can be told apart when it comes back.
+//! Jobs of an exact size that contain their number, by which a delivered job is recognized.
 //!
 //! A jid is a run's tag (8 hexadecimal digits) and the job's number (12 decimal digits): fixed width, so that
 //! all jobs of a run have the same size.
@@ -10,7 +10,7 @@ use super::reply::decimal;
 const TAG_DIGITS: usize = 8;
 const NUMBER_DIGITS: usize = 12;
 const JID_START: &[u8] = b"{\"jid\":\"";
-/// Jobs per run that the number in the jid can tell apart.
+/// Most jobs per run, by the digits of the number in the jid.
 pub(crate) const JOBS_MAX: u64 = 10_u64.pow(12);
 
 /// The JSON of every job of a run but for its number.
@@ -65,14 +65,14 @@ impl JobTemplate {
     }
 }
 
-/// The jid of a job as received; spaces after the colon are accepted.
+/// Returns the jid of a received job. Spaces after the colon are accepted.
 pub(crate) fn jid_of(job: &[u8]) -> Option<&[u8]> {
     let after_key = memchr::memmem::find(job, b"\"jid\":")? + b"\"jid\":".len();
     let value = job[after_key..].trim_ascii_start().strip_prefix(b"\"")?;
     Some(&value[..memchr::memchr(b'"', value)?])
 }
 
-/// A tag that two runs are unlikely to share.
+/// Returns a random tag for a run.
 pub(crate) fn random_tag() -> u32 {
     debug_assert_eq!(format!("{:08x}", u32::MAX).len(), TAG_DIGITS);
     fastrand::u32(..)
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_has_exactly_the_size_asked_for_and_is_valid_json() {
+    fn job_has_the_requested_size_and_is_valid_json() {
         for bytes in [110, 250, 10_000] {
             let template = JobTemplate::new(7, "weir-bench", bytes).expect("large enough");
             let mut job = Vec::new();
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_size_below_the_smallest_job_is_refused_with_that_size() {
+    fn too_small_a_size_is_rejected_with_the_minimum() {
         let error = JobTemplate::new(7, "q", 10).expect_err("too small").to_string();
         assert!(error.contains("the smallest job has"), "{error}");
     }
 
     #[test]
-    fn a_number_is_found_in_reordered_json_and_only_for_this_run() {
+    fn job_number_is_found_in_reordered_json_of_this_run_only() {
         let template = JobTemplate::new(0xAB, "q", 200).expect("large enough");
         let reordered = br#"{"queue":"q","jid": "000000ab-000000000042","args":[]}"#;
         assert_eq!(template.number_of(reordered), Some(42));

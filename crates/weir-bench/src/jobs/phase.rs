@@ -1,5 +1,5 @@
-//! One timed phase: opens all connections, then starts the clock, runs the threads, and reads what the
-//! client and the server spent.
+//! One timed phase: opens all connections, starts the clock, runs the threads, and reads the CPU time of client and
+//! server.
 
 use std::net::TcpStream;
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ use crate::clock::{now, own_cpu_time};
 use crate::event_loop::{self, LoadError, Progress};
 use crate::process_usage::{self, Usage};
 
-/// The server under load and the processes that are charged for it.
+/// The server under load and the processes whose CPU and memory are measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: ServerUrl,
@@ -26,7 +26,7 @@ pub(crate) struct Target {
 #[derive(Debug, Clone)]
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
-    /// From the first command to the last answer.
+    /// From the first command to the last reply.
     pub(crate) elapsed: Duration,
     pub(crate) tallies: JobTallies,
     pub(crate) client_cpu: Duration,
@@ -82,8 +82,8 @@ fn run_threads(
                 start.wait();
                 let mut tallies = JobTallies::new();
                 let started = now();
-                let patience = settings.patience();
-                let finished = event_loop::run(group, progress, patience, &mut tallies)?;
+                let timeouts = settings.timeouts();
+                let finished = event_loop::run(group, progress, timeouts, &mut tallies)?;
                 Ok((started, finished, tallies))
             })
         };
@@ -91,11 +91,12 @@ fn run_threads(
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|outcome| outcome.expect("a load thread does not panic")).collect()
     });
-    merge(outcomes)
+    merge_outcomes(outcomes)
 }
 
-/// The first true cause wins over threads that only gave up because another one failed.
-fn merge(
+/// Merges the threads' outcomes. The error of the thread that failed takes precedence over those of threads that were
+/// stopped because of it.
+fn merge_outcomes(
     outcomes: Vec<Result<(Instant, Instant, JobTallies), LoadError>>,
 ) -> Result<(Instant, Instant, JobTallies)> {
     let mut merged: Option<(Instant, Instant, JobTallies)> = None;

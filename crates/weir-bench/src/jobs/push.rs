@@ -1,4 +1,4 @@
-//! A connection that pushes: one PUSH per job, or PUSHB with many, up to `in_flight` commands unanswered.
+//! A connection that pushes: one PUSH per job, or PUSHB with many, with up to `in_flight` commands at a time.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::event_loop::{Exchange, LoadError, Progress};
 
 /// How jobs are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PushBy {
-    One,
+pub(crate) enum PushMode {
+    Single,
     /// PUSHB with at most this many jobs.
     Batch(u64),
 }
@@ -24,7 +24,7 @@ pub(crate) struct Pusher<'run> {
     pub(crate) template: &'run JobTemplate,
     pub(crate) numbers: &'run Numbers,
     pub(crate) progress: &'run Progress,
-    pub(crate) by: PushBy,
+    pub(crate) mode: PushMode,
     pub(crate) in_flight: usize,
     unanswered: VecDeque<Command>,
 }
@@ -40,11 +40,11 @@ impl<'run> Pusher<'run> {
         template: &'run JobTemplate,
         numbers: &'run Numbers,
         progress: &'run Progress,
-        by: PushBy,
+        mode: PushMode,
         in_flight: usize,
     ) -> Self {
         let unanswered = VecDeque::with_capacity(in_flight);
-        Self { template, numbers, progress, by, in_flight, unanswered }
+        Self { template, numbers, progress, mode, in_flight, unanswered }
     }
 
     fn append_push(&self, number: u64, out: &mut Vec<u8>) {
@@ -65,11 +65,11 @@ impl<'run> Pusher<'run> {
         out.extend_from_slice(b"]\r\n");
     }
 
-    fn answered(&mut self, at: Instant, refused: u64, tallies: &mut JobTallies) {
+    fn on_reply(&mut self, at: Instant, rejected: u64, tallies: &mut JobTallies) {
         let Some(command) = self.unanswered.pop_front() else {
             return;
         };
-        let accepted = command.jobs.saturating_sub(refused);
+        let accepted = command.jobs.saturating_sub(rejected);
         tallies.pushed.operations += accepted;
         tallies.pushed.latencies.record(at - command.sent_at);
         self.progress.add(command.jobs);
@@ -79,20 +79,20 @@ impl<'run> Pusher<'run> {
 impl Exchange for Pusher<'_> {
     type Tally = JobTallies;
 
-    fn fill(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn append_commands(&mut self, now: Instant, out: &mut Vec<u8>) {
         while self.unanswered.len() < self.in_flight {
-            let count = match self.by {
-                PushBy::One => 1,
-                PushBy::Batch(jobs) => jobs,
+            let count = match self.mode {
+                PushMode::Single => 1,
+                PushMode::Batch(jobs) => jobs,
             };
             let numbers = self.numbers.take(count);
             if numbers.is_empty() {
                 return;
             }
             let jobs = numbers.end - numbers.start;
-            match self.by {
-                PushBy::One => self.append_push(numbers.start, out),
-                PushBy::Batch(_) => self.append_batch(numbers, out),
+            match self.mode {
+                PushMode::Single => self.append_push(numbers.start, out),
+                PushMode::Batch(_) => self.append_batch(numbers, out),
             }
             self.unanswered.push_back(Command { sent_at: now, jobs });
         }
@@ -110,10 +110,10 @@ impl Exchange for Pusher<'_> {
             let jobs = self.unanswered.front().map(|command| command.jobs);
             let jobs =
                 jobs.ok_or_else(|| LoadError::Protocol("a reply to no command".to_owned()))?;
-            let refused = refused_jobs(&reply, self.by, jobs);
+            let rejected = count_rejected(&reply, self.mode, jobs);
             let faults = &mut tallies.pushed.faults;
-            faults.add(refused, || format!("push refused: {}", readable(&reply)));
-            self.answered(now, refused, tallies);
+            faults.add(rejected, || format!("push refused: {}", describe(&reply)));
+            self.on_reply(now, rejected, tallies);
             consumed += length;
         }
         Ok(consumed)
@@ -130,17 +130,17 @@ impl Exchange for Pusher<'_> {
     }
 }
 
-/// How many of a command's `jobs` were not accepted.
-fn refused_jobs(reply: &Reply<'_>, by: PushBy, jobs: u64) -> u64 {
-    match (reply, by) {
-        (Reply::Status(b"OK"), PushBy::One) => 0,
-        (reply, PushBy::Batch(_)) => refused_in_batch(reply, jobs),
+/// Returns how many of a command's `jobs` were rejected.
+fn count_rejected(reply: &Reply<'_>, mode: PushMode, jobs: u64) -> u64 {
+    match (reply, mode) {
+        (Reply::Status(b"OK"), PushMode::Single) => 0,
+        (reply, PushMode::Batch(_)) => count_rejected_in_batch(reply, jobs),
         _ => jobs,
     }
 }
 
-/// How many of a batch's `jobs` its reply, `{jid: error}`, names.
-pub(super) fn refused_in_batch(reply: &Reply<'_>, jobs: u64) -> u64 {
+/// Returns how many of a batch's `jobs` were rejected, from its reply `{jid: error}`.
+pub(super) fn count_rejected_in_batch(reply: &Reply<'_>, jobs: u64) -> u64 {
     match reply {
         Reply::Bulk(b"{}") => 0,
         Reply::Bulk(errors) => {
@@ -151,8 +151,8 @@ pub(super) fn refused_in_batch(reply: &Reply<'_>, jobs: u64) -> u64 {
     }
 }
 
-/// The start of a reply for an error message.
-pub(crate) fn readable(reply: &Reply<'_>) -> String {
+/// Returns the beginning of a reply, for error messages.
+pub(crate) fn describe(reply: &Reply<'_>) -> String {
     let (kind, text) = match reply {
         Reply::Status(text) => ("+", *text),
         Reply::Error(text) => ("-", *text),
@@ -168,12 +168,12 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    fn talk(by: PushBy, jobs: u64, replies: &[u8]) -> (String, JobTallies) {
+    fn talk(mode: PushMode, jobs: u64, replies: &[u8]) -> (String, JobTallies) {
         let template = JobTemplate::new(1, "q", 120).expect("large enough");
         let (numbers, progress) = (Numbers::new(jobs), Progress::default());
-        let mut pusher = Pusher::new(&template, &numbers, &progress, by, 4);
+        let mut pusher = Pusher::new(&template, &numbers, &progress, mode, 4);
         let (mut out, mut tallies) = (Vec::new(), JobTallies::new());
-        pusher.fill(now(), &mut out);
+        pusher.append_commands(now(), &mut out);
         let consumed = pusher.receive(now(), replies, &mut Vec::new(), &mut tallies);
         assert_eq!(consumed.expect("valid replies"), replies.len());
         assert!(pusher.is_done());
@@ -181,16 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn single_pushes_are_pipelined_and_a_refusal_is_counted_with_its_text() {
-        let (sent, tallies) = talk(PushBy::One, 3, b"+OK\r\n-ERR no room\r\n+OK\r\n");
+    fn single_pushes_are_pipelined_and_errors_are_counted() {
+        let (sent, tallies) = talk(PushMode::Single, 3, b"+OK\r\n-ERR no room\r\n+OK\r\n");
         assert_eq!(sent.matches("PUSH {").count(), 3);
         assert_eq!((tallies.pushed.operations, tallies.pushed.faults.count), (2, 1));
         assert_eq!(tallies.first_error(), Some("push refused: -ERR no room"));
     }
 
     #[test]
-    fn batches_carry_all_jobs_and_a_partial_refusal_counts_its_jobs() {
-        let (sent, tallies) = talk(PushBy::Batch(4), 6, b"$2\r\n{}\r\n$10\r\n{\"a\":\"no\"}\r\n");
+    fn batches_push_all_jobs_and_count_rejected_ones() {
+        let (sent, tallies) = talk(PushMode::Batch(4), 6, b"$2\r\n{}\r\n$10\r\n{\"a\":\"no\"}\r\n");
         assert_eq!((sent.matches("PUSHB [").count(), sent.matches("\"jid\"").count()), (2, 6));
         assert_eq!((tallies.pushed.operations, tallies.pushed.faults.count), (5, 1));
     }

@@ -2,7 +2,7 @@
 
 use crate::event_loop::LoadError;
 
-/// A status line or the length line of a bulk string is short; what is longer is not this protocol.
+/// Longest status line or length line of a bulk string.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Largest bulk reply accepted.
 const BULK_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -17,11 +17,11 @@ pub(crate) enum Reply<'a> {
     Bulk(&'a [u8]),
     /// `$-1`
     Null,
-    /// `*n`: so many replies follow that belong together.
+    /// `*n`: an array; its n replies follow.
     Array(usize),
 }
 
-/// The first reply in `input` and how many bytes it takes; `None` while it is incomplete.
+/// Returns the first reply in `input` and its size, or `None` while it is incomplete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, LoadError> {
     let Some(end) = memchr::memchr(b'\n', input) else {
         return if input.len() > LINE_BYTES_MAX { Err(not_a_reply(input)) } else { Ok(None) };
@@ -50,7 +50,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, LoadErro
     }
 }
 
-/// `digits` as a number; `None` if empty, not decimal or more than 18 digits.
+/// Parses `digits`. `None` if they are empty, not decimal or more than 18.
 pub(crate) fn decimal(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_reply_is_read_and_leaves_what_follows() {
+    fn every_kind_of_reply_is_parsed() {
         check(b"+OK\r\n+", &Reply::Status(b"OK"), 5);
         check(b"-ERR no\r\n", &Reply::Error(b"ERR no"), 9);
         check(b"$-1\r\n$", &Reply::Null, 5);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_proper_prefix_is_incomplete() {
+    fn every_prefix_is_incomplete() {
         for whole in [b"+OK\r\n".as_slice(), b"$4\r\nabcd\r\n", b"$-1\r\n"] {
             for length in 0..whole.len() {
                 assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_protocol_is_an_error() {
+    fn invalid_replies_are_errors() {
         for wrong in
             [b"HTTP/1.1 400\r\n".as_slice(), b"$x\r\n", b"*-1\r\n", b"$99999999999\r\n", b"\r\n"]
         {

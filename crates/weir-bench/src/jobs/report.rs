@@ -1,4 +1,4 @@
-//! Turns a run into the common envelope: the scenario's own phase gives the figures, all phases are listed.
+//! Turns a run into the common envelope: its figures are those of the scenario's main phase; all phases are listed.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) fn envelope(run: &Run, target: &Target, settings: &LoadSettings) -> E
     }
 }
 
-/// What the operations of a phase are: jobs pushed while filling, jobs drained where any are.
+/// Returns the tally of a phase's operations: pushed jobs while filling, otherwise drained jobs.
 fn main_tally(phase: &Phase, scenario: Scenario) -> &Tally {
     match (scenario, phase.name) {
         (Scenario::Push | Scenario::Pushb, _) | (_, "fill") => &phase.tallies.pushed,
@@ -77,7 +77,7 @@ fn per_operation_us(cpu: Duration, operations: f64) -> f64 {
     rounded(cpu.as_secs_f64() * 1e6 / operations.max(1.0))
 }
 
-/// Three decimals: more than any of these figures means.
+/// Rounds to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -16,8 +16,8 @@ pub(crate) enum Role<'run> {
 }
 
 impl<'run> Role<'run> {
-    /// Drains as `plan` says: one by one, or in batches.
-    pub(crate) fn drainer(plan: &'run DrainPlan<'run>, heartbeat: Option<Heartbeat>) -> Self {
+    /// Creates a drainer: one by one or in batches, depending on `plan`.
+    pub(crate) fn from_plan(plan: &'run DrainPlan<'run>, heartbeat: Option<Heartbeat>) -> Self {
         match plan.batch {
             None => Self::Drainer(Drainer::new(plan, heartbeat)),
             Some(batch) => Self::BatchDrainer(BatchDrainer::new(plan, batch, heartbeat)),
@@ -28,11 +28,11 @@ impl<'run> Role<'run> {
 impl Exchange for Role<'_> {
     type Tally = JobTallies;
 
-    fn fill(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn append_commands(&mut self, now: Instant, out: &mut Vec<u8>) {
         match self {
-            Self::Pusher(pusher) => pusher.fill(now, out),
-            Self::Drainer(drainer) => drainer.fill(now, out),
-            Self::BatchDrainer(drainer) => drainer.fill(now, out),
+            Self::Pusher(pusher) => pusher.append_commands(now, out),
+            Self::Drainer(drainer) => drainer.append_commands(now, out),
+            Self::BatchDrainer(drainer) => drainer.append_commands(now, out),
         }
     }
 

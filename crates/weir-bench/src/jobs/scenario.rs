@@ -1,4 +1,4 @@
-//! The scenarios: which connections do what, in which order, and what must hold at the end.
+//! The scenarios: what the connections do, in which order, and what is checked at the end.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use super::drain::{DrainPlan, Heartbeat};
 use super::ledger::{Ledger, Numbers};
 use super::payload::{JobTemplate, random_tag};
 use super::phase::{self, Phase, Target};
-use super::push::{PushBy, Pusher};
+use super::push::{PushMode, Pusher};
 use super::role::Role;
 use super::settings::{LoadSettings, Scenario};
 use crate::clock::now;
 use crate::event_loop::Progress;
 use crate::tally::Faults;
 
-/// Connections that fill a queue before a drain that is timed.
+/// Connections that fill a queue before a timed drain.
 const FILL_CONNECTIONS_MAX: usize = 4;
-/// Pushes under way per filling connection where the server has no PUSHB.
+/// Pushes in flight per filling connection if the server has no PUSHB.
 const FILL_IN_FLIGHT: usize = 200;
 
-/// The phases of a run, the one that the scenario is about last, and what did not add up.
+/// The phases of a run, the main one last, and its errors.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) server_version: String,
     pub(crate) phases: Vec<Phase>,
     pub(crate) faults: Faults,
-    /// RSS with the whole backlog waiting, and before it (scenario backlog with a `--server-pid`).
+    /// RSS with the whole backlog, and before it (scenario backlog with a `--server-pid`).
     pub(crate) backlog_rss_bytes: Option<(u64, u64)>,
 }
 
 pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
     let mut bench = Bench::prepare(target, settings)?;
     let outcome = match settings.scenario {
-        Scenario::Push => bench.push(PushBy::One),
-        Scenario::Pushb => bench.push(PushBy::Batch(settings.batch)),
+        Scenario::Push => bench.push(PushMode::Single),
+        Scenario::Pushb => bench.push(PushMode::Batch(settings.batch)),
         Scenario::FetchAck => bench.fetch_ack(),
         Scenario::Mixed => bench.mixed(),
         Scenario::Backlog => bench.backlog(),
     };
-    // Also after a failure: the next run wants an empty queue.
+    // Also after an error, because the next run needs an empty queue.
     let removed = if settings.keep { Ok(()) } else { bench.remove_queue() };
     outcome?;
     removed?;
@@ -67,34 +67,38 @@ impl<'run> Bench<'run> {
             faults: Faults::default(),
             backlog_rss_bytes: None,
         };
-        let info = info(target, settings.operation_timeout)?;
+        let info = fetch_info(target, settings.operation_timeout)?;
         let server = &info["server"];
         let text = |key: &str| server[key].as_str().unwrap_or("?").to_owned();
         run.server_version = format!("{} {}", text("description"), text("faktory_version"));
-        let waiting = queue_size(&info, &settings.queue);
+        let queue_size = queue_size(&info, &settings.queue);
         let queue = &settings.queue;
-        ensure!(waiting == 0, "queue {queue} already holds {waiting} jobs: choose another --queue");
+        ensure!(
+            queue_size == 0,
+            "queue {queue} already holds {queue_size} jobs: choose another --queue"
+        );
         let ledger = Ledger::new(settings.jobs);
         Ok(Self { target, settings, template, ledger, wid: format!("weir-bench-{tag:08x}"), run })
     }
 
-    fn push(&mut self, by: PushBy) -> Result<()> {
+    fn push(&mut self, mode: PushMode) -> Result<()> {
         let settings = self.settings;
-        let accepted = self.push_phase("push", by, settings.connections, settings.in_flight)?;
-        self.check_waiting(accepted)
+        let accepted = self.push_phase("push", mode, settings.connections, settings.in_flight)?;
+        self.check_queue_size(accepted)
     }
 
     fn fetch_ack(&mut self) -> Result<()> {
-        self.fill()?;
+        self.append_commands()?;
         self.drain_phase(self.settings.jobs)
     }
 
     fn backlog(&mut self) -> Result<()> {
         let before = self.target.usage()?;
-        self.fill()?;
-        let top = self.target.usage()?;
-        let both = top.zip(before);
-        self.run.backlog_rss_bytes = both.map(|(top, before)| (top.rss_bytes, before.rss_bytes));
+        self.append_commands()?;
+        let after = self.target.usage()?;
+        let before_and_after = after.zip(before);
+        self.run.backlog_rss_bytes =
+            before_and_after.map(|(after, before)| (after.rss_bytes, before.rss_bytes));
         self.drain_phase(self.settings.drain)
     }
 
@@ -109,26 +113,32 @@ impl<'run> Bench<'run> {
             roles.push(if index < pushers {
                 let template = &self.template;
                 let in_flight = settings.in_flight;
-                Role::Pusher(Pusher::new(template, &numbers, &progress, PushBy::One, in_flight))
+                Role::Pusher(Pusher::new(
+                    template,
+                    &numbers,
+                    &progress,
+                    PushMode::Single,
+                    in_flight,
+                ))
             } else {
-                Role::drainer(&plan, self.heartbeat(index == pushers))
+                Role::from_plan(&plan, self.heartbeat(index == pushers))
             });
         }
         let phase = phase::run("mixed", self.target, settings, &progress, &self.wid, roles)?;
         self.finish_drain(phase, settings.jobs, &progress)
     }
 
-    /// Puts all jobs into the queue as fast as the server takes them.
-    fn fill(&mut self) -> Result<()> {
+    /// Fills the queue with all jobs.
+    fn append_commands(&mut self) -> Result<()> {
         let connections = self.settings.connections.min(FILL_CONNECTIONS_MAX);
         let mut control = Control::open(&self.target.url, self.settings.operation_timeout)?;
         let has_bulk = control.command("PUSHB []").is_ok();
-        let (by, in_flight) = if has_bulk {
-            (PushBy::Batch(self.settings.batch), 1)
+        let (mode, in_flight) = if has_bulk {
+            (PushMode::Batch(self.settings.batch), 1)
         } else {
-            (PushBy::One, FILL_IN_FLIGHT)
+            (PushMode::Single, FILL_IN_FLIGHT)
         };
-        let accepted = self.push_phase("fill", by, connections, in_flight)?;
+        let accepted = self.push_phase("fill", mode, connections, in_flight)?;
         let first_error = self.run.phases.last().and_then(|phase| phase.tallies.first_error());
         let jobs = self.settings.jobs;
         ensure!(
@@ -136,23 +146,23 @@ impl<'run> Bench<'run> {
             "filled {accepted} of {jobs} jobs: {}",
             first_error.unwrap_or("?")
         );
-        self.check_waiting(jobs)
+        self.check_queue_size(jobs)
     }
 
-    /// The number of jobs that the server accepted.
+    /// Pushes all jobs. Returns how many the server accepted.
     fn push_phase(
         &mut self,
         name: &'static str,
-        by: PushBy,
+        mode: PushMode,
         connections: usize,
         in_flight: usize,
     ) -> Result<u64> {
         let numbers = Numbers::new(self.settings.jobs);
         let progress = Progress::default();
-        let pusher = || Pusher::new(&self.template, &numbers, &progress, by, in_flight);
+        let pusher = || Pusher::new(&self.template, &numbers, &progress, mode, in_flight);
         let roles = (0..connections).map(|_| Role::Pusher(pusher())).collect();
         let phase = phase::run(name, self.target, self.settings, &progress, &self.wid, roles)?;
-        self.note_stall(&progress, name);
+        self.record_stall(&progress, name);
         let accepted = phase.tallies.pushed.operations;
         self.run.phases.push(phase);
         Ok(accepted)
@@ -162,19 +172,19 @@ impl<'run> Bench<'run> {
         let fetches = Numbers::new(jobs);
         let progress = Progress::default();
         let plan = self.drain_plan(&fetches, &progress);
-        let drainer = |index| Role::drainer(&plan, self.heartbeat(index == 0));
+        let drainer = |index| Role::from_plan(&plan, self.heartbeat(index == 0));
         let roles = (0..self.settings.connections).map(drainer).collect();
         let phase = phase::run("drain", self.target, self.settings, &progress, &self.wid, roles)?;
         self.finish_drain(phase, jobs, &progress)
     }
 
     fn finish_drain(&mut self, phase: Phase, jobs: u64, progress: &Progress) -> Result<()> {
-        self.note_stall(progress, phase.name);
+        self.record_stall(progress, phase.name);
         self.run.phases.push(phase);
         let delivered = self.ledger.delivered();
         let missing = jobs.saturating_sub(delivered);
         self.run.faults.add(missing, || format!("{missing} of {jobs} jobs never came back"));
-        self.check_waiting(self.settings.jobs.saturating_sub(delivered))
+        self.check_queue_size(self.settings.jobs.saturating_sub(delivered))
     }
 
     fn drain_plan<'plan>(
@@ -193,25 +203,25 @@ impl<'run> Bench<'run> {
         }
     }
 
-    /// All connections share one wid, so one of them beats for all.
+    /// All connections share one wid, so only one sends heartbeats.
     fn heartbeat(&self, is_first: bool) -> Option<Heartbeat> {
         let every = self.settings.beat;
         is_first.then(|| Heartbeat { wid: self.wid.clone(), every, next: now() + every })
     }
 
-    fn note_stall(&mut self, progress: &Progress, phase: &str) {
-        let patience = self.settings.stall_timeout;
+    fn record_stall(&mut self, progress: &Progress, phase: &str) {
+        let timeout = self.settings.stall_timeout;
         self.run.faults.add(u64::from(progress.is_stalled()), || {
-            format!("{phase} stalled: nothing completed for {patience:?} (--stall-timeout-seconds)")
+            format!("{phase} stalled: nothing completed for {timeout:?} (--stall-timeout-seconds)")
         });
     }
 
-    /// The server's own count of the queue must agree.
-    fn check_waiting(&mut self, expected: u64) -> Result<()> {
-        let info = info(self.target, self.settings.operation_timeout)?;
-        let waiting = queue_size(&info, &self.settings.queue);
-        self.run.faults.add(waiting.abs_diff(expected), || {
-            format!("the server says {waiting} jobs are waiting, {expected} should be")
+    /// Checks the server's count of the queue.
+    fn check_queue_size(&mut self, expected: u64) -> Result<()> {
+        let info = fetch_info(self.target, self.settings.operation_timeout)?;
+        let queue_size = queue_size(&info, &self.settings.queue);
+        self.run.faults.add(queue_size.abs_diff(expected), || {
+            format!("the server says {queue_size} jobs are waiting, {expected} should be")
         });
         Ok(())
     }
@@ -223,7 +233,7 @@ impl<'run> Bench<'run> {
     }
 }
 
-fn info(target: &Target, timeout: Duration) -> Result<Value> {
+fn fetch_info(target: &Target, timeout: Duration) -> Result<Value> {
     let info = Control::open(&target.url, timeout)?.command("INFO")?;
     serde_json::from_slice(&info).context("reading the answer to INFO")
 }

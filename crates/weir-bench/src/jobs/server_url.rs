@@ -14,7 +14,7 @@ pub(crate) struct ServerUrl {
     pub(crate) password: Option<Password>,
 }
 
-/// Shows itself as stars.
+/// A password that is redacted in output.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Password(pub(crate) String);
 
@@ -41,12 +41,12 @@ impl FromStr for ServerUrl {
             Some((user_info, host)) => (Some(user_info), host),
             None => (None, rest),
         };
-        let password = user_info.map(password_of).transpose()?.flatten();
+        let password = user_info.map(parse_password).transpose()?.flatten();
         Ok(Self { address: resolve(host.trim_end_matches('/'))?, password })
     }
 }
 
-fn password_of(user_info: &str) -> Result<Option<Password>> {
+fn parse_password(user_info: &str) -> Result<Option<Password>> {
     let Some((_user, password)) = user_info.split_once(':') else {
         return Ok(None);
     };
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_read_as_faktory_clients_read_them() {
+    fn urls_are_parsed_as_by_faktory_clients() {
         check("tcp://127.0.0.1:17419", "127.0.0.1:17419", None);
         check("tcp://127.0.0.1", "127.0.0.1:7419", None);
         check("tcp://:s%40cret@127.0.0.1:1/", "127.0.0.1:1", Some("s@cret"));
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_and_broken_escapes_are_refused() {
+    fn other_schemes_and_invalid_escapes_are_rejected() {
         for url in ["tcp+tls://127.0.0.1:1", "127.0.0.1:1", "tcp://:%4@127.0.0.1:1"] {
             assert!(url.parse::<ServerUrl>().is_err(), "{url}");
         }
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn password_is_redacted() {
         let url: ServerUrl = "tcp://:hunter2@127.0.0.1:1".parse().expect("valid");
         assert!(!format!("{url} {url:?}").contains("hunter2"));
     }

@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::payload::JOBS_MAX;
-use crate::checks::within;
-use crate::event_loop::Patience;
+use crate::checks::check_range;
+use crate::event_loop::Timeouts;
 
-/// An empty FETCH takes 2 s by the protocol; less patience would cut those off.
+/// A FETCH of an empty queue takes 2 s by the protocol, so the timeout must be longer.
 const OPERATION_TIMEOUT_SECONDS_MIN: u64 = 3;
 /// A server forgets a worker that has not sent a BEAT for 60 s.
 const BEAT_SECONDS_MAX: u64 = 60;
@@ -56,7 +56,7 @@ pub(crate) struct LoadFlags {
     /// Jobs per run.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) jobs: u64,
-    /// Commands (or jobs or batches of them, when draining) under way at once on each connection.
+    /// Commands (or jobs or batches of them, when draining) in flight on each connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) in_flight: usize,
     /// Jobs per PUSHB (1000 by default). When draining (fetch-ack, backlog): also per FETCHB and ACKB, which
@@ -78,7 +78,7 @@ pub(crate) struct LoadFlags {
     /// Client threads; one saturates most servers on a shared machine.
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Longest wait for the answer to one command; the run fails then.
+    /// Longest wait for the reply to one command; the run fails then.
     #[arg(long, default_value_t = 30)]
     pub(crate) operation_timeout_seconds: u64,
     /// Longest time in which no operation at all is completed; what is missing then counts as errors.
@@ -89,7 +89,7 @@ pub(crate) struct LoadFlags {
     pub(crate) beat_seconds: u64,
 }
 
-/// Flags that hold together.
+/// Validated flags.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LoadSettings {
     #[serde(skip)]
@@ -98,7 +98,7 @@ pub(crate) struct LoadSettings {
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
     pub(crate) batch: u64,
-    /// Jobs per FETCHB; none: one by one.
+    /// Jobs per FETCHB; `None`: FETCH.
     pub(crate) drain_batch: Option<u64>,
     pub(crate) payload_bytes: usize,
     /// Jobs that the drain takes.
@@ -116,7 +116,7 @@ pub(crate) struct LoadSettings {
 }
 
 impl LoadFlags {
-    pub(crate) fn checked(&self, connections: usize) -> Result<LoadSettings> {
+    pub(crate) fn validate(&self, connections: usize) -> Result<LoadSettings> {
         let scenario = self.scenario.context("--scenario is missing")?;
         self.check_limits(scenario, connections)?;
         Ok(LoadSettings {
@@ -138,30 +138,30 @@ impl LoadFlags {
     }
 
     fn check_limits(&self, scenario: Scenario, connections: usize) -> Result<()> {
-        within("--jobs", self.jobs, 1, JOBS_MAX)?;
-        within("--connections", connections as u64, 1, CONNECTIONS_MAX as u64)?;
-        within("--in-flight", self.in_flight as u64, 1, IN_FLIGHT_MAX as u64)?;
-        within("--batch", self.batch.unwrap_or(PUSHB_JOBS), 1, BATCH_MAX)?;
-        within("--threads", self.threads as u64, 1, THREADS_MAX as u64)?;
+        check_range("--jobs", self.jobs, 1, JOBS_MAX)?;
+        check_range("--connections", connections as u64, 1, CONNECTIONS_MAX as u64)?;
+        check_range("--in-flight", self.in_flight as u64, 1, IN_FLIGHT_MAX as u64)?;
+        check_range("--batch", self.batch.unwrap_or(PUSHB_JOBS), 1, BATCH_MAX)?;
+        check_range("--threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         let operation_timeout = self.operation_timeout_seconds;
-        within(
+        check_range(
             "--operation-timeout-seconds",
             operation_timeout,
             OPERATION_TIMEOUT_SECONDS_MIN,
             3600,
         )?;
-        within("--stall-timeout-seconds", self.stall_timeout_seconds, 1, 3600)?;
-        within("--beat-seconds", self.beat_seconds, 1, BEAT_SECONDS_MAX)?;
+        check_range("--stall-timeout-seconds", self.stall_timeout_seconds, 1, 3600)?;
+        check_range("--beat-seconds", self.beat_seconds, 1, BEAT_SECONDS_MAX)?;
         if let Some(drain) = self.drain {
             ensure!(scenario == Scenario::Backlog, "--drain belongs to --scenario backlog");
-            within("--drain", drain, 1, self.jobs)?;
+            check_range("--drain", drain, 1, self.jobs)?;
         }
-        let mixed = scenario == Scenario::Mixed;
-        ensure!(!mixed || connections >= 2, "--scenario mixed needs --connections 2 or more");
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let named = !self.queue.is_empty() && self.queue.bytes().all(allowed);
+        let is_mixed = scenario == Scenario::Mixed;
+        ensure!(!is_mixed || connections >= 2, "--scenario mixed needs --connections 2 or more");
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_valid_name = !self.queue.is_empty() && self.queue.bytes().all(is_allowed);
         ensure!(
-            named,
+            is_valid_name,
             "--queue {}: a queue name is made of a-z, A-Z, 0-9, '.', '_', '-'",
             self.queue
         );
@@ -174,7 +174,7 @@ fn drains_in_batches(scenario: Scenario) -> bool {
 }
 
 impl LoadSettings {
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { operation_timeout: self.operation_timeout, stall_timeout: self.stall_timeout }
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        Timeouts { operation_timeout: self.operation_timeout, stall_timeout: self.stall_timeout }
     }
 }

@@ -1,4 +1,4 @@
-//! Pushes and drained jobs, counted apart: a mixed run has both on one thread.
+//! Separate tallies of pushes and drained jobs: a mixed run has both on one thread.
 
 use crate::tally::Tally;
 
@@ -6,7 +6,7 @@ use crate::tally::Tally;
 pub(crate) struct JobTallies {
     /// An operation is a job; a latency is one command (a PUSHB of 1,000 jobs is one).
     pub(crate) pushed: Tally,
-    /// An operation is a job fetched and acknowledged; a latency is from FETCH to the answer to ACK.
+    /// An operation is a job fetched and acknowledged; a latency is from FETCH to the reply to ACK.
     pub(crate) drained: Tally,
 }
 

@@ -1,16 +1,18 @@
-//! One client: from the first byte of its handshake to the last event. It keeps no buffer while it is idle.
+//! One client, from its handshake to its last event. It has no buffer while it is idle.
 
 use std::time::Instant;
 
 use rustix::fd::OwnedFd;
 
-use super::ending::{Ending, upgraded};
+use super::close_reason::{CloseReason, parse_upgrade_response};
+use super::codec::{
+    Epoch, Position, Recovery, ServerMessage, SubscribeRequest, number_after, value_after,
+};
 use super::frame::{self, Frame};
-use super::members::{KnownMembers, MemberNews, PageWish};
-use super::order::Seat;
-use super::socket::{self, Moved};
-use super::speech::{Epoch, Heard, Position, Recovery, Wish, number_after, value_after};
-use super::surroundings::{Counts, Surroundings};
+use super::members::{KnownMembers, MemberMessage, PageRequest};
+use super::order::SubscriberCursor;
+use super::shared_state::{Counts, SharedState};
+use super::socket::{self, IoOutcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -29,12 +31,12 @@ pub(crate) struct Client {
     pub(crate) index: usize,
     pub(crate) channel: usize,
     pub(crate) opened: Instant,
-    seat: Seat,
+    cursor: SubscriberCursor,
     position: Option<Position>,
     pub(crate) members: KnownMembers,
-    /// The beginning of a frame whose end has not come.
-    carry: Vec<u8>,
-    /// What the socket had no room for.
+    /// The beginning of a frame that is not complete yet.
+    partial_frame: Vec<u8>,
+    /// Bytes that the socket's buffer had no room for.
     unsent: Vec<u8>,
 }
 
@@ -46,10 +48,10 @@ impl Client {
             index,
             channel,
             opened: at,
-            seat: Seat::default(),
+            cursor: SubscriberCursor::default(),
             position: None,
             members: KnownMembers::default(),
-            carry: Vec::new(),
+            partial_frame: Vec::new(),
             unsent: Vec::new(),
         }
     }
@@ -60,19 +62,19 @@ impl Client {
         self.opened = at;
     }
 
-    /// Lets go of the connection; what the client knows stays.
+    /// Closes the connection. The client's position and members are kept.
     pub(crate) fn close(&mut self) {
         self.socket = None;
         self.stage = Stage::Closed;
-        self.carry = Vec::new();
+        self.partial_frame = Vec::new();
         self.unsent = Vec::new();
     }
 
-    /// The socket can be written: the connection is there, or there is room again.
-    pub(crate) fn writable(&mut self, around: &Surroundings) -> Result<(), Ending> {
+    /// The socket is writable: it is connected, or its buffer has room again.
+    pub(crate) fn on_writable(&mut self, shared: &SharedState) -> Result<(), CloseReason> {
         if self.stage == Stage::Connecting {
             self.stage = Stage::Upgrading;
-            return self.send(around.speech.upgrade());
+            return self.send(shared.codec.upgrade_request());
         }
         if self.unsent.is_empty() {
             return Ok(());
@@ -81,67 +83,68 @@ impl Client {
         self.send(&unsent)
     }
 
-    /// Reads all there is through `buffer`. `hung_up`: the other side sends nothing more.
-    pub(crate) fn readable(
+    /// Reads everything that has arrived through `buffer`. `is_closed_by_server`: no more data will follow.
+    pub(crate) fn on_readable(
         &mut self,
         buffer: &mut Vec<u8>,
-        hung_up: bool,
-        around: &mut Surroundings,
+        is_closed_by_server: bool,
+        shared: &mut SharedState,
         clock: impl Fn() -> Instant,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         loop {
             let Some(socket) = &self.socket else {
                 return Ok(());
             };
-            let kept = self.carry.len();
-            if buffer.len() < 2 * kept {
-                buffer.resize(2 * kept, 0);
+            let carried = self.partial_frame.len();
+            if buffer.len() < 2 * carried {
+                buffer.resize(2 * carried, 0);
             }
-            buffer[..kept].copy_from_slice(&self.carry);
-            let count = match socket::read(socket, &mut buffer[kept..]) {
-                Moved::Gone => return Err(Ending::HungUp),
-                Moved::NotNow => return Ok(()),
-                Moved::Bytes(count) => count,
+            buffer[..carried].copy_from_slice(&self.partial_frame);
+            let count = match socket::read(socket, &mut buffer[carried..]) {
+                IoOutcome::Closed => return Err(CloseReason::ConnectionLost),
+                IoOutcome::WouldBlock => return Ok(()),
+                IoOutcome::Bytes(count) => count,
             };
-            around.counts.bytes += count as u64;
-            let consumed = self.listen(&buffer[..kept + count], around, clock())?;
-            let rest = &buffer[consumed..kept + count];
-            if !rest.is_empty() || kept > 0 {
-                self.carry = rest.to_vec();
+            shared.counts.bytes += count as u64;
+            let consumed = self.process_input(&buffer[..carried + count], shared, clock())?;
+            let rest = &buffer[consumed..carried + count];
+            if !rest.is_empty() || carried > 0 {
+                self.partial_frame = rest.to_vec();
             }
             // A short read has emptied the socket: the next bytes are a new edge.
-            if kept + count < buffer.len() && !hung_up {
+            if carried + count < buffer.len() && !is_closed_by_server {
                 return Ok(());
             }
         }
     }
 
-    /// Takes whole frames from the front of `input`; how many bytes.
-    fn listen(
+    /// Processes the complete frames at the front of `input`. Returns how many bytes they take.
+    fn process_input(
         &mut self,
         input: &[u8],
-        around: &mut Surroundings,
+        shared: &mut SharedState,
         at: Instant,
-    ) -> Result<usize, Ending> {
+    ) -> Result<usize, CloseReason> {
         let mut consumed = 0;
         if self.stage == Stage::Upgrading {
-            match upgraded(input)? {
+            match parse_upgrade_response(input)? {
                 Some(bytes) => consumed = bytes,
                 None => return Ok(0),
             }
             self.stage = Stage::Greeting;
-            if let Some(greeting) = around.speech.greeting() {
-                self.say(frame::TEXT, greeting.as_bytes())?;
+            if let Some(greeting) = shared.codec.greeting() {
+                self.send_frame(frame::TEXT, greeting.as_bytes())?;
             }
         }
         while let Some(Frame { opcode, payload, bytes }) = frame::parse(&input[consumed..])? {
             consumed += bytes;
-            around.counts.frames += 1;
+            shared.counts.frames += 1;
             match opcode {
-                frame::TEXT => self.hear(payload, around, at)?,
-                frame::PING => self.say(frame::PONG, payload)?,
+                frame::TEXT => self.process_text(payload, shared, at)?,
+                frame::PING => self.send_frame(frame::PONG, payload)?,
                 frame::CLOSE => {
-                    return Err(frame::close_code(payload).map_or(Ending::HungUp, Ending::Code));
+                    return Err(frame::close_code(payload)
+                        .map_or(CloseReason::ConnectionLost, CloseReason::Code));
                 }
                 _ => {}
             }
@@ -149,41 +152,45 @@ impl Client {
         Ok(consumed)
     }
 
-    fn hear(&mut self, text: &[u8], around: &mut Surroundings, at: Instant) -> Result<(), Ending> {
+    fn process_text(
+        &mut self,
+        text: &[u8],
+        shared: &mut SharedState,
+        at: Instant,
+    ) -> Result<(), CloseReason> {
         let was_live = self.stage == Stage::Live;
         if was_live {
-            let events = self.hear_events(text, around, at);
-            if events > 0 && !around.speech.is_batch(text) {
+            let events = self.record_events(text, shared, at);
+            if events > 0 && !shared.codec.is_batch(text) {
                 return Ok(());
             }
         }
-        for message in around.speech.messages(text) {
-            let heard = around.speech.hear(message);
-            self.react(heard, around)?;
-            // Events may stand in the answer to a subscription, and behind it in the same frame.
+        for message in shared.codec.messages(text) {
+            self.process_message(shared.codec.parse_message(message), shared)?;
+            // The reply to a subscription can contain events, and events can follow it in the same frame.
             if !was_live {
-                self.hear_events(message, around, at);
+                self.record_events(message, shared, at);
             }
         }
         Ok(())
     }
 
-    /// How many events there were.
-    fn hear_events(&mut self, mut text: &[u8], around: &mut Surroundings, at: Instant) -> usize {
+    /// Records all events in `text`. Returns their number.
+    fn record_events(&mut self, mut text: &[u8], shared: &mut SharedState, at: Instant) -> usize {
         let mut events = 0;
-        while let Some((number, after)) = around.data.find(text) {
-            around.heard(self.channel, &mut self.seat, number, at);
+        while let Some((number, after)) = shared.data.find(text) {
+            shared.record_delivery(self.channel, &mut self.cursor, number, at);
             text = &text[after..];
-            if around.keeps_positions {
-                self.advance(text, &mut around.counts);
+            if shared.keeps_positions {
+                self.update_position(text, &mut shared.counts);
             }
             events += 1;
         }
         events
     }
 
-    /// Takes the position that stands behind an event's data.
-    fn advance(&mut self, after_data: &[u8], counts: &mut Counts) {
+    /// Stores the position that follows an event's data.
+    fn update_position(&mut self, after_data: &[u8], counts: &mut Counts) {
         let Some(offset) = number_after(after_data, r#""offset""#) else {
             return;
         };
@@ -195,49 +202,62 @@ impl Client {
         self.position = epoch.map(|epoch| Position { epoch, offset });
     }
 
-    fn react(&mut self, heard: Heard, around: &mut Surroundings) -> Result<(), Ending> {
-        match heard {
-            Heard::Greeted { socket_id } if self.stage == Stage::Greeting => {
+    fn process_message(
+        &mut self,
+        message: ServerMessage,
+        shared: &mut SharedState,
+    ) -> Result<(), CloseReason> {
+        match message {
+            ServerMessage::Connected { socket_id } if self.stage == Stage::Greeting => {
                 self.stage = Stage::Subscribing;
-                let wish = Wish {
-                    channel: &around.channel_names[self.channel],
+                let request = SubscribeRequest {
+                    channel: &shared.channel_names[self.channel],
                     socket_id: &socket_id,
-                    member: around.is_presence.then_some(self.index),
-                    member_changes: self.members.follows(),
+                    member: shared.is_presence.then_some(self.index),
+                    member_changes: self.members.is_follower(),
                     recover: self.position,
                 };
-                return self.say(frame::TEXT, around.speech.subscribe(&wish).as_bytes());
+                return self
+                    .send_frame(frame::TEXT, shared.codec.subscribe_message(&request).as_bytes());
             }
-            Heard::Subscribed { position, recovery, members, has_member_changes } => {
+            ServerMessage::Subscribed { position, recovery, members, has_member_changes } => {
                 self.stage = Stage::Live;
-                self.join(position, recovery, &mut around.counts);
-                let count = members.map(MemberNews::Count);
-                count.and_then(|count| self.members.hear(count, &mut around.roll));
-                if has_member_changes && let Some(wish) = self.members.fetch() {
-                    return self.ask_for_members(wish, around);
+                self.record_subscription(position, recovery, &mut shared.counts);
+                let count = members.map(MemberMessage::Count);
+                count.and_then(|count| self.members.apply(count, &mut shared.membership));
+                if has_member_changes && let Some(request) = self.members.start_fetch() {
+                    return self.request_members_page(request, shared);
                 }
             }
-            Heard::Members(news) => {
-                if let Some(wish) = self.members.hear(news, &mut around.roll) {
-                    return self.ask_for_members(wish, around);
+            ServerMessage::Members(message) => {
+                if let Some(request) = self.members.apply(message, &mut shared.membership) {
+                    return self.request_members_page(request, shared);
                 }
             }
-            Heard::Ping => return self.say(frame::TEXT, around.speech.pong().as_bytes()),
-            // A code says more, and comes next.
-            Heard::Refused(text) if self.stage == Stage::Live => {
-                around.counts.complaints += 1;
-                around.counts.first_complaint.get_or_insert(text);
+            ServerMessage::Ping => {
+                return self.send_frame(frame::TEXT, shared.codec.pong().as_bytes());
             }
-            Heard::Refused(text) if !text.contains("\"code\":4") => {
-                return Err(Ending::Refused(text));
+            // A close frame with a code follows.
+            ServerMessage::Rejected(text) if self.stage == Stage::Live => {
+                shared.counts.errors += 1;
+                shared.counts.first_error.get_or_insert(text);
             }
-            Heard::Refused(_) | Heard::Greeted { .. } | Heard::Other => {}
+            ServerMessage::Rejected(text) if !text.contains("\"code\":4") => {
+                return Err(CloseReason::Rejected(text));
+            }
+            ServerMessage::Rejected(_) | ServerMessage::Connected { .. } | ServerMessage::Other => {
+            }
         }
         Ok(())
     }
 
-    /// After a recovery the events that were missed follow, so the position is still the old one.
-    fn join(&mut self, at: Option<Position>, recovery: Option<Recovery>, counts: &mut Counts) {
+    /// After a recovery the missed events follow, so the position does not change yet.
+    fn record_subscription(
+        &mut self,
+        at: Option<Position>,
+        recovery: Option<Recovery>,
+        counts: &mut Counts,
+    ) {
         match recovery {
             Some(Recovery::Recovered) => counts.recovered += 1,
             Some(Recovery::Gap) => counts.gaps += 1,
@@ -248,27 +268,31 @@ impl Client {
         }
     }
 
-    fn ask_for_members(&mut self, wish: PageWish, around: &Surroundings) -> Result<(), Ending> {
-        let text = around.speech.members(&around.channel_names[self.channel], wish);
-        self.say(frame::TEXT, text.as_bytes())
+    fn request_members_page(
+        &mut self,
+        request: PageRequest,
+        shared: &SharedState,
+    ) -> Result<(), CloseReason> {
+        let text = shared.codec.members_request(&shared.channel_names[self.channel], request);
+        self.send_frame(frame::TEXT, text.as_bytes())
     }
 
-    fn say(&mut self, opcode: u8, payload: &[u8]) -> Result<(), Ending> {
+    fn send_frame(&mut self, opcode: u8, payload: &[u8]) -> Result<(), CloseReason> {
         let mut bytes = Vec::with_capacity(payload.len() + 14);
         frame::append(opcode, payload, &mut bytes);
         self.send(&bytes)
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Ending> {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
         let Some(socket) = &self.socket else {
             return Ok(());
         };
         let sent = match self.unsent.is_empty() {
             false => 0,
             true => match socket::write(socket, bytes) {
-                Moved::Bytes(count) => count,
-                Moved::NotNow => 0,
-                Moved::Gone => return Err(Ending::HungUp),
+                IoOutcome::Bytes(count) => count,
+                IoOutcome::WouldBlock => 0,
+                IoOutcome::Closed => return Err(CloseReason::ConnectionLost),
             },
         };
         self.unsent.extend(&bytes[sent..]);
@@ -284,16 +308,16 @@ mod tests {
     use crate::realtime::target::{Protocol, Target};
 
     #[test]
-    fn events_in_the_frame_that_answers_the_subscription_are_heard_once() {
+    fn events_beside_the_subscribe_reply_are_recorded_once() {
         let settings = LoadSettings::parsed(&["--scenario", "storm"], 1);
         let target = Target::of("ws://127.0.0.1:1", Protocol::Centrifugo);
-        let mut around = Surroundings::new(&target, &settings).expect("valid");
-        around.ledger.add_subscriber(0);
+        let mut shared = SharedState::new(&target, &settings).expect("valid");
+        shared.ledger.add_subscriber(0);
         let data: Vec<String> = (0..3)
             .map(|_| {
-                let number = around.ledger.order(0);
-                around.ledger.sent(number, now());
-                around.data.of(number)
+                let number = shared.ledger.add_event(0);
+                shared.ledger.mark_sent(number, now());
+                shared.data.of(number)
             })
             .collect();
         let [one, two, three] = &data[..] else { panic!("three events") };
@@ -306,14 +330,14 @@ mod tests {
             format!(r#"{{"push":{{"channel":"c","pub":{{"data":"{data}","offset":{offset}}}}}}}"#)
         };
         let frame = [answer, push(two, 2), "{}".to_owned()].join("\n");
-        client.hear(frame.as_bytes(), &mut around, now()).expect("understood");
+        client.process_text(frame.as_bytes(), &mut shared, now()).expect("understood");
         assert_eq!(client.stage, Stage::Live);
-        assert_eq!(around.ledger.deliveries.heard.operations, 2);
-        client.hear(push(three, 3).as_bytes(), &mut around, now()).expect("understood");
+        assert_eq!(shared.ledger.deliveries.received.operations, 2);
+        client.process_text(push(three, 3).as_bytes(), &mut shared, now()).expect("understood");
         assert_eq!(
-            (around.ledger.deliveries.heard.operations, around.ledger.outstanding()),
+            (shared.ledger.deliveries.received.operations, shared.ledger.outstanding()),
             (3, 0)
         );
-        assert_eq!((around.ledger.deliveries.duplicated, around.counts.offset_jumps), (0, 0));
+        assert_eq!((shared.ledger.deliveries.duplicated, shared.counts.offset_jumps), (0, 0));
     }
 }

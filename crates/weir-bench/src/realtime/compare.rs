@@ -16,9 +16,9 @@ use crate::envelope::Envelope;
 use crate::output::Output;
 
 const FLOOR: &str = "floor";
-const GROWTH: &str = "rss_bytes_per_connection";
+const MEMORY_GROWTH: &str = "rss_bytes_per_connection";
 
-/// Figures of the table, in its order; those that a scenario does not have are left out.
+/// Figures in the order of the table. Those that a scenario does not have are omitted.
 const FIGURES: [&str; 47] = [
     "operations_per_second",
     "p50_us",
@@ -34,7 +34,7 @@ const FIGURES: [&str; 47] = [
     "server_rss_bytes",
     "server_peak_rss_bytes",
     "server_rss_bytes_max",
-    GROWTH,
+    MEMORY_GROWTH,
     "connects_per_second",
     "connect_server_cpu_us",
     "all_back_s",
@@ -113,13 +113,13 @@ impl FromStr for Peer {
     }
 }
 
-/// Whether all runs were without errors.
+/// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     let peers = peers(flags)?;
     let mut errors = 0;
     for clients in &flags.clients {
-        let settings = flags.load.checked(*clients)?;
+        let settings = flags.load.validate(*clients)?;
         let runs = run_rounds(flags, &peers, &settings, output)?;
         if !flags.json {
             let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
@@ -153,8 +153,8 @@ fn run_rounds(
 ) -> Result<Vec<Vec<Envelope>>> {
     let mut runs: Vec<Vec<Envelope>> = vec![Vec::new(); peers.len()];
     for round in 0..flags.rounds {
-        for turn in 0..peers.len() {
-            let index = (turn + round) % peers.len();
+        for offset in 0..peers.len() {
+            let index = (offset + round) % peers.len();
             let mut envelope = measure(&peers[index], settings)?;
             envelope.extra.insert("round".to_owned(), (round + 1).into());
             let (name, rate) = (&peers[index].name, envelope.operations_per_second);
@@ -177,7 +177,7 @@ fn measure(peer: &Peer, settings: &LoadSettings) -> Result<Envelope> {
     Ok(envelope)
 }
 
-/// A line per figure: each peer's median, and how it compares with the first's (the median of the rounds' ratios).
+/// Returns a line per figure: each peer's median, and its ratio to the first peer (the median of the rounds' ratios).
 fn table(settings: &LoadSettings, names: &[&str], runs: &[Vec<Envelope>]) -> String {
     let (scenario, clients) = (settings.scenario.name(), settings.clients);
     let mut text = format!("| {scenario}, {clients} clients |");
@@ -205,32 +205,32 @@ fn line(figure: &str, values: &[Vec<f64>]) -> String {
     let mut text = format!("| {figure} |");
     for (index, own) in values.iter().enumerate() {
         // Writing to a String cannot fail.
-        let _ = write!(text, " {} |", shown(summary(figure, own), 1));
+        let _ = write!(text, " {} |", format_value(summary(figure, own), 1));
         if index > 0 {
             let ratio = match figure {
-                GROWTH => summary(figure, &values[0]) / summary(figure, own),
+                MEMORY_GROWTH => summary(figure, &values[0]) / summary(figure, own),
                 _ => {
                     let ratios = values[0].iter().zip(own).map(|(first, own)| first / own);
                     median(ratios.collect())
                 }
             };
-            let _ = write!(text, " {} |", shown(ratio, 2));
+            let _ = write!(text, " {} |", format_value(ratio, 2));
         }
     }
     text + "\n"
 }
 
-/// Of the memory per connection the largest: a server keeps what the first round took, and the next round's
-/// connections cost nothing more.
+/// Returns the maximum for the memory per connection, because a server keeps the memory of the first round and later
+/// rounds seem to cost nothing. All other figures are medians.
 fn summary(figure: &str, values: &[f64]) -> f64 {
     match figure {
-        GROWTH => values.iter().copied().fold(f64::NAN, f64::max),
+        MEMORY_GROWTH => values.iter().copied().fold(f64::NAN, f64::max),
         _ => median(values.to_vec()),
     }
 }
 
 fn value(run: &Envelope, figure: &str) -> Option<f64> {
-    // The floor's rounds have no single deliveries.
+    // Scenario floor does not measure single deliveries.
     if run.scenario == Scenario::Floor.name() && ["p50_us", "p99_us"].contains(&figure) {
         return None;
     }
@@ -238,7 +238,7 @@ fn value(run: &Envelope, figure: &str) -> Option<f64> {
     json.get(figure)?.as_f64()
 }
 
-fn shown(value: f64, decimals: usize) -> String {
+fn format_value(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
 }
 
@@ -247,20 +247,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_medians_and_the_median_of_the_rounds_ratios() {
+    fn line_has_medians_and_the_median_ratio() {
         let values = [vec![2.0, 9.0, 4.0], vec![1.0, 3.0, 8.0]];
         assert_eq!(line("p99_us", &values), "| p99_us | 4.0 | 3.0 | 2.00 |\n");
     }
 
     #[test]
-    fn memory_per_connection_is_that_of_the_round_that_took_most() {
+    fn memory_per_connection_is_the_maximum_of_the_rounds() {
         let values = [vec![1000.0, 0.0, 10.0], vec![4000.0, 0.0, 0.0]];
         let expected = "| rss_bytes_per_connection | 1000.0 | 4000.0 | 0.25 |\n";
-        assert_eq!(line(GROWTH, &values), expected);
+        assert_eq!(line(MEMORY_GROWTH, &values), expected);
     }
 
     #[test]
-    fn a_peer_is_a_name_a_protocol_and_a_place() {
+    fn peers_are_parsed_from_name_protocol_and_url() {
         let peer: Peer = "a=centrifugo,ws://127.0.0.1:1,x:y:z,7,8".parse().expect("valid");
         let Target { protocol, pids, .. } = peer.target;
         assert_eq!((peer.name.as_str(), protocol, pids), ("a", Protocol::Centrifugo, vec![7, 8]));

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::scenario::Bench;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
-    bench.arrive()?;
+    bench.connect_clients()?;
     bench.run.load = Some(bench.publish_for(bench.settings.duration)?);
     Ok(())
 }

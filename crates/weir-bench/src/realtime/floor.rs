@@ -1,8 +1,8 @@
 //! The floor: what a plain loop of `write` costs that sends an event to every one of so many sockets. No server
 //! on this kernel that writes to each socket can do with less.
 //!
-//! The loop is a process of its own, which is told over its standard input when to begin a round, and reports its
-//! own CPU time; this process reads. A round begins when everybody has read the one before.
+//! The loop runs in a process of its own. It reads on its standard input when to begin a round, and prints its CPU
+//! time; this process reads the sockets. A round begins when all sockets of the previous round have been read.
 
 mod readers;
 mod writer;
@@ -18,14 +18,14 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use self::readers::Readers;
 pub(crate) use self::writer::{WriterFlags, write};
+use super::codec::channel_name;
 use super::ledger::Ledger;
 use super::meter::Spent;
 use super::payload::EventData;
-use super::report::{each_us, rounded};
+use super::report::{rounded, us_per_operation};
 use super::scenario::Run;
 use super::settings::LoadSettings;
 use super::source::Sources;
-use super::speech::channel_name;
 use super::target::Target;
 use super::{frame, pusher};
 use crate::clock::{now, own_cpu_time};
@@ -40,7 +40,7 @@ struct Rounds {
     cpu: Duration,
     elapsed: Duration,
     writes: u64,
-    each: Latencies,
+    latencies: Latencies,
 }
 
 pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
@@ -50,42 +50,42 @@ pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
     let mut floor = Floor::start(settings, frame.len())?;
     floor.share_cpus_with(&target.pids)?;
     let client_cpu = own_cpu_time();
-    let one = floor.rounds(1, settings.duration / 2)?;
+    let single = floor.rounds(1, settings.duration / 2)?;
     let client_cpu = own_cpu_time().saturating_sub(client_cpu);
-    let many = floor.rounds(FRAMES_COALESCED, settings.duration / 2)?;
-    floor.end()?;
-    Ok(report(&one, &many, client_cpu, frame.len()))
+    let batched = floor.rounds(FRAMES_COALESCED, settings.duration / 2)?;
+    floor.stop()?;
+    Ok(report(&single, &batched, client_cpu, frame.len()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 writes")]
-fn report(one: &Rounds, many: &Rounds, client_cpu: Duration, frame_bytes: usize) -> Run {
+fn report(single: &Rounds, batched: &Rounds, client_cpu: Duration, frame_bytes: usize) -> Run {
     let mut run = Run::new();
-    let per_write = |rounds: &Rounds| each_us(rounds.cpu, rounds.writes as f64);
-    let per_frame = each_us(many.cpu, many.writes as f64 * FRAMES_COALESCED as f64);
+    let per_write = |rounds: &Rounds| us_per_operation(rounds.cpu, rounds.writes as f64);
+    let per_frame = us_per_operation(batched.cpu, batched.writes as f64 * FRAMES_COALESCED as f64);
     for (key, value) in [
-        ("cpu_us_per_write_of_1_frame", per_write(one)),
-        ("cpu_us_per_write_of_8_frames", per_write(many)),
+        ("cpu_us_per_write_of_1_frame", per_write(single)),
+        ("cpu_us_per_write_of_8_frames", per_write(batched)),
         ("cpu_us_per_frame_of_8", per_frame),
     ] {
         run.extra.insert(key.to_owned(), value.into());
     }
     run.extra.insert("frame_bytes".to_owned(), frame_bytes.into());
     for (key, quantile) in [("last_client_p50_us", 0.50), ("last_client_p99_us", 0.99)] {
-        run.extra.insert(key.to_owned(), rounded(one.each.quantile_us(quantile)).into());
+        run.extra.insert(key.to_owned(), rounded(single.latencies.quantile_us(quantile)).into());
     }
-    let writer = Usage { cpu: one.cpu, ..Usage::default() };
+    let writer = Usage { cpu: single.cpu, ..Usage::default() };
     let spent =
-        Spent { elapsed: one.elapsed, client_cpu, server: Some((Usage::default(), writer)) };
+        Spent { elapsed: single.elapsed, client_cpu, server: Some((Usage::default(), writer)) };
     let mut deliveries = Ledger::new(0).take_deliveries();
-    deliveries.heard.operations = one.writes;
+    deliveries.received.operations = single.writes;
     run.load = Some((spent, deliveries));
     run
 }
 
 struct Floor {
     child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    commands: ChildStdin,
+    replies: BufReader<ChildStdout>,
     readers: Readers,
     frame_bytes: usize,
 }
@@ -105,11 +105,11 @@ impl Floor {
         ]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("starting the writer")?;
-        let orders = child.stdin.take().context("the writer's input")?;
-        let answers = BufReader::new(child.stdout.take().context("the writer's output")?);
+        let commands = child.stdin.take().context("the writer's input")?;
+        let replies = BufReader::new(child.stdout.take().context("the writer's output")?);
         let readers = Readers::new()?;
-        let mut floor = Self { child, orders, answers, readers, frame_bytes };
-        let port = floor.answer()?.parse().context("the writer's port")?;
+        let mut floor = Self { child, commands, replies, readers, frame_bytes };
+        let port = floor.read_reply()?.parse().context("the writer's port")?;
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let sources = Sources::new(settings.source_addresses);
         for index in 0..settings.clients {
@@ -117,12 +117,12 @@ impl Floor {
             let added = floor.readers.add(&sources, index, to);
             added.with_context(|| format!("reader {index}, from {from}"))?;
         }
-        let ready = floor.answer()?;
+        let ready = floor.read_reply()?;
         ensure!(ready == "ready", "the writer says '{ready}'");
         Ok(floor)
     }
 
-    /// The writer runs where the server under comparison may run.
+    /// Restricts the writer to the CPUs of the server under comparison.
     fn share_cpus_with(&self, server_pids: &[u32]) -> Result<()> {
         let pid_of = |pid: u32| i32::try_from(pid).ok().and_then(Pid::from_raw);
         if let Some(server) = server_pids.first().copied().and_then(pid_of) {
@@ -135,23 +135,23 @@ impl Floor {
 
     fn rounds(&mut self, frames: usize, duration: Duration) -> Result<Rounds> {
         let start = now();
-        let (mut cpu, mut writes, mut each) = (Duration::ZERO, 0, Latencies::new());
+        let (mut cpu, mut writes, mut latencies) = (Duration::ZERO, 0, Latencies::new());
         while start.elapsed() < duration {
             let round = now();
-            writeln!(self.orders, "{frames}")?;
+            writeln!(self.commands, "{frames}")?;
             let sockets = self.readers.sockets.len();
             self.readers.read(sockets * frames * self.frame_bytes)?;
-            each.record(round.elapsed());
-            let nanoseconds = self.answer()?.parse().context("the writer's CPU time")?;
+            latencies.record(round.elapsed());
+            let nanoseconds = self.read_reply()?.parse().context("the writer's CPU time")?;
             cpu += Duration::from_nanos(nanoseconds);
             writes += sockets as u64;
         }
-        Ok(Rounds { cpu, elapsed: start.elapsed(), writes, each })
+        Ok(Rounds { cpu, elapsed: start.elapsed(), writes, latencies })
     }
 
-    fn answer(&mut self) -> Result<String> {
+    fn read_reply(&mut self) -> Result<String> {
         let mut line = String::new();
-        let bytes = self.answers.read_line(&mut line).context("reading what the writer says")?;
+        let bytes = self.replies.read_line(&mut line).context("reading what the writer says")?;
         ensure!(
             bytes > 0,
             "the writer ended: is the limit of open files too low for so many clients?"
@@ -159,9 +159,9 @@ impl Floor {
         Ok(line.trim().to_owned())
     }
 
-    fn end(self) -> Result<()> {
-        let Self { mut child, orders, .. } = self;
-        drop(orders);
+    fn stop(self) -> Result<()> {
+        let Self { mut child, commands, .. } = self;
+        drop(commands);
         let status = child.wait().context("waiting for the writer")?;
         ensure!(status.success(), "the writer failed: {status}");
         Ok(())

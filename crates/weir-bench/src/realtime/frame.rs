@@ -23,8 +23,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: usize,
 }
 
-/// The first frame of `input`; `None` while it is not all there. Fragments, extensions and masks are refused:
-/// no server of these protocols sends them to a client that did not ask for them.
+/// Returns the first frame of `input`, or `None` while it is incomplete. Fragments, extensions and masks are
+/// rejected: servers of these protocols do not send them unless a client requests them.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<Frame<'_>>, LoadError> {
     let &[first, second, ref rest @ ..] = input else {
         return Ok(None);
@@ -76,7 +76,7 @@ fn append_header(opcode: u8, masked: u8, length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The code of a close frame; `None` if it has none.
+/// Returns the code of a close frame, if it has one.
 pub(crate) fn close_code(payload: &[u8]) -> Option<u16> {
     payload.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_every_length_form_are_read_and_wait_for_their_last_byte() {
+    fn frames_of_every_length_form_are_parsed_when_complete() {
         for length in [0, 125, 126, 65_535, 65_536] {
             let payload = vec![b'x'; length];
             let mut bytes = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_masked() {
+    fn sent_frames_are_masked() {
         for length in [5, 300, 70_000] {
             let mut bytes = Vec::new();
             append(PONG, &vec![b'y'; length], &mut bytes);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_masks_and_reserved_bits_are_refused() {
+    fn fragments_masks_and_reserved_bits_are_rejected() {
         for head in [[0x01, 0], [0x80, 0], [0x81, 0x80], [0xC1, 0]] {
             assert!(parse(&head).is_err(), "{head:?}");
         }

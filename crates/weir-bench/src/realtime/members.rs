@@ -1,89 +1,93 @@
-//! What one client knows of the members of its presence channel.
+//! What one client knows about the members of its presence channel.
 
 mod follower;
-mod news;
-mod roll;
+mod membership;
+mod messages;
 mod set;
 
 use self::follower::Follower;
-pub(crate) use self::follower::PageWish;
-pub(crate) use self::news::{MemberChange, MemberNews, MembersPage, user_id};
-pub(crate) use self::roll::{HeardOfMembers, Roll};
+pub(crate) use self::follower::PageRequest;
+pub(crate) use self::membership::{MemberMessageCounts, MembershipCheck};
+pub(crate) use self::messages::{MemberChange, MemberMessage, MembersPage, user_id};
 pub(crate) use self::set::MemberSet;
 
 #[derive(Debug, Default)]
 pub(crate) struct KnownMembers {
-    /// How many there are; `None` before the server has said it.
+    /// Number of members; `None` until the server reports it.
     count: Option<u64>,
-    /// Who they are: only clients that follow the changes hold a list.
+    /// The list of members, for clients that follow the changes.
     follower: Option<Box<Follower>>,
-    /// What the roll counts this client among.
+    /// Whether [`MembershipCheck`] counts this client's number and list as exact.
     knows_count: bool,
     holds_list: bool,
 }
 
 impl KnownMembers {
-    /// Holds a list from now on.
-    pub(crate) fn follow(&mut self) {
+    /// Makes this client keep a list of members.
+    pub(crate) fn add_follower(&mut self) {
         self.follower = Some(Box::default());
     }
 
-    pub(crate) fn follows(&self) -> bool {
+    pub(crate) fn is_follower(&self) -> bool {
         self.follower.is_some()
     }
 
-    /// The page that a follower needs first.
-    pub(crate) fn fetch(&mut self) -> Option<PageWish> {
-        self.follower.as_mut().map(|follower| follower.fetch())
+    /// Returns a follower's request for the first page.
+    pub(crate) fn start_fetch(&mut self) -> Option<PageRequest> {
+        self.follower.as_mut().map(|follower| follower.start_fetch())
     }
 
-    /// Takes what the server says; a follower may need one more page then.
-    pub(crate) fn hear(&mut self, news: MemberNews, roll: &mut Roll) -> Option<PageWish> {
-        roll.tally(&news);
-        let mut wish = None;
-        match news {
-            MemberNews::Count(count) => self.count = Some(count),
-            MemberNews::Came => self.count = self.count.map(|count| count + 1),
-            MemberNews::Went => self.count = self.count.map(|count| count.saturating_sub(1)),
-            MemberNews::Page(page) => {
-                wish = self.follower.as_mut().and_then(|follower| follower.take_page(page));
+    /// Applies a message of the server. Returns a request if a follower needs another page.
+    pub(crate) fn apply(
+        &mut self,
+        message: MemberMessage,
+        membership: &mut MembershipCheck,
+    ) -> Option<PageRequest> {
+        membership.count_message(&message);
+        let mut request = None;
+        match message {
+            MemberMessage::Count(count) => self.count = Some(count),
+            MemberMessage::Joined => self.count = self.count.map(|count| count + 1),
+            MemberMessage::Left => self.count = self.count.map(|count| count.saturating_sub(1)),
+            MemberMessage::Page(page) => {
+                request = self.follower.as_mut().and_then(|follower| follower.add_page(page));
             }
-            MemberNews::Changed(change) => {
+            MemberMessage::Changed(change) => {
                 self.count = Some(change.count);
                 if let Some(follower) = &mut self.follower {
-                    follower.take_change(change);
+                    follower.add_change(change);
                 }
             }
         }
-        self.compare(roll);
-        wish
+        self.recheck(membership);
+        request
     }
 
-    /// Looks again whether it is all right: something is known or expected that was not before.
-    pub(crate) fn compare(&mut self, roll: &mut Roll) {
+    /// Compares with the expected members again, after either has changed.
+    pub(crate) fn recheck(&mut self, membership: &mut MembershipCheck) {
         let follower = self.follower.as_ref();
-        let holds_list = follower.is_some_and(|follower| follower.holds(roll.expected()));
-        let knows_count = self.count == Some(roll.expected_count());
-        change(&mut roll.knowing, &mut self.knows_count, knows_count);
-        change(&mut roll.exact, &mut self.holds_list, holds_list);
+        let holds_list = follower.is_some_and(|follower| follower.is_exact(membership.expected()));
+        let knows_count = self.count == Some(membership.expected_count());
+        update_count(&mut membership.exact_counts, &mut self.knows_count, knows_count);
+        update_count(&mut membership.exact_lists, &mut self.holds_list, holds_list);
     }
 
-    /// The connection is gone, and with it all that was known.
-    pub(crate) fn forget(&mut self, roll: &mut Roll) {
+    /// Forgets all members, because the connection was closed.
+    pub(crate) fn clear(&mut self, membership: &mut MembershipCheck) {
         self.count = None;
         self.follower = None;
-        self.compare(roll);
+        self.recheck(membership);
     }
 
-    /// What is wrong with a follower's list.
-    pub(crate) fn why_wrong(&self, roll: &Roll) -> Option<String> {
-        self.follower.as_ref()?.why_wrong(roll.expected())
+    /// Returns what is wrong with a follower's list.
+    pub(crate) fn mismatch(&self, membership: &MembershipCheck) -> Option<String> {
+        self.follower.as_ref()?.mismatch(membership.expected())
     }
 }
 
-/// Counts one client among others, or not any more.
-fn change(total: &mut usize, was: &mut bool, is: bool) {
-    *total += usize::from(is);
-    *total -= usize::from(*was);
-    *was = is;
+/// Adds a client to `total`, or removes it.
+fn update_count(total: &mut usize, is_counted: &mut bool, should_count: bool) {
+    *total += usize::from(should_count);
+    *total -= usize::from(*is_counted);
+    *is_counted = should_count;
 }

@@ -1,4 +1,4 @@
-//! What a stretch of a run cost the client and the server.
+//! Resources that client and server spent on a part of a run.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl<'a> Meter<'a> {
         Ok(Self { target, server, client_cpu: own_cpu_time(), started: now() })
     }
 
-    /// Reads all again; the stretch ended at `end`.
+    /// Returns what was spent since the start. The part of the run ended at `end`.
     pub(crate) fn stop(self, end: Instant) -> Result<Spent> {
         let client_cpu = own_cpu_time().saturating_sub(self.client_cpu);
         let server = self.server.zip(self.target.usage()?);
@@ -44,18 +44,19 @@ impl Spent {
     }
 }
 
-/// The server's largest memory, looked at often enough to see a queue fill, and seldom enough to cost little.
+/// Samples the server's memory and keeps the maximum: often enough to notice a queue that fills, and rarely enough to
+/// cost little.
 #[derive(Debug)]
-pub(crate) struct MemoryPeak<'a> {
+pub(crate) struct MemorySampler<'a> {
     target: &'a Target,
-    /// `None`: nobody wants to know.
+    /// `None` if sampling is disabled.
     next: Option<Instant>,
-    most: u64,
+    bytes_max: u64,
 }
 
-impl<'a> MemoryPeak<'a> {
-    pub(crate) fn new(target: &'a Target, is_wanted: bool) -> Self {
-        Self { target, next: is_wanted.then(now), most: 0 }
+impl<'a> MemorySampler<'a> {
+    pub(crate) fn new(target: &'a Target, is_enabled: bool) -> Self {
+        Self { target, next: is_enabled.then(now), bytes_max: 0 }
     }
 
     pub(crate) fn sample(&mut self) -> Result<()> {
@@ -64,13 +65,13 @@ impl<'a> MemoryPeak<'a> {
         if self.next.is_some_and(|next| at >= next) {
             self.next = Some(at + EVERY);
             let usage = self.target.usage()?;
-            self.most = self.most.max(usage.map_or(0, |usage| usage.rss_bytes));
+            self.bytes_max = self.bytes_max.max(usage.map_or(0, |usage| usage.rss_bytes));
         }
         Ok(())
     }
 
-    /// `None`: nothing was seen.
-    pub(crate) fn most(&self) -> Option<u64> {
-        Some(self.most).filter(|bytes| *bytes > 0)
+    /// Returns the largest sample, if there was one.
+    pub(crate) fn bytes_max(&self) -> Option<u64> {
+        Some(self.bytes_max).filter(|bytes| *bytes > 0)
     }
 }

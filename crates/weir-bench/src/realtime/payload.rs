@@ -1,4 +1,4 @@
-//! Events of an exact size that carry their number: what was published is known again when it arrives.
+//! Events of an exact size that contain their number, by which they are recognized when they arrive.
 //!
 //! The data of an event is `wb`, the run's tag, `-`, the number in 10 digits, and filler: plain letters, so
 //! that no protocol has to escape it, and always of one size.
@@ -12,12 +12,12 @@ const NUMBER_DIGITS: usize = 10;
 pub(crate) struct EventData {
     marker: Vec<u8>,
     filler: String,
-    /// Where the last marker was: all events of a run look alike, so this is nearly always right.
+    /// Where the last marker was. All events of a run have the same form, so this is nearly always right.
     marker_at: usize,
 }
 
 impl EventData {
-    /// Data of exactly `bytes`. Fails if the smallest is longer.
+    /// Creates data of exactly `bytes`. Fails if the smallest possible event is longer.
     pub(crate) fn new(tag: u32, bytes: usize) -> Result<Self> {
         let marker = format!("wb{tag:08x}-").into_bytes();
         let smallest = marker.len() + NUMBER_DIGITS;
@@ -33,7 +33,7 @@ impl EventData {
         format!("{marker}{number:0NUMBER_DIGITS$}{}", self.filler)
     }
 
-    /// The number of the first event in `text`, and where the text after the number begins.
+    /// Returns the number of the first event in `text`, and where the text after the number begins.
     pub(crate) fn find(&mut self, text: &[u8]) -> Option<(u32, usize)> {
         let expected = text.get(self.marker_at..);
         if !expected.is_some_and(|text| text.starts_with(&self.marker)) {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_has_exactly_the_size_asked_for() {
+    fn data_has_the_requested_size() {
         for bytes in [21, 150, 10_000] {
             assert_eq!(EventData::new(7, bytes).expect("large enough").of(42).len(), bytes);
         }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_is_found_wherever_it_stands_and_only_for_this_run() {
+    fn event_number_is_found_anywhere_for_this_run_only() {
         let mut data = EventData::new(7, 50).expect("large enough");
         for before in ["{\"data\":\"", "", "{\"channel\":\"c\",\"data\":\"", "{\"data\":\""] {
             let text = format!("{before}{}\"}}", data.of(1_234_567));

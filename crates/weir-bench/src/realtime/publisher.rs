@@ -6,54 +6,59 @@ use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 
-use super::socket::{self, Moved};
-use super::speech::excerpt;
+use super::codec::excerpt;
+use super::socket::{self, IoOutcome};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 4096;
 
-/// What became of a publish.
+/// The outcome of a publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     Accepted(u32),
-    /// The server said no.
-    Refused(u32, String),
-    /// The connection broke before the answer: nobody knows.
+    /// The server rejected it.
+    Rejected(u32, String),
+    /// The connection broke before the response.
     Unknown(u32),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
-    couriers: Vec<Courier>,
-    /// Couriers without a request under way; the one that was used last is used first.
+    slots: Vec<PublishConnection>,
+    /// Connections without a request in flight. The one that was used last is used first.
     idle: Vec<usize>,
 }
 
 /// One connection.
 #[derive(Debug)]
-struct Courier {
+struct PublishConnection {
     /// `None` after it broke.
     socket: Option<OwnedFd>,
     event: Option<u32>,
     unsent: Vec<u8>,
-    answer: Vec<u8>,
+    response: Vec<u8>,
 }
 
 impl Publisher {
-    /// Opens one more connection; its index, and the socket to watch.
+    /// Opens one more connection. Returns its index, and the socket to register.
     pub(crate) fn open(&mut self, to: SocketAddrV4) -> io::Result<(usize, &OwnedFd)> {
         let stream = TcpStream::connect_timeout(&to.into(), CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        let broken = self.couriers.iter().position(|courier| courier.socket.is_none());
-        let index = broken.unwrap_or(self.couriers.len());
-        let courier = Courier { socket: None, event: None, unsent: Vec::new(), answer: Vec::new() };
+        let broken = self.slots.iter().position(|connection| connection.socket.is_none());
+        let index = broken.unwrap_or(self.slots.len());
+        let connection = PublishConnection {
+            socket: None,
+            event: None,
+            unsent: Vec::new(),
+            response: Vec::new(),
+        };
         match broken {
-            Some(index) => self.couriers[index] = courier,
-            None => self.couriers.push(courier),
+            Some(index) => self.slots[index] = connection,
+            None => self.slots.push(connection),
         }
         self.idle.push(index);
-        Ok((index, self.couriers[index].socket.insert(stream.into())))
+        Ok((index, self.slots[index].socket.insert(stream.into())))
     }
 
     pub(crate) fn has_idle(&self) -> bool {
@@ -61,66 +66,67 @@ impl Publisher {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.couriers.iter().filter(|courier| courier.socket.is_some()).count()
+        self.slots.iter().filter(|connection| connection.socket.is_some()).count()
     }
 
-    /// Sends `request` on an idle connection, of which there must be one. `Some` if it broke.
+    /// Sends `request` on an idle connection, of which there must be one. Returns the outcome if the connection
+    /// broke.
     pub(crate) fn send(&mut self, event: u32, request: &[u8]) -> Option<Published> {
         let index = self.idle.pop().expect("the caller has made sure of an idle connection");
-        let courier = &mut self.couriers[index];
-        courier.event = Some(event);
-        match courier.write(request) {
+        let connection = &mut self.slots[index];
+        connection.event = Some(event);
+        match connection.write(request) {
             true => None,
-            false => self.broke(index),
+            false => self.on_broken(index),
         }
     }
 
-    /// The connection can be read or written.
-    pub(crate) fn ready(&mut self, index: usize) -> Option<Published> {
-        let courier = &mut self.couriers[index];
-        courier.socket.as_ref()?;
-        let unsent = std::mem::take(&mut courier.unsent);
-        let is_alive = courier.write(&unsent) && courier.read();
-        let answered = self.answered(index);
-        if is_alive { answered } else { answered.or(self.broke(index)) }
+    /// Handles a connection that is readable or writable.
+    pub(crate) fn on_ready(&mut self, index: usize) -> Option<Published> {
+        let connection = &mut self.slots[index];
+        connection.socket.as_ref()?;
+        let unsent = std::mem::take(&mut connection.unsent);
+        let is_alive = connection.write(&unsent) && connection.read();
+        let published = self.take_response(index);
+        if is_alive { published } else { published.or(self.on_broken(index)) }
     }
 
-    fn answered(&mut self, index: usize) -> Option<Published> {
-        let courier = &mut self.couriers[index];
-        let outcome = outcome(&courier.answer)?;
-        let event = courier.event.take()?;
-        courier.answer.clear();
+    fn take_response(&mut self, index: usize) -> Option<Published> {
+        let connection = &mut self.slots[index];
+        let outcome = parse_response(&connection.response)?;
+        let event = connection.event.take()?;
+        connection.response.clear();
         self.idle.push(index);
         Some(match outcome {
             Ok(()) => Published::Accepted(event),
-            Err(text) => Published::Refused(event, text),
+            Err(text) => Published::Rejected(event, text),
         })
     }
 
-    fn broke(&mut self, index: usize) -> Option<Published> {
+    fn on_broken(&mut self, index: usize) -> Option<Published> {
         self.idle.retain(|idle| *idle != index);
-        let courier = &mut self.couriers[index];
-        courier.socket = None;
-        courier.event.take().map(Published::Unknown)
+        let connection = &mut self.slots[index];
+        connection.socket = None;
+        connection.event.take().map(Published::Unknown)
     }
 }
 
-impl Courier {
-    /// False if the connection is gone.
+impl PublishConnection {
+    /// Writes `bytes`. Returns false if the connection is closed.
     fn write(&mut self, bytes: &[u8]) -> bool {
         let Some(socket) = &self.socket else {
             return false;
         };
         let sent = match socket::write(socket, bytes) {
-            Moved::Bytes(count) => count,
-            Moved::NotNow => 0,
-            Moved::Gone => return false,
+            IoOutcome::Bytes(count) => count,
+            IoOutcome::WouldBlock => 0,
+            IoOutcome::Closed => return false,
         };
         self.unsent.extend(&bytes[sent..]);
         true
     }
 
-    /// The same; reads until there is nothing more, as edges demand.
+    /// Reads until the socket is empty, as edge-triggered epoll requires. Returns false if the connection is closed.
     fn read(&mut self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -128,28 +134,28 @@ impl Courier {
         let mut chunk = [0; READ_BYTES];
         loop {
             match socket::read(socket, &mut chunk) {
-                Moved::Bytes(count) => self.answer.extend(&chunk[..count]),
-                Moved::NotNow => return true,
-                Moved::Gone => return false,
+                IoOutcome::Bytes(count) => self.response.extend(&chunk[..count]),
+                IoOutcome::WouldBlock => return true,
+                IoOutcome::Closed => return false,
             }
         }
     }
 }
 
-/// `None` while the answer is not all there.
-fn outcome(answer: &[u8]) -> Option<Result<(), String>> {
-    let head_end = memchr::memmem::find(answer, b"\r\n\r\n")? + 4;
-    let (head, body) = (&answer[..head_end], &answer[head_end..]);
+/// Returns the outcome of a publish, or `None` while the response is incomplete.
+fn parse_response(response: &[u8]) -> Option<Result<(), String>> {
+    let head_end = memchr::memmem::find(response, b"\r\n\r\n")? + 4;
+    let (head, body) = (&response[..head_end], &response[head_end..]);
     let Some(length) = content_length(head) else {
-        return Some(Err(format!("an answer without Content-Length: {}", excerpt(answer))));
+        return Some(Err(format!("an answer without Content-Length: {}", excerpt(response))));
     };
     if body.len() < length {
         return None;
     }
-    // Centrifugo answers 200 and says in the body that something went wrong.
+    // Centrifugo reports errors in the body of a response with status 200.
     let is_fine =
         head.get(9..12) == Some(b"200") && memchr::memmem::find(body, b"\"error\"").is_none();
-    Some(if is_fine { Ok(()) } else { Err(excerpt(answer)) })
+    Some(if is_fine { Ok(()) } else { Err(excerpt(response)) })
 }
 
 fn content_length(head: &[u8]) -> Option<usize> {
@@ -164,20 +170,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_once_its_body_is_there() {
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-        assert_eq!(outcome(answer), Some(Ok(())));
-        assert_eq!(outcome(&answer[..answer.len() - 1]), None);
+    fn response_counts_once_its_body_is_complete() {
+        let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(parse_response(response), Some(Ok(())));
+        assert_eq!(parse_response(&response[..response.len() - 1]), None);
     }
 
     #[test]
-    fn errors_are_found_in_the_status_and_in_the_body() {
-        for answer in [
+    fn errors_are_read_from_status_and_body() {
+        for response in [
             "HTTP/1.1 401 Unauthorized\r\nContent-Length: 3\r\n\r\nno\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{\"error\":{\"code\":102}}   ",
             "HTTP/1.1 200 OK\r\n\r\n{}",
         ] {
-            assert!(matches!(outcome(answer.as_bytes()), Some(Err(_))), "{answer}");
+            assert!(matches!(parse_response(response.as_bytes()), Some(Err(_))), "{response}");
         }
     }
 }

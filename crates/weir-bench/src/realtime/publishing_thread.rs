@@ -1,15 +1,15 @@
 //! The thread that publishes: connections, an epoll instance and a clock of its own.
 //!
-//! The thread of the clients decides what is published and when, and is busy reading most of the time. If it sent
-//! the requests too, the measured time of a publish would be the client's own queue. So it hands orders over, and
-//! this thread signs them, sends them and reads the answers; it stamps both moments itself. It asks for a high
-//! priority, because on a machine with few cores it competes with the readers for one; [`PublishingThread::nice`] says
-//! what it got.
+//! The clients' thread decides what is published and when, and is busy reading most of the time. If it sent the
+//! requests too, the measured time of a publish would be the client's own queue. So it passes requests to this
+//! thread, which signs and sends them, reads the responses and takes both times. It requests a high priority, because
+//! on a machine with few cores it competes with the readers for one; [`PublishingThread::nice`] returns the one it
+//! got.
 //!
-//! What it did comes back as reports, in the order in which it happened. The sending of an event is reported before
-//! its first byte leaves, so whoever hears an event finds the report.
+//! It reports what it did, in order. The sending of an event is reported before its first byte is sent, so the report
+//! precedes every delivery.
 
-mod work;
+mod worker;
 
 use std::net::SocketAddrV4;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -19,106 +19,117 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use rustix::process::{getpriority_process, setpriority_process};
 
-use self::work::Work;
+use self::worker::Worker;
+use super::codec::ProtocolCodec;
 use super::payload::EventData;
 use super::publisher::Published;
-use super::speech::Speech;
-use super::wake::Wake;
+use super::waker::Waker;
 
-/// Publishing connections, and so publishes under way, that a run has at most.
+/// Most publishing connections, and so most publishes in flight.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
-/// Each order is reported twice.
+/// Each request is reported twice.
 const REPORTS_MAX: usize = 2 * CONNECTIONS_MAX;
-/// The highest priority there is; without the right to it the thread keeps the priority of all others.
+/// The highest priority. Without the permission the thread keeps its default priority.
 const NICE: i32 = -20;
 
-/// What it takes to publish.
+/// What the thread needs to publish events.
 #[derive(Debug, Clone)]
-pub(crate) struct Press {
+pub(crate) struct PublishContext {
     pub(crate) to: SocketAddrV4,
-    pub(crate) speech: Speech,
+    pub(crate) codec: ProtocolCodec,
     pub(crate) data: EventData,
     pub(crate) channel_names: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Order {
+struct PublishRequest {
     number: u32,
     channel: usize,
 }
 
-/// What became of an order.
+/// Progress of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The request is about to leave.
+    /// The request is about to be sent.
     Sent { number: u32, at: Instant },
-    /// The answer is there, or will never be.
+    /// The response has arrived, or the connection broke.
     Ended { published: Published, at: Instant },
 }
 
-/// The other threads' end of it.
+/// The other threads' handle.
 #[derive(Debug)]
 pub(crate) struct PublishingThread {
-    /// `None` once no more will come.
-    orders: Option<SyncSender<Order>>,
-    wake: Wake,
+    /// `None` once the thread should stop.
+    requests: Option<SyncSender<PublishRequest>>,
+    waker: Waker,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<Result<()>>>,
-    under_way: usize,
+    in_flight: usize,
     nice: i32,
 }
 
 impl PublishingThread {
-    /// With so many connections open; `reader` is woken by every answer.
-    pub(crate) fn start(press: Press, connections: usize, reader: Wake) -> Result<Self> {
-        let (orders, incoming) = mpsc::sync_channel(CONNECTIONS_MAX);
+    /// Starts the thread with open connections. Every response wakes `client_waker`.
+    pub(crate) fn start(
+        context: PublishContext,
+        connections: usize,
+        client_waker: Waker,
+    ) -> Result<Self> {
+        let (requests, incoming) = mpsc::sync_channel(CONNECTIONS_MAX);
         let (outgoing, reports) = mpsc::sync_channel(REPORTS_MAX);
         let (ready, is_ready) = mpsc::sync_channel(1);
-        let wake = Wake::new()?;
-        let mut work = Work::new(press, incoming, outgoing, reader)?;
-        work.open_connections(connections.min(CONNECTIONS_MAX), &wake)?;
+        let waker = Waker::new()?;
+        let mut worker = Worker::new(context, incoming, outgoing, client_waker)?;
+        worker.open_connections(connections.min(CONNECTIONS_MAX), &waker)?;
         let body = move || {
-            // The thread's own priority: it alone may have it. The receiver waits below.
+            // Only this thread gets the priority. The receiver waits below.
             let _ = ready.send(raise_priority());
-            work.run()
+            worker.run()
         };
         let thread = std::thread::Builder::new().name("publisher".to_owned()).spawn(body);
         let thread = thread.context("starting the publishing thread")?;
         let nice = is_ready.recv().context("the publishing thread did not start")?;
-        Ok(Self { orders: Some(orders), wake, reports, thread: Some(thread), under_way: 0, nice })
+        Ok(Self {
+            requests: Some(requests),
+            waker,
+            reports,
+            thread: Some(thread),
+            in_flight: 0,
+            nice,
+        })
     }
 
-    /// The nice value that the thread has: -20 if it got the priority it wants.
+    /// The thread's nice value: -20 if it got the requested priority.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
 
-    /// Orders without an answer yet.
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way
+    /// Requests without a response yet.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.under_way < CONNECTIONS_MAX
+        self.in_flight < CONNECTIONS_MAX
     }
 
-    /// Orders event `number`; there must be room.
+    /// Requests to publish event `number`; there must be room.
     pub(crate) fn publish(&mut self, number: u32, channel: usize) {
-        self.under_way += 1;
-        if let Some(orders) = &self.orders {
+        self.in_flight += 1;
+        if let Some(requests) = &self.requests {
             // If the thread has ended, `check` says why.
-            let _ = orders.send(Order { number, channel });
-            self.wake.now();
+            let _ = requests.send(PublishRequest { number, channel });
+            self.waker.wake();
         }
     }
 
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         let report = self.reports.try_recv().ok()?;
-        self.under_way -= usize::from(matches!(report, Report::Ended { .. }));
+        self.in_flight -= usize::from(matches!(report, Report::Ended { .. }));
         Some(report)
     }
 
-    /// Fails if the thread has ended, with its reason.
+    /// Fails with the thread's error if it has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
         if !self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
             return Ok(());
@@ -132,18 +143,18 @@ impl PublishingThread {
 
 impl Drop for PublishingThread {
     fn drop(&mut self) {
-        self.orders = None;
-        self.wake.now();
+        self.requests = None;
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // Whatever it has to say comes too late.
+            // Its outcome no longer matters.
             let _ = thread.join();
         }
     }
 }
 
-/// What it got.
+/// Requests a high priority and returns the nice value that the thread has.
 fn raise_priority() -> i32 {
-    // On Linux a nice value is a thread's. Not everybody may raise it; the figure below says so.
+    // On Linux each thread has its own nice value. The call fails without the permission.
     let _ = setpriority_process(None, NICE);
     getpriority_process(None).unwrap_or(0)
 }
@@ -161,18 +172,18 @@ mod tests {
 
     fn start(address: SocketAddr, connections: usize) -> Result<PublishingThread> {
         let target = Target::of(&format!("ws://{address}"), Protocol::Pusher);
-        let press = Press {
+        let context = PublishContext {
             to: target.url.address,
-            speech: Speech::new(&target),
+            codec: ProtocolCodec::new(&target),
             data: EventData::new(7, 64).expect("large enough"),
             channel_names: vec!["channel".to_owned()],
         };
-        PublishingThread::start(press, connections, Wake::new()?)
+        PublishingThread::start(context, connections, Waker::new()?)
     }
 
     fn next(publishing: &mut PublishingThread) -> Report {
         let report = publishing.reports.recv().expect("the thread goes on");
-        publishing.under_way -= usize::from(matches!(report, Report::Ended { .. }));
+        publishing.in_flight -= usize::from(matches!(report, Report::Ended { .. }));
         report
     }
 
@@ -188,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_sent_answered_and_stamped_while_nobody_looks() {
+    fn requests_are_sent_and_timed_in_the_background() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let mut publishing = start(listener.local_addr().expect("bound"), 1).expect("it starts");
         let before = now();
@@ -197,17 +208,17 @@ mod tests {
         let Report::Sent { number: 0, at: sent } = next(&mut publishing) else {
             panic!("sent first");
         };
-        assert_eq!(publishing.under_way(), 1);
+        assert_eq!(publishing.in_flight(), 1);
         let Report::Ended { published, at: answered } = next(&mut publishing) else {
             panic!("answered then");
         };
-        assert_eq!((published, publishing.under_way()), (Published::Accepted(0), 0));
+        assert_eq!((published, publishing.in_flight()), (Published::Accepted(0), 0));
         assert!(before <= sent && sent <= answered && answered <= now());
         drop(stream);
     }
 
     #[test]
-    fn a_connection_that_breaks_is_replaced_and_its_publish_is_unknown() {
+    fn broken_connection_is_replaced_and_its_publish_is_unknown() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let mut publishing = start(listener.local_addr().expect("bound"), 1).expect("it starts");
         publishing.publish(0, 0);
@@ -226,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_wait_for_a_server_that_comes_back() {
+    fn requests_wait_for_a_server_that_restarts() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let mut publishing = start(address, 0).expect("it starts");
@@ -241,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_at_the_start_is_an_error() {
+    fn unreachable_server_at_start_is_an_error() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
         drop(listener);

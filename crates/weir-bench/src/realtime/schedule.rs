@@ -1,8 +1,8 @@
-//! When the next event is due, and for how long to wait for the ones before.
+//! When the next event is due, and how long to wait for previous ones.
 
 use std::time::{Duration, Instant};
 
-use super::crowd::Crowd;
+use super::pool::ClientPool;
 use super::settings::{LoadSettings, Pace};
 use crate::clock::now;
 
@@ -20,14 +20,14 @@ impl Schedule {
         Self { pace: settings.pace, channels: settings.channels, published: 0, next: start }
     }
 
-    /// Publishes what is due; when to come back at the latest.
-    pub(crate) fn publish_due(&mut self, crowd: &mut Crowd) -> Instant {
-        /// While no connection is free.
+    /// Publishes the events that are due. Returns when to call it again at the latest.
+    pub(crate) fn publish_due(&mut self, pool: &mut ClientPool) -> Instant {
+        /// Wait while no connection is free.
         const WAIT: Duration = Duration::from_millis(1);
-        /// Arrivals end the wait for the next event in flight.
+        /// Longest wait for an event in flight; a delivery ends it.
         const WAIT_FOR_ARRIVALS: Duration = Duration::from_millis(100);
-        while self.is_due(crowd) {
-            if !crowd.publish(self.published % self.channels) {
+        while self.is_due(pool) {
+            if !pool.publish(self.published % self.channels) {
                 return now() + WAIT;
             }
             self.published += 1;
@@ -41,33 +41,33 @@ impl Schedule {
         }
     }
 
-    fn is_due(&self, crowd: &Crowd) -> bool {
+    fn is_due(&self, pool: &ClientPool) -> bool {
         match self.pace {
             Pace::Rate(_) => now() >= self.next,
-            Pace::InFlight(count) => crowd.around.ledger.outstanding() < count,
+            Pace::InFlight(count) => pool.shared.ledger.outstanding() < count,
         }
     }
 }
 
-/// Runs out when a figure does not change for too long, or at a deadline.
+/// Expires when a figure does not change for too long, or at a deadline.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StallTimer {
     longest: Duration,
     last: (u64, Instant),
     deadline: Option<Instant>,
 }
 
-impl Patience {
+impl StallTimer {
     pub(crate) fn new(longest: Duration) -> Self {
         Self { longest, last: (u64::MAX, now()), deadline: None }
     }
 
-    /// Whatever changes until then.
-    pub(crate) fn until(self, deadline: Option<Instant>) -> Self {
+    /// Also expires at `deadline`, even if the figure changes.
+    pub(crate) fn with_deadline(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
     }
 
-    pub(crate) fn lasts(&mut self, figure: u64) -> bool {
+    pub(crate) fn keep_waiting(&mut self, figure: u64) -> bool {
         let at = now();
         if figure != self.last.0 {
             self.last = (figure, at);
@@ -81,13 +81,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_lasts_while_something_changes_but_not_beyond_its_deadline() {
+    fn stall_timer_runs_while_a_figure_changes_up_to_its_deadline() {
         const LONG: Duration = Duration::from_secs(3600);
-        let mut patience = Patience::new(Duration::ZERO);
-        assert!(!patience.lasts(1), "no time is too long already");
-        let mut patience = Patience::new(LONG).until(Some(now() + LONG));
-        assert!(patience.lasts(1) && patience.lasts(1) && patience.lasts(2));
-        let mut patience = Patience::new(LONG).until(Some(now()));
-        assert!(!patience.lasts(1) && !patience.lasts(2), "although it changes");
+        let mut stall_timer = StallTimer::new(Duration::ZERO);
+        assert!(!stall_timer.keep_waiting(1), "no time is too long already");
+        let mut stall_timer = StallTimer::new(LONG).with_deadline(Some(now() + LONG));
+        assert!(
+            stall_timer.keep_waiting(1)
+                && stall_timer.keep_waiting(1)
+                && stall_timer.keep_waiting(2)
+        );
+        let mut stall_timer = StallTimer::new(LONG).with_deadline(Some(now()));
+        assert!(
+            !stall_timer.keep_waiting(1) && !stall_timer.keep_waiting(2),
+            "although it changes"
+        );
     }
 }

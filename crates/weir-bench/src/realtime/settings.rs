@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::presence;
-use crate::checks::{as_seconds, within, within_f64};
+use crate::checks::{as_seconds, check_range, check_range_f64};
 
 /// One process can have 20,000 descriptors on many machines; a few are needed for other things.
 const CLIENTS_MAX: u64 = 1_000_000;
@@ -48,7 +48,7 @@ impl Scenario {
     }
 }
 
-/// Who ends the connections of a storm.
+/// What ends the connections of a storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StormBy {
@@ -93,7 +93,7 @@ pub(crate) struct LoadFlags {
     /// there are enough; 0 for a server that does not know weir:members.
     #[arg(long)]
     pub(crate) followers: Option<usize>,
-    /// Who ends the connections of a storm.
+    /// What ends the connections of a storm.
     #[arg(long, value_enum, default_value = "client")]
     pub(crate) storm: StormBy,
     /// Longest time from the cut of a storm until all are back and have what they missed. After it the run stops
@@ -122,7 +122,7 @@ pub(crate) enum Pace {
     InFlight(usize),
 }
 
-/// Flags that hold together.
+/// Validated flags.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LoadSettings {
     #[serde(skip)]
@@ -151,12 +151,12 @@ pub(crate) struct LoadSettings {
 }
 
 impl LoadFlags {
-    pub(crate) fn checked(&self, clients: usize) -> Result<LoadSettings> {
+    pub(crate) fn validate(&self, clients: usize) -> Result<LoadSettings> {
         let scenario = self.scenario.context("--scenario is missing")?;
         let (seconds, payload_bytes) = (self.seconds(scenario), self.payload_bytes(scenario));
         self.check_limits(clients)?;
-        within("--payload-bytes", payload_bytes as u64, 1, PAYLOAD_BYTES_MAX)?;
-        within_f64("--seconds", seconds, 1e-3, SECONDS_MAX)?;
+        check_range("--payload-bytes", payload_bytes as u64, 1, PAYLOAD_BYTES_MAX)?;
+        check_range_f64("--seconds", seconds, 1e-3, SECONDS_MAX)?;
         let slow = if scenario == Scenario::Slow { self.slow } else { 0 };
         ensure!(slow < clients, "--slow {slow}: must be fewer than --clients {clients}");
         let presence = scenario == Scenario::Presence;
@@ -196,7 +196,7 @@ impl LoadFlags {
         if scenario != Scenario::Presence {
             return Ok(0);
         }
-        let most = presence::staying(clients);
+        let most = presence::count_remaining(clients);
         let followers = self.followers.unwrap_or(FOLLOWERS.min(most));
         ensure!(
             followers <= most,
@@ -219,22 +219,22 @@ impl LoadFlags {
     }
 
     fn check_limits(&self, clients: usize) -> Result<()> {
-        within("--clients", clients as u64, 1, CLIENTS_MAX)?;
-        within("--source-addresses", self.source_addresses.into(), 1, 254)?;
-        within("--channels", self.channels as u64, 1, CHANNELS_MAX)?;
-        within("--in-flight", self.in_flight.unwrap_or(1) as u64, 1, IN_FLIGHT_MAX)?;
-        within("--connects-in-flight", self.connects_in_flight as u64, 1, CLIENTS_MAX)?;
-        within("--client-threads", self.client_threads as u64, 1, CLIENT_THREADS_MAX)?;
-        within_f64("--patience-seconds", self.patience_seconds, 1e-3, SECONDS_MAX)?;
-        within_f64("--rate", self.rate.unwrap_or(1.0), 1e-3, RATE_MAX)?;
-        within_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
-        within_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)
+        check_range("--clients", clients as u64, 1, CLIENTS_MAX)?;
+        check_range("--source-addresses", self.source_addresses.into(), 1, 254)?;
+        check_range("--channels", self.channels as u64, 1, CHANNELS_MAX)?;
+        check_range("--in-flight", self.in_flight.unwrap_or(1) as u64, 1, IN_FLIGHT_MAX)?;
+        check_range("--connects-in-flight", self.connects_in_flight as u64, 1, CLIENTS_MAX)?;
+        check_range("--client-threads", self.client_threads as u64, 1, CLIENT_THREADS_MAX)?;
+        check_range_f64("--patience-seconds", self.patience_seconds, 1e-3, SECONDS_MAX)?;
+        check_range_f64("--rate", self.rate.unwrap_or(1.0), 1e-3, RATE_MAX)?;
+        check_range_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
+        check_range_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)
     }
 }
 
 #[cfg(test)]
 impl LoadSettings {
-    /// As the command line would have it.
+    /// Parses `flags` as the command line does.
     pub(crate) fn parsed(flags: &[&str], clients: usize) -> Self {
         use clap::Parser;
 
@@ -244,6 +244,6 @@ impl LoadSettings {
             load: LoadFlags,
         }
         let flags = Flags::parse_from(["bench"].iter().chain(flags));
-        flags.load.checked(clients).expect("valid")
+        flags.load.validate(clients).expect("valid")
     }
 }

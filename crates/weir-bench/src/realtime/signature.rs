@@ -8,7 +8,7 @@ use sha2::Sha256;
 
 use super::target::App;
 
-/// `KEY:SIGNATURE` that lets one socket into a private or presence channel.
+/// Returns `KEY:SIGNATURE`, which authorizes one socket to subscribe to a private or presence channel.
 pub(crate) fn channel_auth(
     app: &App,
     socket_id: &str,
@@ -23,7 +23,7 @@ pub(crate) fn channel_auth(
     format!("{}:{}", app.key, hmac_hex(&app.secret, &text))
 }
 
-/// The signed query of a request to the HTTP API: without its own parameters, as a POST has it.
+/// Returns the signed query of a POST request to the HTTP API.
 pub(crate) fn request_query(app: &App, method: &str, path: &str, body: &[u8], at: u64) -> String {
     let body_md5 = hex::encode(Md5::digest(body));
     let key = &app.key;
@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn a_private_channel_is_signed_as_documented() {
+    fn channel_signature_matches_the_documentation() {
         let expected =
             "278d425bdf160c739803:58df8b0c36d6982b82c3ecf6b4662e34fe8c25bba48f5369f135bf843651c3a4";
         assert_eq!(channel_auth(&app(), "1234.1234", "private-foobar", None), expected);
     }
 
     #[test]
-    fn a_request_is_signed_as_documented() {
+    fn request_signature_matches_the_documentation() {
         let body = br#"{"name":"foo","channels":["project-3"],"data":"{\"some\":\"data\"}"}"#;
         let query = request_query(&app(), "POST", "/apps/3/events", body, 1_353_088_179);
         let expected = "auth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0\

@@ -1,60 +1,62 @@
-//! Clients that stop reading: what the others notice of it, and what the server keeps for them.
+//! Clients that stop reading: how the other clients are affected, and how much the server buffers for them.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 
-use super::attendance::AfterClose;
+use super::connection_stats::AfterClose;
 use super::ledger::Deliveries;
 use super::report::rounded;
 use super::scenario::Bench;
-use super::schedule::Patience;
+use super::schedule::StallTimer;
 use crate::clock::now;
 
-/// The first half of the time all clients read; in the second half the slow ones don't.
+/// All clients read in the first half of the time; the slow ones stop in the second half.
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
-    bench.arrive()?;
+    bench.connect_clients()?;
     let half: Duration = bench.settings.duration / 2;
     let (_, without) = bench.publish_for(half)?;
     let without_slow = figures(&without, bench.run.rss_bytes_max);
-    bench.crowd.stop_reading()?;
-    // A server may well close a client that does not read.
-    bench.crowd.after_close = AfterClose::Stay;
+    bench.pool.stop_reading()?;
+    // A server may close a connection that is not read.
+    bench.pool.after_close = AfterClose::StayClosed;
     let (spent, with) = bench.publish_for(half)?;
     let extra = &mut bench.run.extra;
     extra.insert("without_slow".to_owned(), without_slow);
     extra.insert("with_slow".to_owned(), figures(&with, bench.run.rss_bytes_max));
     extra.insert("server_rss_bytes_max".to_owned(), bench.run.rss_bytes_max.into());
-    let p99_ratio =
-        ratio(with.heard.latencies.quantile_us(0.99), without.heard.latencies.quantile_us(0.99));
+    let p99_ratio = ratio(
+        with.received.latencies.quantile_us(0.99),
+        without.received.latencies.quantile_us(0.99),
+    );
     extra.insert("p99_ratio".to_owned(), p99_ratio.into());
-    let closed = bench.crowd.slow_closed()?;
+    let closed = bench.pool.count_closed_slow_clients()?;
     extra.insert("slow_closed".to_owned(), closed.into());
     bench.run.add_deliveries_faults(&without);
     bench.run.load = Some((spent, with));
-    bench.crowd.read_again()?;
+    bench.pool.resume_reading()?;
     read_to_the_end(bench)?;
-    let endings = serde_json::to_value(&bench.crowd.attendance.endings)?;
-    bench.run.extra.insert("slow_endings".to_owned(), endings);
+    let close_reasons = serde_json::to_value(&bench.pool.connections.close_reasons)?;
+    bench.run.extra.insert("slow_endings".to_owned(), close_reasons);
     Ok(())
 }
 
-/// Until nothing comes any more for a while: how the connections of the slow ended, if they did.
+/// Reads until nothing arrives for a while, to learn why the slow clients' connections were closed.
 fn read_to_the_end(bench: &mut Bench<'_>) -> Result<()> {
-    let mut patience = Patience::new(bench.settings.settle);
-    while patience.lasts(bench.crowd.around.counts.bytes) {
-        bench.crowd.turn(now() + bench.settings.settle)?;
+    let mut stall_timer = StallTimer::new(bench.settings.settle);
+    while stall_timer.keep_waiting(bench.pool.shared.counts.bytes) {
+        bench.pool.poll_once(now() + bench.settings.settle)?;
     }
     Ok(())
 }
 
 fn figures(deliveries: &Deliveries, rss_bytes_max: Option<u64>) -> serde_json::Value {
-    let (heard, last) = (&deliveries.heard.latencies, &deliveries.last_client);
+    let (received, last) = (&deliveries.received.latencies, &deliveries.last_client);
     json!({
-        "operations": deliveries.heard.operations,
-        "p50_us": rounded(heard.quantile_us(0.50)),
-        "p99_us": rounded(heard.quantile_us(0.99)),
+        "operations": deliveries.received.operations,
+        "p50_us": rounded(received.quantile_us(0.50)),
+        "p99_us": rounded(received.quantile_us(0.99)),
         "last_client_p50_us": rounded(last.quantile_us(0.50)),
         "last_client_p99_us": rounded(last.quantile_us(0.99)),
         "server_rss_bytes_max": rss_bytes_max,

@@ -13,10 +13,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use rustix::time::Timespec;
 
 use super::source::Sources;
-pub(crate) use crate::socket::{Moved, read, write};
+pub(crate) use crate::socket::{IoOutcome, read, write};
 
-/// Begins to connect client `index` of `sources` to `to`. A small `receive_buffer` lets a client that does not read
-/// be felt soon.
+/// Starts to connect client `index` of `sources` to `to`. With a small `receive_buffer` the server soon notices that
+/// a client does not read.
 pub(crate) fn open(
     sources: &Sources,
     index: usize,
@@ -25,7 +25,7 @@ pub(crate) fn open(
 ) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    // Closing is cutting: no TIME_WAIT is left that the next run would have to wait for.
+    // Closing resets the connection, so that no socket in TIME_WAIT delays the next run.
     sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
@@ -37,22 +37,22 @@ pub(crate) fn open(
     }
 }
 
-/// By edges, because thousands of sockets are watched: an edge costs one report, whatever is left to read.
-pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
+/// Registers a socket, edge-triggered: with thousands of sockets, unread data must not be reported again.
+pub(crate) fn register(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
     epoll::add(epoll, socket, EventData::new_u64(number), flags).context("watching a socket")
 }
 
-/// For who has nothing else to do meanwhile.
+/// Blocks until the socket is connected.
 pub(crate) fn wait_until_connected(socket: &OwnedFd) -> io::Result<()> {
-    let mut watched = [PollFd::new(socket, PollFlags::OUT)];
-    poll(&mut watched, None)?;
+    let mut poll_fds = [PollFd::new(socket, PollFlags::OUT)];
+    poll(&mut poll_fds, None)?;
     Ok(sockopt::socket_error(socket)??)
 }
 
-/// Whether the other side has ended the connection, whatever is left to read.
-pub(crate) fn has_hung_up(socket: &OwnedFd) -> io::Result<bool> {
-    let mut watched = [PollFd::new(socket, PollFlags::RDHUP)];
-    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    Ok(watched[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
+/// Returns whether the peer has closed the connection, even if there is unread data.
+pub(crate) fn is_closed_by_peer(socket: &OwnedFd) -> io::Result<bool> {
+    let mut poll_fds = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut poll_fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(poll_fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
 }

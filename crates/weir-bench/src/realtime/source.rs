@@ -1,4 +1,4 @@
-//! Where clients connect from: an address of this machine and a port, both chosen here.
+//! The source addresses and ports of clients, both chosen here.
 //!
 //! The kernel could choose the port too, but its search for a free one grows with the ports in use: at 15,000
 //! clients it took four fifths of the client's CPU time, and the figure for connects was the client's own.
@@ -10,9 +10,9 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::bind;
 
-/// Ports tried for one client. With two thirds of them taken, all are in vain once in 10^11 times.
+/// Ports tried for one client. If two thirds are in use, all attempts fail once in 10^11 times.
 const TRIES_MAX: usize = 64;
-/// What Linux has unless it is told otherwise.
+/// Linux's default range.
 const PORTS: (u16, u16) = (32_768, 60_999);
 
 #[derive(Debug, Clone)]
@@ -20,19 +20,19 @@ pub(crate) struct Sources {
     addresses: u8,
     first: u16,
     last: u16,
-    /// Where a run begins among the ports, so that runs one after another have others.
+    /// The first port of this run, so that consecutive runs use different ports.
     start: usize,
 }
 
 impl Sources {
-    /// So many addresses in turn: 127.0.0.1 and those after it.
+    /// Uses the given number of addresses in turn: 127.0.0.1 and those after it.
     pub(crate) fn new(addresses: u8) -> Self {
         let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
         let (first, last) = range.ok().and_then(|text| parse(&text)).unwrap_or(PORTS);
         Self { addresses, first, last, start: fastrand::usize(..usize::from(u16::MAX)) }
     }
 
-    /// Gives `socket` the address of client `index`, and a port that is free there.
+    /// Binds `socket` to the address of client `index` and a free port.
     pub(crate) fn bind(&self, socket: &OwnedFd, index: usize) -> io::Result<()> {
         let address = self.address(index);
         let mut port = self.port(index);
@@ -46,15 +46,15 @@ impl Sources {
     }
 
     pub(crate) fn address(&self, index: usize) -> Ipv4Addr {
-        let turn = u8::try_from(index % usize::from(self.addresses)).expect("less than a u8");
-        Ipv4Addr::new(127, 0, 0, 1 + turn)
+        let offset = u8::try_from(index % usize::from(self.addresses)).expect("less than a u8");
+        Ipv4Addr::new(127, 0, 0, 1 + offset)
     }
 
-    /// Clients of one address have different ports until all are given away.
+    /// Returns a port. Clients of one address have different ports until all are in use.
     fn port(&self, index: usize) -> u16 {
         let ports = usize::from(self.last - self.first) + 1;
-        let turn = (self.start + index / usize::from(self.addresses)) % ports;
-        self.first + u16::try_from(turn).expect("less than the number of ports")
+        let offset = (self.start + index / usize::from(self.addresses)) % ports;
+        self.first + u16::try_from(offset).expect("less than the number of ports")
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_clients_have_the_same_address_and_port() {
+    fn clients_have_distinct_addresses_and_ports() {
         let sources = Sources { addresses: 3, first: 100, last: 199, start: 12_345 };
         let all: HashSet<_> =
             (0..300).map(|index| (sources.address(index), sources.port(index))).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_has_is_passed_over() {
+    fn ports_in_use_are_skipped() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = taken.local_addr().expect("bound").port();
         // A narrow range around it, so that the first try meets it.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_ports_is_that_of_the_system() {
+    fn port_range_is_read_from_the_system() {
         assert_eq!(parse("32768\t60999\n"), Some((32_768, 60_999)));
         for text in ["", "1", "9 1", "a b"] {
             assert_eq!(parse(text), None, "{text}");

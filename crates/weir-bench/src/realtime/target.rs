@@ -1,4 +1,4 @@
-//! The server under load: where it is, which protocol it speaks, and the app to speak as.
+//! The server under load: its address, its protocol and the app.
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
@@ -107,7 +107,7 @@ impl FromStr for App {
 
 #[cfg(test)]
 impl Target {
-    /// With an app of no importance.
+    /// Creates a target with a placeholder app.
     pub(crate) fn of(url: &str, protocol: Protocol) -> Self {
         let app = "app:key:secret".parse().expect("an app");
         Self { url: url.parse().expect("a URL"), app, protocol, pids: Vec::new() }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_may_hold_colons_and_is_never_shown() {
+    fn secret_may_contain_colons_and_is_redacted() {
         let app: App = "7:the-key:hunter2:x".parse().expect("valid");
         assert_eq!(
             (app.id.as_str(), app.key.as_str(), app.secret.as_str()),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_apps_and_other_schemes_are_refused() {
+    fn incomplete_apps_and_other_schemes_are_rejected() {
         for app in ["7", "7:key", "a/b:key:secret"] {
             assert!(app.parse::<App>().is_err(), "{app}");
         }

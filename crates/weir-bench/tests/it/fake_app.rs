@@ -30,7 +30,7 @@ pub(crate) struct FakeApp {
 struct State {
     fault: Fault,
     log: Mutex<Log>,
-    enough: Condvar,
+    count: Condvar,
 }
 
 #[derive(Default)]
@@ -45,8 +45,8 @@ impl FakeApp {
     pub(crate) fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (log, enough) = (Mutex::default(), Condvar::new());
-        let state = Arc::new(State { fault, log, enough });
+        let (log, count) = (Mutex::default(), Condvar::new());
+        let state = Arc::new(State { fault, log, count });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -86,9 +86,9 @@ impl State {
             if !line.is_empty() {
                 continue;
             }
-            let number = self.take(std::mem::take(&mut request));
+            let number = self.record_request(std::mem::take(&mut request));
             answers += 1;
-            match self.answer(number, worker) {
+            match self.respond(number, worker) {
                 Some(answer) => stream.write_all(answer.as_bytes())?,
                 None => return Ok(()),
             }
@@ -100,14 +100,14 @@ impl State {
     }
 
     /// Its number, from 1: the probe.
-    fn take(&self, request: String) -> usize {
+    fn record_request(&self, request: String) -> usize {
         let mut log = self.log.lock().expect("no panic in the app");
         log.requests.push(request);
         log.requests.len()
     }
 
     /// `None`: the connection ends.
-    fn answer(&self, number: usize, worker: usize) -> Option<String> {
+    fn respond(&self, number: usize, worker: usize) -> Option<String> {
         let tenth = number.is_multiple_of(10);
         let mut status = "200 OK";
         let mut name = format!("X-Worker: {worker}\r\n");
@@ -115,19 +115,19 @@ impl State {
             Fault::Refuses if tenth => status = "503 Service Unavailable",
             Fault::Closes if tenth => return None,
             Fault::HasNoNames => name.clear(),
-            Fault::NeverAnswers if number > 1 => self.hold(usize::MAX),
-            Fault::HoldsUntil(enough) if number > 1 => self.hold(enough),
+            Fault::NeverAnswers if number > 1 => self.wait_for_requests(usize::MAX),
+            Fault::HoldsUntil(count) if number > 1 => self.wait_for_requests(count),
             _ => {}
         }
         Some(format!("HTTP/1.1 {status}\r\n{name}Content-Length: 2\r\n\r\nok"))
     }
 
-    fn hold(&self, enough: usize) {
+    fn wait_for_requests(&self, count: usize) {
         let mut log = self.log.lock().expect("no panic in the app");
         log.held += 1;
-        self.enough.notify_all();
-        while log.held < enough {
-            log = self.enough.wait(log).expect("no panic in the app");
+        self.count.notify_all();
+        while log.held < count {
+            log = self.count.wait(log).expect("no panic in the app");
         }
     }
 }

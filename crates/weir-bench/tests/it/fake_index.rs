@@ -65,13 +65,13 @@ impl State {
         let mut input = BufReader::new(stream);
         while let Some(request) = Request::read(&mut input)? {
             self.requests.lock().expect("no panic in the index").push(request.path.clone());
-            let (status, body) = self.answer(&request);
+            let (status, body) = self.respond(&request);
             write!(stream, "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
         }
         Ok(())
     }
 
-    fn answer(&self, request: &Request) -> (u16, String) {
+    fn respond(&self, request: &Request) -> (u16, String) {
         let mut versions = self.versions.lock().expect("no panic in the index");
         let refuses = self.fault == Fault::Refuses;
         match (request.path.as_str(), request.range_start) {
@@ -84,7 +84,7 @@ impl State {
             ("/api/v1/gems", _) if request.key != "key" => (401, String::new()),
             ("/api/v1/gems", _) => {
                 if self.fault != Fault::Forgets {
-                    *versions += &format!("{} 1.0.0 0123\n", request.name_of_gem());
+                    *versions += &format!("{} 1.0.0 0123\n", request.gem_name());
                 }
                 (200, String::new())
             }
@@ -119,7 +119,7 @@ impl Request {
         Ok(Some(request))
     }
 
-    fn name_of_gem(&self) -> String {
+    fn gem_name(&self) -> String {
         let mut archive = tar::Archive::new(&self.body[..]);
         let first = archive.entries().expect("an archive").next();
         let member = first.expect("a member").expect("whole");

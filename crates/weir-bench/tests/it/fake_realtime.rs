@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::fault::Fault;
 use self::presence::{Member, Members};
-use self::wire::{Message, Opening, Request};
+use self::wire::{IncomingRequest, Message, Request};
 
 pub(crate) struct FakeRealtime {
     pub(crate) address: SocketAddr,
@@ -81,11 +81,11 @@ impl FakeRealtime {
 
 fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
     loop {
-        match wire::read_opening(&mut stream)? {
-            Opening::Upgrade { path } => return serve_client(stream, &path, state),
-            Opening::Publish(request) => {
+        match wire::read_request(&mut stream)? {
+            IncomingRequest::Upgrade { path } => return serve_client(stream, &path, state),
+            IncomingRequest::Publish(request) => {
                 let answer = state.lock().expect("no panic in the server").publish(&request);
-                wire::write_answer(&mut stream, answer)?;
+                wire::write_response(&mut stream, answer)?;
             }
         }
     }
@@ -117,13 +117,13 @@ fn serve_client(mut stream: TcpStream, path: &str, state: &Mutex<State>) -> io::
         let message = json!({ "event": "pusher:connection_established", "data": data });
         wire::write_text(&mut stream, &message.to_string())?;
     }
-    let heard = hear_all(id, is_centrifugo, &mut stream, state);
+    let heard = serve_messages(id, is_centrifugo, &mut stream, state);
     let gone = state.lock().expect("no panic in the server").leave(id);
     heard.and(gone)
 }
 
 /// Until the client hangs up, or cuts the connection.
-fn hear_all(
+fn serve_messages(
     id: u64,
     is_centrifugo: bool,
     stream: &mut TcpStream,
@@ -132,13 +132,13 @@ fn hear_all(
     while let Some(message) = wire::read_message(stream)? {
         let mut state = state.lock().expect("no panic in the server");
         let Message::Text(text) = message else {
-            state.hear_pong(id)?;
+            state.on_pong(id)?;
             continue;
         };
         let message: Value = serde_json::from_str(&text).expect("clients send JSON");
         match is_centrifugo {
-            true => state.hear_centrifugo(id, &message, stream)?,
-            false => state.hear_pusher(id, &message, stream)?,
+            true => state.on_centrifugo_message(id, &message, stream)?,
+            false => state.on_pusher_message(id, &message, stream)?,
         }
     }
     Ok(())
@@ -175,10 +175,15 @@ impl State {
         }
     }
 
-    fn hear_pusher(&mut self, id: u64, message: &Value, stream: &mut TcpStream) -> io::Result<()> {
+    fn on_pusher_message(
+        &mut self,
+        id: u64,
+        message: &Value,
+        stream: &mut TcpStream,
+    ) -> io::Result<()> {
         let data = &message["data"];
         if message["event"] == "weir:members" {
-            return self.list_members(data, stream);
+            return self.send_members_page(data, stream);
         }
         assert_eq!(message["event"], "pusher:subscribe", "{message}");
         let channel = data["channel"].as_str().expect("a channel").to_owned();
@@ -223,7 +228,7 @@ impl State {
         }
     }
 
-    fn hear_centrifugo(
+    fn on_centrifugo_message(
         &mut self,
         id: u64,
         message: &Value,
@@ -233,7 +238,7 @@ impl State {
             return wire::write_text(stream, r#"{"id":1,"connect":{"client":"c"}}"#);
         }
         if *message == json!({}) {
-            return self.hear_pong(id);
+            return self.on_pong(id);
         }
         let Some(subscribe) = message.get("subscribe") else {
             return Ok(());
@@ -265,7 +270,7 @@ impl State {
         Ok(())
     }
 
-    fn hear_pong(&mut self, id: u64) -> io::Result<()> {
+    fn on_pong(&mut self, id: u64) -> io::Result<()> {
         let Some(subscriber) = self.subscribers.get_mut(&id) else {
             return Ok(());
         };

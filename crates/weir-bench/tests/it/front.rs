@@ -27,16 +27,16 @@ fn report(output: &Output) -> (Option<i32>, Value, String) {
 }
 
 /// Loads the app for a moment, from 4 connections.
-fn run(app: &FakeApp, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
+fn run(app: &FakeApp, scenario: &str, flags: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("http://{}", app.address);
     let mut arguments = vec!["--json", "--target", &url, "--scenario", scenario];
     for (flag, value) in [("--seconds", "0.3"), ("--connections", "4"), ("--timeout-seconds", "20")]
     {
-        if !more.contains(&flag) {
+        if !flags.contains(&flag) {
             arguments.extend([flag, value]);
         }
     }
-    arguments.extend(more);
+    arguments.extend(flags);
     report(&bench(&arguments))
 }
 
@@ -49,12 +49,12 @@ fn first_error(envelope: &Value) -> &str {
 }
 
 #[test]
-fn every_scenario_reports_the_envelope_and_how_requests_were_shared() {
+fn every_scenario_reports_the_envelope_and_the_shares() {
     let pid = std::process::id().to_string();
     for scenario in ["noop", "mixed", "bundler"] {
         let app = FakeApp::start(Fault::None);
-        let more = ["--workers", "4", "--server-pid", &pid];
-        let (code, envelope, stderr) = run(&app, scenario, &more);
+        let arguments = ["--workers", "4", "--server-pid", &pid];
+        let (code, envelope, stderr) = run(&app, scenario, &arguments);
         assert_eq!(code, CLEAN, "{scenario}: {envelope} {stderr}");
         assert_eq!(
             (&envelope["bench"], &envelope["scenario"]),
@@ -78,7 +78,7 @@ fn every_scenario_reports_the_envelope_and_how_requests_were_shared() {
 }
 
 #[test]
-fn workers_that_got_nothing_are_counted() {
+fn idle_workers_are_counted() {
     // The app calls each connection a worker.
     let app = FakeApp::start(Fault::None);
     let (code, envelope, _) = run(&app, "noop", &["--workers", "6"]);
@@ -92,11 +92,11 @@ fn workers_that_got_nothing_are_counted() {
 }
 
 #[test]
-fn all_servers_get_the_same_service_times_and_another_seed_makes_others() {
+fn service_times_are_determined_by_the_seed() {
     let sequence = |seed: &str| {
         let app = FakeApp::start(Fault::None);
-        let more = ["--connections", "1", "--requests-per-second", "400", "--seed", seed];
-        assert_eq!(run(&app, "bundler", &more).0, CLEAN);
+        let arguments = ["--connections", "1", "--requests-per-second", "400", "--seed", seed];
+        assert_eq!(run(&app, "bundler", &arguments).0, CLEAN);
         app.requests()
     };
     let first = sequence("1");
@@ -106,7 +106,7 @@ fn all_servers_get_the_same_service_times_and_another_seed_makes_others() {
 }
 
 #[test]
-fn the_longest_service_times_are_asked_for_as_the_scenario_says() {
+fn service_times_follow_the_scenario() {
     let app = FakeApp::start(Fault::None);
     assert_eq!(run(&app, "mixed", &[]).0, CLEAN);
     let requests = app.requests();
@@ -116,7 +116,7 @@ fn the_longest_service_times_are_asked_for_as_the_scenario_says() {
 }
 
 #[test]
-fn an_open_loop_waits_for_no_answer_and_a_closed_one_does() {
+fn open_loop_does_not_wait_for_responses() {
     let app = FakeApp::start(Fault::HoldsUntil(8));
     let open = ["--requests-per-second", "200", "--connections", "100"];
     let (code, envelope, _) = run(&app, "noop", &open);
@@ -129,10 +129,11 @@ fn an_open_loop_waits_for_no_answer_and_a_closed_one_does() {
 
 /// Latencies count from when a request should have been sent, not from when a connection was free for it.
 #[test]
-fn a_request_that_waits_for_a_connection_is_waiting_already() {
+fn latency_includes_waiting_for_a_connection() {
     let app = FakeApp::start(Fault::NeverAnswers);
-    let more = ["--requests-per-second", "100", "--connections", "1", "--timeout-seconds", "0.2"];
-    let (code, envelope, _) = run(&app, "noop", &more);
+    let arguments =
+        ["--requests-per-second", "100", "--connections", "1", "--timeout-seconds", "0.2"];
+    let (code, envelope, _) = run(&app, "noop", &arguments);
     let (requests, timeouts) = (number(&envelope, "requests"), number(&envelope, "timeouts"));
     assert_eq!(code, ERRORS_FOUND);
     assert!(requests > 10 && timeouts == requests, "{envelope}");
@@ -144,7 +145,7 @@ fn a_request_that_waits_for_a_connection_is_waiting_already() {
 
 /// A single worker, asked for three times as much as it can do: who comes last waits for all before.
 #[test]
-fn a_latency_includes_the_wait_that_others_cause() {
+fn latency_includes_queueing() {
     let mut worker = Command::new(env!("CARGO_BIN_EXE_weir-bench"));
     let worker = worker.args(["front-worker", "--port", "0"]).stdout(Stdio::piped());
     let mut worker = worker.spawn().expect("it runs");
@@ -165,7 +166,7 @@ fn a_latency_includes_the_wait_that_others_cause() {
 }
 
 #[test]
-fn answers_that_are_not_200_are_errors_and_not_operations() {
+fn responses_other_than_200_are_errors() {
     let app = FakeApp::start(Fault::Refuses);
     let (code, envelope, _) = run(&app, "noop", &[]);
     let refused = number(&envelope["statuses"], "503");
@@ -181,7 +182,7 @@ fn answers_that_are_not_200_are_errors_and_not_operations() {
 }
 
 #[test]
-fn connections_that_end_unanswered_are_errors_unless_they_were_idle() {
+fn closed_connections_are_errors_unless_idle() {
     let (code, envelope, _) = run(&FakeApp::start(Fault::Closes), "mixed", &["--keep-alive=false"]);
     assert_eq!(code, ERRORS_FOUND);
     assert_eq!(first_error(&envelope), "the server closed a connection unanswered");
@@ -190,7 +191,7 @@ fn connections_that_end_unanswered_are_errors_unless_they_were_idle() {
 }
 
 #[test]
-fn connections_are_kept_or_not_as_asked() {
+fn keep_alive_follows_the_flag() {
     let app = FakeApp::start(Fault::None);
     assert_eq!(run(&app, "noop", &["--keep-alive"]).0, CLEAN);
     assert_eq!(app.connections(), 4);
@@ -200,7 +201,7 @@ fn connections_are_kept_or_not_as_asked() {
 }
 
 #[test]
-fn an_app_that_names_no_worker_is_found_by_who_wants_to_know() {
+fn missing_worker_names_are_errors_if_workers_is_set() {
     let app = FakeApp::start(Fault::HasNoNames);
     let (code, envelope, _) = run(&app, "noop", &[]);
     assert_eq!(code, CLEAN);
@@ -210,7 +211,7 @@ fn an_app_that_names_no_worker_is_found_by_who_wants_to_know() {
 }
 
 #[test]
-fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
+fn comparison_runs_every_peer_in_every_round() {
     let (one, other) = (FakeApp::start(Fault::None), FakeApp::start(Fault::None));
     let peers = [format!("one=http://{}", one.address), format!("other=http://{}", other.address)];
     let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1], "--rounds", "2"];
@@ -250,7 +251,7 @@ fn fake_weir(folder: &Path, app: &FakeApp) -> PathBuf {
 }
 
 #[test]
-fn a_weir_of_its_own_is_started_loaded_stopped_and_its_folder_removed() {
+fn self_hosted_weir_is_started_stopped_and_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let app = FakeApp::start(Fault::None);
     let weir = fake_weir(folder.path(), &app);
@@ -271,7 +272,7 @@ fn a_weir_of_its_own_is_started_loaded_stopped_and_its_folder_removed() {
 }
 
 #[test]
-fn a_weir_that_does_not_start_is_told_with_its_own_words() {
+fn failed_start_is_reported_with_the_log() {
     let folder = tempfile::tempdir().expect("a folder");
     let weir = folder.path().join("weir");
     fs::write(&weir, "#!/bin/sh\necho 'mode: no such setting' >&2\nexit 3\n").expect("written");
@@ -284,7 +285,7 @@ fn a_weir_that_does_not_start_is_told_with_its_own_words() {
 }
 
 #[test]
-fn wrong_usage_and_impossible_runs_are_told_apart() {
+fn usage_errors_and_impossible_runs_have_different_exit_codes() {
     assert_eq!(bench(&[]).status.code(), USAGE);
     for wrong in [
         &["--scenario", "nonsense"][..],

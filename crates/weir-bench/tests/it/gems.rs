@@ -20,11 +20,11 @@ fn bench(arguments: &[&str]) -> (Option<i32>, Value, String) {
 }
 
 /// Loads the index for a moment.
-fn run(index: &FakeIndex, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
+fn run(index: &FakeIndex, scenario: &str, flags: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("http://{}", index.address);
     let mut arguments = vec!["--json", "--target", &url, "--scenario", scenario];
     arguments.extend(["--seconds", "0.3", "--tail-bytes", "100", "--api-key", "key"]);
-    arguments.extend(more);
+    arguments.extend(flags);
     bench(&arguments)
 }
 
@@ -33,7 +33,7 @@ fn first_error(envelope: &Value) -> &str {
 }
 
 #[test]
-fn every_scenario_asks_for_its_own_and_reports_the_envelope() {
+fn every_scenario_sends_its_requests_and_reports_the_envelope() {
     for (scenario, status, asked) in [
         ("info", "200", "/info/ra"),
         ("versions-tail", "206", "/versions"),
@@ -55,7 +55,7 @@ fn every_scenario_asks_for_its_own_and_reports_the_envelope() {
 }
 
 #[test]
-fn a_request_for_dependencies_has_as_many_names_as_it_is_told() {
+fn dependency_requests_have_the_configured_number_of_names() {
     let index = FakeIndex::start(Fault::None);
     let (code, envelope, _) = run(&index, "dependencies", &["--names-per-request", "3"]);
     assert_eq!(code, CLEAN, "{envelope}");
@@ -67,7 +67,7 @@ fn a_request_for_dependencies_has_as_many_names_as_it_is_told() {
 }
 
 #[test]
-fn answers_that_are_not_what_was_asked_for_are_errors() {
+fn unexpected_responses_are_errors() {
     for (fault, scenario, text) in [
         (Fault::Refuses, "info", "an answer was 503, not 200"),
         (Fault::IgnoresRanges, "versions-tail", "an answer was 200, not 206"),
@@ -81,7 +81,7 @@ fn answers_that_are_not_what_was_asked_for_are_errors() {
 }
 
 #[test]
-fn a_push_that_nobody_sees_is_an_error() {
+fn push_that_never_becomes_visible_is_an_error() {
     let index = FakeIndex::start(Fault::Forgets);
     let (code, envelope, _) = run(&index, "push", &["--connections", "1"]);
     assert_eq!(code, ERRORS_FOUND);
@@ -93,7 +93,7 @@ fn a_push_that_nobody_sees_is_an_error() {
 }
 
 #[test]
-fn an_index_is_generated_without_a_server() {
+fn index_is_generated_without_a_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("index.jsonl");
     let path = file.to_str().expect("text");

@@ -17,14 +17,14 @@ fn bench(arguments: &[&str]) -> Output {
 }
 
 /// Runs a scenario of 200 jobs on 4 connections with short patience.
-fn run(server: &FakeServer, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
+fn run(server: &FakeServer, scenario: &str, flags: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("tcp://{}", server.address);
     let mut arguments = vec!["--json", "--url", &url, "--scenario", scenario, "--jobs", "200"];
     arguments.extend(["--connections", "4", "--operation-timeout-seconds", "3"]);
-    if !more.contains(&"--stall-timeout-seconds") {
+    if !flags.contains(&"--stall-timeout-seconds") {
         arguments.extend(["--stall-timeout-seconds", "1"]);
     }
-    arguments.extend(more);
+    arguments.extend(flags);
     let output = bench(&arguments);
     let envelope = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (output.status.code(), envelope, String::from_utf8_lossy(&output.stderr).into_owned())
@@ -65,7 +65,7 @@ fn each_job_is_fetched_and_acknowledged_once() {
 }
 
 #[test]
-fn with_a_batch_size_jobs_are_fetched_and_acknowledged_in_batches() {
+fn batch_size_fetches_and_acknowledges_in_batches() {
     for scenario in ["fetch-ack", "backlog"] {
         let server = FakeServer::start(Fault::None);
         let (code, envelope, stderr) = run(&server, scenario, &["--batch", "30"]);
@@ -78,7 +78,7 @@ fn with_a_batch_size_jobs_are_fetched_and_acknowledged_in_batches() {
 }
 
 #[test]
-fn a_backlog_is_drained_as_far_as_asked_and_the_rest_removed() {
+fn backlog_is_drained_partly_and_the_rest_removed() {
     let server = FakeServer::start(Fault::None);
     let (code, envelope, _) = run(&server, "backlog", &["--drain", "50"]);
     assert_eq!((code, server.count("ACK"), server.count("QUEUE")), (CLEAN, 50, 1));
@@ -87,28 +87,28 @@ fn a_backlog_is_drained_as_far_as_asked_and_the_rest_removed() {
 }
 
 #[test]
-fn a_server_without_bulk_push_is_filled_one_by_one() {
+fn server_without_pushb_is_filled_one_by_one() {
     let server = FakeServer::start(Fault::HasNoPushb);
     let (code, ..) = run(&server, "fetch-ack", &[]);
     assert_eq!((code, server.count("PUSH")), (CLEAN, 200));
 }
 
 #[test]
-fn a_job_that_is_handed_out_twice_is_found() {
+fn repeated_delivery_is_detected() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::RepeatsAJob), "fetch-ack", &[]);
     assert_eq!(code, ERRORS_FOUND);
     assert!(envelope["errors"].as_u64().is_some_and(|errors| errors > 0), "{envelope}");
 }
 
 #[test]
-fn accepted_jobs_that_are_gone_are_counted() {
+fn lost_jobs_are_counted() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::LosesJobs), "push", &[]);
     assert_eq!((code, &envelope["errors"]), (ERRORS_FOUND, &20.into()), "{envelope}");
     assert!(first_error(&envelope).contains("180 jobs are waiting, 200 should be"), "{envelope}");
 }
 
 #[test]
-fn a_drain_that_waits_for_lost_jobs_ends_and_counts_them() {
+fn drain_of_lost_jobs_ends_and_counts_them() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::LosesJobs), "mixed", &[]);
     assert_eq!(code, ERRORS_FOUND);
     assert!(envelope["errors"].as_u64().is_some_and(|errors| errors >= 20), "{envelope}");
@@ -116,7 +116,7 @@ fn a_drain_that_waits_for_lost_jobs_ends_and_counts_them() {
 }
 
 #[test]
-fn refused_pushes_are_errors_and_not_operations() {
+fn rejected_pushes_are_errors_and_not_operations() {
     for scenario in ["push", "pushb"] {
         let (code, envelope, _) = run(&FakeServer::start(Fault::RefusesJobs), scenario, &[]);
         assert_eq!((code, &envelope["errors"]), (ERRORS_FOUND, &20.into()), "{envelope}");
@@ -126,22 +126,23 @@ fn refused_pushes_are_errors_and_not_operations() {
 }
 
 #[test]
-fn a_server_that_stops_answering_ends_the_run() {
-    let more = ["--stall-timeout-seconds", "60"];
-    let (code, _, stderr) = run(&FakeServer::start(Fault::NeverAnswersFetch), "fetch-ack", &more);
+fn unresponsive_server_ends_the_run() {
+    let arguments = ["--stall-timeout-seconds", "60"];
+    let (code, _, stderr) =
+        run(&FakeServer::start(Fault::NeverAnswersFetch), "fetch-ack", &arguments);
     assert_eq!(code, IMPOSSIBLE);
     assert!(stderr.contains("--operation-timeout-seconds"), "{stderr}");
 }
 
 #[test]
-fn a_server_that_hangs_up_ends_the_run() {
+fn closed_connection_ends_the_run() {
     let (code, _, stderr) = run(&FakeServer::start(Fault::ClosesOnFetch), "fetch-ack", &[]);
     assert_eq!(code, IMPOSSIBLE);
     assert!(stderr.contains("closed a connection"), "{stderr}");
 }
 
 #[test]
-fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
+fn comparison_runs_every_peer_in_every_round() {
     let (one, other) = (FakeServer::start(Fault::None), FakeServer::start(Fault::None));
     let peers = [format!("one=tcp://{}", one.address), format!("other=tcp://{}", other.address)];
     let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1], "--rounds", "3"];
@@ -154,7 +155,7 @@ fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
 }
 
 #[test]
-fn wrong_usage_and_impossible_settings_are_told_apart() {
+fn usage_errors_and_impossible_settings_have_different_exit_codes() {
     assert_eq!(bench(&[]).status.code(), USAGE);
     assert_eq!(bench(&["--scenario", "nonsense"]).status.code(), USAGE);
     let server = FakeServer::start(Fault::None);

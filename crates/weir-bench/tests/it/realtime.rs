@@ -17,24 +17,24 @@ fn bench(arguments: &[&str]) -> Output {
 }
 
 /// Runs a scenario with 12 clients and little patience.
-fn run(server: &FakeRealtime, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
+fn run(server: &FakeRealtime, scenario: &str, flags: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("ws://{}", server.address);
     let mut arguments = vec!["--json", "--url", &url, "--scenario", scenario, "--clients", "12"];
     for (flag, value) in
         [("--stall-timeout-seconds", "1"), ("--settle-seconds", "0.3"), ("--seconds", "0.3")]
     {
-        if !more.contains(&flag) {
+        if !flags.contains(&flag) {
             arguments.extend([flag, value]);
         }
     }
-    arguments.extend(more);
+    arguments.extend(flags);
     let output = bench(&arguments);
     let envelope = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (output.status.code(), envelope, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// What was lost, reordered and duplicated.
-fn wrong(envelope: &Value) -> [u64; 3] {
+fn delivery_errors(envelope: &Value) -> [u64; 3] {
     ["lost", "reordered", "duplicated"].map(|key| envelope[key].as_u64().expect("a number"))
 }
 
@@ -45,15 +45,19 @@ fn first_error(envelope: &Value) -> &str {
 const AT_A_RATE: [&str; 2] = ["--rate", "100"];
 
 #[test]
-fn a_fanout_reports_the_envelope_and_every_delivery() {
+fn fanout_reports_the_envelope_and_every_delivery() {
     let pid = std::process::id().to_string();
     for protocol in ["pusher", "centrifugo"] {
         for pace in [["--in-flight", "1"], ["--in-flight", "8"], AT_A_RATE] {
             let server = FakeRealtime::start(Fault::None);
-            let more = ["--channels", "3", "--server-pid", &pid, "--protocol", protocol];
-            let (code, envelope, stderr) = run(&server, "fanout", &[&more[..], &pace].concat());
+            let arguments = ["--channels", "3", "--server-pid", &pid, "--protocol", protocol];
+            let (code, envelope, stderr) =
+                run(&server, "fanout", &[&arguments[..], &pace].concat());
             assert_eq!(code, CLEAN, "{protocol} {pace:?}: {envelope} {stderr}");
-            assert_eq!((&envelope["bench"], wrong(&envelope)), (&"realtime".into(), [0; 3]));
+            assert_eq!(
+                (&envelope["bench"], delivery_errors(&envelope)),
+                (&"realtime".into(), [0; 3])
+            );
             let events = server.published();
             assert!(events > 3, "{events} events");
             assert_eq!(envelope["deliveries"], events * 4, "12 clients on 3 channels");
@@ -78,64 +82,65 @@ fn a_fanout_reports_the_envelope_and_every_delivery() {
 }
 
 #[test]
-fn a_lost_event_is_counted_once_and_ends_the_wait() {
+fn lost_event_is_counted_once_and_ends_the_wait() {
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &AT_A_RATE);
-    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
     assert_eq!(first_error(&envelope), "1 deliveries of accepted events never came");
     let in_flight = ["--in-flight", "1"];
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &in_flight);
-    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
 }
 
 #[test]
-fn pings_are_no_sign_that_a_lost_event_will_come() {
+fn pings_do_not_extend_the_wait_for_a_lost_event() {
     let server = FakeRealtime::start(Fault::LosesAnEventAndNeverRests);
     let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
-    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
 }
 
 /// One client has nothing until 4 events are under way at once.
 #[test]
-fn exactly_so_many_events_are_in_flight_as_asked() {
+fn events_in_flight_follow_the_flag() {
     let server = FakeRealtime::start(Fault::HoldsEvents(4));
     let (code, envelope, _) = run(&server, "fanout", &["--in-flight", "3"]);
-    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [3, 0, 0]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [3, 0, 0]), "{envelope}");
     assert_eq!(server.published(), 3, "no fourth before one of three has arrived everywhere");
     let server = FakeRealtime::start(Fault::HoldsEvents(4));
     let (code, envelope, _) = run(&server, "fanout", &["--in-flight", "4"]);
-    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (CLEAN, [0; 3]), "{envelope}");
     assert!(server.published() > 4);
 }
 
 #[test]
-fn a_repeated_event_is_counted_once() {
+fn repeated_event_is_counted_once() {
     for protocol in ["pusher", "centrifugo"] {
-        let more = ["--rate", "100", "--protocol", protocol];
-        let (code, envelope, _) = run(&FakeRealtime::start(Fault::RepeatsAnEvent), "fanout", &more);
-        assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [0, 0, 1]), "{envelope}");
+        let arguments = ["--rate", "100", "--protocol", protocol];
+        let (code, envelope, _) =
+            run(&FakeRealtime::start(Fault::RepeatsAnEvent), "fanout", &arguments);
+        assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [0, 0, 1]), "{envelope}");
     }
 }
 
 /// If the victim hears first, its order is the channel's, and all others are wrong.
 #[test]
-fn another_order_is_found() {
+fn reordering_is_detected() {
     let (code, envelope, _) =
         run(&FakeRealtime::start(Fault::ReordersEvents), "fanout", &AT_A_RATE);
-    let [lost, reordered, duplicated] = wrong(&envelope);
+    let [lost, reordered, duplicated] = delivery_errors(&envelope);
     assert_eq!((code, lost, duplicated), (ERRORS_FOUND, 0, 0), "{envelope}");
     assert!(reordered >= 1, "{envelope}");
 }
 
 #[test]
-fn refused_publishes_are_errors_and_nothing_is_lost_by_them() {
+fn rejected_publishes_are_errors_but_not_lost() {
     let server = FakeRealtime::start(Fault::RefusesPublishes);
     let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
-    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [0; 3]), "{envelope}");
+    assert_eq!((code, delivery_errors(&envelope)), (ERRORS_FOUND, [0; 3]), "{envelope}");
     assert!(first_error(&envelope).contains("401 Unauthorized"), "{envelope}");
 }
 
 #[test]
-fn a_client_that_the_server_closes_is_an_error() {
+fn closed_client_is_an_error() {
     let server = FakeRealtime::start(Fault::ClosesTheVictim);
     let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
     assert_eq!((code, &envelope["closed"]), (ERRORS_FOUND, &1.into()), "{envelope}");
@@ -143,10 +148,10 @@ fn a_client_that_the_server_closes_is_an_error() {
 }
 
 #[test]
-fn clients_connect_from_as_many_addresses_as_asked() {
+fn clients_use_the_configured_source_addresses() {
     let server = FakeRealtime::start(Fault::None);
-    let more = ["--source-addresses", "3", "--connects-in-flight", "2"];
-    let (code, envelope, _) = run(&server, "connect", &more);
+    let arguments = ["--source-addresses", "3", "--connects-in-flight", "2"];
+    let (code, envelope, _) = run(&server, "connect", &arguments);
     assert_eq!((code, server.sources()), (CLEAN, 3), "{envelope}");
     let (rate, seconds) = (&envelope["operations_per_second"], &envelope["seconds"]);
     let clients = rate.as_f64().expect("a rate") * seconds.as_f64().expect("a time");
@@ -154,29 +159,34 @@ fn clients_connect_from_as_many_addresses_as_asked() {
 }
 
 #[test]
-fn clients_that_are_turned_away_for_now_come_again() {
+fn temporarily_rejected_clients_reconnect() {
     for threads in ["1", "5"] {
         let server = FakeRealtime::start(Fault::IsBusyAtFirst);
-        let more = ["--stall-timeout-seconds", "10", "--client-threads", threads];
-        let (code, envelope, _) = run(&server, "connect", &more);
+        let arguments = ["--stall-timeout-seconds", "10", "--client-threads", threads];
+        let (code, envelope, _) = run(&server, "connect", &arguments);
         assert_eq!((code, &envelope["refused"]), (CLEAN, &3.into()), "{envelope}");
     }
 }
 
 #[test]
-fn clients_that_came_on_several_threads_hear_as_one_crowd() {
+fn clients_of_several_threads_receive_in_one_pool() {
     for scenario in ["fanout", "storm"] {
         let server = FakeRealtime::start(Fault::None);
-        let more = ["--client-threads", "5", "--channels", "3", "--source-addresses", "2"];
-        let (code, envelope, stderr) = run(&server, scenario, &[&more[..], &AT_A_RATE].concat());
-        assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{scenario}: {envelope} {stderr}");
+        let arguments = ["--client-threads", "5", "--channels", "3", "--source-addresses", "2"];
+        let (code, envelope, stderr) =
+            run(&server, scenario, &[&arguments[..], &AT_A_RATE].concat());
+        assert_eq!(
+            (code, delivery_errors(&envelope)),
+            (CLEAN, [0; 3]),
+            "{scenario}: {envelope} {stderr}"
+        );
         assert_eq!(envelope["deliveries"], server.published() * 4, "12 clients on 3 channels");
         assert_eq!(server.sources(), 2);
     }
 }
 
 #[test]
-fn servers_that_let_nobody_in_end_the_run_with_their_reason() {
+fn rejecting_server_ends_the_run_with_its_error() {
     for (fault, reason) in [
         (Fault::NeverSubscribes, "no answer"),
         (Fault::ClosesAtOnce(4001), "Code(4001)"),
@@ -191,10 +201,10 @@ fn servers_that_let_nobody_in_end_the_run_with_their_reason() {
 const STORM: [&str; 6] = ["--rate", "100", "--seconds", "20", "--stall-timeout-seconds", "1"];
 
 #[test]
-fn after_a_storm_everybody_is_back_and_has_everything() {
+fn all_clients_recover_after_a_storm() {
     let server = FakeRealtime::start(Fault::None);
     let (code, envelope, stderr) = run(&server, "storm", &STORM);
-    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    assert_eq!((code, delivery_errors(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
     assert_eq!((&envelope["recovered"], server.recoveries()), (&12.into(), 12), "{envelope}");
     assert_eq!((&envelope["gaps"], &envelope["offset_jumps"]), (&0.into(), &0.into()));
     assert!(envelope["all_back_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{envelope}");
@@ -203,10 +213,10 @@ fn after_a_storm_everybody_is_back_and_has_everything() {
 }
 
 #[test]
-fn a_storm_from_which_nobody_comes_back_ends_with_its_patience() {
+fn storm_without_reconnects_ends_after_patience_seconds() {
     let server = FakeRealtime::start(Fault::LetsNobodyBack);
-    let more = ["--rate", "100", "--seconds", "20", "--patience-seconds", "1.5"];
-    let (code, envelope, stderr) = run(&server, "storm", &more);
+    let arguments = ["--rate", "100", "--seconds", "20", "--patience-seconds", "1.5"];
+    let (code, envelope, stderr) = run(&server, "storm", &arguments);
     assert_eq!(code, ERRORS_FOUND, "{envelope} {stderr}");
     assert_eq!((&envelope["back"], &envelope["never_back"]), (&0.into(), &12.into()));
     assert!(envelope["all_back_s"].is_null() && envelope["refused"].as_u64() >= Some(12));
@@ -215,22 +225,22 @@ fn a_storm_from_which_nobody_comes_back_ends_with_its_patience() {
 }
 
 #[test]
-fn a_storm_made_by_the_server_is_waited_for() {
+fn storm_by_the_server_is_waited_for() {
     for code in [4100, 4200] {
         let server = FakeRealtime::start(Fault::ClosesEverybody(code));
-        let more = [&STORM[..], &["--storm", "server"]].concat();
-        let (exit, envelope, stderr) = run(&server, "storm", &more);
-        assert_eq!((exit, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+        let arguments = [&STORM[..], &["--storm", "server"]].concat();
+        let (exit, envelope, stderr) = run(&server, "storm", &arguments);
+        assert_eq!((exit, delivery_errors(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
         assert_eq!((&envelope["closed"], server.recoveries()), (&12.into(), 12), "{envelope}");
     }
-    let more = ["--storm", "server", "--rate", "100"];
-    let (exit, _, stderr) = run(&FakeRealtime::start(Fault::None), "storm", &more);
+    let arguments = ["--storm", "server", "--rate", "100"];
+    let (exit, _, stderr) = run(&FakeRealtime::start(Fault::None), "storm", &arguments);
     assert_eq!(exit, IMPOSSIBLE);
     assert!(stderr.contains("the server closed nobody"), "{stderr}");
 }
 
 #[test]
-fn what_a_recovery_leaves_out_is_lost() {
+fn events_missing_from_a_recovery_are_lost() {
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::ForgetsHistory), "storm", &STORM);
     assert_eq!((code, &envelope["gaps"]), (ERRORS_FOUND, &12.into()), "{envelope}");
     assert!(envelope["lost"].as_u64() > Some(0), "{envelope}");
@@ -241,16 +251,17 @@ fn what_a_recovery_leaves_out_is_lost() {
 }
 
 #[test]
-fn a_client_that_is_closed_for_good_in_a_storm_is_an_error() {
+fn permanently_rejected_client_in_a_storm_is_an_error() {
     let server = FakeRealtime::start(Fault::ClosesEverybody(4009));
-    let more = ["--storm", "server", "--rate", "100", "--seconds", "20", "--patience-seconds", "1"];
-    let (code, envelope, _) = run(&server, "storm", &more);
+    let arguments =
+        ["--storm", "server", "--rate", "100", "--seconds", "20", "--patience-seconds", "1"];
+    let (code, envelope, _) = run(&server, "storm", &arguments);
     assert_eq!((code, &envelope["refused_for_good"]), (ERRORS_FOUND, &12.into()), "{envelope}");
     assert!(envelope["all_back_s"].is_null(), "{envelope}");
 }
 
 #[test]
-fn every_member_learns_how_many_there_are_and_every_follower_who() {
+fn members_learn_the_count_and_followers_the_list() {
     let server = FakeRealtime::start(Fault::None);
     let (code, envelope, stderr) = run(&server, "presence", &["--followers", "3"]);
     assert_eq!(code, CLEAN, "{envelope} {stderr}");
@@ -274,7 +285,7 @@ fn every_member_learns_how_many_there_are_and_every_follower_who() {
 }
 
 #[test]
-fn a_member_with_a_wrong_count_is_an_error() {
+fn wrong_member_count_is_an_error() {
     let none = ["--followers", "0"];
     let server = FakeRealtime::start(Fault::MiscountsMembers);
     let (code, envelope, _) = run(&server, "presence", &none);
@@ -289,13 +300,13 @@ fn a_member_with_a_wrong_count_is_an_error() {
 
 /// The victim comes first, and the first is a follower.
 #[test]
-fn a_wrong_list_is_an_error_although_the_count_is_right() {
+fn wrong_member_list_is_an_error_with_a_correct_count() {
     for (fault, why) in [
         (Fault::MislistsMembers, "client 0: 1 of 6 members are wrong"),
         (Fault::LosesADifference, "client 0: no difference came from version 12 to 13"),
     ] {
-        let more = ["--followers", "3"];
-        let (code, envelope, _) = run(&FakeRealtime::start(fault), "presence", &more);
+        let arguments = ["--followers", "3"];
+        let (code, envelope, _) = run(&FakeRealtime::start(fault), "presence", &arguments);
         assert_eq!((code, &envelope["leave_wrong_lists"]), (ERRORS_FOUND, &1.into()), "{envelope}");
         for figure in ["wrong_lists", "wrong_counts", "leave_wrong_counts"] {
             assert_eq!(envelope[figure], 0, "{figure}: {envelope}");
@@ -307,7 +318,7 @@ fn a_wrong_list_is_an_error_although_the_count_is_right() {
 }
 
 #[test]
-fn a_server_without_lists_is_an_error_for_followers_only() {
+fn server_without_member_lists_is_an_error_for_followers_only() {
     let server = FakeRealtime::start(Fault::KnowsNoLists);
     let (code, envelope, _) = run(&server, "presence", &[]);
     assert_eq!((code, &envelope["wrong_lists"]), (ERRORS_FOUND, &6.into()), "{envelope}");
@@ -321,7 +332,7 @@ fn a_server_without_lists_is_an_error_for_followers_only() {
 fn slow_clients_are_not_waited_for() {
     let server = FakeRealtime::start(Fault::None);
     let (code, envelope, stderr) = run(&server, "slow", &["--slow", "3", "--rate", "100"]);
-    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    assert_eq!((code, delivery_errors(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
     let operations = |key: &str| envelope[key]["operations"].as_u64().expect("a number");
     let (without, with) = (operations("without_slow"), operations("with_slow"));
     assert!(without > 0 && without.is_multiple_of(12), "{envelope}");
@@ -331,18 +342,18 @@ fn slow_clients_are_not_waited_for() {
 }
 
 #[test]
-fn how_slow_clients_end_is_seen_when_they_read_again() {
+fn close_reasons_of_slow_clients_are_reported() {
     // Everybody who reads has read all events but the last when the next is published.
     let server = FakeRealtime::start(Fault::ClosesSlowClients(20));
-    let more = ["--slow", "3", "--in-flight", "1", "--seconds", "1"];
-    let (code, envelope, stderr) = run(&server, "slow", &more);
-    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    let arguments = ["--slow", "3", "--in-flight", "1", "--seconds", "1"];
+    let (code, envelope, stderr) = run(&server, "slow", &arguments);
+    assert_eq!((code, delivery_errors(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
     let expected = serde_json::json!({ "closed with 4100": 3 });
     assert_eq!(envelope["slow_endings"], expected, "{envelope}");
 }
 
 #[test]
-fn the_floor_needs_no_server() {
+fn floor_needs_no_server() {
     let output = bench(&["--json", "--scenario", "floor", "--clients", "20", "--seconds", "0.2"]);
     let envelope: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(output.status.code(), CLEAN, "{envelope}");
@@ -353,7 +364,7 @@ fn the_floor_needs_no_server() {
 }
 
 #[test]
-fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
+fn comparison_runs_every_peer_in_every_round() {
     let (one, other) = (FakeRealtime::start(Fault::None), FakeRealtime::start(Fault::None));
     let peers = [
         format!("one=pusher,ws://{},app:key:secret", one.address),
@@ -377,7 +388,7 @@ fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
 }
 
 #[test]
-fn wrong_usage_and_impossible_settings_are_told_apart() {
+fn usage_errors_and_impossible_settings_have_different_exit_codes() {
     assert_eq!(bench(&[]).status.code(), USAGE);
     assert_eq!(bench(&["--scenario", "fanout", "--app", "incomplete"]).status.code(), USAGE);
     let both = ["--scenario", "fanout", "--rate", "1", "--in-flight", "1"];

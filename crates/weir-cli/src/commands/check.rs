@@ -100,7 +100,7 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
     let settings = &loaded.settings;
     output::line("");
     for (setting, address) in settings.addresses() {
-        output::line(&format!("would listen on {address} ({})", part_of(&setting)));
+        output::line(&format!("would listen on {address} ({})", part_name(&setting)));
     }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
     for warning in &loaded.warnings {
@@ -109,7 +109,7 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
 }
 
 /// Returns `jobs` of `jobs.listen`.
-fn part_of(setting: &str) -> &str {
+fn part_name(setting: &str) -> &str {
     setting.strip_suffix(".listen").unwrap_or(setting)
 }
 
@@ -128,7 +128,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
     let settings = &loaded.settings;
     let addresses = settings.addresses().into_iter();
     let mut listen: Map<String, Value> = addresses
-        .map(|(setting, address)| (part_of(&setting).to_owned(), json!(address)))
+        .map(|(setting, address)| (part_name(&setting).to_owned(), json!(address)))
         .collect();
     listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({

@@ -96,7 +96,7 @@ mod tests {
     use weir_config::Source;
 
     #[test]
-    fn every_template_is_a_sound_settings_file() {
+    fn templates_are_valid_settings_files() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["jobs.password", "console.password", "console.token"] {
             let path = folder.path().join("secrets").join(name);
@@ -110,7 +110,7 @@ mod tests {
             let source = Source::of(&folder.path().join("weir.toml"), &text, None);
             let loaded = weir_config::parse(&source, &|_| None);
             let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-            // What this machine has, its limits and its programs, is none of the template's business.
+            // Warnings about this machine (its limits and programs) do not concern the template.
             let of_the_file = |warning: &&String| {
                 let programs = ["was not found in PATH", "is not an executable program"];
                 !warning.contains("ulimit") && !programs.iter().any(|it| warning.contains(it))

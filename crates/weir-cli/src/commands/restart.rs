@@ -15,10 +15,10 @@ use crate::target::Target;
 use weir_admin::status::Status;
 
 /// Interval of checks whether the new process serves everything.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The previous process may finish requests for as long as shutdown_deadline allows (an hour at
 /// most) before the new one responds to commands.
-const PATIENCE: Duration = Duration::from_secs(65 * 60);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(65 * 60);
 
 /// `weir restart`, `weir upgrade`.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct RestartArguments {
 
 /// The outcome.
 #[derive(Debug, Serialize)]
-struct Replaced {
+struct RestartResult {
     old_pid: u32,
     new_pid: u32,
     old_version: String,
@@ -42,11 +42,11 @@ struct Replaced {
 
 pub(crate) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
-        let replaced = replace(&arguments.target, path).await?;
+        let result = restart(&arguments.target, path).await?;
         if arguments.json {
-            output::json(&replaced)?;
+            output::json(&result)?;
         } else {
-            let Replaced { old_pid, new_pid, new_version, seconds, .. } = replaced;
+            let RestartResult { old_pid, new_pid, new_version, seconds, .. } = result;
             output::line(&format!(
                 "replaced service process {old_pid} by {new_pid} (weir {new_version}) after {seconds:.1} s"
             ));
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Ex
     })
 }
 
-async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
+async fn restart(target: &Target, path: &str) -> anyhow::Result<RestartResult> {
     let clock = Clock::system();
     let began = clock.now();
     let old = status(target).await?;
@@ -66,7 +66,7 @@ async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
         if let Ok(new) = status(target).await
             && new.pid != old.pid
         {
-            return Ok(Replaced {
+            return Ok(RestartResult {
                 old_pid: old.pid,
                 new_pid: new.pid,
                 old_version: old.version,
@@ -74,10 +74,10 @@ async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
                 seconds: clock.now().since(began).as_secs_f64(),
             });
         }
-        if clock.now().since(began) > PATIENCE {
+        if clock.now().since(began) > RESTART_TIMEOUT {
             bail!("the new process has taken over but does not respond; see the log");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

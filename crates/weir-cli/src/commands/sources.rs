@@ -14,7 +14,7 @@ pub(crate) use self::pgbouncer::PgBouncerArguments;
 use crate::exit::WrongUsage;
 use weir_config::{environment, secrets};
 
-/// How to get at one Redis or each of several.
+/// The options to connect to one or several Redis servers.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Redis")]
 pub(crate) struct RedisArguments {
@@ -48,7 +48,7 @@ pub(crate) struct RedisArguments {
     sentinel_password_file: Option<PathBuf>,
 }
 
-/// How to get at the database.
+/// The options to connect to the database.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Postgres")]
 pub(crate) struct PostgresArguments {
@@ -79,13 +79,13 @@ pub(crate) struct PostgresArguments {
 }
 
 /// Returns options as arguments, to be passed to another command.
-fn words<'a>(options: impl IntoIterator<Item = (&'static str, &'a str)>) -> Vec<String> {
+fn to_arguments<'a>(options: impl IntoIterator<Item = (&'static str, &'a str)>) -> Vec<String> {
     options.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
 }
 
 impl RedisArguments {
-    /// As they were given.
-    pub(super) fn words(&self) -> Vec<String> {
+    /// Returns the options as given.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
         let path = |path: &'_ PathBuf| path.display().to_string();
         let several = [
             ("--redis", self.redis.clone()),
@@ -103,23 +103,23 @@ impl RedisArguments {
         let several =
             several.iter().flat_map(|(name, all)| all.iter().map(move |it| (*name, &**it)));
         let one = one.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?)));
-        words(several.chain(one))
+        to_arguments(several.chain(one))
     }
 
     /// Returns the arguments of each Redis separately.
-    pub(super) fn words_of_each(&self) -> Vec<Vec<String>> {
+    pub(super) fn arguments_of_each(&self) -> Vec<Vec<String>> {
         let one = |at: usize| {
-            let nth =
+            let own =
                 |all: &[String]| if all.len() > 1 { vec![all[at].clone()] } else { all.to_vec() };
             let files: Vec<String> =
                 self.redis_password_file.iter().map(|it| it.display().to_string()).collect();
             let alone = Self {
                 redis: vec![self.redis[at].clone()],
-                redis_password_env: nth(&self.redis_password_env),
-                redis_password_file: nth(&files).into_iter().map(PathBuf::from).collect(),
+                redis_password_env: own(&self.redis_password_env),
+                redis_password_file: own(&files).into_iter().map(PathBuf::from).collect(),
                 ..self.clone()
             };
-            alone.words()
+            alone.to_arguments()
         };
         (0..self.redis.len()).map(one).collect()
     }
@@ -132,7 +132,7 @@ impl RedisArguments {
     pub(super) fn endpoints(&self) -> anyhow::Result<Vec<RedisEndpoint>> {
         let passwords = self.passwords()?;
         let endpoints = self.redis.iter().enumerate();
-        endpoints.map(|(at, url)| self.endpoint(url, nth(&passwords, at))).collect()
+        endpoints.map(|(at, url)| self.endpoint(url, password_at(&passwords, at))).collect()
     }
 
     fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<RedisEndpoint> {
@@ -145,7 +145,7 @@ impl RedisArguments {
             RedisAddress::Unix(_) => true,
             RedisAddress::Sentinel(sentinel) => {
                 sentinel.username.clone_from(&self.sentinel_user);
-                sentinel.password = password_of(
+                sentinel.password = read_password(
                     self.sentinel_password_env.as_deref(),
                     self.sentinel_password_file.as_deref(),
                 )?;
@@ -172,13 +172,13 @@ impl RedisArguments {
     }
 }
 
-fn nth(passwords: &[Secret], at: usize) -> Option<Secret> {
+fn password_at(passwords: &[Secret], at: usize) -> Option<Secret> {
     if passwords.len() == 1 { passwords.first() } else { passwords.get(at) }.cloned()
 }
 
 impl PostgresArguments {
-    /// As they were given.
-    pub(super) fn words(&self) -> Vec<String> {
+    /// Returns the options as given.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
         let path = |path: &'_ PathBuf| path.display().to_string();
         let options = [
             ("--postgres", self.postgres.clone()),
@@ -188,11 +188,11 @@ impl PostgresArguments {
             ("--postgres-cert", self.postgres_cert.as_ref().map(path)),
             ("--postgres-key", self.postgres_key.as_ref().map(path)),
         ];
-        words(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
+        to_arguments(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
     }
 
     /// Returns whether its address is on this machine.
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         let endpoint = self.postgres.as_deref().map(PostgresEndpoint::parse);
         endpoint.is_some_and(|it| it.is_ok_and(|endpoint| endpoint.is_loopback()))
     }
@@ -206,9 +206,9 @@ impl PostgresArguments {
         let mut endpoint = PostgresEndpoint::parse(url).map_err(WrongUsage::new)?;
         let (name, path) =
             (self.postgres_password_env.as_deref(), self.postgres_password_file.as_deref());
-        // As all clients of Postgres do.
+        // As in all Postgres clients.
         let usual = || environment::variable("PGPASSWORD").map(Secret::new);
-        endpoint.password = password_of(name, path)?.or_else(usual);
+        endpoint.password = read_password(name, path)?.or_else(usual);
         endpoint.password_variable = name.map(str::to_owned);
         endpoint.authority.clone_from(&self.postgres_ca);
         endpoint.client = self.postgres_cert.clone().zip(self.postgres_key.clone());
@@ -220,7 +220,7 @@ impl PostgresArguments {
     }
 }
 
-pub(super) fn password_of(
+pub(super) fn read_password(
     name: Option<&str>,
     path: Option<&Path>,
 ) -> anyhow::Result<Option<Secret>> {

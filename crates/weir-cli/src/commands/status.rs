@@ -188,7 +188,7 @@ mod tests {
     use super::seconds;
 
     #[test]
-    fn durations_have_two_units_at_most() {
+    fn durations_have_at_most_two_units() {
         for (value, text) in [
             (0.44, "0.4s"),
             (12.3, "12s"),

@@ -11,7 +11,7 @@ use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::switches::{Flip, Listed, Of, Position};
+use weir_admin::switches::{ListedSwitch, Position, SwitchChange, SwitchPart};
 use weir_config::units;
 
 /// The verbs of `weir switch`.
@@ -80,26 +80,35 @@ pub(crate) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
                 let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
                 let for_seconds = for_seconds.map(u64::try_from).transpose()?;
                 let done = format!("{pattern} is switched off");
-                let flip = Flip { of: of(gems), pattern, position: Position::Off, for_seconds };
-                flip_and_tell(&target, &flip, &done, json).await
+                let flip = SwitchChange {
+                    of: part_flag(gems),
+                    pattern,
+                    position: Position::Off,
+                    for_seconds,
+                };
+                change_switch(&target, &flip, &done, json).await
             }
             SwitchCommand::On(OnArguments { target, pattern, gems, json }) => {
                 let done = format!("{pattern} is switched on");
-                let flip =
-                    Flip { of: of(gems), pattern, position: Position::On, for_seconds: None };
-                flip_and_tell(&target, &flip, &done, json).await
+                let flip = SwitchChange {
+                    of: part_flag(gems),
+                    pattern,
+                    position: Position::On,
+                    for_seconds: None,
+                };
+                change_switch(&target, &flip, &done, json).await
             }
         }
     })
 }
 
-const fn of(gems: bool) -> Of {
-    if gems { Of::Gems } else { Of::Realtime }
+const fn part_flag(gems: bool) -> SwitchPart {
+    if gems { SwitchPart::Gems } else { SwitchPart::Realtime }
 }
 
 async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let switches: Vec<Listed> = client.get(PATH).await?;
+    let switches: Vec<ListedSwitch> = client.get(PATH).await?;
     if arguments.json {
         output::json(&switches)?;
     } else if switches.is_empty() {
@@ -112,7 +121,7 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn row(Listed { of, switch }: &Listed, now: f64) -> Vec<String> {
+fn row(ListedSwitch { of, switch }: &ListedSwitch, now: f64) -> Vec<String> {
     let until = switch.until.map(|until| format!("in {}", seconds((until - now).max(0.0))));
     vec![
         of.to_string(),
@@ -122,14 +131,14 @@ fn row(Listed { of, switch }: &Listed, now: f64) -> Vec<String> {
     ]
 }
 
-async fn flip_and_tell(
+async fn change_switch(
     target: &Target,
-    flip: &Flip,
+    flip: &SwitchChange,
     done: &str,
     json: bool,
 ) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(target).await?;
-    let switches: Vec<Listed> = client.post(PATH, flip).await?;
+    let switches: Vec<ListedSwitch> = client.post(PATH, flip).await?;
     if json {
         output::json(&switches)?;
     } else {

@@ -11,7 +11,7 @@ use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::workers::{AppRow, JOBS, Order, WorkerRow};
+use weir_admin::workers::{AppRow, JOBS, OperatorCommand, WorkerRow};
 
 /// The verbs of `weir workers`.
 #[derive(Debug, Subcommand)]
@@ -101,20 +101,20 @@ pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
             WorkersCommand::Restart(arguments) => restart::run(arguments).await,
             WorkersCommand::Scale(ScaleArguments { target, app, processes }) => {
                 let done = format!("{app}: number of workers set to {processes}");
-                order(&target, &Order::Scale { app, processes }, &done).await
+                send_command(&target, &OperatorCommand::Scale { app, processes }, &done).await
             }
             WorkersCommand::Dump(DumpArguments { target, app, worker, signal }) => {
                 let name = signal.as_deref().unwrap_or("its dump_signal");
                 let done = format!("sent {name} to worker {worker} of {app}; see the log");
-                order(&target, &Order::Signal { app, worker, signal }, &done).await
+                send_command(&target, &OperatorCommand::Signal { app, worker, signal }, &done).await
             }
             WorkersCommand::Pause(AppArguments { target, app }) => {
                 let done = format!("{app} is paused; its requests wait");
-                order(&target, &Order::Pause { app }, &done).await
+                send_command(&target, &OperatorCommand::Pause { app }, &done).await
             }
             WorkersCommand::Resume(AppArguments { target, app }) => {
                 let done = format!("{app} serves requests again");
-                order(&target, &Order::Resume { app }, &done).await
+                send_command(&target, &OperatorCommand::Resume { app }, &done).await
             }
             WorkersCommand::Maintenance(MaintenanceArguments { target, app, position }) => {
                 let is_on = position == Position::On;
@@ -122,13 +122,17 @@ pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
                     Position::On => format!("{app} shows its maintenance page for all requests"),
                     Position::Off => format!("{app} serves requests again"),
                 };
-                order(&target, &Order::Maintenance { app, is_on }, &done).await
+                send_command(&target, &OperatorCommand::Maintenance { app, is_on }, &done).await
             }
         }
     })
 }
 
-async fn order(target: &Target, order: &Order, done: &str) -> anyhow::Result<Exit> {
+async fn send_command(
+    target: &Target,
+    order: &OperatorCommand,
+    done: &str,
+) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(target).await?;
     let _: IgnoredAny = client.post(PATH, order).await?;
     output::line(done);

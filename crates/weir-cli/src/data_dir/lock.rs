@@ -18,7 +18,7 @@ pub const DESCRIPTOR: &str = "lock";
 const FILE_NAME: &str = "weir.lock";
 
 /// Interval of attempts to take a held lock.
-const ORPHAN_LOOK: Duration = Duration::from_millis(20);
+const ORPHAN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The least number of its descriptor. When a process is killed, the kernel closes its descriptors
 /// in numeric order: whoever then gets the lock must find all listening sockets closed.
@@ -46,8 +46,8 @@ impl Lock {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        let last = rustix::io::fcntl_dupfd_cloexec(&file, NUMBER_MIN)?;
-        Ok(Self(File::from(last)))
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&file, NUMBER_MIN)?;
+        Ok(Self(File::from(descriptor)))
     }
 
     /// Takes a shared lock for reading, and writes nothing. Returns None without a lock file: such
@@ -97,15 +97,15 @@ fn lock(
     while !try_lock(file, operation)? {
         let living = holder(file).filter(|pid| is_alive(*pid));
         if living.is_some() || waited >= orphan_wait {
-            let who =
+            let owner =
                 living.map_or_else(|| "another process".to_owned(), |pid| format!("pid {pid}"));
             let shown = data_dir.display();
             bail!(
-                "data_dir {shown} is in use by {who}; stop that process, or choose another data_dir"
+                "data_dir {shown} is in use by {owner}; stop that process, or choose another data_dir"
             );
         }
-        std::thread::sleep(ORPHAN_LOOK);
-        waited += ORPHAN_LOOK;
+        std::thread::sleep(ORPHAN_POLL_INTERVAL);
+        waited += ORPHAN_POLL_INTERVAL;
     }
     Ok(())
 }

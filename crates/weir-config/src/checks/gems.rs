@@ -1,4 +1,4 @@
-//! The same for gems.
+//! Checks of gems.
 
 use weir_gems::settings::Readers;
 
@@ -29,9 +29,9 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
             warnings.push(text.to_owned());
         }
     };
-    let is_open = gems.address().is_some_and(|it| !it.ip().to_canonical().is_loopback());
+    let is_public = gems.address().is_some_and(|it| !it.ip().to_canonical().is_loopback());
     warn(
-        is_open && gems.tls.is_none(),
+        is_public && gems.tls.is_none(),
         "gems.listen is not loopback and there is no gems.tls: API keys travel in clear text",
     );
     warn(
@@ -51,29 +51,29 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         gems.settings.read == Readers::WithKey && gems.settings.files_url.is_some(),
         "gems.read = \"key\" protects the index only; access to the .gem files at gems.files_url depends on that server",
     );
-    warn_of_mirror(gems, &mut warn);
+    warn_about_mirror(gems, &mut warn);
     if let Some(mount) = gems.mount() {
-        warn_of_hidden_paths(settings, mount, warnings);
+        warn_about_hidden_paths(settings, mount, warnings);
     }
 }
 
-/// What a mirror makes no use of, or sends in the clear.
-fn warn_of_mirror(gems: &Gems, warn: &mut impl FnMut(bool, &str)) {
+/// Warns about settings that a mirror ignores, and about credentials in clear text.
+fn warn_about_mirror(gems: &Gems, warn: &mut impl FnMut(bool, &str)) {
     let mirror = &gems.mirror;
     warn(
         mirror.is_enabled && gems.settings.files_url.is_some(),
         "gems.files_url sends clients elsewhere for every .gem file: files that gems.mirror fetches are never served",
     );
     let mut upstreams = mirror.settings.upstreams.iter();
-    let is_clear = upstreams.any(|it| it.credentials.is_some() && !it.url.is_encrypted());
+    let is_unencrypted = upstreams.any(|it| it.credentials.is_some() && !it.url.is_encrypted());
     warn(
-        is_clear,
+        is_unencrypted,
         "gems.mirror.upstreams has credentials for an address with http://: they travel in clear text",
     );
 }
 
-/// Paths of apps that no request reaches.
-fn warn_of_hidden_paths(settings: &Settings, mount: &str, warnings: &mut Vec<String>) {
+/// Warns about paths of apps that no request reaches.
+fn warn_about_hidden_paths(settings: &Settings, mount: &str, warnings: &mut Vec<String>) {
     let is_below = |path: &&String| {
         path.strip_prefix(mount).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };

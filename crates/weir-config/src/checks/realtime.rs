@@ -1,4 +1,4 @@
-//! The same for the front and realtime.
+//! Checks of the front and realtime.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_realtime::settings::AppSettings;
 use super::super::{Settings, units};
 use weir_settings::Report;
 
-/// The shortest secret that is not worth a warning: 16 characters of base64 hold 96 bits.
+/// A shorter secret is a warning. 16 characters of base64 have 96 bits.
 const SECRET_CHARACTERS_MIN: usize = 16;
 
 pub(super) fn check(settings: &Settings, report: &mut Report) {
@@ -27,17 +27,17 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
 pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     let realtime = &settings.realtime;
     if settings.has_front() {
-        warn_of_front(settings, warnings);
+        warn_about_front(settings, warnings);
     }
-    let is_own_open = |address: std::net::SocketAddr| !address.ip().to_canonical().is_loopback();
-    if realtime.listen.is_some_and(is_own_open) {
+    let is_public = |address: std::net::SocketAddr| !address.ip().to_canonical().is_loopback();
+    if realtime.listen.is_some_and(is_public) {
         let text = "realtime.listen is not loopback: events travel in clear text there; only front.listen can have TLS";
         warnings.push(text.to_owned());
     }
     for (index, app) in realtime.apps.iter().enumerate() {
-        warn_of_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
+        warn_about_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
     }
-    warn_of_total(settings, warnings);
+    warn_about_connection_limits(settings, warnings);
     let limits = &realtime.settings.limits;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
         warnings.push("realtime.limits.advanced.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
@@ -46,14 +46,14 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         ("realtime.drain_window", realtime.settings.drain_window),
         ("realtime.webhooks.advanced.drain_timeout", realtime.webhooks.drain_timeout),
     ] {
-        warn_of_late_end(settings.shutdown_deadline, path, wait, warnings);
+        warn_about_slow_shutdown(settings.shutdown_deadline, path, wait, warnings);
     }
 }
 
-fn warn_of_front(settings: &Settings, warnings: &mut Vec<String>) {
+fn warn_about_front(settings: &Settings, warnings: &mut Vec<String>) {
     let front = &settings.front;
-    let is_open = front.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
-    if is_open && front.tls.is_none() {
+    let is_public = front.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
+    if is_public && front.tls.is_none() {
         let text = "front.listen is not loopback and there is no front.tls: requests and events travel in clear text";
         warnings.push(text.to_owned());
     }
@@ -67,13 +67,13 @@ fn warn_of_front(settings: &Settings, warnings: &mut Vec<String>) {
     }
 }
 
-/// None: no limit.
+/// Returns the limit of open files. None: no limit.
 fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
-/// More connections than there can be.
-fn warn_of_total(settings: &Settings, warnings: &mut Vec<String>) {
+/// Warns about connection limits above the front's.
+fn warn_about_connection_limits(settings: &Settings, warnings: &mut Vec<String>) {
     let front = settings.front.limits.connections_max;
     let total = settings.realtime.settings.limits.connections_total_max;
     if total != usize::MAX && total > front as usize {
@@ -83,17 +83,17 @@ fn warn_of_total(settings: &Settings, warnings: &mut Vec<String>) {
     }
     let max = settings.realtime_connections_max();
     for (index, app) in settings.realtime.apps.iter().enumerate() {
-        let of_app = app.connections_max;
-        // Where it is left out, it is as many as there can be.
-        if of_app > max && of_app != usize::MAX {
+        let app_max = app.connections_max;
+        // The default is unlimited.
+        if app_max > max && app_max != usize::MAX {
             warnings.push(format!(
-                "realtime.apps[{index}].connections_max is {of_app}, but all apps together may have {max} connections (realtime.limits.connections_total_max, front.limits.connections_max)"
+                "realtime.apps[{index}].connections_max is {app_max}, but all apps together may have {max} connections (realtime.limits.connections_total_max, front.limits.connections_max)"
             ));
         }
     }
 }
 
-fn warn_of_app(settings: &Settings, path: &str, app: &AppSettings, warnings: &mut Vec<String>) {
+fn warn_about_app(settings: &Settings, path: &str, app: &AppSettings, warnings: &mut Vec<String>) {
     let characters = app.secret.expose().chars().count();
     if characters < SECRET_CHARACTERS_MIN {
         warnings.push(format!(
@@ -122,7 +122,12 @@ fn memory_bytes() -> u64 {
     info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
-fn warn_of_late_end(deadline: Duration, path: &str, wait: Duration, warnings: &mut Vec<String>) {
+fn warn_about_slow_shutdown(
+    deadline: Duration,
+    path: &str,
+    wait: Duration,
+    warnings: &mut Vec<String>,
+) {
     if wait >= deadline && !deadline.is_zero() {
         let deadline = units::format_duration(deadline);
         warnings.push(format!(

@@ -1,4 +1,4 @@
-//! The same for certificates: whether they can be used, and whether clients accept them.
+//! Checks of certificates: whether they can be used, and whether clients accept them.
 
 use std::sync::Arc;
 
@@ -24,14 +24,15 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     let now = Clock::system().now();
     for (section, tls) in sections(settings) {
         for files in &tls.certificates {
-            // One that can't be read is a mistake.
+            // An unreadable certificate is an error, which `check` reports.
             if let Ok(certificate) = Certificate::load(files) {
-                let of_it = of_certificate(files, &certificate, now);
-                warnings.extend(of_it.into_iter().map(|text| format!("{section}: {text}")));
+                let warnings_of_file = certificate_warnings(files, &certificate, now);
+                warnings
+                    .extend(warnings_of_file.into_iter().map(|text| format!("{section}: {text}")));
             }
         }
     }
-    warn_of_uncovered(settings, warnings);
+    warn_about_uncovered_hosts(settings, warnings);
 }
 
 fn sections(settings: &Settings) -> impl Iterator<Item = (&'static str, &TlsSettings)> {
@@ -43,29 +44,33 @@ fn sections(settings: &Settings) -> impl Iterator<Item = (&'static str, &TlsSett
     all.into_iter().filter_map(|(section, tls)| Some((section, tls.as_ref()?)))
 }
 
-fn of_certificate(files: &TlsFiles, certificate: &Certificate, now: Timestamp) -> Vec<String> {
-    let mut found = Vec::new();
+fn certificate_warnings(
+    files: &TlsFiles,
+    certificate: &Certificate,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
     let file = files.cert.display();
     if certificate.expires() < now {
         let days = now.since(certificate.expires()).as_secs() / DAY_SECONDS;
-        found.push(format!("{file} expired {days} days ago, so clients reject it; renew it"));
+        warnings.push(format!("{file} expired {days} days ago, so clients reject it; renew it"));
     }
     if certificate.begins() > now {
         let days = certificate.begins().since(now).as_secs().div_ceil(DAY_SECONDS);
-        found.push(format!("{file} becomes valid in {days} days; clients reject it until then"));
+        warnings.push(format!("{file} becomes valid in {days} days; clients reject it until then"));
     }
     let uncovered = files.hosts.iter().filter(|host| !certificate.covers(host));
-    found.extend(uncovered.map(|host| {
+    warnings.extend(uncovered.map(|host| {
         let names = certificate.names().join(", ");
         format!(
             "{file} has {names}, not {host}, which is among its hosts, so clients reject it there"
         )
     }));
-    found
+    warnings
 }
 
-/// Hosts of apps whose clients are shown a certificate that they refuse.
-fn warn_of_uncovered(settings: &Settings, warnings: &mut Vec<String>) {
+/// Warns about hosts of apps without a matching certificate.
+fn warn_about_uncovered_hosts(settings: &Settings, warnings: &mut Vec<String>) {
     let Some(tls) = &settings.front.tls else { return };
     let certificates = tls.certificates.iter().map(|files| Certificate::load(files).map(Arc::new));
     let Ok(certificates) = certificates.collect::<Result<Vec<_>, _>>() else { return };

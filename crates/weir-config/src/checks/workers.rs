@@ -1,4 +1,4 @@
-//! The same for job workers: whether they could be started at all.
+//! Checks of job workers: whether they can be started.
 
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
@@ -7,16 +7,16 @@ use super::reject_unreachable_user;
 use weir_settings::Report;
 
 pub(super) fn check(settings: &Settings, report: &mut Report) {
-    let run = settings.run_folder();
+    let run_folder = settings.run_folder();
     for (name, workers) in &settings.workers {
         reject_unreachable_user(&workers.launch, &format!("workers.{name}"), report);
-        // A name that is none was reported where it was read.
+        // An invalid name was reported when it was read.
         let Ok(group) = workers.group(name, &settings.supervisor.restart) else { continue };
         if group.command.is_empty() {
-            // So was that.
+            // This was reported, too.
             continue;
         }
-        for Mistake { setting, text, .. } in of_group(&group, &run) {
+        for Mistake { setting, text, .. } in of_group(&group, &run_folder) {
             let path = match setting {
                 "run_folder" => format!("workers.{name}"),
                 "sockets" | "variables" => format!("workers.{name}.command"),

@@ -23,12 +23,11 @@ pub struct App {
     pub maintenance_page: Option<PathBuf>,
 }
 
-/// Bytes of a page that is kept in memory.
+/// Largest maintenance page, which is kept in memory.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 impl App {
-    /// The page that is shown during maintenance, if it has one of its own; `Err`: why it can't be
-    /// read.
+    /// Reads the app's own maintenance page, if it has one. `Err`: why it cannot be read.
     pub fn page(&self) -> Result<Option<Vec<u8>>, String> {
         let Some(path) = &self.maintenance_page else { return Ok(None) };
         let shown = path.display();
@@ -74,8 +73,8 @@ struct AppTable {
 impl AppTable {
     fn check_routes(&mut self, table: &mut TableReader<'_>) {
         if self.hosts.iter().any(|host| host.is_empty() || host.contains([':', '/', '*'])) {
-            let how = "write names like \"shop.example\", without scheme, port or path";
-            table.error_at("hosts", how);
+            let hint = "write names like \"shop.example\", without scheme, port or path";
+            table.error_at("hosts", hint);
         }
         if self.paths.iter().any(|path| !path.starts_with('/') || path.contains(['?', '#'])) {
             table.error_at("paths", "write paths like \"/shop\"");
@@ -83,12 +82,12 @@ impl AppTable {
     }
 }
 
-/// The names that are taken.
+/// The names that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Known(HashSet<String>);
+pub(super) struct AppNames(HashSet<String>);
 
-impl Known {
-    /// One app. Without its name or workers it is none, but an error.
+impl AppNames {
+    /// Reads one app. A missing name or missing workers are errors.
     pub(super) fn read(&mut self, table: &mut TableReader<'_>) -> App {
         let mut app = AppTable::default();
         app.read(table);
@@ -106,7 +105,7 @@ impl Known {
         rules::read(table, &mut settings);
         let sockets = SharedSockets::read(table, processes.as_ref());
         if let (Some(processes), None) = (&processes, &sockets) {
-            processes.check_reach(table);
+            processes.check_listen_placeholder(table);
         }
         App { settings, processes, sockets, maintenance_page: app.maintenance_page }
     }

@@ -12,7 +12,7 @@ use weir_supervisor::workers::{
 use super::super::launch::{Launch, Recycling};
 use weir_settings::{Section, TableReader, WAIT};
 
-/// What is run as an app's workers.
+/// The processes of an app's workers.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "front.apps", check = Self::check)]
 pub struct Processes {
@@ -60,7 +60,7 @@ struct Command {
 }
 
 impl Processes {
-    /// None: the app has no command.
+    /// Reads the processes of an app. None: it has no command.
     pub(super) fn read_app(table: &mut TableReader<'_>) -> Option<Self> {
         let mut command = Command::default();
         command.read(table);
@@ -88,10 +88,10 @@ impl Processes {
 
     fn check(&mut self, table: &mut TableReader<'_>) {
         self.check_warm_up(table);
-        // Without either, what is missing is said; whether this key is wrong depends on what comes.
+        // If both are missing, that is reported elsewhere, and these keys may be valid.
         let is_run_elsewhere = table.is_set("upstreams") && !table.is_set("command");
-        let own = Command::KEYS.iter().filter(|key| **key != Command::COMMAND.name);
-        for &name in own.chain(Self::KEYS).chain(Launch::KEYS).chain(Recycling::KEYS) {
+        let own_keys = Command::KEYS.iter().filter(|key| **key != Command::COMMAND.name);
+        for &name in own_keys.chain(Self::KEYS).chain(Launch::KEYS).chain(Recycling::KEYS) {
             if table.is_set(name) && is_run_elsewhere {
                 table.error_at(name, "only allowed with command, where Weir starts the workers");
             }
@@ -101,8 +101,8 @@ impl Processes {
         }
     }
 
-    /// Where the proxy is to reach a worker must stand in its command.
-    pub(super) fn check_reach(&self, table: &mut TableReader<'_>) {
+    /// Checks that the command contains the address at which the proxy reaches the worker.
+    pub(super) fn check_listen_placeholder(&self, table: &mut TableReader<'_>) {
         // A command that could not be read has been reported.
         if !self.launch.command.is_empty() && self.sockets().is_none() {
             table.error_at(
@@ -112,38 +112,39 @@ impl Processes {
         }
     }
 
-    /// What a worker gets to listen on, by the first of its arguments that says so.
+    /// Returns the kind of socket that the command's placeholders request.
     fn sockets(&self) -> Option<SocketKind> {
-        let says = |text: &str| self.launch.command.iter().any(|argument| argument.contains(text));
-        if says("{socket}") {
+        let contains =
+            |text: &str| self.launch.command.iter().any(|argument| argument.contains(text));
+        if contains("{socket}") {
             Some(SocketKind::UnixSocket(BoundBy::Worker))
-        } else if says("{fd}") {
+        } else if contains("{fd}") {
             Some(SocketKind::UnixSocket(BoundBy::Parent))
         } else {
-            says("{port}").then_some(SocketKind::Port)
+            contains("{port}").then_some(SocketKind::Port)
         }
     }
 
-    /// What the parent makes use of; the rest is the service's.
-    pub fn for_parent(&self) -> Self {
+    /// Returns the settings that the parent uses, with the service's reset.
+    pub fn parent_settings(&self) -> Self {
         Self {
             ready_path: None,
             warm_up: Vec::new(),
             warm_up_host: None,
             evict_after: None,
-            launch: self.launch.for_parent(),
+            launch: self.launch.parent_settings(),
             ..self.clone()
         }
     }
 
-    /// The settings in which they differ, of two [for the parent](Processes::for_parent).
-    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
-        let mut names = self.launch.differing(&other.launch, "workers");
+    /// Returns the names of the settings that differ between two results of [`Processes::parent_settings`].
+    pub fn changed_settings(&self, other: &Self) -> Vec<&'static str> {
+        let mut names = self.launch.changed_settings(&other.launch, "workers");
         names.extend((self.finish_timeout != other.finish_timeout).then_some("finish_timeout"));
         names
     }
 
-    /// For the parent. With `shared`, all share those sockets, instead of what their arguments say.
+    /// Returns the group's specification for the parent. With `shared`, all workers use those sockets.
     pub fn group(
         &self,
         app: &str,
@@ -162,10 +163,10 @@ impl Processes {
     }
 }
 
-/// Paths of one warm-up.
+/// Most paths of a warm-up.
 const WARM_UP_MAX: usize = 100;
 
-/// What can stand in the first line of a request.
+/// Returns whether `text` is a valid path of a request.
 fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

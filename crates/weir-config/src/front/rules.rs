@@ -1,4 +1,4 @@
-//! `[[front.apps.priorities]]` and `[[front.apps.shed]]`: what goes first, and what is refused.
+//! `[[front.apps.priorities]]` and `[[front.apps.shed]]`: which requests take precedence, and which are rejected.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn shed(table: &mut TableReader<'_>) -> Option<ShedSettings> {
 }
 
 impl MatcherTable {
-    /// None: an error was reported.
+    /// Parses the rule's matcher. None: an error was reported.
     fn parse(self, table: &mut TableReader<'_>) -> Option<Matcher> {
         let Self { path, header } = self;
         if path.is_none() && header.is_none() {

@@ -1,4 +1,4 @@
-//! The table of `[[front.apps]]` for an app whose workers take connections themselves.
+//! The settings of `[[front.apps]]` for an app whose workers accept connections themselves.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ enum Mode {
     Sockets,
 }
 
-/// The keys that mean something in this mode alone.
-const OWN_KEYS: [&str; 6] =
+/// The keys of this mode only.
+const SOCKET_KEYS: [&str; 6] =
     ["listen", "selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
 
 /// The keys of an app that the proxy serves, besides those of its limits.
@@ -48,7 +48,7 @@ pub struct SharedSockets {
     pub claim_timeout: Duration,
 }
 
-/// As the file has it.
+/// The table in the file.
 #[derive(Debug, Section)]
 #[section(stop, path = "front.apps")]
 struct SocketsTable {
@@ -82,14 +82,14 @@ struct SocketsTable {
 }
 
 impl SharedSockets {
-    /// None: requests get to the workers through the proxy.
+    /// Reads the table. None: requests reach the workers through the proxy.
     pub(super) fn read(table: &mut TableReader<'_>, processes: Option<&Processes>) -> Option<Self> {
         let mut settings = SocketsTable::default();
         settings.read(table);
         if !table.is_set("listen") && settings.mode == Mode::Sockets {
             table.require("listen");
         }
-        let own = Self {
+        let sockets = Self {
             listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))),
             selection: settings.selection,
             queues: settings.queues,
@@ -97,13 +97,15 @@ impl SharedSockets {
             backlog: settings.backlog,
             claim_timeout: settings.claim_timeout,
         };
-        own.check(table, settings.mode, processes);
-        (settings.mode == Mode::Sockets).then_some(own)
+        sockets.check(table, settings.mode, processes);
+        (settings.mode == Mode::Sockets).then_some(sockets)
     }
 
     fn check(&self, table: &mut TableReader<'_>, mode: Mode, processes: Option<&Processes>) {
         if mode == Mode::Proxy {
-            for name in OWN_KEYS.into_iter().filter(|name| table.is_set(name)).collect::<Vec<_>>() {
+            for name in
+                SOCKET_KEYS.into_iter().filter(|name| table.is_set(name)).collect::<Vec<_>>()
+            {
                 table.error_at(name, "only with mode = \"sockets\"");
             }
             return;
@@ -146,13 +148,13 @@ impl SharedSockets {
         }
     }
 
-    /// What the parent makes use of; the rest is the service's.
-    pub fn for_parent(&self) -> Self {
+    /// Returns the settings that the parent uses, with the service's reset.
+    pub fn parent_settings(&self) -> Self {
         Self { claim_timeout: Duration::ZERO, ..self.clone() }
     }
 
-    /// The settings in which they differ, of two [for the parent](SharedSockets::for_parent).
-    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
+    /// Returns the names of the settings that differ between two results of [`SharedSockets::parent_settings`].
+    pub fn changed_settings(&self, other: &Self) -> Vec<&'static str> {
         let differs = [
             ("listen", self.listen != other.listen),
             ("selection", self.selection != other.selection),
@@ -163,7 +165,7 @@ impl SharedSockets {
         differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// The sockets that are asked for.
+    /// Returns the plan of the configured sockets.
     pub fn plan(&self, processes: &Processes) -> Plan {
         let (queues, per_worker) = (self.queues as usize, self.queues_per_worker as usize);
         Plan::new(self.selection, processes.launch.count as usize, queues, per_worker)

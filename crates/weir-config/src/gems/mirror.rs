@@ -28,7 +28,7 @@ pub struct Mirror {
     pub policy: Policy,
 }
 
-/// The table, which switches the mirror on.
+/// Reads the table, whose presence enables the mirror.
 pub(super) fn read_section(mirror: &mut Mirror, table: &mut TableReader<'_>) {
     mirror.is_enabled = table.is_set("mirror");
     table.section("mirror", |table| mirror.read(table));
@@ -63,10 +63,10 @@ impl Mirror {
     }
 }
 
-/// The policy in a file.
+/// Reads a policy from a file.
 pub fn read_policy_file(path: &Path) -> Result<Policy, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    // What has no length, such as a device, may have no end either.
+    // A file without a length, such as a device, may be endless.
     let mut file = File::open(path).map_err(cannot)?.take(POLICY_BYTES_MAX as u64 + 1);
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(cannot)?;

@@ -83,7 +83,7 @@ impl ObserveLimits {
         }
     }
 
-    pub(super) fn labels(&self) -> LabelLimits {
+    pub(super) fn label_limits(&self) -> LabelLimits {
         LabelLimits {
             metrics_queues_max: self.metrics_queues_max,
             metrics_services_max: self.metrics_services_max,

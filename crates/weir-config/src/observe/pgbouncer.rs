@@ -28,7 +28,7 @@ pub(super) struct PgBouncer {
     /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
     #[setting(key = "pgbouncer_ca")]
     ca: Option<PathBuf>,
-    /// Of `url`; None: it is not queried, or there is an error, which is reported.
+    /// Parsed `url`. None: it is not set, or an error was reported.
     #[setting(skip)]
     endpoint: Option<PostgresEndpoint>,
 }

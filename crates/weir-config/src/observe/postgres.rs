@@ -24,7 +24,7 @@ pub(super) struct Postgres {
     /// machine's memory less that of other programs, if it runs here.
     #[setting(optional_size, key = "memory", range = 1 << 20..=1 << 50)]
     pub(super) memory_bytes: Option<u64>,
-    /// Of `url`; None: there is an error in it, which is reported.
+    /// Parsed `url`. None: it is not set, or an error was reported.
     #[setting(skip)]
     pub(super) endpoint: Option<PostgresEndpoint>,
 }

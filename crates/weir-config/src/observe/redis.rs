@@ -29,14 +29,14 @@ struct Redis {
     sentinel_password: Option<Secret>,
 }
 
-/// None: there is an error in it, which is reported.
+/// Reads the table. None: an error was reported.
 pub(super) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
     let mut redis = Redis::default();
     redis.read(table);
     redis.endpoint(table)
 }
 
-/// What a comparison of settings has to look at.
+/// Returns the secrets, for comparison.
 pub(super) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {
     let of_sentinels = match &endpoint.address {
         RedisAddress::Sentinel(sentinel) => sentinel.password.clone(),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
+fn front_opens_if_configured_or_needed() {
     let app = format!("{APP}[front.limits]\nconnections_max = 5\n");
     let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
     for (text, is_open) in [
@@ -18,26 +18,26 @@ fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
 }
 
 #[test]
-fn nothing_may_be_served_at_a_front_that_is_off() {
+fn disabled_front_cannot_serve_anything() {
     let off = "[front]\nlisten = \"off\"\n";
     assert!(!settings(off).has_front());
     let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
-    insta::assert_snapshot!(mistakes(&format!("{off}{shop}[gems]\nmount = \"/gems\"\nlisten = \"off\"\n")), @r#"
+    insta::assert_snapshot!(errors(&format!("{off}{shop}[gems]\nmount = \"/gems\"\nlisten = \"off\"\n")), @r#"
     weir.toml:2:10: front.listen: "off", but front.apps[0] is served there
     weir.toml:2:10: front.listen: "off", but gems.mount is served there
     "#);
-    insta::assert_snapshot!(mistakes("[gems]\nlisten = \"off\"\n"), @r#"weir.toml:2:10: gems.listen: "off" needs gems.mount, or the index is served nowhere"#);
+    insta::assert_snapshot!(errors("[gems]\nlisten = \"off\"\n"), @r#"weir.toml:2:10: gems.listen: "off" needs gems.mount, or the index is served nowhere"#);
 }
 
 #[test]
-fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
+fn apps_need_unique_names_and_reachable_workers() {
     let text = "[[front.apps]]\nname = \"a b\"\nupstreams = [\"localhost:1\"]\n\
                 [[front.apps]]\nupstreams = []\nhosts = [\"https://a\"]\npaths = [\"shop\"]\n\
                 [[front.apps]]\nname = \"a b\"\ncommand = [\"puma\"]\nconcurrency = 0\n\
                 [[front.apps]]\nname = \"both\"\ncommand = [\"puma\", \"{socket}\"]\n\
                 upstreams = [\"127.0.0.1:1\"]\ndump_signal = \"LATER\"\nready_path = \"up\"\n\
                 [[front.apps]]\nname = \"own\"\nupstreams = [\"127.0.0.1:1\"]\nworkers = 2\n";
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:2:8: front.apps[0].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
     weir.toml:3:13: front.apps[0].upstreams: "localhost:1" is neither unix:/PATH nor IP:PORT
     weir.toml:4:1: front.apps[1].name is missing
@@ -59,17 +59,17 @@ fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
 }
 
 #[test]
-fn an_app_without_workers_is_told_both_ways_and_nothing_that_follows_from_it() {
-    insta::assert_snapshot!(mistakes("[[front.apps]]\nname = \"shop\"\nworkers = 2\nready_path = \"/up\"\n"), @"weir.toml:1:1: front.apps[0]: write command or upstreams: Weir starts the workers, or something else does");
-    insta::assert_snapshot!(mistakes("[[front.apps]]\nname = \"shop\"\ncommand = 5\n"), @"weir.toml:3:11: front.apps[0].command: expected a list of texts, not an integer");
-    insta::assert_snapshot!(mistakes("[front.limits]\nconnections_max = -3\nhead_bytes_max = -1\n"), @r"
+fn app_without_workers_is_one_error() {
+    insta::assert_snapshot!(errors("[[front.apps]]\nname = \"shop\"\nworkers = 2\nready_path = \"/up\"\n"), @"weir.toml:1:1: front.apps[0]: write command or upstreams: Weir starts the workers, or something else does");
+    insta::assert_snapshot!(errors("[[front.apps]]\nname = \"shop\"\ncommand = 5\n"), @"weir.toml:3:11: front.apps[0].command: expected a list of texts, not an integer");
+    insta::assert_snapshot!(errors("[front.limits]\nconnections_max = -3\nhead_bytes_max = -1\n"), @r"
     weir.toml:2:19: front.limits.connections_max: must be from 1 to 100000000
     weir.toml:3:18: front.limits.head_bytes_max: must be from 256B to 1MiB
     ");
 }
 
 #[test]
-fn an_app_s_workers_are_told_what_its_settings_name() {
+fn app_settings_reach_the_workers() {
     let with = |list: &str| {
         format!(
             "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n\
@@ -82,14 +82,14 @@ fn an_app_s_workers_are_told_what_its_settings_name() {
     assert_eq!(told(&with("[]")), []);
     let silent = with("[]").replace("forwarded_headers = []\n", "");
     assert_eq!(told(&silent), ForwardedHeader::ALL);
-    insta::assert_snapshot!(mistakes(&with("[\"x-forwarded-for\"]")), @r#"weir.toml:4:21: front.apps[0].forwarded_headers: "x-forwarded-for" is no header that Weir writes; it writes "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded", "x-request-start" and "x-request-id""#);
+    insta::assert_snapshot!(errors(&with("[\"x-forwarded-for\"]")), @r#"weir.toml:4:21: front.apps[0].forwarded_headers: "x-forwarded-for" is no header that Weir writes; it writes "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded", "x-request-start" and "x-request-id""#);
 }
 
 #[test]
-fn workers_that_could_not_be_started_are_mistakes() {
+fn unstartable_workers_are_errors() {
     let text = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\", \"{sockets}\"]\n\
                 folder = \"/no/such/folder\"\n";
-    insta::assert_snapshot!(mistakes(text), @r"
+    insta::assert_snapshot!(errors(text), @r"
     weir.toml:3:11: front.apps[0].command: unknown placeholder {sockets}; this group has {index} {name} {socket}; write {{ for a brace
     weir.toml:4:10: front.apps[0].folder: /no/such/folder is no folder
     ");
@@ -97,30 +97,30 @@ fn workers_that_could_not_be_started_are_mistakes() {
 
 const UPSTREAM: &str = "upstreams = [\"127.0.0.1:3000\"]\n";
 
-fn app_of(name: &str, more: &str) -> String {
-    format!("[[front.apps]]\nname = \"{name}\"\n{UPSTREAM}{more}")
+fn app_toml(name: &str, rest: &str) -> String {
+    format!("[[front.apps]]\nname = \"{name}\"\n{UPSTREAM}{rest}")
 }
 
 #[test]
-fn an_app_that_no_request_ever_gets_to_is_a_mistake() {
-    let text = app_of("shop", "") + &app_of("blog", "");
-    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:5:8: front.apps[1]: blog never receives a request, because shop above it has the same hosts and paths; change the hosts or paths of one of them"#);
-    let text = app_of("shop", "hosts = [\"a.example\"]\n")
-        + &app_of("cart", "hosts = [\"b.example\"]\npaths = [\"/x\"]\n")
-        + &app_of("blog", "hosts = [\"A.example\", \"b.example\"]\npaths = [\"/x/\"]\n");
-    // One of its two places is its own.
+fn unreachable_app_is_an_error() {
+    let text = app_toml("shop", "") + &app_toml("blog", "");
+    insta::assert_snapshot!(errors(&text), @r#"weir.toml:5:8: front.apps[1]: blog never receives a request, because shop above it has the same hosts and paths; change the hosts or paths of one of them"#);
+    let text = app_toml("shop", "hosts = [\"a.example\"]\n")
+        + &app_toml("cart", "hosts = [\"b.example\"]\npaths = [\"/x\"]\n")
+        + &app_toml("blog", "hosts = [\"A.example\", \"b.example\"]\npaths = [\"/x/\"]\n");
+    // One of the two places belongs to the app itself.
     assert!(load(&text).is_ok());
     let text =
         text.replace("hosts = [\"a.example\"]\n", "hosts = [\"a.example\"]\npaths = [\"/x\"]\n");
-    assert!(mistakes(&text).contains("blog never receives a request, because shop, cart above it"));
-    // Whose workers take connections themselves is in nobody's way.
+    assert!(errors(&text).contains("blog never receives a request, because shop, cart above it"));
+    // An app whose workers accept connections themselves has no routes.
     let direct = "[[front.apps]]\nname = \"direct\"\nmode = \"sockets\"\n\
                   listen = \"127.0.0.1:9000\"\ncommand = [\"sh\", \"{fd}\"]\n";
-    assert!(load(&(direct.to_owned() + &app_of("shop", ""))).is_ok());
+    assert!(load(&(direct.to_owned() + &app_toml("shop", ""))).is_ok());
 }
 
 #[test]
-fn the_front_is_not_its_own_upstream() {
+fn front_cannot_be_its_own_upstream() {
     for (listen, is_wrong) in [
         ("127.0.0.1:3000", true),
         ("0.0.0.0:3000", true),
@@ -128,23 +128,23 @@ fn the_front_is_not_its_own_upstream() {
         ("127.0.0.2:3000", false),
         ("0.0.0.0:3001", false),
     ] {
-        let text = format!("[front]\nlisten = \"{listen}\"\n{}", app_of("shop", ""));
-        let found = load(&text).err().map(|mistakes| mistakes.to_string()).unwrap_or_default();
+        let text = format!("[front]\nlisten = \"{listen}\"\n{}", app_toml("shop", ""));
+        let found = load(&text).err().map(|errors| errors.to_string()).unwrap_or_default();
         assert_eq!(found.contains("127.0.0.1:3000 is front.listen itself"), is_wrong, "{listen}");
     }
 }
 
 #[test]
-fn a_maintenance_page_that_can_t_be_read_is_a_mistake() {
-    let text = app_of("shop", "maintenance_page = \"/nonexistent/back.html\"\n");
-    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:4:20: front.apps[0].maintenance_page: /nonexistent/back.html can't be read: No such file or directory (os error 2)"#);
+fn unreadable_maintenance_page_is_an_error() {
+    let text = app_toml("shop", "maintenance_page = \"/nonexistent/back.html\"\n");
+    insta::assert_snapshot!(errors(&text), @r#"weir.toml:4:20: front.apps[0].maintenance_page: /nonexistent/back.html can't be read: No such file or directory (os error 2)"#);
 }
 
 #[test]
-fn a_program_that_is_not_there_is_worth_a_warning() {
+fn missing_program_is_a_warning() {
     let warned = |command: &str| {
         let text = format!("[workers.dig]\ncommand = [{command}]\n");
-        let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let loaded = load(&text).unwrap_or_else(|errors| panic!("{errors}"));
         let ours = loaded.warnings.into_iter().find(|it| it.starts_with("workers.dig"));
         ours.unwrap_or_default()
     };
@@ -158,17 +158,17 @@ fn a_program_that_is_not_there_is_worth_a_warning() {
 }
 
 #[test]
-fn the_front_listens_on_no_unix_socket() {
-    insta::assert_snapshot!(mistakes("[front]\nlisten = \"unix:/run/x\"\n"), @r#"weir.toml:2:10: front.listen: a unix socket is not supported here; write for example "127.0.0.1:8080""#);
-    let refused = mistakes("[front]\ntrusted_proxies = [\"unix\"]\n");
+fn front_cannot_listen_on_a_unix_socket() {
+    insta::assert_snapshot!(errors("[front]\nlisten = \"unix:/run/x\"\n"), @r#"weir.toml:2:10: front.listen: a unix socket is not supported here; write for example "127.0.0.1:8080""#);
+    let refused = errors("[front]\ntrusted_proxies = [\"unix\"]\n");
     assert!(refused.contains("front.listen is no unix socket"), "{refused}");
 }
 
 #[test]
-fn a_list_of_one_table_may_be_that_table() {
+fn single_table_is_accepted_as_a_list() {
     let rule = "shed = { path = \"/inbox\", queue = \"ingress\", over = \"5m\", status = 503 }\n";
-    let text = app_of("shop", &rule.replace(", status = 503", ""));
+    let text = app_toml("shop", &rule.replace(", status = 503", ""));
     let shed = &settings(&text).front.apps[0].settings.shed;
     assert_eq!((shed.len(), shed[0].queue.as_str()), (1, "ingress"));
-    assert!(mistakes(&app_of("shop", &rule.replace("queue", "qeue"))).contains("shed[0].qeue"));
+    assert!(errors(&app_toml("shop", &rule.replace("queue", "qeue"))).contains("shed[0].qeue"));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn gems_are_served_by_themselves_or_below_a_path_of_the_front() {
+fn gems_are_served_at_listen_or_mount() {
     let places = |text: &str| {
         let settings = settings(text);
         (settings.gems.address().map(|at| at.port()), settings.has_front())
@@ -21,7 +21,7 @@ fn gems_are_served_by_themselves_or_below_a_path_of_the_front() {
 }
 
 #[test]
-fn mistakes_about_gems_say_what_to_write() {
+fn gem_errors_have_hints() {
     let text = r#"
 [jobs]
 listen = "127.0.0.1:7422"
@@ -36,7 +36,7 @@ pushes_max = 0
 [gems.tls]
 cert = "a.crt"
 "#;
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:5:10: gems.listen: 127.0.0.1:7422 is jobs.listen already
     weir.toml:6:9: gems.mount: "gems/" is not a valid path; write a path like "/gems-index": it begins with / and does not end with it, of letters, digits and -_.~
     weir.toml:7:9: gems.store: "postgres" needs gems.postgres.url, like "postgres://weir@db.example/weir"
@@ -48,7 +48,7 @@ cert = "a.crt"
 }
 
 #[test]
-fn mistakes_about_a_mirror_say_what_to_write() {
+fn mirror_errors_have_hints() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("policy"), "private acme-*\nfrom elsewhere pro\n")
         .expect("written");
@@ -56,7 +56,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
     let all = |texts: &[&str]| {
         let one = |text: &&str| {
             let text = text.replace("FOLDER", &folder.path().display().to_string());
-            mistakes(&text).replace(&folder.path().display().to_string(), "FOLDER") + "\n"
+            errors(&text).replace(&folder.path().display().to_string(), "FOLDER") + "\n"
         };
         texts.iter().map(one).collect::<String>()
     };
@@ -93,7 +93,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
 }
 
 #[test]
-fn gems_in_clear_text_are_warned_about() {
+fn gems_without_tls_are_a_warning() {
     let loaded = load("[gems]\nlisten = \"0.0.0.0:7422\"\n").expect("sound");
     let warned = |text: &str| loaded.warnings.iter().any(|warning| warning.contains(text));
     assert!(warned("API keys travel in clear text"), "{:?}", loaded.warnings);
@@ -101,7 +101,7 @@ fn gems_in_clear_text_are_warned_about() {
 }
 
 #[test]
-fn files_that_lie_elsewhere_are_warned_about_where_reading_takes_a_key() {
+fn files_url_with_read_key_is_a_warning() {
     let gems = "[gems]\nread = \"key\"\n";
     assert!(load(gems).expect("sound").warnings.is_empty());
     let elsewhere = format!("{gems}files_url = \"https://files.example\"\n");
@@ -110,7 +110,7 @@ fn files_that_lie_elsewhere_are_warned_about_where_reading_takes_a_key() {
 }
 
 #[test]
-fn an_app_whose_path_is_the_indexs_is_warned_about() {
+fn app_path_below_the_gems_mount_is_a_warning() {
     let app = |path: &str| {
         let text = format!(
             "[gems]\nmount = \"/gems\"\n[[front.apps]]\nname = \"shop\"\npaths = [\"{path}\"]\n\
@@ -126,7 +126,7 @@ fn an_app_whose_path_is_the_indexs_is_warned_about() {
 }
 
 #[test]
-fn mistakes_about_postgres_and_webhooks_of_gems_say_what_to_write() {
+fn gem_postgres_and_webhook_errors_have_hints() {
     let text = r#"
 [gems]
 [gems.postgres]
@@ -149,7 +149,7 @@ name = "a b"
 url = "https://ci.example"
 secret = { env = "PASSWORD" }
 "#;
-    let told = mistakes(text);
+    let told = errors(text);
     assert!(!told.contains("a-password"), "{told}");
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:7: gems.postgres.url: passwords are not allowed in this file; write password = { env = "NAME" } or { file = "PATH" } beside it
@@ -167,7 +167,7 @@ secret = { env = "PASSWORD" }
 }
 
 #[test]
-fn a_password_in_the_url_of_postgres_comes_from_elsewhere() {
+fn postgres_password_is_a_separate_secret() {
     let loaded =
         load("[gems]\nstore = \"postgres\"\n[gems.postgres]\nurl = { env = \"DATABASE_URL\" }\n");
     let loaded = loaded.expect("sound");

@@ -3,9 +3,9 @@
 use super::*;
 
 #[test]
-fn the_reference_covers_every_setting_and_its_file_parses() {
+fn reference_covers_every_setting_and_parses() {
     let file = reference::commented_file();
-    load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    load(&file).unwrap_or_else(|errors| panic!("{errors}"));
     for value in reference::values() {
         assert!(!value.setting.doc.is_empty(), "{} has no words", value.path);
         let is_listed = file.contains(&format!("# {} = ", value.setting.name));
@@ -15,11 +15,11 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     for value in reference::values().iter().filter(|value| value.default != "none") {
         let text = match value.path.rsplit_once('.') {
             Some((section, name)) => {
-                format!("{}\n{name} = {}\n", whole(section, name), value.default)
+                format!("{}\n{name} = {}\n", section_toml(section, name), value.default)
             }
             None => format!("{} = {}\n", value.path, value.default),
         };
-        let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let loaded = load(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
         let path = value.path.replace("[]", "[0]");
         let read = loaded.values.iter().find(|read| read.path == path).expect("read");
         assert!(read.is_set);
@@ -28,25 +28,25 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
 }
 
 #[test]
-fn a_placeholder_of_the_commented_file_has_the_type_of_its_setting() {
+fn placeholders_have_the_type_of_their_setting() {
     for value in reference::values().iter().filter(|value| value.default == "none") {
         let (section, name) = value.path.rsplit_once('.').expect("in a section");
-        // Where the settings around it have the key already, a second one would be the mistake.
-        let around = whole(section, name);
+        // If the surrounding settings already have the key, a second one would be an error.
+        let around = section_toml(section, name);
         if around.lines().any(|line| line.starts_with(&format!("{name} = "))) {
             continue;
         }
-        let text = format!("{around}\n{name} = {}\n", reference::sample(value));
-        let mistakes = load(&text).err().map(|mistakes| mistakes.to_string()).unwrap_or_default();
-        assert!(!mistakes.contains("expected"), "{mistakes}\n{text}");
+        let text = format!("{around}\n{name} = {}\n", reference::sample_value(value));
+        let errors = load(&text).err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert!(!errors.contains("expected"), "{errors}\n{text}");
     }
 }
 
-/// The heading of a section, with what must be set around it for that key to mean something.
-fn whole(section: &str, name: &str) -> String {
+/// Returns the header of a section, with the settings that the key requires.
+fn section_toml(section: &str, name: &str) -> String {
     let heading = reference::heading(section);
     if let Some(around) = section.strip_suffix(".advanced") {
-        return format!("{}\n{heading}", whole(around, name));
+        return format!("{}\n{heading}", section_toml(around, name));
     }
     let is_of_sockets = ["selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
     if section == "front.apps[]" && is_of_sockets.contains(&name) {
@@ -139,7 +139,7 @@ fn errors_in_environment_variables_name_them() {
 }
 
 #[test]
-fn each_setting_has_a_variable_of_its_own() {
+fn each_setting_has_its_own_variable() {
     let mut names = std::collections::HashSet::new();
     for value in reference::values() {
         if !value.path.contains(['[']) && !value.path.contains("NAME") {
@@ -150,7 +150,7 @@ fn each_setting_has_a_variable_of_its_own() {
 }
 
 #[test]
-fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
+fn old_names_work_with_a_warning_and_are_rewritten() {
     let text = "# kept\n[console.limits]\npage_jobs = 10 # why\nadvanced.login_burst = 3\n\n[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = { env = \"PASSWORD\" }\n[realtime.apps.presence]\npage_max = 7\n";
     let loaded = load(text).expect("sound");
     assert_eq!(loaded.settings.console.limits.page_jobs, 10);
@@ -180,7 +180,7 @@ fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
 }
 
 #[test]
-fn a_removed_setting_is_a_warning_with_its_line() {
+fn removed_setting_is_a_warning_with_its_line() {
     let loaded = load("[console.limits]\npage_events = 10\n").expect("sound");
     let warning = "line 2: console.limits.page_events no longer has an effect; remove the line";
     assert_eq!(loaded.warnings[..1], [warning]);
@@ -188,20 +188,20 @@ fn a_removed_setting_is_a_warning_with_its_line() {
 }
 
 #[test]
-fn a_setting_under_both_names_is_an_error() {
+fn setting_under_both_names_is_an_error() {
     let text =
         "[console.limits]\npage_jobs = 10\nadvanced.page_jobs = 11\nadvanced.page_jebs = 1\n";
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:2:13: console.limits.advanced.page_jobs is in the file under its old name, too
     weir.toml:4:10: console.limits.advanced.page_jebs is not a setting; did you mean "page_jobs"?
     "#);
 }
 
-/// A setting that is gone is a warning, at its old place and under `advanced`.
+/// Checks that a removed setting is a warning, at its old place and under `advanced`.
 fn check_removed(name: &str, default: &str) {
     let (section, key) = name.rsplit_once('.').expect("a section");
     for key in [key.to_owned(), format!("advanced.{key}")] {
-        let text = format!("{}\n{key} = {default}\n", whole(section, &key));
+        let text = format!("{}\n{key} = {default}\n", section_toml(section, &key));
         let warnings = load(&text).expect(name).warnings;
         let warning = format!("{section}.{key} no longer has an effect; remove the line");
         assert!(warnings.iter().any(|it| it.ends_with(&warning)), "{name} is gone: {warnings:?}");
@@ -212,7 +212,7 @@ fn check_removed(name: &str, default: &str) {
 const BEFORE: &str = include_str!("settings-before-0.2.txt");
 
 #[test]
-fn every_setting_of_the_release_before_works_under_its_name_of_then() {
+fn settings_of_the_previous_release_still_work() {
     let values = reference::values();
     for line in BEFORE.lines() {
         let (name, default) = line.split_once(" = ").expect("a name and a default");
@@ -228,7 +228,7 @@ fn every_setting_of_the_release_before_works_under_its_name_of_then() {
         }
         let path = former(&value.path);
         let text = match path.rsplit_once('.') {
-            Some((section, key)) => format!("{}\n{key} = {default}\n", whole(section, key)),
+            Some((section, key)) => format!("{}\n{key} = {default}\n", section_toml(section, key)),
             None => format!("{path} = {default}\n"),
         };
         let loaded = load(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));

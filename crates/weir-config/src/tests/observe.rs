@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_observed_is_reached_as_doctor_reaches_it() {
+fn observed_sources_are_the_same_as_doctors() {
     let text = r#"
 [observe]
 interval = "5s"
@@ -29,7 +29,10 @@ advanced.statements_max = 0
 "#;
     let observe = settings(text).observe;
     assert!(observe.is_enabled);
-    assert_eq!((observe.interval, observe.labels().metrics_queues_max), (units::SECOND * 5, 7));
+    assert_eq!(
+        (observe.interval, observe.label_limits().metrics_queues_max),
+        (units::SECOND * 5, 7)
+    );
     let sources = observe.sources();
     let names: Vec<_> = sources.redis.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["10.0.0.1:7000/3", "mymaster (Sentinel)"]);
@@ -52,9 +55,9 @@ advanced.statements_max = 0
 }
 
 #[test]
-fn mistakes_about_what_is_observed_say_what_to_write() {
+fn observe_errors_have_hints() {
     assert_eq!(
-        mistakes("[observe]\n"),
+        errors("[observe]\n"),
         "weir.toml:1:1: observe: has no sources; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]"
     );
     let text = r#"
@@ -76,7 +79,7 @@ url = "postgres://u:hunter2@localhost/x"
 [observe.limits]
 advanced.queues_max = 0
 "#;
-    let told = mistakes(text);
+    let told = errors(text);
     assert!(!told.contains("hunter2"), "{told}");
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
@@ -94,8 +97,8 @@ advanced.queues_max = 0
 }
 
 #[test]
-fn a_pooler_stands_before_a_database_that_is_observed() {
-    let told = mistakes(
+fn pooler_requires_an_observed_database() {
+    let told = errors(
         "[observe]\npgbouncer_url = \"postgres://stats@db\"\n[[observe.redis]]\nurl = \"redis://localhost\"\n",
     );
     let expected = "weir.toml:2:17: observe.pgbouncer_url: it goes with [observe.postgres], the database behind it";

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_app_has_all_that_is_set() {
+fn realtime_app_has_all_settings() {
     let settings = settings(
         r#"
 [front]
@@ -72,7 +72,7 @@ headers = { Authorization = { env = "PASSWORD" }, X-Kind = "weir" }
 }
 
 #[test]
-fn mistakes_of_apps_have_their_places() {
+fn errors_of_apps_have_positions() {
     let text = r#"
 [realtime]
 activity_timeout = "1s"
@@ -101,7 +101,7 @@ id = 3
 [front]
 cores = 0
 "#;
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:3:20: realtime.activity_timeout: must be from 5s to 1h
     weir.toml:4:28: realtime.advanced.activity_jitter: expected a percentage like "10%", not an integer
     weir.toml:6:1: realtime.limits.subscribes_per_secnd is not a setting; did you mean "subscribes_per_second"?
@@ -122,11 +122,11 @@ cores = 0
     weir.toml:25:6: realtime.apps[2].id: expected a text, not an integer
     weir.toml:27:9: front.cores: must be from 1 to 1024
     "#);
-    insta::assert_snapshot!(mistakes("[realtime]\napps = 3\n"), @"weir.toml:2:8: expected tables [[realtime.apps]]");
+    insta::assert_snapshot!(errors("[realtime]\napps = 3\n"), @"weir.toml:2:8: expected tables [[realtime.apps]]");
 }
 
 #[test]
-fn dangers_of_realtime_are_warnings() {
+fn realtime_risks_are_warnings() {
     let text = r#"
 [front]
 listen = "0.0.0.0:8080"
@@ -158,7 +158,7 @@ client_queue_bytes_max = "1GiB"
 }
 
 #[test]
-fn realtime_has_a_share_of_the_fronts_connections_and_an_app_all_of_that() {
+fn realtime_gets_a_share_of_the_connections() {
     let of = |more: &str| {
         let text = format!("{APP}[front.limits]\nconnections_max = 1000\n{more}");
         let (settings, apps) = settings(&text).realtime_in_effect();
@@ -174,7 +174,7 @@ fn realtime_has_a_share_of_the_fronts_connections_and_an_app_all_of_that() {
 }
 
 #[test]
-fn connections_that_there_can_not_be_are_a_warning() {
+fn unreachable_connection_limits_are_a_warning() {
     let app = APP.trim_end();
     let text = format!(
         "{app}\nconnections_max = 1000000\n[front.limits]\nconnections_max = 1000\n\

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// What the proxy alone makes use of would be ignored there, so it is refused.
+/// Keys of the proxy would be ignored in this mode, so they are rejected.
 #[test]
-fn with_shared_sockets_these_keys_mean_something() {
+fn keys_are_checked_by_mode() {
     let values = reference::values();
     let of_an_app =
         values.iter().filter_map(|it| Some((it.path.strip_prefix("front.apps[].")?, it)));
@@ -13,7 +13,7 @@ fn with_shared_sockets_these_keys_mean_something() {
     });
     let means_something = |name: &str, value: &str| {
         let set = format!("{SHARED}workers = 4\n{name} = {value}\n");
-        !load(&set).is_err_and(|mistakes| mistakes.to_string().contains("only with mode"))
+        !load(&set).is_err_and(|errors| errors.to_string().contains("only with mode"))
     };
     let names = keys.filter(|(name, value)| means_something(name, &value.default));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
@@ -21,7 +21,7 @@ fn with_shared_sockets_these_keys_mean_something() {
 }
 
 #[test]
-fn shared_sockets_are_checked_with_the_workers_that_listen_on_them() {
+fn shared_sockets_are_checked_with_their_workers() {
     let plan = |more: &str| {
         let app = settings(&format!("{SHARED}workers = 4\n{more}")).front.apps.remove(0);
         app.sockets.expect("shared").plan(&app.processes.expect("a command"))
@@ -29,7 +29,7 @@ fn shared_sockets_are_checked_with_the_workers_that_listen_on_them() {
     assert_eq!(plan("").sockets(), 1);
     assert_eq!(plan("queues = 4\nselection = \"random\"\n").sockets(), 4);
     assert_eq!(plan("selection = \"join-idle\"\n").sockets(), 5);
-    let all = |texts: &[&str]| texts.iter().map(|text| mistakes(text) + "\n").collect::<String>();
+    let all = |texts: &[&str]| texts.iter().map(|text| errors(text) + "\n").collect::<String>();
     let with = |more: &str| format!("{SHARED}workers = 4\n{more}");
     insta::assert_snapshot!(all(&[
         &with("queues = 5\n"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn mistakes_about_job_workers() {
+fn job_worker_errors_have_hints() {
     let text = r#"
 [[front.apps]]
 name = "shop"
@@ -23,7 +23,7 @@ ready_line = "up"
 stop_signal = "NONE"
 ready_path = "/health"
 "#;
-    insta::assert_snapshot!(mistakes(text), @r#"
+    insta::assert_snapshot!(errors(text), @r#"
     weir.toml:5:10: "shop" is an app's name already ([[front.apps]])
     weir.toml:7:10: "not a name" can't name a group of workers: 1 to 32 small letters, digits, - and _
     weir.toml:9:10: workers.none.command is missing

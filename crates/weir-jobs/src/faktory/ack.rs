@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::error::FaktoryError;
 use super::payload;
-use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::server::JobService;
 use crate::store::Store;
@@ -27,7 +27,7 @@ pub(super) async fn ack<S: Store>(
 }
 
 /// Runs consecutive ACKs of one connection as one batch. Returns a reply for each.
-pub(super) async fn ack_run<'a, S: Store>(
+pub(super) async fn ack_batch<'a, S: Store>(
     service: &JobService<S>,
     texts: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<Result<FaktoryReply, FaktoryError>> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use super::{fail, payload};
 use crate::server::JobService;
@@ -51,6 +51,6 @@ pub(super) async fn failb<S: Store>(
     let jids: Vec<String> = reports.iter().map(|report| report.jid.to_string()).collect();
     let outcomes = service.store.fail_all(reports).await;
     let ended = jids.into_iter().zip(outcomes);
-    let refused = ended.filter_map(|(jid, outcome)| Some((jid, outcome.err()?.to_string())));
-    Ok(FaktoryReply::errors(malformed.into_iter().chain(refused)))
+    let rejected = ended.filter_map(|(jid, outcome)| Some((jid, outcome.err()?.to_string())));
+    Ok(FaktoryReply::errors(malformed.into_iter().chain(rejected)))
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::error::FaktoryError;
 use super::payload;
-use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::server::JobService;
 use crate::store::Store;

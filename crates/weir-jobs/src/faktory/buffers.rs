@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growing_stops_at_the_total_and_a_drop_makes_room_again() {
+    fn growth_stops_at_the_total_until_buffers_are_dropped() {
         let buffers = Rc::new(Buffers::default());
         let mut large = buffers.take();
         let total = 100 * BUFFER_BYTES;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
+use super::error::FaktoryError;
 use super::hello::{Hello, greeting};
 use super::password::Challenge;
-use super::refusal::FaktoryError;
 use super::session::FaktorySession;
 use super::signal::Signal;
 use super::wire::{CloseReason, LineLimits, Wire};
@@ -25,7 +25,7 @@ use crate::workers::Profile;
 pub(crate) enum Admission {
     Serve,
     /// The connection is rejected after its HELLO because there are too many.
-    Refuse,
+    Reject,
 }
 
 /// The client of a connection.
@@ -47,7 +47,7 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
 ) {
     let mut wire = Wire::new(io, Rc::clone(&service.buffers), Rc::clone(&signal));
     let client = FaktoryClient { address, wid: None, signal };
-    let end = converse(&service, &mut wire, client, admission).await;
+    let end = run_session(&service, &mut wire, client, admission).await;
     let Err(end) = end else { return };
     let limits = &service.settings().limits;
     match end {
@@ -58,12 +58,12 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
                 wire.finish(limits.write_timeout).await;
             }
         }
-        CloseReason::Refused(refusal) => {
-            if let Some(limit) = refusal.limit() {
+        CloseReason::Rejected(error) => {
+            if let Some(limit) = error.limit() {
                 service.metrics.limit_hit(limit);
             }
-            tracing::debug!(%address, %refusal, "connection closed");
-            wire.replies.error(&refusal);
+            tracing::debug!(%address, refusal = %error, "connection closed");
+            wire.replies.error(&error);
             if wire.send(limits.write_timeout).await.is_ok() {
                 wire.close(limits.linger_timeout).await;
             }
@@ -80,7 +80,7 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+async fn run_session<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     service: &Rc<JobService<S>>,
     wire: &mut Wire<IO>,
     mut client: FaktoryClient,
@@ -89,9 +89,9 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     let settings = service.settings();
     let challenge = settings.password.as_ref().map(|_| Challenge::draw());
     let hello_timeout = settings.limits.hello_timeout;
-    let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings)).await;
-    let hello = greeted.map_err(|_| CloseReason::Limit(JobServerLimit::HelloTimeout))??;
-    if admission == Admission::Refuse {
+    let hello = timeout(hello_timeout, handshake(wire, challenge.as_ref(), &settings)).await;
+    let hello = hello.map_err(|_| CloseReason::Limit(JobServerLimit::HelloTimeout))??;
+    if admission == Admission::Reject {
         wire.replies.simple("OK");
         return Err(FaktoryError::TooManyConnections.into());
     }
@@ -112,14 +112,14 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     result
 }
 
-async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
+async fn handshake<IO: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<IO>,
     challenge: Option<&Challenge>,
     settings: &JobServerSettings,
 ) -> Result<Hello, CloseReason> {
     let limits = &settings.limits;
-    let announced = settings.announce_batch.then_some(limits.batch_jobs_max);
-    wire.replies.simple(&greeting(challenge, announced));
+    let announced_batch_max = settings.announce_batch.then_some(limits.batch_jobs_max);
+    wire.replies.simple(&greeting(challenge, announced_batch_max));
     wire.send(limits.hello_timeout).await?;
     let line_limits = LineLimits {
         bytes_max: limits.hello_bytes_max,
@@ -149,7 +149,7 @@ async fn check_password<S: Store>(
     let address = client.address;
     let _slot = service
         .password_checks
-        .enter(limits.password_checks_max)
+        .try_enter(limits.password_checks_max)
         .ok_or(FaktoryError::PasswordChecks(address))?;
     let wrong = service.wrong_passwords.borrow().count(address, service.clock.now());
     if wrong >= limits.wrong_passwords_max {
@@ -181,13 +181,17 @@ fn register<S: Store>(
 }
 
 /// Rejects a connection immediately, if there are too many even to wait for HELLO.
-pub(crate) async fn turn_away<IO: AsyncWrite + Unpin>(mut io: IO, why: &str, limit: Duration) {
+pub(crate) async fn reject_immediately<IO: AsyncWrite + Unpin>(
+    mut io: IO,
+    reason: &str,
+    limit: Duration,
+) {
     use tokio::io::AsyncWriteExt as _;
-    let text = format!("-ERR {why}\r\n");
-    let farewell = async {
+    let text = format!("-ERR {reason}\r\n");
+    let rejecting = async {
         io.write_all(text.as_bytes()).await?;
         io.shutdown().await
     };
     // Best effort: the client may not read the error.
-    let _ = timeout(limit, farewell).await;
+    let _ = timeout(limit, rejecting).await;
 }

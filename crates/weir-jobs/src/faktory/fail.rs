@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use super::error::FaktoryError;
 use super::payload;
-use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::FailureReport;
 use crate::rules;
@@ -34,8 +34,8 @@ pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
     let text: FailText = payload::parse("FAIL", json)?;
     let report = FailureReport {
         jid: text.jid.into_boxed_str(),
-        errtype: said(text.errtype),
-        message: said(text.message),
+        errtype: text_or_unknown(text.errtype),
+        message: text_or_unknown(text.message),
         backtrace: text.backtrace.unwrap_or_default(),
     };
     Ok(rules::cut(report, rules::BACKTRACE_LINES_MAX))
@@ -50,7 +50,7 @@ pub(super) fn jid_of(json: &str) -> String {
     payload::parse("FAIL", json.as_bytes()).map_or_else(|_| String::new(), |only: JidOnly| only.jid)
 }
 
-fn said(text: Option<String>) -> String {
+fn text_or_unknown(text: Option<String>) -> String {
     let text = text.unwrap_or_default();
     let trimmed = text.trim();
     if trimmed.is_empty() { UNKNOWN.to_owned() } else { trimmed.to_owned() }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_cut_by_characters_and_lines() {
+    fn reports_are_truncated() {
         let json = serde_json::json!({
             "jid": "12345678",
             "errtype": "é".repeat(101),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_jid_is_needed() {
+    fn only_the_jid_is_required() {
         let report = parse(b"{\"jid\":\"12345678\",\"backtrace\":null}").unwrap();
         let unknown = FailureReport {
             jid: "12345678".into(),

@@ -8,7 +8,7 @@ use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use super::session::FaktorySession;
 use super::signal::SignalLevel;
@@ -96,9 +96,9 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<IO>,
     settings: &JobServerSettings,
 ) -> Result<Result<FaktoryReply, FaktoryError>, CloseReason> {
-    let fetched = take(session, wire, settings, BatchSize::ONE).await?;
-    let answer = |job: Delivery| FaktoryReply::Bulk(job.json);
-    Ok(fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, answer)))
+    let fetched = fetch_jobs(session, wire, settings, BatchSize::ONE).await?;
+    let to_reply = |job: Delivery| FaktoryReply::Bulk(job.json);
+    Ok(fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, to_reply)))
 }
 
 /// Runs `FETCHB N q1 q2 ..`. Replies with an array of up to N jobs as soon as there is one, or with
@@ -110,7 +110,7 @@ pub(super) async fn fetchb<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     jobs: usize,
 ) -> Result<Result<FaktoryReply, FaktoryError>, CloseReason> {
     let max = BatchSize { jobs, bytes: settings.limits.batch_bytes_max };
-    let fetched = take(session, wire, settings, max).await?;
+    let fetched = fetch_jobs(session, wire, settings, max).await?;
     Ok(fetched.map(|fetched| {
         let bulks: Vec<_> = fetched.into_iter().map(|job| job.json).collect();
         let bytes = bulks.iter().map(Vec::len).sum();
@@ -124,7 +124,7 @@ pub(super) async fn fetchb<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
 /// Fetches from the session's named queues. Before it waits, earlier replies are sent. If the
 /// client disconnects, the fetch is cancelled and the job stays in its queue. If the worker is
 /// quieted or the server shuts down, returns no job.
-async fn take<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+async fn fetch_jobs<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,
     settings: &JobServerSettings,
@@ -153,11 +153,11 @@ async fn take<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         Poll::Pending => {
             let _slot = service.waiting_fetches.count();
             wire.send(limits.write_timeout).await?;
-            let until = if serving { SignalLevel::Quiet } else { SignalLevel::Close };
-            match wire.watch(work, until).await {
+            let level = if serving { SignalLevel::Quiet } else { SignalLevel::Close };
+            match wire.watch(work, level).await {
                 Watched::Done(fetched) => fetched,
-                Watched::Ordered => Ok(Vec::new()),
-                Watched::HungUp => return Err(CloseReason::Silent),
+                Watched::Signalled => Ok(Vec::new()),
+                Watched::Disconnected => return Err(CloseReason::Silent),
             }
         }
     };
@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_same_text_is_not_parsed_again() {
+    fn same_queues_are_not_parsed_again() {
         let limits = JobServerLimits::default();
         let mut named = NamedQueues::default();
         let mut read = |text: &[u8]| {
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_count_is_split_off_whatever_follows(text in "[0-9]{0,15}[ \\PC]{0,20}", max in 1..2_000_usize) {
+        fn count_is_split_off(text in "[0-9]{0,15}[ \\PC]{0,20}", max in 1..2_000_usize) {
             let limits = JobServerLimits { batch_jobs_max: max, ..JobServerLimits::default() };
             match split_count(text.as_bytes(), &limits) {
                 Ok((jobs, queues)) => {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_without_a_sign_from_1_to_the_limit_comes_first() {
+    fn count_is_unsigned_and_limited() {
         let limits = JobServerLimits { batch_jobs_max: 10, ..JobServerLimits::default() };
         let split = |text: &'static str| split_count(text.as_bytes(), &limits);
         assert_eq!(split("10 a b"), Ok((10, b" a b" as &[u8])));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_queues_and_odd_names_are_refused() {
+    fn too_many_queues_and_invalid_names_are_rejected() {
         let limits = JobServerLimits { fetch_queues_max: 2, ..JobServerLimits::default() };
         assert_eq!(parse(b"a b c", &limits), Err(FaktoryError::FetchQueues { max: 2 }));
         assert!(matches!(parse("ä".as_bytes(), &limits), Err(FaktoryError::Name(_))));

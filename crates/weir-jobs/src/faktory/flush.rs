@@ -1,6 +1,6 @@
 //! FLUSH: deletes all jobs, if that is allowed.
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::server::JobService;
 use crate::settings::JobServerSettings;

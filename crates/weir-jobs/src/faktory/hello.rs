@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
+use super::error::FaktoryError;
 use super::password::Challenge;
 use super::payload;
-use super::refusal::FaktoryError;
 use crate::model::Wid;
 use crate::settings::JobServerLimits;
 use crate::workers::Profile;
@@ -71,9 +71,9 @@ impl Hello {
             wid: (!wid.is_empty()).then(|| Wid::new(&wid)),
             profile: Profile {
                 hostname,
-                pid: at_least_0(text.pid),
+                pid: non_negative(text.pid),
                 labels,
-                rss_kb: at_least_0(text.rss_kb),
+                rss_kb: non_negative(text.rss_kb),
             },
             version: text.v.unwrap_or(1),
             password_hash: text.pwdhash.unwrap_or_default(),
@@ -82,7 +82,7 @@ impl Hello {
 }
 
 /// Returns 0 for a number that is absent or negative. For values that are only displayed.
-fn at_least_0(number: Option<i64>) -> u64 {
+fn non_negative(number: Option<i64>) -> u64 {
     number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greeting_has_no_spaces_in_its_json() {
+    fn greeting_has_no_spaces() {
         assert_eq!(greeting(None, None), "HI {\"v\":2}");
         assert_eq!(greeting(None, Some(9)), "HI {\"v\":2,\"weir\":{\"batch\":9}}");
         let challenge = Challenge { iterations: 4000, salt: "ab".into() };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_must_start_exactly() {
+    fn hello_must_start_exactly() {
         for line in ["", "HELLO", "HELLO  {}", "hello {}", "GET / HTTP/1.1\r\n", "HELLO []"] {
             assert!(parse(line).is_none(), "{line}");
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_absent_wid_is_a_producer() {
+    fn empty_wid_is_a_producer() {
         for line in ["HELLO {}", "HELLO {\"wid\":\"\"}", "HELLO {\"wid\":null,\"labels\":null}"] {
             assert_eq!(parse(line).unwrap().unwrap().wid, None, "{line}");
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_says_of_itself_is_cut_to_the_limits() {
+    fn worker_profile_is_truncated() {
         let long = "ä".repeat(1_000);
         let labels = vec!["l"; 1_000].join("\",\"");
         let line = format!("HELLO {{\"hostname\":\"{long}\",\"labels\":[\"{labels}\"]}}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::SetName;
 use crate::server::{JobService, memory};
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_day_is_utc() {
+    fn time_of_day_is_utc() {
         assert_eq!(utc_time(Timestamp::from_millis(1_136_214_245_999)), "15:04:05 UTC");
     }
 }

@@ -9,7 +9,7 @@ use crate::metrics::FaktoryVerb;
 pub(crate) struct FaktoryCommand<'a> {
     pub(crate) verb: FaktoryVerb,
     /// The bytes of the verb, for errors about unknown verbs.
-    pub(crate) word: &'a [u8],
+    pub(crate) verb_text: &'a [u8],
     /// The bytes after the first space.
     pub(crate) rest: &'a [u8],
 }
@@ -17,11 +17,11 @@ pub(crate) struct FaktoryCommand<'a> {
 impl<'a> FaktoryCommand<'a> {
     /// Splits a line (without its line end) at the first space.
     pub(crate) fn parse(line: &'a [u8]) -> Self {
-        let (word, rest) = match memchr(b' ', line) {
+        let (verb_text, rest) = match memchr(b' ', line) {
             Some(space) => (&line[..space], &line[space + 1..]),
             None => (line, &line[line.len()..]),
         };
-        Self { verb: FaktoryVerb::parse(word), word, rest }
+        Self { verb: FaktoryVerb::parse(verb_text), verb_text, rest }
     }
 }
 
@@ -72,13 +72,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn both_line_ends_are_taken_and_a_tail_is_left() {
+    fn lines_are_split_and_the_tail_is_left() {
         let lines: Vec<&[u8]> = CompleteLines::of(b"INFO\r\nPUSH {\"a\": 1}\n\nFET").collect();
         assert_eq!(lines, [b"INFO" as &[u8], b"PUSH {\"a\": 1}", b""]);
     }
 
     #[test]
-    fn the_rest_keeps_its_spaces() {
+    fn arguments_keep_their_spaces() {
         let command = FaktoryCommand::parse(b"FETCH  a b ");
         assert_eq!((command.verb, command.rest), (FaktoryVerb::Fetch, b" a b " as &[u8]));
         assert_eq!(FaktoryCommand::parse(b"fetch a").verb, FaktoryVerb::Unknown);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_verb_is_taken_up_to_the_next_other() {
+    fn consecutive_commands_of_one_verb_are_taken() {
         let mut lines = CompleteLines::of(b"ACK 1\nACK 2\nFETCH a\n");
         assert_eq!(lines.next_if(FaktoryVerb::Ack), Some(b"ACK 1" as &[u8]));
         assert_eq!(lines.next_if(FaktoryVerb::Ack), Some(b"ACK 2" as &[u8]));
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_put_together_again_are_what_came(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn lines_rejoin_to_the_input(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
             let mut rebuilt: Vec<u8> = Vec::new();
             for line in CompleteLines::of(&bytes) {
@@ -111,11 +111,11 @@ mod tests {
         }
 
         #[test]
-        fn a_command_is_its_word_a_space_and_the_rest(line in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn command_is_verb_space_and_arguments(line in prop::collection::vec(any::<u8>(), 0..100)) {
             let command = FaktoryCommand::parse(&line);
-            prop_assert!(!command.word.contains(&b' '));
-            let rebuilt = [command.word, b" ", command.rest].concat();
-            prop_assert!(rebuilt == line || command.word == &line[..]);
+            prop_assert!(!command.verb_text.contains(&b' '));
+            let rebuilt = [command.verb_text, b" ", command.rest].concat();
+            prop_assert!(rebuilt == line || command.verb_text == &line[..]);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use super::error::FaktoryError;
 use super::payload;
-use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::{JobLocation, SetName};
 use crate::server::{JobService, search, walk};
@@ -38,22 +38,22 @@ pub(super) async fn mutate<S: Store>(
         SetName::ALL.into_iter().find(|set| set.as_str() == text.target).ok_or_else(|| {
             FaktoryError::malformed(COMMAND, "target must be retries, scheduled or dead")
         })?;
-    let filter = filter_of(text.filter.unwrap_or_default());
+    let filter = to_filter(text.filter.unwrap_or_default());
     let (action, filter) = match text.cmd.as_str() {
         "kill" => (Action::Kill, filter),
         "discard" => (Action::Discard, filter),
         "requeue" => (Action::Requeue, filter),
         "clear" => (Action::Discard, Filter::default()),
         _ => {
-            let complaint = "cmd must be clear, kill, discard or requeue";
-            return Err(FaktoryError::malformed(COMMAND, complaint));
+            let reason = "cmd must be clear, kill, discard or requeue";
+            return Err(FaktoryError::malformed(COMMAND, reason));
         }
     };
     walk::act_on_matching(service, settings, &JobLocation::Set(set), filter, action).await?;
     Ok(FaktoryReply::Ok)
 }
 
-fn filter_of(text: FilterText) -> Filter {
+fn to_filter(text: FilterText) -> Filter {
     let nonempty = |text: Option<String>| text.filter(|text| !text.is_empty());
     Filter {
         pattern: nonempty(text.regexp).map(|glob| search::anywhere(&glob)),

@@ -56,7 +56,7 @@ mod tests {
 
     /// Checks the vector of the protocol's public description: password "foobar", 1,545 rounds.
     #[test]
-    fn the_proof_is_the_protocols() {
+    fn proof_follows_the_protocol() {
         let challenge = challenge(1_545);
         let proof = "6d877f8e5544b1f2598768f817413ab8a357afffa924dedae99eb91472d4ec30";
         assert!(challenge.proves(&Secret::new("foobar"), 2, proof));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_differ_and_stay_in_the_protocols_range() {
+    fn challenges_differ_within_the_protocols_range() {
         let drawn: Vec<Challenge> = (0..100).map(|_| Challenge::draw()).collect();
         assert!(drawn.iter().all(|c| ITERATIONS.contains(&c.iterations) && c.salt.len() == 16));
         assert!(drawn.windows(2).all(|pair| pair[0].salt != pair[1].salt));

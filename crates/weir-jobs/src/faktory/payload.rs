@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 
 /// Parses the object after `command`. Serde alone would also accept an array, with its elements in
 /// the order of the fields.
@@ -29,19 +29,19 @@ pub(super) fn parse_array<'a, T: Deserialize<'a>>(
 ) -> Result<Vec<T>, FaktoryError> {
     let malformed = |error| FaktoryError::malformed(command, error);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let elements = deserializer.deserialize_seq(UpTo { max, element: PhantomData });
+    let elements = deserializer.deserialize_seq(LimitedArray { max, element: PhantomData });
     let elements = elements.map_err(malformed)?;
     deserializer.end().map_err(malformed)?;
     elements.ok_or(FaktoryError::BatchJobs { command, max })
 }
 
 /// Collects the elements of an array, or `None` if there are more than `max`.
-struct UpTo<T> {
+struct LimitedArray<T> {
     max: usize,
     element: PhantomData<T>,
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for UpTo<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedArray<T> {
     type Value = Option<Vec<T>>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_array_comes_back_up_to_its_limit(elements: Vec<String>, max in 0..5_usize) {
+        fn arrays_are_parsed_up_to_the_limit(elements: Vec<String>, max in 0..5_usize) {
             let json = serde_json::to_vec(&elements).unwrap();
             let parsed = parse_array::<String>("ACKB", &json, max);
             if elements.len() <= max {

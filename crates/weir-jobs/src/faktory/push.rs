@@ -1,6 +1,6 @@
 //! PUSH and PUSHB: store jobs.
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::NewJob;
 use crate::server::JobService;
@@ -23,7 +23,7 @@ pub(super) async fn push<S: Store>(
 }
 
 /// Runs consecutive PUSHes of one connection as one batch. Returns a reply for each.
-pub(super) async fn push_run<'a, S: Store>(
+pub(super) async fn push_batch<'a, S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
     texts: impl Iterator<Item = &'a [u8]>,
@@ -33,11 +33,11 @@ pub(super) async fn push_run<'a, S: Store>(
     let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
     let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
     service.recycle_batch(batch);
-    let answer = |result: Result<(), _>| {
+    let to_reply = |result: Result<(), _>| {
         result.map_err(FaktoryError::from)?;
         stored.next().unwrap_or(Ok(())).map(|()| FaktoryReply::Ok).map_err(FaktoryError::from)
     };
-    parsed.into_iter().map(answer).collect()
+    parsed.into_iter().map(to_reply).collect()
 }
 
 /// Runs `PUSHB [job, ..]`. Replies with a bulk `{jid: error}` for those that were not stored.

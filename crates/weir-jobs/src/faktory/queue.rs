@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::{QueueName, check_queue_name};
 use crate::server::JobService;
@@ -33,14 +33,14 @@ pub(super) async fn queue<S: Store>(
         "LATENCY" => return latency(service, &names),
         _ => return Err(FaktoryError::malformed(COMMAND, USAGE)),
     };
-    let queues = named(service, settings, &names)?;
+    let queues = existing_queues(service, settings, &names)?;
     service.store.act_on_queues(&queues, action).await?;
     Ok(FaktoryReply::Ok)
 }
 
 /// Returns the queues among `names` that exist; for a single `*`, all. Rejects `*` together with
 /// names, so that a typo does not remove every queue.
-fn named<S: Store>(
+fn existing_queues<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
     names: &[&str],

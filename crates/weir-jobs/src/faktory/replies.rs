@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::buffers::{Buffer, Buffers};
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 
 /// If pending replies exceed this size, they are sent before the next command runs.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
@@ -66,8 +66,8 @@ impl Replies {
         self.buffer = None;
     }
 
-    pub(crate) fn answer(&mut self, answer: &FaktoryReply) {
-        match answer {
+    pub(crate) fn reply(&mut self, reply: &FaktoryReply) {
+        match reply {
             FaktoryReply::Ok => self.simple("OK"),
             FaktoryReply::Null => self.write(b"$-1\r\n"),
             FaktoryReply::Bulk(bytes) => self.bulk(bytes),
@@ -85,8 +85,8 @@ impl Replies {
     }
 
     /// Appends `-ERR text` on one line: control characters are replaced by spaces.
-    pub(crate) fn error(&mut self, refusal: &FaktoryError) {
-        let text = refusal.to_string();
+    pub(crate) fn error(&mut self, error: &FaktoryError) {
+        let text = error.to_string();
         let buffer = self.open();
         buffer.extend_from_slice(b"-ERR ");
         let start = buffer.len();
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn replies_are_resp() {
         let mut replies = Replies::new(Rc::default());
-        replies.answer(&FaktoryReply::Ok);
-        replies.answer(&FaktoryReply::Null);
-        replies.answer(&FaktoryReply::Bulk("ä".into()));
-        replies.answer(&FaktoryReply::Array(vec![b"a".to_vec(), b"bc".to_vec()]));
-        replies.answer(&FaktoryReply::Array(Vec::new()));
+        replies.reply(&FaktoryReply::Ok);
+        replies.reply(&FaktoryReply::Null);
+        replies.reply(&FaktoryReply::Bulk("ä".into()));
+        replies.reply(&FaktoryReply::Array(vec![b"a".to_vec(), b"bc".to_vec()]));
+        replies.reply(&FaktoryReply::Array(Vec::new()));
         replies.error(&FaktoryError::InvalidPassword);
         let text = String::from_utf8_lossy(replies.bytes());
         let array = "*2\r\n$1\r\na\r\n$2\r\nbc\r\n*0\r\n";
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_on_one_line() {
+    fn errors_have_one_line() {
         let mut replies = Replies::new(Rc::default());
         replies.error(&FaktoryError::unknown_command(b"A\r\n+OK\xFF"));
         let text = String::from_utf8_lossy(replies.bytes());

@@ -6,9 +6,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::buffers::Buffer;
 use super::connection::FaktoryClient;
+use super::error::FaktoryError;
 use super::fetch::NamedQueues;
 use super::lines::{CompleteLines, FaktoryCommand};
-use super::refusal::FaktoryError;
 use super::replies::{FaktoryReply, SEND_BYTES};
 use super::signal::SignalLevel;
 use super::wire::{CloseReason, LineLimits, Wire};
@@ -42,38 +42,38 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             let line_limits = line_limits(&settings.limits);
             drop(settings);
             let arrived = wire.lines(line_limits).await?;
-            self.answer_all(wire, arrived).await?;
+            self.run_commands(wire, arrived).await?;
             if self.client.signal.order() == SignalLevel::Close {
                 return Err(CloseReason::Silent);
             }
         }
     }
 
-    async fn answer_all<IO: AsyncRead + AsyncWrite + Unpin>(
+    async fn run_commands<IO: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         wire: &mut Wire<IO>,
         arrived: Buffer,
     ) -> Result<(), CloseReason> {
         let settings = self.service.settings();
         let mut arrived = Some(arrived);
-        let mut answered = 0;
+        let mut consumed = 0;
         while let Some(bytes) = &arrived {
-            let mut lines = CompleteLines::of(&bytes[answered..]);
+            let mut lines = CompleteLines::of(&bytes[consumed..]);
             let Some(line) = lines.next() else { break };
             check_length(line, &settings.limits)?;
             let command = FaktoryCommand::parse(line);
             if matches!(command.verb, FaktoryVerb::Fetch | FaktoryVerb::Fetchb) {
                 let verb = command.verb;
-                let asked = self.read_fetch(command, &settings.limits);
-                answered = bytes.len() - lines.bytes_left();
-                if answered == bytes.len() {
+                let job_count = self.read_fetch(command, &settings.limits);
+                consumed = bytes.len() - lines.bytes_left();
+                if consumed == bytes.len() {
                     // A FETCH may wait for long, so release its buffer.
                     arrived = None;
                 }
-                self.fetch(wire, &settings, verb, asked).await?;
+                self.fetch(wire, &settings, verb, job_count).await?;
             } else {
-                self.answer(wire, &settings, command, &mut lines).await?;
-                answered = bytes.len() - lines.bytes_left();
+                self.run_command(wire, &settings, command, &mut lines).await?;
+                consumed = bytes.len() - lines.bytes_left();
             }
             if wire.replies.bytes().len() > SEND_BYTES {
                 wire.send(settings.limits.write_timeout).await?;
@@ -94,8 +94,8 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             FaktoryVerb::Fetchb => fetch::split_count(command.rest, limits)?,
             _ => (1, command.rest),
         };
-        let anew = self.named_queues.read(queues, limits)?;
-        if anew && let Some(wid) = &self.client.wid {
+        let is_changed = self.named_queues.read(queues, limits)?;
+        if is_changed && let Some(wid) = &self.client.wid {
             let queues = self.named_queues.queues();
             let mut workers = self.service.workers.borrow_mut();
             workers.record_queues(wid, &self.client.signal, queues, limits.worker_queues_max);
@@ -108,21 +108,21 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         wire: &mut Wire<IO>,
         settings: &JobServerSettings,
         verb: FaktoryVerb,
-        asked: Result<usize, FaktoryError>,
+        job_count: Result<usize, FaktoryError>,
     ) -> Result<(), CloseReason> {
-        let answer = match asked {
+        let reply = match job_count {
             Ok(jobs) if verb == FaktoryVerb::Fetchb => {
                 fetch::fetchb(self, wire, settings, jobs).await?
             }
             Ok(_) => fetch::fetch(self, wire, settings).await?,
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
-        self.reply(wire, verb, answer);
+        self.reply(wire, verb, reply);
         Ok(())
     }
 
     /// Runs one command, or consecutive ones that the store handles as a batch.
-    async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(
+    async fn run_command<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
         settings: &JobServerSettings,
@@ -130,9 +130,9 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         lines: &mut CompleteLines<'_>,
     ) -> Result<(), CloseReason> {
         let verb = command.verb;
-        let answer = match verb {
-            FaktoryVerb::Push => return self.push_run(wire, settings, command.rest, lines).await,
-            FaktoryVerb::Ack => return self.ack_run(wire, command.rest, lines).await,
+        let reply = match verb {
+            FaktoryVerb::Push => return self.push_batch(wire, settings, command.rest, lines).await,
+            FaktoryVerb::Ack => return self.ack_batch(wire, command.rest, lines).await,
             FaktoryVerb::End => {
                 self.count(verb, CommandResult::Ok);
                 return Err(CloseReason::Silent);
@@ -150,48 +150,50 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             // FETCH and FETCHB never get here: their queues are stored before their line is
             // released.
             FaktoryVerb::Unknown | FaktoryVerb::Fetch | FaktoryVerb::Fetchb => {
-                Err(FaktoryError::unknown_command(command.word))
+                Err(FaktoryError::unknown_command(command.verb_text))
             }
         };
-        self.reply(wire, verb, answer);
+        self.reply(wire, verb, reply);
         Ok(())
     }
 
-    async fn push_run<IO: AsyncRead + AsyncWrite + Unpin>(
+    async fn push_batch<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
         settings: &JobServerSettings,
         first: &[u8],
         lines: &mut CompleteLines<'_>,
     ) -> Result<(), CloseReason> {
-        let mut more = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Push)).peekable();
-        if more.peek().is_none() {
-            let answer = push::push(&self.service, settings, first).await;
-            self.reply(wire, FaktoryVerb::Push, answer);
+        let mut following = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Push)).peekable();
+        if following.peek().is_none() {
+            let reply = push::push(&self.service, settings, first).await;
+            self.reply(wire, FaktoryVerb::Push, reply);
             return Ok(());
         }
-        let run = std::iter::once(first).chain(more.map(|line| FaktoryCommand::parse(line).rest));
-        for answer in push::push_run(&self.service, settings, run).await {
-            self.reply(wire, FaktoryVerb::Push, answer);
+        let run =
+            std::iter::once(first).chain(following.map(|line| FaktoryCommand::parse(line).rest));
+        for reply in push::push_batch(&self.service, settings, run).await {
+            self.reply(wire, FaktoryVerb::Push, reply);
         }
         Ok(())
     }
 
-    async fn ack_run<IO: AsyncRead + AsyncWrite + Unpin>(
+    async fn ack_batch<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
         first: &[u8],
         lines: &mut CompleteLines<'_>,
     ) -> Result<(), CloseReason> {
-        let mut more = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Ack)).peekable();
-        if more.peek().is_none() {
-            let answer = ack::ack(&self.service, first).await;
-            self.reply(wire, FaktoryVerb::Ack, answer);
+        let mut following = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Ack)).peekable();
+        if following.peek().is_none() {
+            let reply = ack::ack(&self.service, first).await;
+            self.reply(wire, FaktoryVerb::Ack, reply);
             return Ok(());
         }
-        let run = std::iter::once(first).chain(more.map(|line| FaktoryCommand::parse(line).rest));
-        for answer in ack::ack_run(&self.service, run).await {
-            self.reply(wire, FaktoryVerb::Ack, answer);
+        let run =
+            std::iter::once(first).chain(following.map(|line| FaktoryCommand::parse(line).rest));
+        for reply in ack::ack_batch(&self.service, run).await {
+            self.reply(wire, FaktoryVerb::Ack, reply);
         }
         Ok(())
     }
@@ -201,22 +203,22 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         &self,
         wire: &mut Wire<IO>,
         verb: FaktoryVerb,
-        answer: Result<FaktoryReply, FaktoryError>,
+        reply: Result<FaktoryReply, FaktoryError>,
     ) {
-        match answer {
-            Ok(answer) => {
+        match reply {
+            Ok(reply) => {
                 self.count(
                     verb,
-                    if answer.is_empty() { CommandResult::Empty } else { CommandResult::Ok },
+                    if reply.is_empty() { CommandResult::Empty } else { CommandResult::Ok },
                 );
-                wire.replies.answer(&answer);
+                wire.replies.reply(&reply);
             }
-            Err(refusal) => {
+            Err(error) => {
                 self.count(verb, CommandResult::Error);
-                if let Some(limit) = refusal.limit() {
+                if let Some(limit) = error.limit() {
                     self.service.metrics.limit_hit(limit);
                 }
-                wire.replies.error(&refusal);
+                wire.replies.error(&error);
             }
         }
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_only_get_stricter() {
+    fn signal_level_only_increases() {
         let signal = Signal::default();
         signal.give(SignalLevel::Close);
         signal.give(SignalLevel::Quiet);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_not_strict_enough_does_not_end_the_wait() {
+    fn lower_signal_level_does_not_end_the_wait() {
         let signal = Signal::default();
         let context = Context::from_waker(Waker::noop());
         signal.give(SignalLevel::Quiet);

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::buffers::{BUFFER_BYTES, Buffer, Buffers};
-use super::refusal::FaktoryError;
+use super::error::FaktoryError;
 use super::replies::Replies;
 use super::signal::{Signal, SignalLevel};
 use crate::metrics::JobServerLimit;
@@ -26,7 +26,7 @@ pub(crate) enum CloseReason {
     /// The client disconnected, or the server closes the connection without an error.
     Silent,
     /// The connection is closed with this error, which is sent to the client.
-    Refused(FaktoryError),
+    Rejected(FaktoryError),
     /// A limit after which the client can't receive an error.
     Limit(JobServerLimit),
     /// The socket returned an error.
@@ -34,8 +34,8 @@ pub(crate) enum CloseReason {
 }
 
 impl From<FaktoryError> for CloseReason {
-    fn from(refusal: FaktoryError) -> Self {
-        Self::Refused(refusal)
+    fn from(error: FaktoryError) -> Self {
+        Self::Rejected(error)
     }
 }
 
@@ -50,9 +50,9 @@ impl From<io::Error> for CloseReason {
 pub(crate) enum Watched<T> {
     Done(T),
     /// The signal reached the requested level first.
-    Ordered,
+    Signalled,
     /// The client closed its side, or the socket failed, first.
-    HungUp,
+    Disconnected,
 }
 
 /// The limits of one line, and of all of them.
@@ -92,7 +92,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             return Ok(lines);
         }
         if self.arrived.is_none() {
-            self.more(limits).await?;
+            self.read_more(limits).await?;
         }
         match self.take_lines() {
             Some(lines) => Ok(lines),
@@ -104,19 +104,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     async fn rest_of_line(&mut self, limits: LineLimits) -> Result<Buffer, CloseReason> {
         let rest = async {
             loop {
-                self.more(limits).await?;
+                self.read_more(limits).await?;
                 if let Some(lines) = self.take_lines() {
                     return Ok(lines);
                 }
             }
         };
         let seconds = limits.timeout.as_secs();
-        let late = |_| CloseReason::Refused(FaktoryError::LineTimeout { seconds });
+        let late = |_| CloseReason::Rejected(FaktoryError::LineTimeout { seconds });
         timeout(limits.timeout, rest).await.map_err(late)?
     }
 
-    async fn more(&mut self, limits: LineLimits) -> Result<(), CloseReason> {
-        poll_fn(|context| self.poll_more(context, limits)).await
+    async fn read_more(&mut self, limits: LineLimits) -> Result<(), CloseReason> {
+        poll_fn(|context| self.poll_read_more(context, limits)).await
     }
 
     /// Returns the first complete line received, waiting for it if necessary. Further bytes stay in
@@ -126,8 +126,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         let end = memchr(b'\n', &lines).map_or(lines.len(), |end| end + 1);
         let line = lines[..end].to_vec();
         if end < lines.len() {
-            if let Some(behind) = &self.arrived {
-                lines.extend_from_slice(behind);
+            if let Some(following) = &self.arrived {
+                lines.extend_from_slice(following);
             }
             lines.drain(..end);
             self.arrived = Some(lines);
@@ -147,17 +147,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         self.searched = 0;
         let mut rest = None;
         if end < arrived.len() {
-            let mut begun = self.buffers.take();
-            begun.extend_from_slice(&arrived[end..]);
-            begun.count();
+            let mut incomplete_line = self.buffers.take();
+            incomplete_line.extend_from_slice(&arrived[end..]);
+            incomplete_line.count();
             arrived.truncate(end);
-            rest = Some(begun);
+            rest = Some(incomplete_line);
         }
         std::mem::replace(&mut self.arrived, rest)
     }
 
     /// Reads once. Returns an error if the client, the signal or a limit ends the connection.
-    fn poll_more(
+    fn poll_read_more(
         &mut self,
         context: &mut Context<'_>,
         limits: LineLimits,
@@ -186,8 +186,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             return Ok(());
         }
         // One byte more than the limit shows that a line is too long.
-        let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
-        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| FaktoryError::Buffered)
+        let capacity_max = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
+        arrived.grow(capacity_max, limits.buffered_bytes_max).map_err(|_| FaktoryError::Buffered)
     }
 
     /// Reads into `arrived`, which must have room. Releases the buffer of an idle connection.
@@ -217,14 +217,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
                 return Poll::Ready(Watched::Done(output));
             }
             if self.signal.poll_at_least(until, context).is_ready() {
-                return Poll::Ready(Watched::Ordered);
+                return Poll::Ready(Watched::Signalled);
             }
-            self.poll_hang_up(context)
+            self.poll_disconnect(context)
         })
         .await
     }
 
-    fn poll_hang_up<T>(&mut self, context: &mut Context<'_>) -> Poll<Watched<T>> {
+    fn poll_disconnect<T>(&mut self, context: &mut Context<'_>) -> Poll<Watched<T>> {
         loop {
             if self.arrived.as_ref().is_some_and(|arrived| arrived.len() == arrived.capacity()) {
                 return Poll::Pending;
@@ -233,7 +233,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => {
                     self.ended = true;
-                    return Poll::Ready(Watched::HungUp);
+                    return Poll::Ready(Watched::Disconnected);
                 }
             }
         }
@@ -273,10 +273,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         self.arrived = None;
         let drained = async {
             self.io.shutdown().await?;
-            let mut scrap = self.buffers.take();
+            let mut discarded = self.buffers.take();
             while !self.ended {
-                scrap.clear();
-                self.ended = self.io.read_buf(&mut *scrap).await? == 0;
+                discarded.clear();
+                self.ended = self.io.read_buf(&mut *discarded).await? == 0;
             }
             io::Result::Ok(())
         };

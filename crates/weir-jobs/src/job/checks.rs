@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_found() {
+    fn lone_surrogates_are_found() {
         let check = |json: &str, expected: bool| {
             assert_eq!(has_lone_surrogate(json), expected, "{json}");
         };

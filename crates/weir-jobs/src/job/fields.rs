@@ -88,7 +88,7 @@ fn check_shape(
 /// Returns the jid. It must have at least 8 bytes, as Faktory counts.
 fn jid<'a>(members: &JobMembers<'a>, limits: &JobServerLimits) -> Result<Cow<'a, str>, JobError> {
     let jid = text(members, JobMember::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
-    within(JobMember::Jid, jid.ok_or(JobError::Jid)?, limits)
+    check_length(JobMember::Jid, jid.ok_or(JobError::Jid)?, limits)
 }
 
 fn jobtype<'a>(
@@ -96,10 +96,10 @@ fn jobtype<'a>(
     limits: &JobServerLimits,
 ) -> Result<Cow<'a, str>, JobError> {
     let jobtype = text(members, JobMember::Jobtype)?.filter(|jobtype| !jobtype.is_empty());
-    within(JobMember::Jobtype, jobtype.ok_or(JobError::Jobtype)?, limits)
+    check_length(JobMember::Jobtype, jobtype.ok_or(JobError::Jobtype)?, limits)
 }
 
-fn within<'a>(
+fn check_length<'a>(
     member: JobMember,
     id: Cow<'a, str>,
     limits: &JobServerLimits,
@@ -164,8 +164,8 @@ fn retry(members: &JobMembers<'_>) -> Result<i32, JobError> {
     let Some(retries) = integer(members, JobMember::Retry)? else {
         return Ok(RETRY_DEFAULT);
     };
-    let most = if retries < 0 { i32::MIN } else { i32::MAX };
-    Ok(i32::try_from(retries).unwrap_or(most))
+    let clamped = if retries < 0 { i32::MIN } else { i32::MAX };
+    Ok(i32::try_from(retries).unwrap_or(clamped))
 }
 
 /// Returns the lines of backtrace to store: the protocol's maximum unless the job has a number from

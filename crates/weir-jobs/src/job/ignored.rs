@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_counted_where_they_mean_something() {
+    fn ignored_members_are_counted() {
         for (custom, expected) in [
             ("{}", [0, 0]),
             (r#"{"unique_for":60}"#, [1, 0]),

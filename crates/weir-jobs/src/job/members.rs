@@ -30,7 +30,7 @@ pub(super) enum JobMember {
 const MEMBERS: usize = 12;
 
 impl JobMember {
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "jid" => Self::Jid,
             "jobtype" => Self::Jobtype,
@@ -67,7 +67,7 @@ impl JobMember {
 
     /// Returns whether the member must be removed from the text: because the server writes its own,
     /// or because null or an empty string means "absent" and would confuse a strict parser.
-    fn is_cut(self, value: &str) -> bool {
+    fn is_removed(self, value: &str) -> bool {
         match self {
             Self::EnqueuedAt | Self::Failure => true,
             Self::CreatedAt | Self::Queue | Self::At => matches!(value, "null" | "\"\""),
@@ -90,7 +90,7 @@ impl<'a> JobMembers<'a> {
     /// Parses `json`, an object without white space around it.
     pub(super) fn read(json: &'a str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        let members = MembersOf { json }.deserialize(&mut deserializer)?;
+        let members = MembersSeed { json }.deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(members)
     }
@@ -113,14 +113,14 @@ impl<'a> JobMembers<'a> {
     fn add(&mut self, json: &str, member: Option<JobMember>, value: &'a str) {
         let end = value.as_ptr().addr() + value.len() - json.as_ptr().addr();
         if let Some(member) = member {
-            let place = &mut self.values[member as usize];
-            if place.is_some() {
+            let slot = &mut self.values[member as usize];
+            if slot.is_some() {
                 self.duplicate = self.duplicate.or(Some(member));
                 return;
             }
-            *place = Some(value);
+            *slot = Some(value);
         }
-        if member.is_some_and(|member| member.is_cut(value)) {
+        if member.is_some_and(|member| member.is_removed(value)) {
             self.cuts.cut(json, end);
         } else {
             self.cuts.keep(end);
@@ -165,19 +165,19 @@ impl Cuts {
             self.count += 1;
         } else {
             let comma = json[end..].find(|c: char| !c.is_ascii_whitespace());
-            let behind = comma.filter(|at| json.as_bytes()[end + at] == b',');
-            self.ranges[0] = 1..behind.map_or(end, |at| end + at + 1);
+            let following_comma = comma.filter(|at| json.as_bytes()[end + at] == b',');
+            self.ranges[0] = 1..following_comma.map_or(end, |at| end + at + 1);
             self.count = 1;
         }
         self.end = end;
     }
 }
 
-struct MembersOf<'a> {
+struct MembersSeed<'a> {
     json: &'a str,
 }
 
-impl<'a> DeserializeSeed<'a> for MembersOf<'a> {
+impl<'a> DeserializeSeed<'a> for MembersSeed<'a> {
     type Value = JobMembers<'a>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<JobMembers<'a>, D::Error> {
@@ -185,7 +185,7 @@ impl<'a> DeserializeSeed<'a> for MembersOf<'a> {
     }
 }
 
-impl<'a> Visitor<'a> for MembersOf<'a> {
+impl<'a> Visitor<'a> for MembersSeed<'a> {
     type Value = JobMembers<'a>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,7 +194,7 @@ impl<'a> Visitor<'a> for MembersOf<'a> {
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<JobMembers<'a>, A::Error> {
         let mut members = JobMembers::default();
-        while let Some(member) = map.next_key_seed(NameOf)? {
+        while let Some(member) = map.next_key_seed(NameSeed)? {
             let value: &'a RawValue = map.next_value()?;
             members.add(self.json, member, value.get());
         }
@@ -203,9 +203,9 @@ impl<'a> Visitor<'a> for MembersOf<'a> {
 }
 
 /// Deserializes a key with its escapes resolved: `"j\u0069d"` is `jid`.
-struct NameOf;
+struct NameSeed;
 
-impl<'a> DeserializeSeed<'a> for NameOf {
+impl<'a> DeserializeSeed<'a> for NameSeed {
     type Value = Option<JobMember>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -213,7 +213,7 @@ impl<'a> DeserializeSeed<'a> for NameOf {
     }
 }
 
-impl Visitor<'_> for NameOf {
+impl Visitor<'_> for NameSeed {
     type Value = Option<JobMember>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,6 +221,6 @@ impl Visitor<'_> for NameOf {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(JobMember::named(name))
+        Ok(JobMember::from_name(name))
     }
 }

@@ -71,7 +71,7 @@ fn escaped(name: &'static str) -> impl Strategy<Value = String> {
 }
 
 /// Generates a member that the server reads, present or absent, with a valid value.
-fn known(
+fn known_member(
     name: &'static str,
     values: &'static [&'static str],
 ) -> impl Strategy<Value = Option<(String, String)>> {
@@ -89,14 +89,17 @@ fn job() -> impl Strategy<Value = MemberTexts> {
         ]
     });
     let known = (
-        known("queue", &["null", "\"\"", "\"mail\"", "\"m\\u0061il\""]),
-        known("created_at", &["null", "\"\"", "\"long ago\""]),
-        known("enqueued_at", &["null", "\"x\"", "[{\"a\":\"]}\"}]"]),
-        known("failure", &["null", "{\"retry_count\":1,\"message\":\"}\"}"]),
-        known("at", &["null", "\"\"", "\"1999-01-01T00:00:00Z\"", "\"2999-01-01T00:00:00+02:00\""]),
-        known("retry", &["null", "0", "-1", "25"]),
-        known("reserve_for", &["null", "600"]),
-        known("custom", &["null", "{}", "{\"track\":1}"]),
+        known_member("queue", &["null", "\"\"", "\"mail\"", "\"m\\u0061il\""]),
+        known_member("created_at", &["null", "\"\"", "\"long ago\""]),
+        known_member("enqueued_at", &["null", "\"x\"", "[{\"a\":\"]}\"}]"]),
+        known_member("failure", &["null", "{\"retry_count\":1,\"message\":\"}\"}"]),
+        known_member(
+            "at",
+            &["null", "\"\"", "\"1999-01-01T00:00:00Z\"", "\"2999-01-01T00:00:00+02:00\""],
+        ),
+        known_member("retry", &["null", "0", "-1", "25"]),
+        known_member("reserve_for", &["null", "600"]),
+        known_member("custom", &["null", "{}", "{\"track\":1}"]),
     );
     let known = known.prop_map(|(a, b, c, d, e, f, g, h)| vec![a, b, c, d, e, f, g, h]);
     let others = prop::collection::vec((text(), value()), 0..5);
@@ -109,7 +112,7 @@ fn job() -> impl Strategy<Value = MemberTexts> {
 }
 
 /// Writes an object with white space wherever it is allowed.
-fn written(members: &MemberTexts, spaces: &[String]) -> String {
+fn to_json(members: &MemberTexts, spaces: &[String]) -> String {
     let mut spaces = spaces.iter().cycle();
     let mut space = || spaces.next().map_or("", String::as_str);
     let mut text = format!("{}{{", space());
@@ -148,11 +151,11 @@ fn without_numbers(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn a_job_equals_what_was_pushed_plus_what_the_server_adds(
+    fn stored_job_equals_the_pushed_one_plus_added_members(
         members in job(),
         spaces in prop::collection::vec(space(), 1..9),
     ) {
-        let pushed = written(&members, &spaces);
+        let pushed = to_json(&members, &spaces);
         let mut batch = JobBatch::new();
         let job = batch.parse_one(pushed.as_bytes(), NOW, &JobServerLimits::default());
         let job = job.map_err(|error| TestCaseError::fail(format!("{error}: {pushed}")))?;
@@ -189,11 +192,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_is_kept_byte_for_byte(
+    fn kept_members_are_unchanged(
         members in job(),
         spaces in prop::collection::vec(space(), 1..9),
     ) {
-        let pushed = written(&members, &spaces);
+        let pushed = to_json(&members, &spaces);
         let mut batch = JobBatch::new();
         let job = batch.parse_one(pushed.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
         let text = std::str::from_utf8(job.json).unwrap();
@@ -223,13 +226,13 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_job_is_refused_or_still_whole(
+    fn corrupted_job_is_rejected_or_valid(
         members in job(),
         spaces in prop::collection::vec(space(), 1..9),
         at in any::<prop::sample::Index>(),
         byte: u8,
     ) {
-        let mut pushed = written(&members, &spaces).into_bytes();
+        let mut pushed = to_json(&members, &spaces).into_bytes();
         let at = at.index(pushed.len());
         pushed[at] = byte;
         if let Ok(job) = JobBatch::new().parse_one(&pushed, NOW, &JobServerLimits::default()) {
@@ -240,11 +243,11 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_is_its_jobs_one_by_one(
+    fn batch_equals_its_single_jobs(
         jobs in prop::collection::vec((job(), any::<bool>()), 0..6),
     ) {
         let text = |(members, is_good): &(MemberTexts, bool)| {
-            if *is_good { written(members, &[String::new()]) } else { "{\"jid\":\"bad-job-1\"}".to_owned() }
+            if *is_good { to_json(members, &[String::new()]) } else { "{\"jid\":\"bad-job-1\"}".to_owned() }
         };
         let texts: Vec<String> = jobs.iter().map(text).collect();
         let array = format!("[{}]", texts.join(" ,\n"));

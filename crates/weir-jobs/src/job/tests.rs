@@ -11,11 +11,11 @@ fn all_added() -> String {
     )
 }
 
-fn parse<R>(json: &str, look: impl FnOnce(Result<NewJob<'_>, JobError>) -> R) -> R {
-    look(JobBatch::new().parse_one(json.as_bytes(), NOW, &JobServerLimits::default()))
+fn parse<R>(json: &str, check: impl FnOnce(Result<NewJob<'_>, JobError>) -> R) -> R {
+    check(JobBatch::new().parse_one(json.as_bytes(), NOW, &JobServerLimits::default()))
 }
 
-fn text_of(json: &str) -> String {
+fn stored_text(json: &str) -> String {
     parse(json, |job| String::from_utf8(job.unwrap().json.to_vec()).unwrap())
 }
 
@@ -23,12 +23,12 @@ fn error_of(json: &str) -> String {
     parse(json, |job| job.unwrap_err().to_string())
 }
 
-fn with(members: &str) -> String {
+fn job_with(members: &str) -> String {
     format!(r#"{{"jid":"12345678","jobtype":"T","args":[],{members}}}"#)
 }
 
 #[test]
-fn the_smallest_job_gets_the_defaults() {
+fn minimal_job_gets_the_defaults() {
     let json = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
     parse(json, |job| {
         let job = job.unwrap();
@@ -36,28 +36,28 @@ fn the_smallest_job_gets_the_defaults() {
         assert_eq!((job.reserve_for_seconds, job.retry, job.backtrace), (1_800, 25, 50));
         assert_eq!(job.at, None);
     });
-    assert_eq!(text_of(json), format!("{}{}", &json[..json.len() - 1], all_added()));
+    assert_eq!(stored_text(json), format!("{}{}", &json[..json.len() - 1], all_added()));
 }
 
 #[test]
-fn what_the_client_pushed_is_kept_byte_for_byte() {
+fn pushed_text_is_kept_byte_for_byte() {
     let odd = "{ \"args\" : [109326485893512345, 1e400, -0.0,\"\\u00e9é\\/\"]\t,\"zzz\": {\"b\":1,\"a\":2} ,\
                \"jid\":\"12345678\",\"jobtype\":\"T\", \"custom\":{ }, \"zzz\":1 }";
     let kept = &odd[..odd.len() - 1];
-    assert_eq!(text_of(&format!(" {odd}\t")), format!("{kept}{}", all_added()));
+    assert_eq!(stored_text(&format!(" {odd}\t")), format!("{kept}{}", all_added()));
 }
 
 #[test]
-fn members_that_the_client_gave_are_not_added() {
-    let json = with(r#""created_at":"yesterday","queue":"q.1_-","retry":3"#);
+fn given_members_are_not_added() {
+    let json = job_with(r#""created_at":"yesterday","queue":"q.1_-","retry":3"#);
     let kept = &json[..json.len() - 1];
-    assert_eq!(text_of(&json), format!(r#"{kept},"enqueued_at":"{NOW_TEXT}"}}"#));
+    assert_eq!(stored_text(&json), format!(r#"{kept},"enqueued_at":"{NOW_TEXT}"}}"#));
 }
 
 #[test]
-fn members_that_the_server_owns_are_cut() {
+fn server_members_are_removed() {
     let check = |json: &str, kept: &str| {
-        assert_eq!(text_of(json), format!("{kept}{}", all_added()), "{json}");
+        assert_eq!(stored_text(json), format!("{kept}{}", all_added()), "{json}");
     };
     let end = r#""jid":"12345678","jobtype":"T","args":[]"#;
     let owned = r#""enqueued_at":"x""#;
@@ -74,8 +74,8 @@ fn members_that_the_server_owns_are_cut() {
 }
 
 #[test]
-fn a_scheduled_job_is_not_enqueued_yet() {
-    let json = with(r#""at":"2026-11-20T20:28:23.5+01:00""#);
+fn scheduled_job_has_no_enqueued_at() {
+    let json = job_with(r#""at":"2026-11-20T20:28:23.5+01:00""#);
     parse(&json, |job| {
         let job = job.unwrap();
         assert_eq!(job.at, Some(Timestamp::from_micros(1_795_202_903_500_000)));
@@ -85,16 +85,16 @@ fn a_scheduled_job_is_not_enqueued_yet() {
 }
 
 #[test]
-fn a_time_that_has_passed_means_now() {
+fn past_time_means_now() {
     for past in [NOW_TEXT, "1960-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
-        parse(&with(&format!(r#""at":"{past}""#)), |job| assert_eq!(job.unwrap().at, None));
+        parse(&job_with(&format!(r#""at":"{past}""#)), |job| assert_eq!(job.unwrap().at, None));
     }
 }
 
 #[test]
 fn numbers_follow_the_protocol() {
     let check = |members: &str, reserve_for: u32, retry: i32, backtrace: u32| {
-        parse(&with(members), |job| {
+        parse(&job_with(members), |job| {
             let job = job.unwrap();
             let found = (job.reserve_for_seconds, job.retry, job.backtrace);
             assert_eq!(found, (reserve_for, retry, backtrace), "{members}");
@@ -110,7 +110,7 @@ fn numbers_follow_the_protocol() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_describe_the_problem() {
     let check = |json: &str, expected: &str| assert_eq!(error_of(json), expected, "{json}");
     let jid = "jobs must have a reasonable jid parameter";
     check("{}", jid);
@@ -125,36 +125,36 @@ fn what_is_wrong_is_said() {
     check(r#"{"jid":"12345678","jobtype":"T","args":{}}"#, "malformed job: args must be an array");
     check(r#"{"jid":12345678,"jobtype":"T","args":[]}"#, "malformed job: jid must be a string");
     check(
-        &with(r#""queue":"a b""#),
+        &job_with(r#""queue":"a b""#),
         "malformed job: queue name has a character outside [a-zA-Z0-9._-]",
     );
-    check(&with(r#""queue":5"#), "malformed job: queue must be a string");
-    check(&with(r#""created_at":5"#), "malformed job: created_at must be a string");
-    check(&with(r#""custom":[]"#), "malformed job: custom must be an object");
+    check(&job_with(r#""queue":5"#), "malformed job: queue must be a string");
+    check(&job_with(r#""created_at":5"#), "malformed job: created_at must be a string");
+    check(&job_with(r#""custom":[]"#), "malformed job: custom must be an object");
     check(
-        &with(r#""at":"2999-01-01""#),
+        &job_with(r#""at":"2999-01-01""#),
         "malformed job: at is not an RFC 3339 time: \
          it must look like 2026-11-20T19:28:22Z or 2026-11-20T19:28:22.5+01:00",
     );
     let reserve_for = "jobs cannot be reserved for more than one day";
-    check(&with(r#""reserve_for":86401"#), reserve_for);
-    check(&with(r#""reserve_for":9223372036854775807"#), reserve_for);
-    check(&with(r#""reserve_for":-1"#), "malformed job: reserve_for must not be negative");
+    check(&job_with(r#""reserve_for":86401"#), reserve_for);
+    check(&job_with(r#""reserve_for":9223372036854775807"#), reserve_for);
+    check(&job_with(r#""reserve_for":-1"#), "malformed job: reserve_for must not be negative");
     let retry = "malformed job: retry must be a whole number below 2^63";
-    check(&with(r#""retry":1e400"#), retry);
-    check(&with(r#""retry":9223372036854775808"#), retry);
-    check(&with(r#""retry":true"#), retry);
-    check(&with(r#""retry":"5""#), retry);
-    check(&with(r#""jid":"12345678""#), "malformed job: jid is there twice");
-    check(&with(r#""failure":1,"failure":1"#), "malformed job: failure is there twice");
-    check(&with(r#""x":"\ud800""#), "malformed job: an escape is half of a surrogate pair");
+    check(&job_with(r#""retry":1e400"#), retry);
+    check(&job_with(r#""retry":9223372036854775808"#), retry);
+    check(&job_with(r#""retry":true"#), retry);
+    check(&job_with(r#""retry":"5""#), retry);
+    check(&job_with(r#""jid":"12345678""#), "malformed job: jid is there twice");
+    check(&job_with(r#""failure":1,"failure":1"#), "malformed job: failure is there twice");
+    check(&job_with(r#""x":"\ud800""#), "malformed job: an escape is half of a surrogate pair");
 }
 
 #[test]
-fn what_is_not_a_job_is_refused() {
+fn invalid_jobs_are_rejected() {
     let deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
     assert_eq!(
-        error_of(&with(&format!(r#""x":{deep}"#))),
+        error_of(&job_with(&format!(r#""x":{deep}"#))),
         "malformed job: nests deeper than 128 (jobs.limits.advanced.json_depth_max)"
     );
     let endless = "[".repeat(1_000_000);
@@ -165,13 +165,13 @@ fn what_is_not_a_job_is_refused() {
         assert!(error.starts_with("malformed job: "), "{error}");
         assert!(error.len() < 300, "{error}");
     }
-    assert!(error_of(&format!("{} x", with(r#""a":1"#))).contains("trailing characters"));
-    assert!(error_of(&with(r#""a":01"#)).starts_with("malformed job: "));
-    assert!(error_of(&with("\"a\":\"\n\"")).starts_with("malformed job: "));
+    assert!(error_of(&format!("{} x", job_with(r#""a":1"#))).contains("trailing characters"));
+    assert!(error_of(&job_with(r#""a":01"#)).starts_with("malformed job: "));
+    assert!(error_of(&job_with("\"a\":\"\n\"")).starts_with("malformed job: "));
 }
 
 #[test]
-fn invalid_utf8_is_refused_wherever_it_is() {
+fn invalid_utf8_is_rejected() {
     for json in [&b"\xff"[..], b"{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[\"\xc3\x28\"]}"]
     {
         let mut batch = JobBatch::new();
@@ -181,14 +181,14 @@ fn invalid_utf8_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn a_number_of_a_million_digits_is_kept_in_args_and_refused_in_retry() {
+fn huge_number_is_kept_in_args_and_rejected_in_retry() {
     let digits = "9".repeat(1_000_000);
-    assert!(text_of(&with(&format!(r#""x":{digits}"#))).contains(&digits));
-    assert!(error_of(&with(&format!(r#""retry":{digits}"#))).contains("below 2^63"));
+    assert!(stored_text(&job_with(&format!(r#""x":{digits}"#))).contains(&digits));
+    assert!(error_of(&job_with(&format!(r#""retry":{digits}"#))).contains("below 2^63"));
 }
 
 #[test]
-fn limits_are_named() {
+fn errors_name_the_limit() {
     let long = "x".repeat(256);
     let check = |json: &str, limit: &str| {
         parse(json, |job| {
@@ -199,11 +199,11 @@ fn limits_are_named() {
     };
     check(&format!(r#"{{"jid":"{long}","jobtype":"T","args":[]}}"#), "id_bytes_max");
     check(&format!(r#"{{"jid":"12345678","jobtype":"{long}","args":[]}}"#), "id_bytes_max");
-    check(&with(&format!(r#""queue":"{long}""#)), "queue_name_bytes_max");
+    check(&job_with(&format!(r#""queue":"{long}""#)), "queue_name_bytes_max");
 }
 
 #[test]
-fn a_batch_takes_what_it_can() {
+fn batch_accepts_valid_jobs() {
     let array = r#" [ {"jid":"job-0001","jobtype":"A","args":[]} , {"jid":"job-0002","args":[]},
         7, {"jid":"job-0004","jobtype":"D","args":[2],"queue":"q"}] "#;
     let mut batch = JobBatch::new();
@@ -218,7 +218,7 @@ fn a_batch_takes_what_it_can() {
 }
 
 #[test]
-fn an_array_that_breaks_off_leaves_nothing() {
+fn incomplete_array_leaves_nothing() {
     let whole = r#"[{"jid":"job-0001","jobtype":"A","args":[]}]"#;
     let mut batch = JobBatch::new();
     for broken in [&whole[..whole.len() - 1], "{}", "", &format!("{whole} 1")] {
@@ -230,7 +230,7 @@ fn an_array_that_breaks_off_leaves_nothing() {
 }
 
 #[test]
-fn more_jobs_than_the_limit_refuse_the_batch() {
+fn batch_above_the_limit_is_rejected() {
     let limits = JobServerLimits { pushb_jobs_max: 2, ..JobServerLimits::default() };
     let job = r#"{"jid":"job-0001","jobtype":"A","args":[]}"#;
     let mut batch = JobBatch::new();

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_in_the_order_of_the_discriminants() {
+    fn all_is_ordered_by_discriminant() {
         for (index, limit) in JobServerLimit::ALL.iter().enumerate() {
             assert_eq!(*limit as usize, index, "{}", limit.name());
         }

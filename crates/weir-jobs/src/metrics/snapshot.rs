@@ -46,7 +46,7 @@ pub struct QueueSnapshot {
 
 impl QueueSnapshot {
     /// Adds another queue: sums depths and totals, and takes the higher latency.
-    fn join(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.depth += other.depth;
         self.latency_seconds = self.latency_seconds.max(other.latency_seconds);
         self.working += other.working;
@@ -66,23 +66,23 @@ pub(super) struct SnapshotCollector {
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut snapshot = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        cap_queues(&mut snapshot.queues, self.queue_labels_max);
+        limit_queues(&mut snapshot.queues, self.queue_labels_max);
         encode_server(&mut encoder, &snapshot)?;
         encode_queues(&mut encoder, &snapshot.queues)
     }
 }
 
 /// Retains the first `max` queues and sums up the others as `other`.
-fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
+fn limit_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
     if queues.len() <= max {
         return;
     }
     let mut other = QueueSnapshot { name: OTHER_QUEUES.to_owned(), ..QueueSnapshot::default() };
     for queue in queues.drain(max..) {
-        other.join(&queue);
+        other.merge(&queue);
     }
     match queues.iter_mut().find(|queue| queue.name == OTHER_QUEUES) {
-        Some(namesake) => namesake.join(&other),
+        Some(other_queue) => other_queue.merge(&other),
         None => queues.push(other),
     }
 }

@@ -18,7 +18,7 @@ use crate::metrics::JobServerLimit;
 use crate::store::Store;
 
 /// Delay before accepting again after a system error, to avoid a busy loop.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// A file that is held open and closed when no file descriptors are left.
 const SPARE: &str = "/dev/null";
 
@@ -59,7 +59,7 @@ impl<S: Store> Acceptor<S> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections; trying again");
-                    sleep(ACCEPT_AGAIN).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -71,10 +71,15 @@ impl<S: Store> Acceptor<S> {
         let admission = if open < limits.connections_max {
             Admission::Serve
         } else if open < limits.connections_max + limits.refusals_max {
-            Admission::Refuse
+            Admission::Reject
         } else {
             self.service.metrics.limit_hit(JobServerLimit::RefusalsMax);
-            return faktory::turn_away(stream, "too many connections", limits.linger_timeout).await;
+            return faktory::reject_immediately(
+                stream,
+                "too many connections",
+                limits.linger_timeout,
+            )
+            .await;
         };
         // Replies are already batched; without this option they would wait for the client's TCP
         // ACK.
@@ -104,17 +109,17 @@ impl<S: Store> Acceptor<S> {
         self.service.metrics.limit_hit(JobServerLimit::OpenFiles);
         tracing::warn!(%error, "no open files left: connection rejected (ulimit -n)");
         self.spare = None;
-        let turned_away = async {
+        let rejecting = async {
             let (stream, _) = listener.accept().await?;
-            let why = "too many connections: the server has no open files left";
+            let reason = "too many connections: the server has no open files left";
             let limit = self.service.settings().limits.linger_timeout;
-            faktory::turn_away(stream, why, limit).await;
+            faktory::reject_immediately(stream, reason, limit).await;
             io::Result::Ok(())
         };
-        let done = timeout(ACCEPT_AGAIN, turned_away).await;
+        let done = timeout(ACCEPT_RETRY_DELAY, rejecting).await;
         self.spare = File::open(SPARE).ok();
         if !matches!(done, Ok(Ok(()))) {
-            sleep(ACCEPT_AGAIN).await;
+            sleep(ACCEPT_RETRY_DELAY).await;
         }
     }
 }

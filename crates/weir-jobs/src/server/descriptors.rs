@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::settings::JobServerLimits;
 
 /// Lowers `connections_max` so that `descriptors_reserved` file descriptors remain free.
-pub(super) fn fit(limits: &mut JobServerLimits) {
+pub(super) fn limit_connections(limits: &mut JobServerLimits) {
     let Some(files) = getrlimit(Resource::Nofile).current else {
         return;
     };
@@ -28,16 +28,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_descriptors_for_the_rest() {
+    fn connections_leave_reserved_descriptors() {
         let files = getrlimit(Resource::Nofile)
             .current
             .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
         let mut limits =
             JobServerLimits { connections_max: usize::MAX - 1, ..JobServerLimits::default() };
-        fit(&mut limits);
+        limit_connections(&mut limits);
         assert!(limits.connections_max <= files - limits.descriptors_reserved);
         let mut small = JobServerLimits { connections_max: 3, ..JobServerLimits::default() };
-        fit(&mut small);
+        limit_connections(&mut small);
         assert_eq!(small.connections_max, 3);
     }
 }

@@ -3,7 +3,7 @@
 //! An export line is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","job":{..}}`: the queue
 //! or set, when the job was due (scheduled, retries), died (dead) or entered its queue, and its
 //! text with its `failure`, byte for byte as it is sent to a worker. Importing it restores the job
-//! to the same place with the same time, failure and retries left. A line without `place` is a
+//! to the same place with the same time, failure and retries left. A line without `parse_location` is a
 //! plain job and is pushed. A job that returns to a queue gets a new `enqueued_at`, so its wait
 //! starts now.
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
-use super::{JobService, answers};
+use super::{JobService, requests};
 use crate::faktory::store_all;
 use crate::handle::HandleError;
 use crate::job::JobBatch;
@@ -74,30 +74,31 @@ pub(super) async fn import<S: Store>(
     let settings = service.settings();
     let mut batch = service.take_batch();
     let mut pushed = view::Pushed::default();
-    let mut read: Vec<(u64, Option<ExportedState>)> = Vec::with_capacity(texts.len());
+    let mut parsed: Vec<(u64, Option<ExportedState>)> = Vec::with_capacity(texts.len());
     for (line, text) in (1..).zip(texts) {
         match read_line(service, &mut batch, text, &settings.limits) {
-            Ok(rest) => read.push((line, rest)),
+            Ok(rest) => parsed.push((line, rest)),
             Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
         }
     }
     let jobs = batch.jobs();
     let (pushes, restores): (Vec<_>, Vec<_>) =
-        read.into_iter().zip(&jobs).partition(|((_, rest), _)| rest.is_none());
+        parsed.into_iter().zip(&jobs).partition(|((_, rest), _)| rest.is_none());
     let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
     let stored = store_all(&new, async |part| service.store.push(part).await).await;
     let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
-    note(&mut pushed, lines.zip(stored));
+    record_results(&mut pushed, lines.zip(stored));
 
-    let texts: Vec<Vec<u8>> = restores.iter().map(|((_, rest), job)| text(job, rest)).collect();
-    let back: Vec<Restored<'_>> = restores
+    let texts: Vec<Vec<u8>> =
+        restores.iter().map(|((_, rest), job)| job_text_of(job, rest)).collect();
+    let restored_jobs: Vec<Restored<'_>> = restores
         .iter()
         .zip(&texts)
-        .filter_map(|(((_, rest), job), json)| Some(restored(job, rest.as_ref()?, json)))
+        .filter_map(|(((_, rest), job), json)| Some(restored_job(job, rest.as_ref()?, json)))
         .collect();
-    let stored = store_all(&back, async |part| service.store.restore(part).await).await;
+    let stored = store_all(&restored_jobs, async |part| service.store.restore(part).await).await;
     let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
-    note(&mut pushed, lines.zip(stored));
+    record_results(&mut pushed, lines.zip(stored));
 
     service.recycle_batch(batch);
     pushed.rejected.sort_by_key(|rejected| rejected.line);
@@ -105,7 +106,7 @@ pub(super) async fn import<S: Store>(
     Ok(pushed)
 }
 
-fn note<'a>(
+fn record_results<'a>(
     pushed: &mut view::Pushed,
     results: impl Iterator<Item = ((u64, &'a str), Result<(), StoreError>)>,
 ) {
@@ -133,7 +134,7 @@ fn read_line<S: Store>(
         batch.add(text, now, limits).map_err(|error| error.to_string())?;
         return Ok(None);
     };
-    let set = match answers::place(&place, service).map_err(|error| error.to_string())? {
+    let set = match requests::parse_location(&place, service).map_err(|error| error.to_string())? {
         JobLocation::Queue(_) => None,
         JobLocation::Set(set) => Some(set),
     };
@@ -157,14 +158,14 @@ fn failure(job: &str) -> Result<Option<FailureState>, String> {
 }
 
 /// Returns the job's final text, including its failure.
-fn text(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
+fn job_text_of(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
     match rest.as_ref().and_then(|rest| rest.failure.as_ref()) {
         Some(failure) => job_text::failed(job.json, job.base_bytes, failure),
         None => job.json.to_vec(),
     }
 }
 
-fn restored<'a>(job: &NewJob<'a>, rest: &ExportedState, json: &'a [u8]) -> Restored<'a> {
+fn restored_job<'a>(job: &NewJob<'a>, rest: &ExportedState, json: &'a [u8]) -> Restored<'a> {
     let ExportedState { set, at, failure } = rest.clone();
     Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure }
 }

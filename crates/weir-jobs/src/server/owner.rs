@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use weir_base::shutdown::{Drained, ShutdownToken};
 
 use super::{
-    JobServerOptions, JobServerStop, JobService, StartError, accept, answers, descriptors, watch,
+    JobServerOptions, JobServerStop, JobService, StartError, accept, descriptors, requests, watch,
 };
 use crate::engine::EmbeddedStore;
 use crate::faktory::SignalLevel;
@@ -105,7 +105,7 @@ async fn serve<S: Store>(
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Option<JobServerOutcome> {
     let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop } = start;
-    descriptors::fit(&mut settings.limits);
+    descriptors::limit_connections(&mut settings.limits);
     let service = Rc::new(JobService::new(store, settings, clock, metrics));
     let shutdown = ShutdownToken::new();
     for listener in listeners {
@@ -122,13 +122,13 @@ async fn serve<S: Store>(
             }
         }
     }
-    shutdown.spawn_local(answers::run(Rc::clone(&service), requests, shutdown.clone()));
+    shutdown.spawn_local(requests::run(Rc::clone(&service), requests, shutdown.clone()));
     let _ = opened.send(Ok(()));
-    Some(serve_until_told(&service, &shutdown, &stop).await)
+    Some(serve_until_stopped(&service, &shutdown, &stop).await)
 }
 
 /// Serves until a stop is requested, then shuts down in order.
-async fn serve_until_told<S: Store>(
+async fn serve_until_stopped<S: Store>(
     service: &Rc<JobService<S>>,
     shutdown: &ShutdownToken,
     stop: &JobServerStop,

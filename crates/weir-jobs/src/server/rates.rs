@@ -9,11 +9,11 @@ use crate::model::QueueName;
 use crate::store::QueueCounts;
 
 /// The interval between samples of the totals.
-pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// The time span of a rate.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Jobs per second below which a queue counts as not shrinking: less than one job per window.
-const STILL: f64 = 1.0 / 120.0;
+const SHRINK_RATE_MIN: f64 = 1.0 / 120.0;
 
 /// The samples of the last minute.
 #[derive(Debug, Default)]
@@ -52,8 +52,8 @@ impl Rate {
         if depth == 0 {
             return Some(0.0);
         }
-        let shrinks = self.processed - self.pushed;
-        (shrinks > STILL).then(|| as_f64(depth) / shrinks)
+        let shrink_rate = self.processed - self.pushed;
+        (shrink_rate > SHRINK_RATE_MIN).then(|| as_f64(depth) / shrink_rate)
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_over_the_last_minute_only() {
+    fn rate_covers_the_last_minute() {
         let mut rates = QueueRates::default();
         assert_eq!(rates.rate(at(0), &queue(5, 5)), Rate::default());
         for second in 0..=20 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_grows_has_no_end() {
+    fn growing_backlog_has_no_drain_time() {
         let rate = |pushed, processed| Rate { pushed, processed };
         assert_eq!(rate(1.0, 3.0).drain_seconds(10), Some(5.0));
         assert_eq!(rate(3.0, 1.0).drain_seconds(10), None);

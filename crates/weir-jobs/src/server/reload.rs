@@ -9,21 +9,21 @@ use crate::store::Store;
 /// old values.
 pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettings) -> Vec<String> {
     let old = service.settings();
-    let kept = restore_fixed(&old, &mut new);
-    super::descriptors::fit(&mut new.limits);
+    let needing_restart = restore_fixed(&old, &mut new);
+    super::descriptors::limit_connections(&mut new.limits);
     service.store.allocate(Allocation::of_settings(&new));
     service.set_settings(new);
-    kept
+    needing_restart
 }
 
 /// Restores the old values of the settings with which the store, the log or the metrics were built.
 fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut needing_restart = Vec::new();
     macro_rules! keep {
         ($($path:ident).+, $name:expr) => {
             if new.$($path).+ != old.$($path).+ {
                 new.$($path).+ = old.$($path).+.clone();
-                kept.push($name.to_string());
+                needing_restart.push($name.to_string());
             }
         };
     }
@@ -42,7 +42,7 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.set_aside_bytes_max, JobServerLimits::SET_ASIDE_BYTES_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
     keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
-    kept
+    needing_restart
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_was_built_with_its_setting_keeps_it_and_is_named() {
+    fn fixed_settings_are_kept_and_reported() {
         let old = JobServerSettings::default();
         let mut new = JobServerSettings {
             fsync: Fsync::Never,

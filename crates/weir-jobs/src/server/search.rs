@@ -29,14 +29,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glob_gets_its_stars_once() {
+    fn globs_get_stars_once() {
         assert_eq!(anywhere("*a*"), "*a*");
         assert_eq!(anywhere("a"), "*a*");
         assert_eq!(anywhere("a\\*"), "*a\\**");
     }
 
     #[test]
-    fn plain_text_is_taken_as_it_is() {
+    fn plain_text_is_matched_literally() {
         assert_eq!(pattern("[1,2]"), "*\\[1,2]*");
         assert_eq!(pattern("user ?7"), "*user ?7*");
     }

@@ -85,7 +85,7 @@ impl<S> JobService<S> {
 
     /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
-        self.note_ignored(batch.take_ignored());
+        self.record_ignored(batch.take_ignored());
         let mut free = self.free_batches.borrow_mut();
         if free.len() < FREE_BATCHES_MAX {
             batch.clear();
@@ -96,7 +96,7 @@ impl<S> JobService<S> {
 
 impl<S> JobService<S> {
     /// Counts ignored members, and logs a warning when each is first seen.
-    fn note_ignored(&self, counts: IgnoredCounts) {
+    fn record_ignored(&self, counts: IgnoredCounts) {
         for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
             if jobs > 0 && self.metrics.ignored_members(member, jobs) {
                 let (member, consequence) = (member.name(), member.consequence());
@@ -119,7 +119,7 @@ pub(crate) struct GaugeSlot<'g>(&'g Gauge);
 
 impl Gauge {
     /// Increments the gauge if it is below `max`.
-    pub(crate) fn enter(&self, max: usize) -> Option<GaugeSlot<'_>> {
+    pub(crate) fn try_enter(&self, max: usize) -> Option<GaugeSlot<'_>> {
         (self.0.get() < max).then(|| self.count())
     }
 

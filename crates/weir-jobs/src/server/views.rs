@@ -101,7 +101,7 @@ fn queue_view<S: Store>(
     now: Timestamp,
 ) -> view::QueueView {
     let rate = service.rates.borrow().rate(now, queue);
-    let wanted = settings.queues.get(&queue.name).cloned().unwrap_or_default();
+    let queue_settings = settings.queues.get(&queue.name).cloned().unwrap_or_default();
     view::QueueView {
         name: queue.name.to_string(),
         depth: queue.depth,
@@ -114,9 +114,9 @@ fn queue_view<S: Store>(
         pushed_per_second: rate.pushed,
         processed_per_second: rate.processed,
         drain_seconds: rate.drain_seconds(queue.depth),
-        target_latency_seconds: wanted.target_latency.map(|target| target.as_secs_f64()),
-        concurrency: wanted.concurrency,
-        fresh_lane: wanted.fresh_lane,
+        target_latency_seconds: queue_settings.target_latency.map(|target| target.as_secs_f64()),
+        concurrency: queue_settings.concurrency,
+        fresh_lane: queue_settings.fresh_lane,
     }
 }
 

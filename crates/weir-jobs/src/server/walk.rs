@@ -11,77 +11,77 @@ use crate::store::{
     Action, Filter, JobState, ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
 };
 
-/// Applies `action` to all matching jobs that were in `place` at the start. Returns the number of
+/// Applies `action` to all matching jobs that were in `parse_location` at the start. Returns the number of
 /// jobs affected.
 pub(crate) async fn act_on_matching<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
-    place: &JobLocation,
+    location: &JobLocation,
     filter: Filter,
     action: Action,
 ) -> Result<u64, StoreError> {
-    if *place == JobLocation::Set(SetName::Dead) && action == Action::Kill {
+    if *location == JobLocation::Set(SetName::Dead) && action == Action::Kill {
         return Ok(0);
     }
     if filter == Filter::default() && action == Action::Discard {
-        return service.store.act(place, &Selection::All, action).await;
+        return service.store.act(location, &Selection::All, action).await;
     }
     if !filter.jids.is_empty() {
-        return act_on_jids(service, settings, place, filter.jids, action).await;
+        return act_on_jids(service, settings, location, filter.jids, action).await;
     }
-    act_page_by_page(service, settings, place, filter, action).await
+    act_page_by_page(service, settings, location, filter, action).await
 }
 
 async fn act_page_by_page<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
-    place: &JobLocation,
+    location: &JobLocation,
     filter: Filter,
     action: Action,
 ) -> Result<u64, StoreError> {
-    let mut hit = 0;
-    let mut walk = ListWalk::start(service, settings, place.clone(), filter).await?;
+    let mut affected = 0;
+    let mut walk = ListWalk::start(service, settings, location.clone(), filter).await?;
     while let Some(jobs) = walk.next(service).await? {
         let keys: Vec<EntryKey> = jobs.into_iter().map(|job| job.key).collect();
         if !keys.is_empty() {
-            hit += service.store.act(place, &Selection::Entries(keys), action).await?;
+            affected += service.store.act(location, &Selection::Entries(keys), action).await?;
         }
     }
-    Ok(hit)
+    Ok(affected)
 }
 
-/// Looks up jids one by one. Scans `place` only for those that were found elsewhere, since two jobs
+/// Looks up jids one by one. Scans `parse_location` only for those that were found elsewhere, since two jobs
 /// may have the same jid.
 async fn act_on_jids<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
-    place: &JobLocation,
+    location: &JobLocation,
     jids: Vec<String>,
     action: Action,
 ) -> Result<u64, StoreError> {
-    let mut hit = 0;
-    let mut elsewhere = Vec::new();
+    let mut affected = 0;
+    let mut in_other_locations = Vec::new();
     let jids: HashSet<String> = jids.into_iter().collect();
     for jid in jids {
         match service.store.find(&jid).await? {
-            Some(job) if rests_in(&job, place) => {
+            Some(job) if is_in_location(&job, location) => {
                 let entry = Selection::Entries(vec![job.key]);
-                hit += service.store.act(place, &entry, action).await?;
+                affected += service.store.act(location, &entry, action).await?;
             }
-            Some(_) => elsewhere.push(jid),
+            Some(_) => in_other_locations.push(jid),
             None => {}
         }
     }
-    if !elsewhere.is_empty() {
-        let filter = Filter { jids: elsewhere, ..Filter::default() };
-        hit += act_page_by_page(service, settings, place, filter, action).await?;
+    if !in_other_locations.is_empty() {
+        let filter = Filter { jids: in_other_locations, ..Filter::default() };
+        affected += act_page_by_page(service, settings, location, filter, action).await?;
     }
-    Ok(hit)
+    Ok(affected)
 }
 
-fn rests_in(job: &StoredJob, place: &JobLocation) -> bool {
-    match (&job.state, place) {
-        (JobState::In(set), JobLocation::Set(place)) => set == place,
+fn is_in_location(job: &StoredJob, location: &JobLocation) -> bool {
+    match (&job.state, location) {
+        (JobState::In(set), JobLocation::Set(location)) => set == location,
         (JobState::Enqueued, JobLocation::Queue(queue)) => job.queue == *queue,
         _ => false,
     }
@@ -91,14 +91,14 @@ fn rests_in(job: &StoredJob, place: &JobLocation) -> bool {
 pub(crate) async fn count_matching<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
-    place: JobLocation,
+    location: JobLocation,
     filter: Filter,
 ) -> Result<u64, StoreError> {
     if filter == Filter::default() {
-        return Ok(total(service, &place));
+        return Ok(total(service, &location));
     }
     let mut count = 0;
-    let mut walk = ListWalk::start(service, settings, place, filter).await?;
+    let mut walk = ListWalk::start(service, settings, location, filter).await?;
     while let Some(jobs) = walk.next(service).await? {
         count += jobs.len() as u64;
     }
@@ -106,9 +106,9 @@ pub(crate) async fn count_matching<S: Store>(
 }
 
 /// Returns the number of jobs in a queue or set.
-pub(crate) fn total<S: Store>(service: &JobService<S>, place: &JobLocation) -> u64 {
+pub(crate) fn total<S: Store>(service: &JobService<S>, location: &JobLocation) -> u64 {
     let counts = service.store.counts();
-    match place {
+    match location {
         JobLocation::Set(SetName::Scheduled) => counts.scheduled,
         JobLocation::Set(SetName::Retries) => counts.retries,
         JobLocation::Set(SetName::Dead) => counts.dead,
@@ -130,24 +130,24 @@ impl ListWalk {
     async fn start<S: Store>(
         service: &JobService<S>,
         settings: &JobServerSettings,
-        place: JobLocation,
+        location: JobLocation,
         filter: Filter,
     ) -> Result<Self, StoreError> {
         let request = ScanRequest {
-            place,
+            place: location,
             after: None,
             newest_first: false,
             limit: settings.limits.page_jobs_max,
             scan_max: settings.limits.scan_jobs_max,
             filter,
         };
-        let from_the_end = ScanRequest {
+        let last_entry = ScanRequest {
             newest_first: true,
             limit: 1,
             filter: Filter::default(),
             ..request.clone()
         };
-        let ScanPage { jobs, .. } = service.store.scan(from_the_end).await?;
+        let ScanPage { jobs, .. } = service.store.scan(last_entry).await?;
         let last = jobs.into_iter().next().map(|job| job.key.order);
         let (ended, last) = (last.is_none(), last.unwrap_or(0));
         Ok(Self { request, last, ended })

@@ -9,30 +9,30 @@ use weir_base::clock::Timestamp;
 use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
 use crate::model::Wid;
 use crate::server::JobService;
-use crate::server::rates::SAMPLE_EVERY;
+use crate::server::rates::SAMPLE_INTERVAL;
 use crate::store::{Counts, QueueCounts, Store, StoreError};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
 /// may be set.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const REAP_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// The interval at which the metrics' snapshot is published.
-const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a failed release is retried.
-const RELEASE_AGAIN: Duration = Duration::from_secs(1);
+const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reaps each worker once its last BEAT is `limits.heartbeat_timeout` ago.
 pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
         let now = service.clock.now();
-        let gone = service.workers.borrow_mut().reap(now, limit);
-        for wid in gone {
+        let reaped = service.workers.borrow_mut().reap(now, limit);
+        for wid in reaped {
             service.metrics.limit_hit(JobServerLimit::HeartbeatTimeout);
             service.metrics.tasks().worker_reaped();
             release(&service, &wid).await;
         }
         let next = service.workers.borrow().next_reap(limit);
-        let wait = next.map_or(LOOK_EVERY, |next| next.since(now)).min(LOOK_EVERY);
+        let wait = next.map_or(REAP_INTERVAL_MAX, |next| next.since(now)).min(REAP_INTERVAL_MAX);
         // New settings may shorten the timeout.
         let _ = timeout(wait, service.reloaded.notified()).await;
     }
@@ -51,7 +51,7 @@ async fn release<S: Store>(service: &JobService<S>, wid: &Wid) {
             }
             Err(error) => {
                 tracing::error!(%wid, %error, "worker's jobs can't be released; trying again");
-                sleep(RELEASE_AGAIN).await;
+                sleep(RELEASE_RETRY_DELAY).await;
             }
         }
     }
@@ -59,14 +59,14 @@ async fn release<S: Store>(service: &JobService<S>, wid: &Wid) {
 
 /// Publishes the metrics' snapshot and samples the totals for the rates, periodically.
 pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
-    let mut ticks = interval(PUBLISH_EVERY);
+    let mut ticks = interval(PUBLISH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sampled = None;
     loop {
         ticks.tick().await;
         let now = service.clock.now();
         let counts = service.store.counts();
-        if sampled.is_none_or(|last| now.since(last) >= SAMPLE_EVERY) {
+        if sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
             service.rates.borrow_mut().sample(now, &counts.queues);
             sampled = Some(now);
         }

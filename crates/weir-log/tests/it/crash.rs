@@ -236,7 +236,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_was_promised_survives_and_the_rest_is_a_prefix(seed: u64, steps in steps()) {
+    fn durable_records_survive_and_the_rest_is_a_prefix(seed: u64, steps in steps()) {
         let mut run = Run::new(seed);
         for step in &steps {
             run.step(step);

@@ -92,7 +92,7 @@ fn check_reported(disk: &SimulatedDisk) -> SimulatedDisk {
 }
 
 #[test]
-fn a_sound_log_verifies_and_salvage_leaves_it_alone() {
+fn intact_log_verifies_and_salvage_changes_nothing() {
     let (disk, positions) = closed(1);
     let verification = verify(&disk).expect("readable");
     assert!(verification.is_sound(), "{verification:?}");
@@ -103,7 +103,7 @@ fn a_sound_log_verifies_and_salvage_leaves_it_alone() {
 }
 
 #[test]
-fn damage_in_the_newest_segment_below_a_mark_costs_that_record_only() {
+fn damage_before_a_mark_costs_one_record() {
     let (disk, positions) = closed(2);
     let newest = positions[RECORDS as usize - 1].segment;
     let number = positions.iter().position(|p| p.segment == newest).expect("a record") + 1;
@@ -125,7 +125,7 @@ fn damage_in_the_newest_segment_below_a_mark_costs_that_record_only() {
 }
 
 #[test]
-fn damage_in_an_older_segment_is_met_when_the_record_is_read() {
+fn damage_in_an_older_segment_is_found_on_read() {
     let (disk, positions) = closed(3);
     flip(&disk, positions[7]);
     let log = try_open(&disk).expect("older segments are not read in full");
@@ -141,7 +141,7 @@ fn damage_in_an_older_segment_is_met_when_the_record_is_read() {
 }
 
 #[test]
-fn a_record_that_was_noted_is_set_aside_by_the_next_sync() {
+fn noted_damage_is_set_aside_by_the_next_sync() {
     let (disk, positions) = closed(3);
     flip(&disk, positions[7]);
     let log = open(&disk);
@@ -165,7 +165,7 @@ fn a_record_that_was_noted_is_set_aside_by_the_next_sync() {
 }
 
 #[test]
-fn a_damaged_footer_is_replaced_by_reading_the_segment() {
+fn damaged_footer_is_rebuilt_from_the_segment() {
     for from_end in [3, 40, 200] {
         let (disk, positions) = closed(4);
         damage(&disk, &file(1), |bytes| {
@@ -181,7 +181,7 @@ fn a_damaged_footer_is_replaced_by_reading_the_segment() {
 }
 
 #[test]
-fn a_missing_segment_is_reported_wherever_it_was() {
+fn missing_segment_is_reported_anywhere() {
     for missing in [vec![1], vec![2], vec![1, 2], vec![2, 3]] {
         let (disk, positions) = closed(5);
         missing.iter().for_each(|segment| disk.take_file(&file(*segment)));
@@ -196,7 +196,7 @@ fn a_missing_segment_is_reported_wherever_it_was() {
 }
 
 #[test]
-fn a_segment_that_was_removed_is_not_missing() {
+fn removed_segment_is_not_missing() {
     let disk = SimulatedDisk::new(14);
     let (mut log, _) = filled(&disk, RECORDS);
     assert!(log.remove_first_segment() && log.remove_first_segment());
@@ -213,7 +213,7 @@ fn a_segment_that_was_removed_is_not_missing() {
 
 /// A store whose newest segments are gone is as it was at some time before.
 #[test]
-fn a_tail_that_is_cut_at_a_segment_looks_like_an_older_log() {
+fn tail_cut_at_a_segment_looks_like_an_older_log() {
     let (disk, positions) = closed(5);
     let newest = positions[RECORDS as usize - 1].segment;
     for segment in [newest, newest + 1] {
@@ -227,7 +227,7 @@ fn a_tail_that_is_cut_at_a_segment_looks_like_an_older_log() {
 
 /// The power went while the files of a cut tail were deleted: one of them is still there.
 #[test]
-fn a_gap_behind_the_highest_mark_is_a_torn_tail() {
+fn gap_after_the_highest_mark_is_a_torn_tail() {
     let (disk, positions) = closed(21);
     let newest = positions[RECORDS as usize - 1].segment;
     let mut header = disk.file_bytes(&file(newest)).expect("there");
@@ -248,7 +248,7 @@ fn a_gap_behind_the_highest_mark_is_a_torn_tail() {
 }
 
 #[test]
-fn a_damaged_header_costs_no_record() {
+fn damaged_segment_header_costs_no_record() {
     let newest = closed(6).1[RECORDS as usize - 1].segment;
     for segment in [1, 2, newest] {
         let (disk, positions) = closed(6);
@@ -260,7 +260,7 @@ fn a_damaged_header_costs_no_record() {
 }
 
 #[test]
-fn a_segment_cut_short_keeps_its_beginning() {
+fn truncated_segment_keeps_its_beginning() {
     for size in [4000, 20] {
         let (disk, positions) = closed(7);
         damage(&disk, &file(2), |bytes| bytes.truncate(size));
@@ -277,7 +277,7 @@ fn a_segment_cut_short_keeps_its_beginning() {
 }
 
 #[test]
-fn damage_in_a_length_costs_no_other_record() {
+fn damaged_length_costs_no_other_record() {
     let (disk, positions) = closed(15);
     let newest = positions[RECORDS as usize - 1].segment;
     let number = positions.iter().position(|p| p.segment == newest).expect("a record") + 2;
@@ -291,7 +291,7 @@ fn damage_in_a_length_costs_no_other_record() {
 }
 
 #[test]
-fn what_is_set_aside_is_bounded_and_the_damage_is_listed_all_the_same() {
+fn set_aside_bytes_are_bounded_but_all_damage_is_listed() {
     let (disk, positions) = closed(16);
     disk.take_file(&file(1));
     flip(&disk, positions[RECORDS as usize - 5]);
@@ -306,7 +306,7 @@ fn what_is_set_aside_is_bounded_and_the_damage_is_listed_all_the_same() {
 }
 
 #[test]
-fn a_segment_of_another_log_is_not_touched() {
+fn segment_of_another_log_is_not_touched() {
     let (disk, _) = closed(8);
     let (other, _) = closed(9);
     disk.put_file(&file(2), other.file_bytes(&file(2)).expect("there"));
@@ -318,7 +318,7 @@ fn a_segment_of_another_log_is_not_touched() {
 
 /// A header has its version where every Weir looks for it, and a checksum that every Weir accepts.
 #[test]
-fn a_newer_format_is_refused_by_name() {
+fn newer_format_is_rejected_by_version() {
     let (disk, _) = closed(8);
     let header = disk.file_bytes(&file(2)).expect("there");
     assert_eq!((&header[..8], &header[8..12]), (&b"WEIRLOG\n"[..], &2u32.to_le_bytes()[..]));
@@ -336,7 +336,7 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
-fn a_segment_copied_over_another_does_not_pass_for_it() {
+fn copied_segment_is_detected() {
     let (disk, _) = closed(10);
     disk.put_file(&file(2), disk.file_bytes(&file(1)).expect("there"));
     let disk = check_reported(&disk);
@@ -344,7 +344,7 @@ fn a_segment_copied_over_another_does_not_pass_for_it() {
 }
 
 #[test]
-fn other_files_in_the_directory_are_left_alone() {
+fn other_files_are_not_touched() {
     let (disk, _) = closed(11);
     for name in ["README", "0000000001.log.damaged", "1.log"] {
         disk.put_file(name, b"mine".to_vec());
@@ -356,7 +356,7 @@ fn other_files_in_the_directory_are_left_alone() {
 }
 
 #[test]
-fn a_repair_that_was_interrupted_anywhere_can_be_repeated() {
+fn interrupted_repair_can_be_repeated() {
     for operations in 0..40 {
         let (disk, positions) = closed(operations);
         flip(&disk, positions[7]);
@@ -372,7 +372,7 @@ fn a_repair_that_was_interrupted_anywhere_can_be_repeated() {
 
 /// What an operator has not acknowledged is listed, whatever becomes of the list.
 #[test]
-fn damage_to_the_list_of_damage_costs_one_entry_at_most() {
+fn damage_to_the_damage_log_costs_one_entry() {
     let (disk, positions) = closed(17);
     for number in [150, 170, 190] {
         flip(&disk, positions[number]);
@@ -391,7 +391,7 @@ fn damage_to_the_list_of_damage_costs_one_entry_at_most() {
 /// Valid records may stand behind a hole in the tail. New ones that end just where such a record
 /// begins must not bring it back.
 #[test]
-fn what_was_cut_does_not_come_back_behind_new_records() {
+fn truncated_records_do_not_reappear() {
     let disk = SimulatedDisk::new(12);
     let (mut log, _) = filled(&disk, 1);
     let torn = log.append(Class::Job, &1u32.to_le_bytes(), &[b"torn"]).expect("appended");
@@ -413,7 +413,7 @@ fn what_was_cut_does_not_come_back_behind_new_records() {
 /// Random bytes look like the beginning of a long record at many places. What lies behind them is
 /// found all the same, however long its records are and with no mark between them.
 #[test]
-fn long_records_behind_damage_that_looks_like_records_are_kept() {
+fn long_records_after_plausible_damage_are_kept() {
     const MIB: u32 = 1024 * 1024;
     const DAMAGED: std::ops::Range<u32> = 3_000_000..3_400_000;
     static BODY: [u8; 50_000] = [b'x'; 50_000];
@@ -454,7 +454,7 @@ proptest! {
 
     /// Whatever is damaged: no panic, no wrong byte, and salvage makes it open again.
     #[test]
-    fn flipped_bytes_never_panic_and_never_show_wrong_data(
+    fn flipped_bytes_never_panic_or_return_wrong_data(
         seed in 0u64..20,
         flips in proptest::collection::vec((0usize..1 << 20, 1u8..), 1..6),
         cut in proptest::option::weighted(0.2, (0usize..8, 0usize..9000)),

@@ -5,7 +5,7 @@ use weir_log::{AppendError, Class, SimulatedDisk, SyncError};
 use crate::history::{body_of, filled, numbers, open, options, read};
 
 #[test]
-fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
+fn failed_sync_poisons_the_log() {
     let disk = SimulatedDisk::new(1);
     let (mut log, positions) = filled(&disk, 20);
     let durable = log.durable();
@@ -28,7 +28,7 @@ fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
 }
 
 #[test]
-fn a_failed_sync_of_the_directory_poisons_too() {
+fn failed_directory_sync_poisons_the_log() {
     let disk = SimulatedDisk::new(2);
     let (mut log, _) = filled(&disk, 5);
     log.rotate().expect("rotated");
@@ -40,7 +40,7 @@ fn a_failed_sync_of_the_directory_poisons_too() {
 /// The first segment's name was not yet durable when the process ended, and the next process finds
 /// no room for a second segment: it must not rely on that one's making to sync the directory.
 #[test]
-fn a_log_taken_over_on_a_full_disk_has_durable_names() {
+fn reopening_on_a_full_disk_makes_names_durable() {
     for seed in 0..50 {
         let disk = SimulatedDisk::new(seed);
         disk.fail_sync_after(1); // the first segment's header, then its name

@@ -20,7 +20,7 @@ fn append_until_refused(
 }
 
 #[test]
-fn jobs_are_refused_at_the_reserve_essential_records_at_the_end_and_space_brings_both_back() {
+fn jobs_are_rejected_at_the_reserve_and_essential_records_when_full() {
     let disk = SimulatedDisk::new(1);
     disk.set_space(Some(3 * 8 * 1024 + 100));
     let mut log = open(&disk);
@@ -48,7 +48,7 @@ fn jobs_are_refused_at_the_reserve_essential_records_at_the_end_and_space_brings
 }
 
 #[test]
-fn a_log_on_a_full_disk_reopens_with_its_reserve() {
+fn full_disk_log_reopens_with_its_reserve() {
     let disk = SimulatedDisk::new(2);
     disk.set_space(Some(3 * 8 * 1024 + 100));
     let mut log = open(&disk);
@@ -77,7 +77,7 @@ fn removing_a_segment_makes_room() {
 }
 
 #[test]
-fn where_room_cannot_be_reserved_a_full_disk_keeps_bytes_in_memory_until_there_is_space() {
+fn full_disk_keeps_bytes_in_memory_without_allocation() {
     let disk = SimulatedDisk::new(4);
     disk.set_allocates(false);
     disk.set_short_transfers(true);
@@ -103,7 +103,7 @@ fn where_room_cannot_be_reserved_a_full_disk_keeps_bytes_in_memory_until_there_i
 }
 
 #[test]
-fn a_sync_thread_that_is_behind_means_backpressure_not_a_full_disk() {
+fn slow_sync_thread_causes_backpressure() {
     let disk = SimulatedDisk::new(5);
     let mut log = open(&disk);
     let refusal = (0..10_000u32).find_map(|number| {
@@ -116,7 +116,7 @@ fn a_sync_thread_that_is_behind_means_backpressure_not_a_full_disk() {
 }
 
 #[test]
-fn memory_is_bounded_by_what_may_be_buffered() {
+fn memory_is_bounded_by_buffered_bytes_max() {
     let mut options = options();
     options.buffered_bytes_max = 3000;
     let (mut log, _) = SegmentLog::open(SimulatedDisk::new(6), options).expect("opens");
@@ -131,7 +131,7 @@ fn memory_is_bounded_by_what_may_be_buffered() {
 }
 
 #[test]
-fn a_record_over_the_limit_is_refused_and_one_at_the_limit_is_kept() {
+fn record_above_the_limit_is_rejected() {
     let (mut log, _) = filled(&SimulatedDisk::new(7), 3);
     let refused = log.append(Class::Job, b"head", &[&[0; 1021]]);
     assert!(matches!(refused, Err(AppendError::TooLarge { bytes: 1025, max: 1024 })));

@@ -23,7 +23,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn every_record_is_the_one_asked_for(steps in steps(), records in 1..500u32) {
+    fn every_read_returns_the_requested_record(steps in steps(), records in 1..500u32) {
         let disk = SimulatedDisk::new(1);
         let (mut log, mut positions) = filled(&disk, records);
         // Not yet written: these are read from memory.
@@ -47,7 +47,7 @@ proptest! {
 }
 
 #[test]
-fn damage_is_named_and_the_records_around_it_are_read() {
+fn damage_is_reported_and_other_records_are_read() {
     let disk = SimulatedDisk::new(1);
     let (log, positions) = filled(&disk, 120);
     drop(log);
@@ -68,7 +68,7 @@ fn damage_is_named_and_the_records_around_it_are_read() {
 }
 
 #[test]
-fn a_segment_that_is_gone_has_no_records() {
+fn removed_segment_has_no_records() {
     let disk = SimulatedDisk::new(1);
     let (log, _) = filled(&disk, 5);
     let mut ahead = ReadAhead::new(log.reader());

@@ -33,7 +33,7 @@ fn heads(log: &SegmentLog<RealDisk>) -> Vec<(RecordPosition, Vec<u8>)> {
 }
 
 #[test]
-fn records_are_read_before_and_after_every_stage() {
+fn records_are_readable_at_every_stage() {
     let directory = TempDir::new().expect("tempdir");
     let mut log = open(&directory);
     let position = log.append(Class::Job, b"head", &[b"one ", b"record"]).expect("appended");
@@ -49,7 +49,7 @@ fn records_are_read_before_and_after_every_stage() {
 }
 
 #[test]
-fn the_log_grows_over_segments_and_reopens_whole() {
+fn log_spans_segments_and_reopens_completely() {
     let directory = TempDir::new().expect("tempdir");
     let mut log = open(&directory);
     let syncer = log.syncer();
@@ -75,7 +75,7 @@ fn the_log_grows_over_segments_and_reopens_whole() {
 }
 
 #[test]
-fn a_removed_segment_is_gone_at_once_and_its_file_after_the_next_sync() {
+fn removed_segment_file_is_deleted_by_the_next_sync() {
     let directory = TempDir::new().expect("tempdir");
     let mut log = open(&directory);
     let syncer = log.syncer();

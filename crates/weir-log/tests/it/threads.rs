@@ -16,7 +16,7 @@ fn body_of(number: u32) -> Vec<u8> {
 
 /// Every position is readable from the moment it is known, whatever the syncer does meanwhile.
 #[test]
-fn readers_and_the_syncer_never_get_in_the_owners_way() {
+fn readers_and_syncer_never_block_the_owner() {
     let directory = TempDir::new().expect("tempdir");
     let options = SegmentLogOptions {
         segment_bytes: 64 * 1024,

@@ -5,7 +5,7 @@ use weir_log::{SimulatedDisk, Upkeep};
 use crate::history::filled;
 
 #[test]
-fn one_removed_segment_is_deleted_at_a_time() {
+fn removed_segments_are_deleted_one_at_a_time() {
     let disk = SimulatedDisk::new(1);
     let (mut log, _) = filled(&disk, 400);
     let first = log.segments()[0].number;

@@ -23,9 +23,9 @@ use weir_net::tls::Agreed;
 use weir_net::{ListenAddress, Listener, NetMetrics, Successor, Tls, TlsSettings};
 use weir_supervisor::inherited::Inherited;
 
-use super::end::End;
+use super::completion::Completion;
 use crate::front::Front;
-use crate::parent::{FRONT, GEMS, REALTIME, of_core};
+use crate::parent::{FRONT, GEMS, REALTIME, core_socket_name};
 use weir_config::Settings;
 
 /// The sockets that the cores serve.
@@ -52,7 +52,7 @@ pub(super) struct Cores {
     stop: ServerStop,
     addresses: Addresses,
     pulse: Pulse,
-    running: End<ServerOutcome>,
+    running: Completion<ServerOutcome>,
 }
 
 impl Sockets {
@@ -62,9 +62,9 @@ impl Sockets {
         inherited: &mut Inherited,
         certificates: &TlsMetrics,
     ) -> anyhow::Result<Option<Self>> {
-        let front = group(inherited, FRONT)?;
-        let realtime = group(inherited, REALTIME)?;
-        let gems = group(inherited, GEMS)?;
+        let front = take_group(inherited, FRONT)?;
+        let realtime = take_group(inherited, REALTIME)?;
+        let gems = take_group(inherited, GEMS)?;
         if front.is_empty() && realtime.is_empty() && gems.is_empty() {
             return Ok(None);
         }
@@ -97,8 +97,9 @@ impl Sockets {
 
     /// Returns the index of the gems' listener.
     pub(super) fn gems_listener(&self) -> Option<usize> {
-        let before = usize::from(!self.front.is_empty()) + usize::from(!self.realtime.is_empty());
-        (!self.gems.is_empty()).then_some(before)
+        let preceding =
+            usize::from(!self.front.is_empty()) + usize::from(!self.realtime.is_empty());
+        (!self.gems.is_empty()).then_some(preceding)
     }
 }
 
@@ -138,7 +139,7 @@ impl Cores {
             stop: stop.clone(),
         })?;
         let pulse = running.pulse();
-        let running = End::of(running.join());
+        let running = Completion::new(running.join());
         Ok(Self { limits, tls, stop, addresses, pulse, running })
     }
 
@@ -158,10 +159,10 @@ impl Cores {
         format!("the cores of the front ended unexpectedly: {outcome:?}")
     }
 
-    /// Returns the log names of cores that do not respond within `patience`.
-    pub(super) async fn silent(&self, patience: Duration) -> Vec<String> {
-        let silent = self.pulse.silent(patience).await;
-        silent.into_iter().map(|core| format!("core {core} of the front")).collect()
+    /// Returns the log names of cores that do not respond within `timeout`.
+    pub(super) async fn unresponsive(&self, timeout: Duration) -> Vec<String> {
+        let unresponsive = self.pulse.silent(timeout).await;
+        unresponsive.into_iter().map(|core| format!("core {core} of the front")).collect()
     }
 
     /// Applies new settings.
@@ -244,10 +245,10 @@ fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> 
 }
 
 /// Takes the sockets of a group, in the order of the cores.
-fn group(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
+fn take_group(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
     let mut sockets = Vec::new();
     loop {
-        let name = of_core(group, sockets.len());
+        let name = core_socket_name(group, sockets.len());
         let Some(descriptor) = inherited.take(&name) else { return Ok(sockets) };
         sockets.push(Listener::adopt(&name, descriptor)?);
     }

@@ -22,8 +22,8 @@ use weir_gems::{Files, GemsMetrics, GemsParts};
 use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
-use crate::gems::GemsPlaces;
-use weir_admin::gems::Operated;
+use crate::gems::GemsMounts;
+use weir_admin::gems::OperatedGems;
 use weir_config::{Settings, StoreKind};
 
 /// The gem index and its tasks.
@@ -46,7 +46,7 @@ impl Gems {
         clock: &Clock,
         registry: &mut Registry,
     ) -> anyhow::Result<Self> {
-        let weir_config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
+        let weir_config::Gems { settings: current, webhooks, .. } = &settings.gems;
         let (store, files) = open(&settings.gems, clock, registry).await?;
         store.register_metrics(registry);
         let webhooks = Webhooks::new(
@@ -55,33 +55,33 @@ impl Gems {
             clock.clone(),
             WebhookMetrics::register(registry),
         );
-        let off = Arc::<Switches>::default();
+        let disabled = Arc::<Switches>::default();
         let switches_file = settings.gems.switches_file();
-        let switches = Switchboard::open(Arc::clone(&off), clock.clone(), switches_file);
-        let in_force = Arc::new(ArcSwap::from_pointee(in_force.clone()));
+        let switches = Switchboard::open(Arc::clone(&disabled), clock.clone(), switches_file);
+        let current = Arc::new(ArcSwap::from_pointee(current.clone()));
         let index = weir_gems::Gems::new(GemsParts {
             store,
             files: files.clone(),
-            settings: Arc::clone(&in_force),
+            settings: Arc::clone(&current),
             clock: clock.clone(),
             metrics: GemsMetrics::register(registry),
-            switches: off,
+            switches: disabled,
         });
         let mirror = Mirroring::open(settings, &index, files, clock, registry).await?;
         let mount = settings.gems.mount().map(Arc::from);
-        let downloads = Downloads::new(Arc::clone(&index), Arc::clone(&in_force));
-        Ok(Self { index, settings: in_force, switches, mount, webhooks, downloads, mirror })
+        let downloads = Downloads::new(Arc::clone(&index), Arc::clone(&current));
+        Ok(Self { index, settings: current, switches, mount, webhooks, downloads, mirror })
     }
 
     /// Returns the paths of the index on its own listener and on the front's.
-    pub(super) fn places(&self, own: Option<usize>, front: Option<usize>) -> GemsPlaces {
+    pub(super) fn mounts(&self, own_listener: Option<usize>, front: Option<usize>) -> GemsMounts {
         let mounted = front.zip(self.mount.clone());
-        GemsPlaces { index: Arc::clone(&self.index), own, mounted }
+        GemsMounts { index: Arc::clone(&self.index), own_listener, mounted }
     }
 
     /// Returns the handles for the admin API and the console.
-    pub(super) fn for_operators(&self) -> Operated {
-        Operated { index: Arc::clone(&self.index), switches: self.switches.clone() }
+    pub(super) fn admin_handles(&self) -> OperatedGems {
+        OperatedGems { index: Arc::clone(&self.index), switches: self.switches.clone() }
     }
 
     /// Applies new settings; returns the setting that needs a restart, if any.

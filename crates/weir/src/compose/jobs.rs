@@ -19,13 +19,13 @@ use weir_net::tls::Agreed;
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
-use super::end::End;
+use super::completion::Completion;
 use weir_config::Settings;
 use weir_config::part::Part;
 
 /// The listening socket and TLS of the job server.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct JobsSocket {
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
 }
@@ -36,10 +36,10 @@ pub(super) struct Jobs {
     address: SocketAddr,
     tls: Option<Arc<Tls>>,
     stop: JobServerStop,
-    running: End<JobServerOutcome>,
+    running: Completion<JobServerOutcome>,
 }
 
-impl Door {
+impl JobsSocket {
     /// Takes the inherited socket, and loads its certificate.
     pub(super) fn take(
         settings: &Settings,
@@ -57,7 +57,7 @@ impl Jobs {
     /// Opens the store and serves the socket.
     pub(super) async fn start(
         settings: &Settings,
-        Door { listener, tls }: Door,
+        JobsSocket { listener, tls }: JobsSocket,
         registry: &mut Registry,
         clock: &Clock,
     ) -> anyhow::Result<Self> {
@@ -81,7 +81,7 @@ impl Jobs {
         let running = running.await?;
         unless_started.disarm();
         let handle = running.handle();
-        Ok(Self { handle, address, tls, stop, running: End::of(running.join()) })
+        Ok(Self { handle, address, tls, stop, running: Completion::new(running.join()) })
     }
 
     /// Returns the handle for requests to the server.
@@ -104,10 +104,10 @@ impl Jobs {
         format!("the job server ended unexpectedly: {:?}", self.running.wait().await)
     }
 
-    /// Returns whether it replies within `patience`, even if only "busy".
-    pub(super) async fn answers(&self, patience: Duration) -> bool {
-        let answer = tokio::time::timeout(patience, self.handle.ready()).await;
-        !matches!(answer, Ok(Err(HandleError::Gone)) | Err(_))
+    /// Returns whether it replies within `timeout`, even if only "busy".
+    pub(super) async fn responds(&self, timeout: Duration) -> bool {
+        let reply = tokio::time::timeout(timeout, self.handle.ready()).await;
+        !matches!(reply, Ok(Err(HandleError::Gone)) | Err(_))
     }
 
     /// Applies new settings; returns those that need a restart.

@@ -11,7 +11,7 @@ use super::cores::Cores;
 use super::stop::JOBS_TIME_MIN;
 
 /// Interval of checks whether operators have paused or resumed apps.
-const HOLDS_INTERVAL: Duration = Duration::from_secs(1);
+const PAUSED_APPS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Signals to a replaced process, and the deadline for requests at shutdown.
 #[derive(Clone, Debug)]
@@ -39,12 +39,12 @@ impl Weir {
     pub(crate) async fn linger(self, lingering: Lingering) -> anyhow::Result<()> {
         let at_once = lingering.at_once.clone();
         tokio::select! {
-            ended = self.give_up_and_linger(lingering) => ended,
+            ended = self.hand_over_and_drain(lingering) => ended,
             () = at_once.cancelled() => Ok(()),
         }
     }
 
-    async fn give_up_and_linger(mut self, lingering: Lingering) -> anyhow::Result<()> {
+    async fn hand_over_and_drain(mut self, lingering: Lingering) -> anyhow::Result<()> {
         self.draining.cancel();
         if let Some(observer) = self.observer.take() {
             observer.finish().await;
@@ -54,7 +54,7 @@ impl Weir {
             cores.drain();
             // From now on requests to realtime wait for the next process.
             let _ = self.successor.set(cores.successor());
-            self.publishers.leave(Duration::ZERO).await;
+            self.realtime_requests.wait_until_done(Duration::ZERO).await;
             self.hand_over_histories(&cores.pulse()).await;
         }
         let deadline = lingering.deadline.max(JOBS_TIME_MIN);
@@ -66,7 +66,7 @@ impl Weir {
             "the next service process has taken over; remaining connections end on their own"
         );
         let cores = match cores {
-            Some(cores) => self.let_connections_end(cores, &lingering).await,
+            Some(cores) => self.drain_connections(cores, &lingering).await,
             None => Ok(()),
         };
         self.workers.drain(Duration::ZERO).await;
@@ -76,7 +76,7 @@ impl Weir {
         jobs.and(cores)
     }
 
-    async fn let_connections_end(
+    async fn drain_connections(
         &self,
         mut cores: Cores,
         lingering: &Lingering,
@@ -95,19 +95,19 @@ impl Weir {
             () = lingering.stop.cancelled() => {}
             () = sleep(stream_drain.saturating_add(idle_timeout)) => {}
             () = streams => {}
-            () = self.follow_operators() => {}
+            () = self.sync_paused_apps() => {}
         }
         self.streams_end.cancel();
         cores.stop(lingering.deadline).await
     }
 
     /// Applies pauses and resumes by operators to requests that wait in this process, too.
-    async fn follow_operators(&self) {
-        let mut looks = interval(HOLDS_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn sync_paused_apps(&self) {
+        let mut ticks = interval(PAUSED_APPS_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
-            self.holds.restore();
+            ticks.tick().await;
+            self.paused_apps.restore();
         }
     }
 

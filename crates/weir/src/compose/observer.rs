@@ -20,7 +20,7 @@ use weir_admin::observed::metrics::ObservedMetrics;
 use weir_config::{Observe, Settings};
 
 /// Limit of the time to close connections to Postgres.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The observing thread and its results.
 #[derive(Debug)]
@@ -43,18 +43,18 @@ impl Observer {
             return Ok(None);
         }
         let (observed, stop) = (Observed::default(), CancellationToken::new());
-        let metrics = ObservedMetrics::new(observed.clone(), settings.observe.labels());
+        let metrics = ObservedMetrics::new(observed.clone(), settings.observe.label_limits());
         registry.register_collector(Box::new(metrics));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let watcher = watcher(&settings.observe, clock);
         let interval = settings.observe.interval;
         tracing::info!(?interval, "observing the sources of [observe]");
-        let seen = Seen { observed: observed.clone(), measured: measured.clone() };
-        let looking = look(watcher, interval, seen, stop.clone());
-        let (says_ended, ended) = oneshot::channel();
+        let outputs = ObserverOutputs { observed: observed.clone(), measured: measured.clone() };
+        let observing = observe(watcher, interval, outputs, stop.clone());
+        let (ended_sender, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("weir-observe".to_owned()).spawn(move || {
-            runtime.block_on(looking);
-            drop(says_ended);
+            runtime.block_on(observing);
+            drop(ended_sender);
         });
         let thread = thread.context("the thread that observes")?;
         Ok(Some(Self { observed, stop, thread, ended }))
@@ -75,33 +75,43 @@ impl Observer {
 }
 
 /// Where samples go, and inputs that need no sampling.
-struct Seen {
+struct ObserverOutputs {
     observed: Observed,
     measured: Measured,
 }
 
 fn watcher(observe: &Observe, clock: &Clock) -> Watcher {
-    Watcher::new(observe.sources(), observe.pace(), clock.clone(), &mut fastrand::Rng::new())
+    Watcher::new(
+        observe.sources(),
+        observe.poll_schedule(),
+        clock.clone(),
+        &mut fastrand::Rng::new(),
+    )
 }
 
 /// Takes samples until `stop`.
-async fn look(mut watcher: Watcher, interval: Duration, seen: Seen, stop: CancellationToken) {
-    let mut told = Told::default();
+async fn observe(
+    mut watcher: Watcher,
+    interval: Duration,
+    outputs: ObserverOutputs,
+    stop: CancellationToken,
+) {
+    let mut source_log = SourceLog::default();
     loop {
         let mut round = tokio::select! {
             () = stop.cancelled() => break,
             round = watcher.round() => round,
         };
-        told.of(&round);
-        seen.measured.parts().fill(&mut round.observation);
+        source_log.log_changes(&round);
+        outputs.measured.parts().fill(&mut round.observation);
         let pause = pause(interval, round.took);
-        seen.observed.publish(round);
+        outputs.observed.publish(round);
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(pause) => {}
         }
     }
-    let _ = tokio::time::timeout(GOODBYE, watcher.close()).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, watcher.close()).await;
 }
 
 /// Returns the pause before the next sample: the rest of the interval, but at least half of it.
@@ -112,22 +122,22 @@ fn pause(interval: Duration, took: Duration) -> Duration {
 
 /// The last logged state of each source, to log changes only.
 #[derive(Debug, Default)]
-struct Told(BTreeMap<String, bool>);
+struct SourceLog(BTreeMap<String, bool>);
 
-impl Told {
-    fn of(&mut self, round: &Round) {
+impl SourceLog {
+    fn log_changes(&mut self, round: &Round) {
         for SourceState { kind, name, problem, .. } in &round.sources {
             let source = format!("{} {name}", kind.name());
-            let was_seen = self.0.insert(source.clone(), problem.is_none());
+            let was_readable = self.0.insert(source.clone(), problem.is_none());
             match problem {
-                Some(missing) if was_seen != Some(false) => {
+                Some(missing) if was_readable != Some(false) => {
                     tracing::warn!(
                         source,
                         why = missing.reason,
                         "observe: a source cannot be read"
                     );
                 }
-                None if was_seen == Some(false) => {
+                None if was_readable == Some(false) => {
                     tracing::info!(source, "observe: the source can be read again");
                 }
                 _ => {}
@@ -141,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_that_took_long_is_followed_by_a_pause_all_the_same() {
+    fn slow_samples_are_followed_by_a_pause() {
         let seconds = Duration::from_secs;
         for (took, left) in [(0, 10), (3, 7), (6, 5), (10, 5), (60, 5)] {
             assert_eq!(pause(seconds(10), seconds(took)), seconds(left), "{took}");

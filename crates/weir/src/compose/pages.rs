@@ -18,7 +18,7 @@ use weir_supervisor::inherited::Inherited;
 use super::tcp_listener;
 use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
-use weir_admin::gems::Operated;
+use weir_admin::gems::OperatedGems;
 use weir_admin::measured::{self, Measured};
 use weir_admin::observed::{self, Observed};
 use weir_admin::restart::Restart;
@@ -35,7 +35,7 @@ pub(super) struct Pages<'a> {
     /// The handles of the job server and of realtime, where they are served.
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<weir_admin::realtime::Realtime>,
-    pub(super) gems: Option<Operated>,
+    pub(super) gems: Option<OperatedGems>,
     pub(super) front: weir_admin::workers::Front,
     /// None: nothing is observed.
     pub(super) observed: Option<Observed>,
@@ -59,7 +59,7 @@ impl Pages<'_> {
         let has_apps = Part::Front.is_among(&self.only);
         let apps = has_apps.then(|| Arc::new(front::ConsoleApps(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
-        let open = status::open_routes(jobs.clone(), index);
+        let public_routes = status::public_routes(jobs.clone(), index);
         let metrics = status::metrics_route(Arc::new(self.registry));
         let api = status::api(
             jobs.clone(),
@@ -73,10 +73,12 @@ impl Pages<'_> {
         .merge(observed::json::router(self.observed.clone()))
         .merge(measured::router(self.measured));
 
-        let on_socket =
-            Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
+        let socket_routes = Router::new()
+            .nest("/v1", api.clone())
+            .merge(public_routes.clone())
+            .merge(metrics.clone());
         let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
-        http::serve(admin, Endpoint::admin(on_socket, &settings.admin), http)?;
+        http::serve(admin, Endpoint::admin(socket_routes, &settings.admin), http)?;
         let Some(listener) = tcp_listener(inherited, Part::Console)? else {
             return Ok(());
         };
@@ -90,7 +92,7 @@ impl Pages<'_> {
             gems: gems.map(|gems| gems.index as _),
             front: apps
                 .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
-            routes: Routes { api, metrics, open },
+            routes: Routes { api, metrics, open: public_routes },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));
         let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
@@ -142,9 +144,9 @@ fn console_observed(
     settings: &Settings,
     live: &Live,
 ) -> weir_console::observed::ObservedSource {
-    let kept = settings.observe.history_kept;
+    let history_kept = settings.observe.history_kept;
     let observed = Arc::new(ConsoleObserved(observed));
-    weir_console::observed::ObservedSource::new(observed, histories(settings, live), kept)
+    weir_console::observed::ObservedSource::new(observed, histories(settings, live), history_kept)
 }
 
 fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {

@@ -40,11 +40,11 @@ impl Realtime {
         clock: &Clock,
         draining: CancellationToken,
     ) -> Self {
-        let in_flight = in_flight(settings, registry);
+        let in_flight = webhook_limit(settings, registry);
         let webhooks = ShutdownToken::new();
-        let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let hub = create_hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
         let histories = settings.data_dir.join(HISTORIES);
-        restore(&hub, &histories).await;
+        restore_histories(&hub, &histories).await;
         let switches =
             Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
         Self { hub, switches, in_flight, draining, webhooks, histories }
@@ -59,7 +59,7 @@ impl Realtime {
     }
 
     /// Returns the handles for the admin API and the console.
-    pub(super) fn for_operators(&self) -> weir_admin::realtime::Realtime {
+    pub(super) fn admin_handles(&self) -> weir_admin::realtime::Realtime {
         let (hub, switches) = (Arc::clone(&self.hub), self.switches.clone());
         weir_admin::realtime::Realtime { hub, switches }
     }
@@ -82,7 +82,7 @@ impl Realtime {
     pub(super) async fn hand_over(&self, cores: &Pulse) {
         self.hub.hand_over();
         // A core that responds has finished publishing; this thread runs this.
-        let _ = cores.silent(TURN_PATIENCE).await;
+        let _ = cores.silent(CORES_TIMEOUT).await;
         let (hub, histories) = (Arc::clone(&self.hub), self.histories.clone());
         match tokio::task::spawn_blocking(move || hub.save(&histories)).await {
             Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),
@@ -103,11 +103,11 @@ impl Realtime {
 }
 
 /// A core that is busy for longer hangs, and publishes nothing.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const CORES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Restores the saved histories for clients that recover. Without them, clients load their state
 /// again.
-async fn restore(hub: &Arc<Hub>, histories: &Path) {
+async fn restore_histories(hub: &Arc<Hub>, histories: &Path) {
     let (hub, histories) = (Arc::clone(hub), histories.to_owned());
     match tokio::task::spawn_blocking(move || hub.restore(&histories)).await {
         Ok(Ok(saved)) => tracing::debug!(?saved, "histories restored"),
@@ -117,7 +117,7 @@ async fn restore(hub: &Arc<Hub>, histories: &Path) {
 }
 
 /// Creates the limit of concurrent webhooks.
-fn in_flight(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
+fn webhook_limit(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
     let limit = settings.realtime.settings.limits.webhooks_in_flight_max;
     let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, limit));
     let registry = registry.sub_registry_with_prefix("weir");
@@ -130,7 +130,7 @@ const HISTORIES: &str = "realtime-histories";
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
 /// Creates the state that the cores share; `webhooks` runs the webhook task.
-fn hub(
+fn create_hub(
     settings: &Settings,
     cores: usize,
     registry: &mut Registry,

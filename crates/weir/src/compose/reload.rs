@@ -2,7 +2,7 @@
 
 use weir_front::AppSettings;
 
-use super::{Weir, gems_are_wanted};
+use super::{Weir, are_gems_enabled};
 use weir_config::part::Part;
 use weir_config::{App, Settings};
 
@@ -21,7 +21,7 @@ impl Weir {
         settings: &Settings,
         only: &[Part],
     ) -> anyhow::Result<Vec<String>> {
-        let mut kept = match &self.jobs {
+        let mut needing_restart = match &self.jobs {
             Some(jobs) => jobs.reload(settings).await?,
             None => Vec::new(),
         };
@@ -33,25 +33,27 @@ impl Weir {
             Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.
             None if Part::Realtime.is_among(only) && settings.has_front() => {
-                kept.push("realtime.apps".to_owned());
+                needing_restart.push("realtime.apps".to_owned());
             }
             None => {}
         }
-        kept.extend(self.gems.as_ref().and_then(|gems| gems.reload(settings)));
-        if gems_are_wanted(settings, only) != self.gems.is_some() {
-            kept.push("gems".to_owned());
+        needing_restart.extend(self.gems.as_ref().and_then(|gems| gems.reload(settings)));
+        if are_gems_enabled(settings, only) != self.gems.is_some() {
+            needing_restart.push("gems".to_owned());
         }
-        kept.extend(self.reload_apps(settings));
-        Ok(kept)
+        needing_restart.extend(self.reload_apps(settings));
+        Ok(needing_restart)
     }
 
     /// Reloads the apps. Workers of apps change at run time; a new app or other limits need a
     /// restart. The processes of an app that has some stay with it, regardless of the new settings.
     fn reload_apps(&self, settings: &Settings) -> Option<String> {
         let mut is_new = false;
-        let has_none = |app: &&App| app.processes.is_none();
-        let is_steered = |app: &&App| self.steered.contains(&app.settings.name);
-        for app in settings.front.apps.iter().filter(|app| has_none(app) && !is_steered(app)) {
+        let has_no_processes = |app: &&App| app.processes.is_none();
+        let is_managed = |app: &&App| self.managed_apps.contains(&app.settings.name);
+        for app in
+            settings.front.apps.iter().filter(|app| has_no_processes(app) && !is_managed(app))
+        {
             let AppSettings { name, workers, .. } = &app.settings;
             is_new |= self.apps.set_workers(name, workers).is_err();
         }

@@ -10,28 +10,28 @@ use weir_front::Apps;
 use weir_jobs::handle::Handle;
 
 /// Interval of latency samples.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Updates the apps with their queues' latencies, until `stopping`.
 pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationToken) {
-    let watched = apps.watched_queues();
-    if watched.is_empty() {
+    let watched_queues = apps.watched_queues();
+    if watched_queues.is_empty() {
         return;
     }
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(SAMPLE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = looks.tick() => {}
+            _ = ticks.tick() => {}
             () = stopping.cancelled() => return,
         }
-        apps.judge_queues(&latencies(&jobs, &watched).await);
+        apps.judge_queues(&latencies(&jobs, &watched_queues).await);
     }
 }
 
 /// Returns the latency of each queue. An empty queue has none, and that of an unreachable job
 /// server is unknown.
-async fn latencies(jobs: &Handle, watched: &BTreeSet<String>) -> BTreeMap<String, Duration> {
+async fn latencies(jobs: &Handle, watched_queues: &BTreeSet<String>) -> BTreeMap<String, Duration> {
     let queues = match jobs.queues().await {
         Ok(queues) => queues,
         Err(error) => {
@@ -39,8 +39,8 @@ async fn latencies(jobs: &Handle, watched: &BTreeSet<String>) -> BTreeMap<String
             return BTreeMap::new();
         }
     };
-    let watched = queues.into_iter().filter(|queue| watched.contains(&queue.name));
-    watched
+    let watched_queues = queues.into_iter().filter(|queue| watched_queues.contains(&queue.name));
+    watched_queues
         .filter_map(|queue| {
             let latency = Duration::try_from_secs_f64(queue.latency_seconds).ok()?;
             Some((queue.name, latency))

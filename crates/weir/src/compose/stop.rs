@@ -34,8 +34,9 @@ impl Weir {
         }
         let cores = self.stop_cores(deadline).await;
         // Even if requests took all of the time, the store gets its minimum.
-        let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
-        let jobs = self.stop_jobs_and_pages(for_jobs).await;
+        let jobs_deadline =
+            if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
+        let jobs = self.stop_jobs_and_pages(jobs_deadline).await;
         // The remaining tasks have no service to work for.
         self.workers.drain(Duration::ZERO).await;
         let (realtime, gems) = (self.realtime, self.gems);
@@ -70,7 +71,7 @@ impl Weir {
                 "aborted HTTP requests that were still in progress at the shutdown deadline"
             );
         }
-        self.turns.jobs_and_pages = None;
+        self.locks.jobs_and_pages = None;
         stopped
     }
 
@@ -82,7 +83,7 @@ impl Weir {
         if !deadline.is_zero() {
             let stopped = tokio::select! {
                 stopped = &mut stopping => Some(stopped),
-                () = self.publishers.leave(last_request) => None,
+                () = self.realtime_requests.wait_until_done(last_request) => None,
             };
             self.hand_over_histories(&pulse).await;
             if let Some(stopped) = stopped {
@@ -97,6 +98,6 @@ impl Weir {
         if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
             realtime.hand_over(pulse).await;
         }
-        self.turns.histories = None;
+        self.locks.histories = None;
     }
 }

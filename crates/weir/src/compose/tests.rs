@@ -14,12 +14,12 @@ use weir_net::{BindOptions, ListenAddress, Listener};
 use weir_supervisor::inherited::Inherited;
 
 use super::Weir;
-use crate::parent::{ADMIN, FRONT, of_core};
+use crate::parent::{ADMIN, FRONT, core_socket_name};
 use weir_config::part::Part;
 use weir_config::{Settings, Source};
 
 /// Longer than anything takes on a busy machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[[realtime.apps]]\nid = \"1\"\n\
                         key = \"demo-key\"\nsecret = { env = \"SECRET\" }\n";
@@ -45,7 +45,7 @@ fn admin_socket(settings: &Settings) -> OwnedFd {
     Listener::bind(&address, BindOptions::default()).expect("a socket").into()
 }
 
-/// As if a parent had handed them over.
+/// Returns sockets as handed over by a parent.
 pub(super) fn inherit(sockets: Vec<(String, OwnedFd)>) -> Inherited {
     let numbers: Vec<String> =
         sockets.into_iter().map(|(name, socket)| format!("{name}={}", unique(&socket))).collect();
@@ -62,14 +62,14 @@ fn unique(socket: &OwnedFd) -> RawFd {
     copy.into_raw_fd()
 }
 
-/// With one thread for what blocks: opening the store waits until that one is free.
+/// Runs a test with a single blocking thread: opening the store waits until it is free.
 pub(super) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.expect("no end") });
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, test).await.expect("no end") });
     runtime.shutdown_background();
 }
 
@@ -85,14 +85,14 @@ async fn first_line(address: SocketAddr, request: &str) -> String {
 }
 
 #[test]
-fn realtime_answers_before_the_store_is_open() {
+fn realtime_responds_before_the_store_is_open() {
     run(async {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = settings(folder.path());
         let ((jobs, jobs_socket), (front, front_socket)) = (tcp_socket(), tcp_socket());
         let inherited = inherit(vec![
             (Part::Jobs.name().to_owned(), jobs_socket),
-            (of_core(FRONT, 0), front_socket),
+            (core_socket_name(FRONT, 0), front_socket),
             (ADMIN.to_owned(), admin_socket(&settings)),
         ]);
         let (mut weir, mut unopened) =

@@ -8,11 +8,11 @@ use super::cores::Cores;
 
 /// A part that ended by itself, and how.
 #[derive(Debug)]
-pub(crate) struct Joined(pub(crate) String);
+pub(crate) struct UnexpectedEnd(pub(crate) String);
 
 impl Weir {
     /// Resolves when a part has ended by itself, which is unexpected.
-    pub(crate) async fn joined(&mut self) -> Joined {
+    pub(crate) async fn unexpected_end(&mut self) -> UnexpectedEnd {
         let jobs = async {
             match &mut self.jobs {
                 Some(jobs) => jobs.ended().await,
@@ -25,31 +25,31 @@ impl Weir {
                 None => pending().await,
             }
         };
-        Joined(tokio::select! {
+        UnexpectedEnd(tokio::select! {
             why = jobs => why,
             why = ended(&mut self.cores) => why,
             why = gems => why,
         })
     }
 
-    /// Returns the parts that do not respond within `patience`, even with "busy". (The pages run on
+    /// Returns the parts that do not respond within `timeout`, even with "busy". (The pages run on
     /// the calling thread.)
-    pub(crate) async fn silent(&self, patience: Duration) -> Vec<String> {
+    pub(crate) async fn unresponsive_parts(&self, timeout: Duration) -> Vec<String> {
         let jobs = async {
             match &self.jobs {
-                Some(jobs) if !jobs.answers(patience).await => vec!["the job server".to_owned()],
+                Some(jobs) if !jobs.responds(timeout).await => vec!["the job server".to_owned()],
                 _ => Vec::new(),
             }
         };
         let cores = async {
             match &self.cores {
-                Some(cores) => cores.silent(patience).await,
+                Some(cores) => cores.unresponsive(timeout).await,
                 None => Vec::new(),
             }
         };
-        let (mut silent, cores) = tokio::join!(jobs, cores);
-        silent.extend(cores);
-        silent
+        let (mut unresponsive, cores) = tokio::join!(jobs, cores);
+        unresponsive.extend(cores);
+        unresponsive
     }
 }
 

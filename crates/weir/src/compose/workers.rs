@@ -5,13 +5,13 @@
 //! The parent's reports describe state, not changes, so the two cannot get out of step: an app's
 //! workers follow from the generations that are ready.
 
-mod elsewhere;
-mod freshen;
 mod groups;
 mod memory;
 mod metrics;
 mod probe;
 mod recycling;
+mod remote_use;
+mod replacement;
 mod shared;
 mod stuck;
 
@@ -38,12 +38,12 @@ use weir_supervisor::control::{
 pub(super) use self::groups::groups;
 pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
-use crate::sockets::{Seat, SocketApps};
-use weir_admin::workers::{Asked, Reported};
+use crate::sockets::{SocketApps, SocketWorker};
+use weir_admin::workers::{PendingCommand, Reported};
 use weir_config::{Processes, Recycling};
 
 /// Interval of checks for workers that have finished or are stuck.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Limit of workers that passed their probe and were not processed yet.
 const READY_MAX: usize = 64;
 /// Limit of orders that wait to be sent.
@@ -69,29 +69,30 @@ pub(super) struct Workers {
     is_in_snapshot: bool,
     /// Generations that were probed or are being probed: once is enough.
     probed: BTreeSet<u64>,
-    /// What replaced service processes still use of workers, by generation.
-    elsewhere: BTreeMap<u64, Elsewhere>,
-    /// What this process has reported of its own use, once it was replaced.
-    told_used: BTreeMap<u64, Used>,
+    /// The requests and streams that replaced service processes still have at workers, by generation.
+    remote_use: BTreeMap<u64, Elsewhere>,
+    /// The use that this process reported last, after it was replaced.
+    reported_use: BTreeMap<u64, Used>,
     /// Notified after the first snapshot.
-    are_known: Option<oneshot::Sender<()>>,
+    snapshot_done: Option<oneshot::Sender<()>>,
     /// Workers that get no requests for now because they are [stuck].
     stuck: BTreeSet<u64>,
     /// Stuck workers whose eviction was requested.
     evicted: BTreeSet<u64>,
     /// The reported state for operators.
     reported: Arc<Mutex<Reported>>,
-    answered: mpsc::Sender<u64>,
-    ready: mpsc::Receiver<u64>,
-    orders: mpsc::Receiver<Asked>,
+    /// Receives the generations that became ready.
+    ready_sender: mpsc::Sender<u64>,
+    ready_receiver: mpsc::Receiver<u64>,
+    parent_commands: mpsc::Receiver<PendingCommand>,
     /// Pending requests to the parent, by number.
-    asked: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
+    pending: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
     probes: ShutdownToken,
     clock: Clock,
     last_id: u64,
     /// Memory sizes of workers, by generation.
     measured: mpsc::Receiver<Sizes>,
-    give_measured: mpsc::Sender<Sizes>,
+    measured_sender: mpsc::Sender<Sizes>,
     /// Workers for which a replacement was requested, and when: it is not retried at once.
     recycled: BTreeMap<u64, Timestamp>,
     metrics: RecyclingMetrics,
@@ -107,17 +108,17 @@ struct Worker {
     slot: u32,
     pid: i32,
     started: Timestamp,
-    way: Way,
+    route: WorkerRoute,
     phase: WorkerPhase,
 }
 
 /// How requests reach a worker.
 #[derive(Clone)]
-enum Way {
+enum WorkerRoute {
     /// Through the proxy.
-    Own(UpstreamAddress),
+    Proxied(UpstreamAddress),
     /// By sockets that it shares with others.
-    Shared(Seat),
+    Shared(SocketWorker),
     /// Not at all: it fetches jobs.
     None,
 }
@@ -125,21 +126,21 @@ enum Way {
 impl Worker {
     /// Returns its address for the proxy.
     fn address(&self) -> Option<&UpstreamAddress> {
-        match &self.way {
-            Way::Own(address) => Some(address),
-            Way::Shared(_) | Way::None => None,
+        match &self.route {
+            WorkerRoute::Proxied(address) => Some(address),
+            WorkerRoute::Shared(_) | WorkerRoute::None => None,
         }
     }
 }
 
 /// The apps, and how their workers are run.
-pub(super) struct Served {
+pub(super) struct ManagedApps {
     pub(super) apps: Arc<Apps>,
     pub(super) sockets: Arc<SocketApps>,
     /// By app, with the first host of each.
     pub(super) processes: BTreeMap<String, (Processes, String)>,
     /// By group of job workers.
-    pub(super) of_jobs: BTreeMap<String, Recycling>,
+    pub(super) job_groups: BTreeMap<String, Recycling>,
 }
 
 impl Workers {
@@ -147,24 +148,25 @@ impl Workers {
     /// orders, and the receiver that is notified when all workers are known.
     pub(super) fn new(
         channel: UnixStream,
-        served: Served,
+        served: ManagedApps,
         reported: Arc<Mutex<Reported>>,
         probes: ShutdownToken,
         clock: &Clock,
         (metrics, draining): (RecyclingMetrics, CancellationToken),
-    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
+    ) -> anyhow::Result<(Self, mpsc::Sender<PendingCommand>, oneshot::Receiver<()>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;
         let (reports, requests) = stream.into_split();
-        let (answered, ready) = mpsc::channel(READY_MAX);
-        let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
-        let Served { apps, sockets, processes, of_jobs } = served;
-        let of_apps = processes.iter();
-        let of_apps = of_apps.map(|(app, (own, _))| (app.clone(), own.launch.recycling.clone()));
-        let recycling = of_apps.chain(of_jobs).collect();
+        let (ready_sender, ready_receiver) = mpsc::channel(READY_MAX);
+        let (command_sender, parent_commands) = mpsc::channel(ORDERS_MAX);
+        let ManagedApps { apps, sockets, processes, job_groups } = served;
+        let app_recycling = processes.iter();
+        let app_recycling =
+            app_recycling.map(|(app, (own, _))| (app.clone(), own.launch.recycling.clone()));
+        let recycling = app_recycling.chain(job_groups).collect();
         let hosts = processes.iter().map(|(app, (_, host))| (app.clone(), host.clone())).collect();
-        let (tell, are_known) = oneshot::channel();
-        let (give_measured, measured) = mpsc::channel(1);
+        let (snapshot_sender, snapshot_done) = oneshot::channel();
+        let (measured_sender, measured) = mpsc::channel(1);
         let workers = Self {
             reports,
             requests,
@@ -179,45 +181,45 @@ impl Workers {
             known: BTreeMap::new(),
             is_in_snapshot: false,
             probed: BTreeSet::new(),
-            elsewhere: BTreeMap::new(),
-            told_used: BTreeMap::new(),
-            are_known: Some(tell),
+            remote_use: BTreeMap::new(),
+            reported_use: BTreeMap::new(),
+            snapshot_done: Some(snapshot_sender),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
             reported,
-            answered,
-            ready,
-            orders,
-            asked: BTreeMap::new(),
+            ready_sender,
+            ready_receiver,
+            parent_commands,
+            pending: BTreeMap::new(),
             probes,
             clock: clock.clone(),
             last_id: 0,
             measured,
-            give_measured,
+            measured_sender,
             recycled: BTreeMap::new(),
             metrics,
             draining,
         };
-        Ok((workers, give_orders, are_known))
+        Ok((workers, command_sender, snapshot_done))
     }
 
     /// Runs until the parent is gone or the service ends.
     pub(super) async fn run(mut self) {
-        let ending = self.probes.clone();
-        let steered = tokio::select! {
-            steered = self.steer() => steered,
-            () = ending.requested() => return,
+        let shutdown = self.probes.clone();
+        let outcome = tokio::select! {
+            outcome = self.process_events() => outcome,
+            () = shutdown.requested() => return,
         };
-        if let Err(error) = steered {
+        if let Err(error) = outcome {
             tracing::error!(%error, "lost the control channel to the parent; workers can no longer be controlled");
         }
     }
 
-    async fn steer(&mut self) -> io::Result<()> {
+    async fn process_events(&mut self) -> io::Result<()> {
         let mut lines = LineSplitter::new(REPORT_BYTES_MAX);
         let mut chunk = vec![0; READ_BYTES];
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(CHECK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut samples = interval(self.sample_interval());
         samples.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -226,45 +228,47 @@ impl Workers {
                     0 => return Ok(()),
                     count => {
                         lines.add(&chunk[..count]);
-                        self.hear(&mut lines).await?;
+                        self.process_reports(&mut lines).await?;
                     }
                 },
-                Some(generation) = self.ready.recv() => {
-                    self.ask(ParentCommand::Ready { generation }).await?;
+                Some(generation) = self.ready_receiver.recv() => {
+                    self.send_command(ParentCommand::Ready { generation }).await?;
                 }
-                Some(Asked { command, answer }) = self.orders.recv() => {
+                Some(PendingCommand { command, reply_sender }) = self.parent_commands.recv() => {
                     // Drop requests whose senders have timed out; the number of others is limited
                     // by their timeouts.
-                    self.asked.retain(|_, answer| !answer.is_closed());
-                    self.asked.insert(self.last_id + 1, answer);
-                    self.ask(command).await?;
+                    self.pending.retain(|_, reply| !reply.is_closed());
+                    self.pending.insert(self.last_id + 1, reply_sender);
+                    self.send_command(command).await?;
                 }
-                _ = looks.tick() => self.look().await?,
+                _ = ticks.tick() => self.check_workers().await?,
                 _ = samples.tick() => self.measure(),
                 Some(sizes) = self.measured.recv() => self.recycle(&sizes).await?,
             }
         }
     }
 
-    async fn hear(&mut self, lines: &mut LineSplitter) -> io::Result<()> {
+    async fn process_reports(&mut self, lines: &mut LineSplitter) -> io::Result<()> {
         while let Some(line) = lines.next_line().map_err(io::Error::other)? {
             let report = serde_json::from_slice(&line)?;
             let now = self.clock.now();
-            self.reported.lock().unwrap_or_else(PoisonError::into_inner).note(&report, now);
+            self.reported.lock().unwrap_or_else(PoisonError::into_inner).record(&report, now);
             match report {
                 ParentReport::SnapshotBegins => {
                     self.known.clear();
-                    self.elsewhere.clear();
+                    self.remote_use.clear();
                     self.is_in_snapshot = true;
                 }
                 ParentReport::SnapshotEnds => self.end_snapshot(),
-                ParentReport::Worker(worker) => self.note(worker),
-                ParentReport::Slot(slot) => self.give(&slot.group),
+                ParentReport::Worker(worker) => self.update_worker(worker),
+                ParentReport::Slot(slot) => self.update_upstreams(&slot.group),
                 ParentReport::Elsewhere { generation, used } => {
-                    self.note_elsewhere(generation, used)
+                    self.record_remote_use(generation, used)
                 }
-                ParentReport::Done { id } => self.tell(id, Ok(())),
-                ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
+                ParentReport::Done { id } => self.complete_command(id, Ok(())),
+                ParentReport::Refused { id: Some(id), reason } => {
+                    self.complete_command(id, Err(reason))
+                }
                 ParentReport::Refused { id: None, reason } => {
                     tracing::warn!(reason, "rejected by the parent");
                 }
@@ -275,80 +279,84 @@ impl Workers {
     }
 
     /// Sends the outcome of a request to its sender.
-    fn tell(&mut self, id: u64, outcome: Result<(), String>) {
-        match (self.asked.remove(&id), outcome) {
+    fn complete_command(&mut self, id: u64, outcome: Result<(), String>) {
+        match (self.pending.remove(&id), outcome) {
             // A sender that has timed out needs no reply.
-            (Some(answer), outcome) => drop(answer.send(outcome)),
+            (Some(reply), outcome) => drop(reply.send(outcome)),
             (None, Err(reason)) => tracing::warn!(reason, "rejected by the parent"),
             (None, Ok(())) => {}
         }
     }
 
-    fn note(&mut self, state: WorkerReport) {
+    fn update_worker(&mut self, state: WorkerReport) {
         let WorkerReport { group: app, slot, generation, pid, address, started_ms_ago, phase } =
             state;
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
-            self.elsewhere.remove(&generation);
-            self.told_used.remove(&generation);
+            self.remote_use.remove(&generation);
+            self.reported_use.remove(&generation);
             self.probed.remove(&generation);
             self.stuck.remove(&generation);
             self.evicted.remove(&generation);
             self.recycled.remove(&generation);
-            return self.give(&app);
+            return self.update_upstreams(&app);
         }
-        let place = usize::try_from(slot).unwrap_or(usize::MAX);
-        let way = match address {
-            None => Way::None,
-            Some(control::WorkerAddress::Unix(path)) => Way::Own(UpstreamAddress::Unix(path)),
+        let slot_index = usize::try_from(slot).unwrap_or(usize::MAX);
+        let route = match address {
+            None => WorkerRoute::None,
+            Some(control::WorkerAddress::Unix(path)) => {
+                WorkerRoute::Proxied(UpstreamAddress::Unix(path))
+            }
             Some(control::WorkerAddress::Port(port)) => {
-                Way::Own(UpstreamAddress::Tcp(([127, 0, 0, 1], port).into()))
+                WorkerRoute::Proxied(UpstreamAddress::Tcp(([127, 0, 0, 1], port).into()))
             }
             Some(control::WorkerAddress::Shared { record }) => {
-                Way::Shared(Seat { slot: place, pid, record })
+                WorkerRoute::Shared(SocketWorker { slot: slot_index, pid, record })
             }
         };
         // A replaced service leaves probes and warm-ups to the next one.
-        let is_mine = phase == WorkerPhase::Starting && !self.draining.is_cancelled();
-        if is_mine && self.probed.insert(generation) {
-            self.probe(&app, slot, generation, &way);
+        let is_managed_here = phase == WorkerPhase::Starting && !self.draining.is_cancelled();
+        if is_managed_here && self.probed.insert(generation) {
+            self.probe(&app, slot, generation, &route);
         }
         let started = self.clock.now() - Duration::from_millis(started_ms_ago);
-        let worker = Worker { app: app.clone(), slot, pid, started, way, phase };
+        let worker = Worker { app: app.clone(), slot, pid, started, route, phase };
         self.known.insert(generation, worker);
-        self.give(&app);
+        self.update_upstreams(&app);
     }
 
-    fn probe(&self, app: &str, slot: u32, generation: u64, way: &Way) {
+    fn probe(&self, app: &str, slot: u32, generation: u64, route: &WorkerRoute) {
         let Some(processes) = self.processes.get(app) else { return };
-        let way = match way {
-            Way::Own(address) => probe::Way::Own(address.clone()),
-            Way::Shared(seat) => {
-                probe::Way::Shared(Arc::clone(&self.sockets), app.to_owned(), *seat)
-            }
-            Way::None => return,
+        let route = match route {
+            WorkerRoute::Proxied(address) => probe::ProbeTarget::Proxied(address.clone()),
+            WorkerRoute::Shared(socket_worker) => probe::ProbeTarget::Shared(
+                Arc::clone(&self.sockets),
+                app.to_owned(),
+                *socket_worker,
+            ),
+            WorkerRoute::None => return,
         };
         let host = processes.warm_up_host.as_ref().or_else(|| self.hosts.get(app));
         let probe = Probe {
             name: format!("{app}-{slot}"),
-            way,
+            target: route,
             ready_path: processes.ready_path.clone(),
             warm_up: processes.warm_up.clone(),
             host: host.cloned().unwrap_or_default(),
             start_deadline: processes.launch.start_deadline,
         };
-        let answered = self.answered.clone();
+        let ready_sender = self.ready_sender.clone();
         let probing = async move {
-            if probe.passes().await {
+            if probe.is_ready_in_time().await {
                 // The receiver is gone when the service ends.
-                let _ = answered.send(generation).await;
+                let _ = ready_sender.send(generation).await;
             }
         };
-        let ending = self.probes.clone();
+        let shutdown = self.probes.clone();
         self.probes.spawn(async move {
             tokio::select! {
                 () = probing => {}
-                () = ending.requested() => {}
+                () = shutdown.requested() => {}
             }
         });
     }
@@ -360,21 +368,21 @@ impl Workers {
         self.evicted.retain(|generation| self.known.contains_key(generation));
         self.recycled.retain(|generation, _| self.known.contains_key(generation));
         for app in self.processes.keys() {
-            self.give(app);
+            self.update_upstreams(app);
         }
         // The receiver is gone if it took too long.
-        let _ = self.are_known.take().map(|tell| tell.send(()));
+        let _ = self.snapshot_done.take().map(|snapshot_sender| snapshot_sender.send(()));
     }
 
     /// Makes the ready workers the upstreams of the app.
-    fn give(&self, app: &str) {
+    fn update_upstreams(&self, app: &str) {
         let is_proxied = self.processes.contains_key(app) && self.sockets.get(app).is_none();
         if self.is_in_snapshot || !is_proxied {
             return;
         }
         let is_ready = |worker: &&Worker| worker.app == app && worker.phase == WorkerPhase::Ready;
-        let ready = self.known.values().filter(is_ready);
-        let addresses = ready.filter_map(|worker| worker.address().cloned());
+        let ready_workers = self.known.values().filter(is_ready);
+        let addresses = ready_workers.filter_map(|worker| worker.address().cloned());
         let addresses: Vec<UpstreamAddress> = addresses.collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
@@ -382,7 +390,7 @@ impl Workers {
         if let Err(error) = self.apps.set_no_program(app, self.has_no_program(app)) {
             tracing::debug!(%error, "workers of an app that is not served here");
         }
-        self.give_elsewhere(app);
+        self.apply_remote_use(app);
     }
 
     /// Returns whether all slots of an app are given up for now.
@@ -394,30 +402,30 @@ impl Workers {
     }
 
     /// Releases workers that have finished, and evicts those that are stuck.
-    async fn look(&mut self) -> io::Result<()> {
+    async fn check_workers(&mut self) -> io::Result<()> {
         let leaving = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Leaving);
-        let idle = leaving.filter(|(_, worker)| match &worker.way {
-            Way::Own(address) => !self.apps.has_worker(&worker.app, address),
-            Way::Shared(seat) => self.may_leave(worker, seat),
-            Way::None => true,
+        let idle = leaving.filter(|(_, worker)| match &worker.route {
+            WorkerRoute::Proxied(address) => !self.apps.has_worker(&worker.app, address),
+            WorkerRoute::Shared(socket_worker) => self.can_leave(worker, socket_worker),
+            WorkerRoute::None => true,
         });
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {
-            self.ask(ParentCommand::LetGo { generation }).await?;
+            self.send_command(ParentCommand::LetGo { generation }).await?;
         }
         if self.draining.is_cancelled() {
-            self.report_used().await?;
+            self.report_use().await?;
         }
-        let aged = self.check_words();
+        let aged = self.check_records();
         for (generation, reason) in self.find_stuck().into_iter().chain(aged) {
             tracing::warn!(generation, reason, "evicted");
             self.evicted.insert(generation);
-            self.ask(ParentCommand::Evict { generation, reason }).await?;
+            self.send_command(ParentCommand::Evict { generation, reason }).await?;
         }
         Ok(())
     }
 
-    async fn ask(&mut self, command: ParentCommand) -> io::Result<()> {
+    async fn send_command(&mut self, command: ParentCommand) -> io::Result<()> {
         self.last_id += 1;
         let line = encode(&ParentRequest { id: self.last_id, command })?;
         self.requests.write_all(&line).await

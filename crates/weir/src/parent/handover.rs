@@ -38,20 +38,20 @@ pub(crate) struct Handover {
     pub(crate) flags: Flags,
     /// Whether the settings file is invalid now: these are the previous settings, and a reload only
     /// reopens logs.
-    #[serde(default)]
-    pub(crate) is_of_before: bool,
+    #[serde(default, rename = "is_of_before")]
+    pub(crate) is_previous: bool,
 }
 
 impl Handover {
     /// Reads the settings file that the flags name.
-    pub(crate) fn find(flags: Flags) -> anyhow::Result<Self> {
+    pub(crate) fn from_flags(flags: Flags) -> anyhow::Result<Self> {
         let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
-        Ok(Self { source, flags, is_of_before: false })
+        Ok(Self { source, flags, is_previous: false })
     }
 
     /// Reads the file again with the same flags.
-    pub(crate) fn read_again(&self) -> anyhow::Result<Self> {
-        Self::find(self.flags.clone())
+    pub(crate) fn reread(&self) -> anyhow::Result<Self> {
+        Self::from_flags(self.flags.clone())
     }
 
     /// Parses the settings, with the flags applied.
@@ -72,16 +72,16 @@ impl Handover {
     /// # Errors
     /// The flags name a part that is disabled.
     pub(crate) fn only(&self, settings: &Settings) -> anyhow::Result<Vec<Part>> {
-        let (only, off) = (&self.flags.only, settings.parts_off());
-        if let Some(part) = only.iter().find(|part| off.contains(part)) {
+        let (only, disabled) = (&self.flags.only, settings.disabled_parts());
+        if let Some(part) = only.iter().find(|part| disabled.contains(part)) {
             let name = part.name();
             bail!("--only names {name}, but {name}.listen is \"off\"");
         }
-        if off.is_empty() {
+        if disabled.is_empty() {
             return Ok(only.clone());
         }
-        let is_wanted = |part: &Part| part.is_among(only) && !off.contains(part);
-        Ok(Part::ALL.into_iter().filter(is_wanted).collect())
+        let is_enabled = |part: &Part| part.is_among(only) && !disabled.contains(part);
+        Ok(Part::ALL.into_iter().filter(is_enabled).collect())
     }
 
     /// Reads what a parent has written.
@@ -98,9 +98,9 @@ const JSON_BYTES_MAX: u64 = 6 * FILE_BYTES_MAX + (64 << 10);
 
 /// The unnamed file.
 #[derive(Debug)]
-pub(crate) struct Text(File);
+pub(crate) struct SettingsFile(File);
 
-impl Text {
+impl SettingsFile {
     /// Creates the file with `handover` in it.
     pub(crate) fn new(handover: &Handover) -> anyhow::Result<Self> {
         let memory = rustix::fs::memfd_create("weir-settings", MemfdFlags::CLOEXEC)

@@ -21,7 +21,7 @@ pub(crate) const REALTIME: &str = "realtime";
 pub(crate) const GEMS: &str = "gems";
 
 /// Returns the name of a core's descriptor in a group.
-pub(crate) fn of_core(group: &str, core: usize) -> String {
+pub(crate) fn core_socket_name(group: &str, core: usize) -> String {
     format!("{group}.{core}")
 }
 
@@ -41,18 +41,18 @@ struct Group {
     sockets: Vec<Listener>,
     is_per_core: bool,
     has_tls: bool,
-    also: String,
+    suffix: String,
 }
 
 /// A socket to bind.
-struct Wanted {
+struct ListenerSpec {
     name: &'static str,
     address: SocketAddr,
     /// None: one socket, regardless of the number of cores.
     sockets: Option<usize>,
     has_tls: bool,
     /// What else is served there, for the printed list.
-    also: String,
+    suffix: String,
 }
 
 impl Listeners {
@@ -60,10 +60,10 @@ impl Listeners {
     pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
         let options =
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
-        let tcp: anyhow::Result<Vec<Group>> = wanted(settings)
+        let tcp: anyhow::Result<Vec<Group>> = listener_specs(settings)
             .into_iter()
             .filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)))
-            .map(|(_, wanted)| bind(wanted, options, settings.supervisor.orphan_wait))
+            .map(|(_, spec)| bind(spec, options, settings.supervisor.orphan_wait))
             .collect();
         let admin_path = settings.admin_socket();
         let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
@@ -81,11 +81,11 @@ impl Listeners {
     ) -> anyhow::Result<Self> {
         let options =
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
-        let wanted = wanted(settings).into_iter();
-        let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
-        let tcp = wanted.map(|(_, wanted)| match addresses.get(wanted.name) {
-            Some(address) if *address == wanted.address => adopt(wanted, bound),
-            _ => bind(wanted, options, Duration::ZERO),
+        let specs = listener_specs(settings).into_iter();
+        let specs = specs.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
+        let tcp = specs.map(|(_, spec)| match addresses.get(spec.name) {
+            Some(address) if *address == spec.address => adopt(spec, bound),
+            _ => bind(spec, options, Duration::ZERO),
         });
         let tcp = tcp.collect::<anyhow::Result<Vec<Group>>>()?;
         let admin = bound.remove(ADMIN).context("the admin socket is missing")?;
@@ -99,12 +99,12 @@ impl Listeners {
         only: &[Part],
         addresses: &BTreeMap<String, SocketAddr>,
     ) -> anyhow::Result<()> {
-        let wanted = wanted(settings).into_iter();
-        let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
-        for (_, wanted) in wanted {
-            if addresses.get(wanted.name) != Some(&wanted.address) {
-                let wanted = Wanted { sockets: None, ..wanted };
-                drop(bind(wanted, BindOptions::default(), Duration::ZERO)?);
+        let specs = listener_specs(settings).into_iter();
+        let specs = specs.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
+        for (_, spec) in specs {
+            if addresses.get(spec.name) != Some(&spec.address) {
+                let spec = ListenerSpec { sockets: None, ..spec };
+                drop(bind(spec, BindOptions::default(), Duration::ZERO)?);
             }
         }
         Ok(())
@@ -131,45 +131,46 @@ impl Listeners {
 }
 
 /// Returns all configured listeners, with the parts that they belong to.
-fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
+fn listener_specs(settings: &Settings) -> Vec<(&'static [Part], ListenerSpec)> {
     let (jobs, front) = (&settings.jobs, &settings.front);
-    let one = |name, address| Wanted {
+    let single = |name, address| ListenerSpec {
         name,
         address,
         sockets: None,
         has_tls: false,
-        also: String::new(),
+        suffix: String::new(),
     };
-    let per_core = |name, address| Wanted { sockets: Some(front.sockets()), ..one(name, address) };
-    let mut wanted: Vec<(&[Part], Wanted)> = Vec::new();
+    let per_core =
+        |name, address| ListenerSpec { sockets: Some(front.sockets()), ..single(name, address) };
+    let mut specs: Vec<(&[Part], ListenerSpec)> = Vec::new();
     if let Some(address) = jobs.listen {
-        let jobs = Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", address) };
-        wanted.push((&[Part::Jobs], jobs));
+        let jobs = ListenerSpec { has_tls: jobs.tls.is_some(), ..single("jobs", address) };
+        specs.push((&[Part::Jobs], jobs));
     }
     if let Some(address) = front.listen.filter(|_| settings.has_front()) {
         let has_tls = front.tls.is_some();
-        let also = below_the_front(settings);
-        let front = Wanted { has_tls, also, ..per_core(FRONT, address) };
+        let suffix = paths_below_front(settings);
+        let front = ListenerSpec { has_tls, suffix, ..per_core(FRONT, address) };
         let parts: &[Part] = match settings.gems.mount() {
             Some(_) => &[Part::Front, Part::Realtime, Part::Gems],
             None => &[Part::Front, Part::Realtime],
         };
-        wanted.push((parts, front));
+        specs.push((parts, front));
     }
     if let Some(address) = settings.realtime.listen {
-        wanted.push((&[Part::Realtime], per_core(REALTIME, address)));
+        specs.push((&[Part::Realtime], per_core(REALTIME, address)));
     }
     if let Some(address) = settings.gems.address() {
         let has_tls = settings.gems.tls.is_some();
-        wanted.push((&[Part::Gems], Wanted { has_tls, ..per_core(GEMS, address) }));
+        specs.push((&[Part::Gems], ListenerSpec { has_tls, ..per_core(GEMS, address) }));
     }
     if let Some(address) = settings.console.listen {
-        wanted.push((&[Part::Console], one("console", address)));
+        specs.push((&[Part::Console], single("console", address)));
     }
-    wanted
+    specs
 }
 
-fn below_the_front(settings: &Settings) -> String {
+fn paths_below_front(settings: &Settings) -> String {
     let realtime =
         (!settings.realtime.apps.is_empty()).then(|| ", realtime at /app/KEY".to_owned());
     let gems = settings.gems.mount().map(|mount| format!(", gems at {mount}"));
@@ -178,50 +179,51 @@ fn below_the_front(settings: &Settings) -> String {
 
 /// Takes the sockets of a group that an earlier program has bound. Their number may differ from
 /// that of the cores: each is served anyway.
-fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Result<Group> {
-    let Wanted { name, address, sockets: count, has_tls, also } = wanted;
+fn adopt(spec: ListenerSpec, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Result<Group> {
+    let ListenerSpec { name, address, sockets: count, has_tls, suffix } = spec;
     let is_per_core = count.is_some();
     let mut sockets = Vec::new();
     loop {
-        let own = if is_per_core { of_core(name, sockets.len()) } else { name.to_owned() };
-        let Some(descriptor) = bound.remove(&own) else { break };
-        sockets.push(Listener::adopt(&own, descriptor)?);
+        let descriptor_name =
+            if is_per_core { core_socket_name(name, sockets.len()) } else { name.to_owned() };
+        let Some(descriptor) = bound.remove(&descriptor_name) else { break };
+        sockets.push(Listener::adopt(&descriptor_name, descriptor)?);
     }
     let address = sockets.first().map_or(Ok(ListenAddress::Tcp(address)), Listener::address)?;
-    Ok(Group { name, address, sockets, is_per_core, has_tls, also })
+    Ok(Group { name, address, sockets, is_per_core, has_tls, suffix })
 }
 
 /// Returns the configured addresses by names of descriptors.
 pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
-    wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
+    listener_specs(settings).into_iter().map(|(_, spec)| (spec.name, spec.address)).collect()
 }
 
-fn bind(wanted: Wanted, options: BindOptions, wait: Duration) -> anyhow::Result<Group> {
-    let Wanted { name, address, sockets: count, has_tls, also } = wanted;
-    let wanted = ListenAddress::Tcp(address);
-    let bound = port::bind_group(&wanted, count.unwrap_or(1), options, wait);
+fn bind(spec: ListenerSpec, options: BindOptions, wait: Duration) -> anyhow::Result<Group> {
+    let ListenerSpec { name, address, sockets: count, has_tls, suffix } = spec;
+    let requested = ListenAddress::Tcp(address);
+    let bound = port::bind_group(&requested, count.unwrap_or(1), options, wait);
     let sockets = bound.with_context(|| format!("{name}.listen"))?;
     // With the port that the system chose.
-    let address = sockets.first().map_or(Ok(wanted), Listener::address)?;
-    Ok(Group { name, address, sockets, is_per_core: count.is_some(), has_tls, also })
+    let address = sockets.first().map_or(Ok(requested), Listener::address)?;
+    Ok(Group { name, address, sockets, is_per_core: count.is_some(), has_tls, suffix })
 }
 
 impl Group {
     fn into_descriptors(self) -> impl Iterator<Item = (String, OwnedFd)> {
         let Self { name, sockets, is_per_core, .. } = self;
         sockets.into_iter().enumerate().map(move |(core, socket)| {
-            let name = if is_per_core { of_core(name, core) } else { name.to_owned() };
+            let name = if is_per_core { core_socket_name(name, core) } else { name.to_owned() };
             (name, socket.into())
         })
     }
 
     fn url(&self) -> String {
-        let Self { name, address, has_tls, also, .. } = self;
+        let Self { name, address, has_tls, suffix, .. } = self;
         match (*name, has_tls) {
             ("jobs", true) => format!("jobs at tcp+tls://{address}"),
             ("jobs", false) => format!("jobs at tcp://{address}"),
-            (FRONT, true) => format!("front at https://{address}{also}"),
-            (FRONT, false) => format!("front at http://{address}{also}"),
+            (FRONT, true) => format!("front at https://{address}{suffix}"),
+            (FRONT, false) => format!("front at http://{address}{suffix}"),
             (REALTIME, _) => format!("realtime at ws://{address}/app/KEY"),
             (GEMS, true) => format!("gems at https://{address}"),
             (name, _) => format!("{name} at http://{address}"),

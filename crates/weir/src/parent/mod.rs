@@ -1,8 +1,8 @@
 //! `weir up`: the process that stays. It locks the data directory, binds the listening sockets,
 //! starts the service process with them and supervises it; it serves nothing itself.
 
+mod applied_settings;
 mod handover;
-mod held;
 mod listeners;
 mod port;
 mod salvage;
@@ -23,10 +23,10 @@ use weir_supervisor::requests::Requests;
 use weir_supervisor::workers::FailedGroup;
 use weir_supervisor::{ChildSpec, Events, SupervisionOutcome, Supervisor};
 
+use self::applied_settings::AppliedSettings;
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
-use self::held::Held;
 use self::listeners::Listeners;
-pub(crate) use self::listeners::{ADMIN, FRONT, GEMS, REALTIME, of_core};
+pub(crate) use self::listeners::{ADMIN, FRONT, GEMS, REALTIME, core_socket_name};
 use self::shared_sockets::Groups;
 pub(crate) use self::shared_sockets::{address, adopt};
 pub(crate) use self::takeover::{check, resume};
@@ -49,7 +49,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         bail!("--salvage repairs the job store, but --only or jobs.listen = \"off\" excludes it");
     }
     let log = logging::start(&settings.log, logging::stderr_is_coloured());
-    announce(&handover, &loaded);
+    log_warnings(&handover, &loaded);
 
     let wait = settings.supervisor.orphan_wait;
     let lock = Lock::take(&settings.data_dir, wait)?;
@@ -60,13 +60,13 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let groups = Groups::bind(settings, &only, wait, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
-    let text = handover::Text::new(&handover)?;
-    let child = child(settings, listeners, &groups, &lock, &text)?;
+    let text = handover::SettingsFile::new(&handover)?;
+    let child = service_spec(settings, listeners, &groups, &lock, &text)?;
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let mut parent = Parent {
         handover,
-        before: None,
-        held: Held::of(settings),
+        previous: None,
+        applied: AppliedSettings::from_settings(settings),
         program: Program::running()?,
         text,
         log,
@@ -78,10 +78,10 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
-    Ok(end(&outcome, settings, lock))
+    Ok(finish(&outcome, settings, lock))
 }
 
-fn end(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
+fn finish(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
     // The service is gone; a stale socket file would be confusing.
     let _ = std::fs::remove_file(settings.admin_socket());
     workers::remove_run_folder(settings);
@@ -94,7 +94,7 @@ fn end(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
     }
 }
 
-fn announce(handover: &Handover, loaded: &Loaded) {
+fn log_warnings(handover: &Handover, loaded: &Loaded) {
     if handover.source.is_default {
         let folder = std::env::current_dir().unwrap_or_default();
         tracing::info!(folder = %folder.display(), "no weir.toml found; using the defaults");
@@ -104,12 +104,12 @@ fn announce(handover: &Handover, loaded: &Loaded) {
     }
 }
 
-fn child(
+fn service_spec(
     settings: &Settings,
     listeners: Listeners,
     groups: &Groups,
     lock: &Lock,
-    text: &handover::Text,
+    text: &handover::SettingsFile,
 ) -> anyhow::Result<ChildSpec> {
     let mut descriptors = listeners.into_descriptors();
     descriptors.extend(groups.descriptors()?);
@@ -142,10 +142,10 @@ fn notify() -> anyhow::Result<Notify> {
 struct Parent {
     handover: Handover,
     /// The settings of the service that is being replaced, to be restored if the new one fails.
-    before: Option<Handover>,
-    held: Held,
+    previous: Option<Handover>,
+    applied: AppliedSettings,
     program: Program,
-    text: handover::Text,
+    text: handover::SettingsFile,
     log: logging::Logging,
     ready_line: String,
     /// The same addresses for people.
@@ -164,18 +164,18 @@ impl Events for Parent {
     /// Only valid settings reach the service, also when it is restarted. For invalid ones, the
     /// service gets the previous settings, marked as such.
     fn reload(&mut self) -> bool {
-        match self.read_again() {
+        match self.reread() {
             Ok(loaded) => {
                 self.log.set_level(loaded.settings.log.level);
-                self.before = None;
+                self.previous = None;
                 true
             }
             Err(error) => {
                 tracing::error!(
                     "settings not reloaded, the previous ones stay in effect: {error:#}"
                 );
-                let before = Handover { is_of_before: true, ..self.handover.clone() };
-                if let Err(error) = self.text.replace(&before) {
+                let previous = Handover { is_previous: true, ..self.handover.clone() };
+                if let Err(error) = self.text.replace(&previous) {
                     tracing::error!("cannot restore the previous settings: {error:#}");
                 }
                 false
@@ -189,23 +189,23 @@ impl Events for Parent {
     }
 
     fn upgrade(&mut self, state: &CarriedSupervisor, carrier: Carrier) -> String {
-        let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
-        let carried = Carried::new(handover, data_dir, &self.held, state);
-        format!("{:#}", self.program.become_anew(&carried, carrier))
+        let (handover, data_dir) = (self.handover.clone(), self.applied.data_dir.clone());
+        let carried = Carried::new(handover, data_dir, &self.applied, state);
+        format!("{:#}", self.program.reexec(&carried, carrier))
     }
 
     fn replaced(&mut self, is_done: bool) {
-        let Some(before) = self.before.take().filter(|_| !is_done) else { return };
-        match self.text.replace(&before) {
-            Ok(()) => self.handover = before,
+        let Some(previous) = self.previous.take().filter(|_| !is_done) else { return };
+        match self.text.replace(&previous) {
+            Ok(()) => self.handover = previous,
             Err(error) => tracing::error!("cannot restore the previous settings: {error:#}"),
         }
     }
 }
 
 impl Parent {
-    fn read_again(&mut self) -> anyhow::Result<Loaded> {
-        let fresh = self.handover.read_again()?;
+    fn reread(&mut self) -> anyhow::Result<Loaded> {
+        let fresh = self.handover.reread()?;
         let loaded = fresh.load(&environment::variable)?;
         self.text.replace(&fresh)?;
         self.handover = fresh;
@@ -213,17 +213,18 @@ impl Parent {
     }
 
     fn prepare_replacement(&mut self) -> anyhow::Result<()> {
-        let fresh = self.handover.read_again()?;
+        let fresh = self.handover.reread()?;
         let loaded = fresh.load(&environment::variable)?;
-        let differences = self.held.differences(&Held::of(&loaded.settings));
+        let differences =
+            self.applied.differences(&AppliedSettings::from_settings(&loaded.settings));
         if !differences.is_empty() {
-            let what = differences.join("; ");
+            let changed = differences.join("; ");
             bail!(
-                "settings of the parent process changed ({what}); apply them with `weir upgrade` (data_dir and the sockets of an existing app need a stop and a start)"
+                "settings of the parent process changed ({changed}); apply them with `weir upgrade` (data_dir and the sockets of an existing app need a stop and a start)"
             );
         }
         self.text.replace(&fresh)?;
-        self.before = Some(std::mem::replace(&mut self.handover, fresh));
+        self.previous = Some(std::mem::replace(&mut self.handover, fresh));
         self.log.set_level(loaded.settings.log.level);
         Ok(())
     }

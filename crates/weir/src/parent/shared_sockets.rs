@@ -16,7 +16,7 @@ use weir_config::part::Part;
 use weir_config::{App, Settings, SharedSockets};
 
 /// Returns the name of a descriptor of an app's group, for the service.
-fn of_app(name: &str) -> String {
+fn descriptor_name(name: &str) -> String {
     format!("app.{name}")
 }
 
@@ -28,19 +28,19 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Binds the groups of all apps with `mode = "sockets"`, if the front is enabled here. `kept`
+    /// Binds the groups of all apps with `mode = "sockets"`, if the front is enabled here. `inherited`
     /// has the descriptors that are already open, by the names of [`Groups::descriptors`]; the
     /// others are bound, with retries as in [`port::bind_group`].
     pub(crate) fn bind(
         settings: &Settings,
         only: &[Part],
         wait: Duration,
-        mut kept: impl FnMut(&str) -> Option<OwnedFd>,
+        mut inherited: impl FnMut(&str) -> Option<OwnedFd>,
     ) -> anyhow::Result<Self> {
         let mut groups = BTreeMap::new();
         for (index, app) in apps(settings, only) {
             let (Some(sockets), Some(processes)) = (&app.sockets, &app.processes) else { continue };
-            let bound = match adopt(app, &mut kept)? {
+            let bound = match adopt(app, &mut inherited)? {
                 Some(group) => Ok(group),
                 None => bind(app, sockets, sockets.plan(processes), wait),
             };
@@ -51,16 +51,16 @@ impl Groups {
         Ok(Self { groups })
     }
 
-    /// Checks whether this program can continue from an earlier one with the groups `held`: running
+    /// Checks whether this program can continue from an earlier one with the groups `applied_settings`: running
     /// workers cannot get other sockets, and new addresses must be free.
     pub(super) fn check(
         settings: &Settings,
         only: &[Part],
-        held: &BTreeMap<String, Option<SharedSockets>>,
+        applied: &BTreeMap<String, Option<SharedSockets>>,
     ) -> anyhow::Result<()> {
         for (index, app) in apps(settings, only).filter(|(_, app)| app.processes.is_some()) {
-            let now = app.sockets.as_ref().map(SharedSockets::for_parent);
-            match (held.get(&app.settings.name), now) {
+            let now = app.sockets.as_ref().map(SharedSockets::parent_settings);
+            match (applied.get(&app.settings.name), now) {
                 (Some(before), now) if *before != now => bail!(
                     "front.apps[{index}]: the workers of {} would have to listen on something else \
                      (mode, listen, selection, queues, backlog); that needs a stop and a start, or \
@@ -68,8 +68,8 @@ impl Groups {
                     app.settings.name
                 ),
                 (None, Some(sockets)) => {
-                    let wanted = ListenAddress::Tcp(sockets.listen);
-                    let bound = Listener::bind(&wanted, BindOptions::default());
+                    let address = ListenAddress::Tcp(sockets.listen);
+                    let bound = Listener::bind(&address, BindOptions::default());
                     drop(bound.with_context(|| format!("front.apps[{index}].listen"))?);
                 }
                 _ => {}
@@ -81,7 +81,7 @@ impl Groups {
     /// Returns the fields for the line that scripts read.
     pub(crate) fn ready_words(&self) -> String {
         let groups = self.groups.iter();
-        groups.map(|(name, (address, _))| format!(" {}={address}", of_app(name))).collect()
+        groups.map(|(name, (address, _))| format!(" {}={address}", descriptor_name(name))).collect()
     }
 
     /// Returns the URLs for people.
@@ -94,7 +94,7 @@ impl Groups {
     /// and repairs their records.
     pub(crate) fn descriptors(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let all = self.groups.values().flat_map(|(_, group)| group.descriptors());
-        all.map(|(name, descriptor)| Ok((of_app(&name), descriptor.try_clone_to_owned()?)))
+        all.map(|(name, descriptor)| Ok((descriptor_name(&name), descriptor.try_clone_to_owned()?)))
             .collect()
     }
 
@@ -106,8 +106,8 @@ impl Groups {
 
 /// Returns the apps of the settings with their indexes, if the front is enabled here.
 fn apps<'a>(settings: &'a Settings, only: &[Part]) -> impl Iterator<Item = (usize, &'a App)> {
-    let is_wanted = Part::Front.is_among(only);
-    settings.front.apps.iter().enumerate().filter(move |_| is_wanted)
+    let is_enabled = Part::Front.is_among(only);
+    settings.front.apps.iter().enumerate().filter(move |_| is_enabled)
 }
 
 /// Takes the group of an app from open descriptors, by their names. None: there are none.
@@ -116,8 +116,8 @@ pub(crate) fn adopt(
     mut take: impl FnMut(&str) -> Option<OwnedFd>,
 ) -> anyhow::Result<Option<SocketGroup>> {
     let name = &app.settings.name;
-    let Some(records) = take(&of_app(&format!("{name}.busy"))) else { return Ok(None) };
-    let sockets = (0..).map_while(|number| take(&of_app(&format!("{name}.{number}"))));
+    let Some(records) = take(&descriptor_name(&format!("{name}.busy"))) else { return Ok(None) };
+    let sockets = (0..).map_while(|number| take(&descriptor_name(&format!("{name}.{number}"))));
     let group = SocketGroup::adopt(name, sockets.collect(), records);
     group.map(Some).with_context(|| format!("the sockets of {name}"))
 }
@@ -138,17 +138,17 @@ fn bind(
     let name = &app.settings.name;
     let prepared = match LoadedSelection::new(plan, sockets.listen.is_ipv6()) {
         Ok(prepared) => prepared,
-        Err(refused) => {
-            tracing::warn!(app = name, "{refused}; its workers share one socket");
+        Err(error) => {
+            tracing::warn!(app = name, "{error}; its workers share one socket");
             LoadedSelection::new(plan.reduced(), sockets.listen.is_ipv6())?
         }
     };
-    let wanted = ListenAddress::Tcp(sockets.listen);
+    let address = ListenAddress::Tcp(sockets.listen);
     let count = prepared.plan().sockets();
     let share = usize::from(sockets.backlog).div_ceil(count);
     let backlog = u16::try_from(share).unwrap_or(u16::MAX);
     let options = BindOptions { backlog, ..BindOptions::default() };
-    let bound = port::bind_group(&wanted, count, options, wait)?;
+    let bound = port::bind_group(&address, count, options, wait)?;
     let bound = bound.into_iter().map(OwnedFd::from).collect();
     let joined = prepared.join(name, bound);
     joined.with_context(|| {

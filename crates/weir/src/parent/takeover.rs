@@ -8,11 +8,11 @@ use weir_supervisor::Supervisor;
 use weir_supervisor::carried::CarriedSupervisor;
 use weir_supervisor::requests::Requests;
 
-use super::held::Held;
+use super::applied_settings::AppliedSettings;
 use super::listeners::Listeners;
 use super::shared_sockets::Groups;
 use super::upgrade::{Carried, Program};
-use super::{Handover, Lock, Parent, child, end, handover, lock, notify, workers};
+use super::{Handover, Lock, Parent, finish, handover, lock, notify, service_spec, workers};
 use crate::logging;
 use weir_cli::Exit;
 use weir_config::{Loaded, environment};
@@ -21,12 +21,15 @@ use weir_config::{Loaded, environment};
 /// settings.
 pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
     let carried = Carried::read(descriptor)?;
-    sound(handover, &carried)?;
+    check_settings(handover, &carried)?;
     Ok(Exit::Fine)
 }
 
 /// Returns the settings if this program can continue with them.
-fn sound(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Result<Loaded> {
+fn check_settings(
+    handover: &Handover,
+    carried: &Carried<CarriedSupervisor>,
+) -> anyhow::Result<Loaded> {
     let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
     let only = handover.only(settings)?;
@@ -42,11 +45,11 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let mut carried = Carried::read(descriptor)?;
     let mut bound = carried.state.descriptors()?;
     let text = bound.remove(handover::DESCRIPTOR).context("the settings are missing")?;
-    let text = handover::Text::resume(text);
+    let text = handover::SettingsFile::resume(text);
     let lock = Lock::resume(bound.remove(lock::DESCRIPTOR).context("the lock is missing")?);
     // The check has just passed. If it fails now, there is no way back: continue with the service's
     // settings and the existing sockets.
-    let (loaded, changed) = match sound(&fresh, &carried) {
+    let (loaded, changed) = match check_settings(&fresh, &carried) {
         Ok(loaded) => (loaded, None),
         Err(error) => (load(&carried.handover, &carried)?, Some(error)),
     };
@@ -65,18 +68,18 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "took over from the previous program");
     let ready_line = listeners.ready_line() + &shared.ready_words();
     let addresses = listeners.urls().into_iter().chain(shared.urls()).collect();
-    let service = child(settings, listeners, &shared, &lock, &text)?;
+    let service = service_spec(settings, listeners, &shared, &lock, &text)?;
     let groups = workers::groups(settings, only, &shared)?;
     // Unused sockets of an earlier program are closed here.
     drop(carried.state.listening()?);
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
-    let outside = (requests, notify()?, stderr);
+    let inputs = (requests, notify()?, stderr);
     let run_folder = workers::make_run_folder(settings)?;
-    let supervisor = Supervisor::resume(carried.state, service, groups, &run_folder, outside)?;
+    let supervisor = Supervisor::resume(carried.state, service, groups, &run_folder, inputs)?;
     let mut parent = Parent {
         handover: Handover { flags: fresh.flags, ..carried.handover },
-        before: None,
-        held: Held::of(settings),
+        previous: None,
+        applied: AppliedSettings::from_settings(settings),
         program: Program::running()?,
         text,
         log,
@@ -86,16 +89,16 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let supervisor = supervisor.adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
-    Ok(end(&outcome, settings, lock))
+    Ok(finish(&outcome, settings, lock))
 }
 
 fn load(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Result<Loaded> {
     let loaded = handover.load(&environment::variable)?;
-    let (now, before) = (&loaded.settings.data_dir, &carried.data_dir);
-    if now != before {
-        let (now, before) = (now.display(), before.display());
+    let (now, previous) = (&loaded.settings.data_dir, &carried.data_dir);
+    if now != previous {
+        let (now, previous) = (now.display(), previous.display());
         bail!(
-            "data_dir changed from {before} to {now}; stop Weir and start it again to apply that"
+            "data_dir changed from {previous} to {now}; stop Weir and start it again to apply that"
         );
     }
     Ok(loaded)

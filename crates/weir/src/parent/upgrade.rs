@@ -25,13 +25,13 @@ use weir_supervisor::carried::{self, CarriedSupervisor, Carrier, VERSION};
 use weir_supervisor::system;
 
 use super::Handover;
-use super::held::Held;
+use super::applied_settings::AppliedSettings;
 use weir_config::{SharedSockets, environment};
 
 /// The prefix of the flags of `weir up` that hand over to another program.
 const FLAG: &str = "--takeover";
 /// How long the new program may take for the check: it reads two small files.
-const CHECK_PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Far more than the state of a parent with the most workers possible.
 const JSON_BYTES_MAX: u64 = 256 << 20;
 
@@ -64,10 +64,10 @@ impl<'a> Carried<&'a CarriedSupervisor> {
     pub(super) fn new(
         handover: Handover,
         data_dir: PathBuf,
-        held: &Held,
+        applied: &AppliedSettings,
         state: &'a CarriedSupervisor,
     ) -> Self {
-        let (addresses, shared) = (held.addresses(), held.shared().clone());
+        let (addresses, shared) = (applied.addresses(), applied.shared().clone());
         Self { version: VERSION, handover, data_dir, addresses, shared, state }
     }
 
@@ -113,12 +113,13 @@ impl Program {
                 .unwrap_or(name),
             _ => std::path::absolute(name)?,
         };
-        let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == running);
-        Ok(Self(if is_it(&named) { named } else { running }))
+        let is_running_program =
+            |path: &Path| path.canonicalize().is_ok_and(|path| path == running);
+        Ok(Self(if is_running_program(&named) { named } else { running }))
     }
 
     /// Executes the current program file. Returns only on failure.
-    pub(super) fn become_anew(
+    pub(super) fn reexec(
         &self,
         carried: &Carried<&CarriedSupervisor>,
         mut carrier: Carrier,
@@ -128,16 +129,16 @@ impl Program {
             Err(error) => return error,
         };
         let flag = format!("{FLAG}={}", carrier.keep(&memory.as_fd()));
-        let texts = std::iter::once(self.0.clone().into_os_string())
+        let arguments = std::iter::once(self.0.clone().into_os_string())
             .chain(arguments())
             .chain([OsString::from(flag)]);
-        let texts: Result<Vec<CString>, _> =
-            texts.map(|text| CString::new(text.into_vec())).collect();
+        let arguments: Result<Vec<CString>, _> =
+            arguments.map(|text| CString::new(text.into_vec())).collect();
         let program = CString::new(self.0.as_os_str().as_bytes());
-        let (Ok(program), Ok(texts)) = (program, texts) else {
+        let (Ok(program), Ok(arguments)) = (program, arguments) else {
             return anyhow::anyhow!("an argument has a NUL byte");
         };
-        let error = system::reexec(&program, &texts, carrier.numbers());
+        let error = system::reexec(&program, &arguments, carrier.numbers());
         anyhow::Error::new(error).context(format!("{} can't be executed", self.0.display()))
     }
 
@@ -152,9 +153,9 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         system::hand_over(&mut command, &[memory.as_fd()]);
         let child = command.spawn().with_context(|| format!("{shown} can't be executed"))?;
-        let said = wait_for(child).with_context(|| format!("{shown} can't take over"))?;
-        if let Some(said) = said {
-            bail!("{shown} can't take over: {said}");
+        let error_text = wait_for(child).with_context(|| format!("{shown} can't take over"))?;
+        if let Some(error_text) = error_text {
+            bail!("{shown} can't take over: {error_text}");
         }
         Ok(memory)
     }
@@ -168,18 +169,18 @@ fn arguments() -> impl Iterator<Item = OsString> {
 /// Returns the error of the check; None: it passed.
 fn wait_for(mut child: Child) -> anyhow::Result<Option<String>> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let wait = Timespec::try_from(CHECK_PATIENCE)?;
+    let wait = Timespec::try_from(CHECK_TIMEOUT)?;
     let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&wait))?;
     if ended == 0 {
         child.kill()?;
         child.wait()?;
-        bail!("it did not say so within {CHECK_PATIENCE:?}");
+        bail!("it did not say so within {CHECK_TIMEOUT:?}");
     }
     let output = child.wait_with_output()?;
     if output.status.success() {
         return Ok(None);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().trim_start_matches("error: ");
-    Ok(Some(if said.is_empty() { output.status.to_string() } else { said.to_owned() }))
+    let error_text = String::from_utf8_lossy(&output.stderr);
+    let error_text = error_text.trim().trim_start_matches("error: ");
+    Ok(Some(if error_text.is_empty() { output.status.to_string() } else { error_text.to_owned() }))
 }

@@ -32,34 +32,34 @@ pub(super) fn groups(
         let (name, restart) = (&app.settings.name, &settings.supervisor.restart);
         Some(processes.group(name, restart, sockets.get(name)).map_err(Into::into))
     });
-    let of_jobs = settings.workers.iter().filter(|_| Part::Workers.is_among(only));
-    let of_jobs =
-        of_jobs.map(|(name, workers)| Ok(workers.group(name, &settings.supervisor.restart)?));
-    groups.chain(of_jobs).collect()
+    let job_groups = settings.workers.iter().filter(|_| Part::Workers.is_among(only));
+    let job_groups =
+        job_groups.map(|(name, workers)| Ok(workers.group(name, &settings.supervisor.restart)?));
+    groups.chain(job_groups).collect()
 }
 
 /// Other users may traverse it, regardless of the umask.
-const PASSABLE: u32 = 0o711;
+const TRAVERSABLE: u32 = 0o711;
 
 /// Creates the folder of the workers' sockets. If workers run as another user, it is outside of
 /// data_dir and traversable; only the group's folder in it is private to that user.
 pub(super) fn make_run_folder(settings: &Settings) -> anyhow::Result<PathBuf> {
-    let own = settings.run_folder();
+    let run_folder = settings.run_folder();
     if settings.has_other_users() {
-        for folder in [Path::new(run_folder::OUTSIDE), &own] {
-            make_passable(folder).with_context(|| {
+        for folder in [Path::new(run_folder::OUTSIDE), &run_folder] {
+            make_traversable(folder).with_context(|| {
                 let shown = folder.display();
                 format!("{shown}, where workers of another user have their sockets, cannot be created; make it writable for Weir (systemd: RuntimeDirectory=weir)")
             })?;
         }
     }
-    Ok(own)
+    Ok(run_folder)
 }
 
-fn make_passable(folder: &Path) -> std::io::Result<()> {
+fn make_traversable(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).create(folder)?;
     let mode = std::fs::metadata(folder)?.permissions().mode();
-    std::fs::set_permissions(folder, Permissions::from_mode(mode | PASSABLE))
+    std::fs::set_permissions(folder, Permissions::from_mode(mode | TRAVERSABLE))
 }
 
 /// Removes the folder outside of data_dir once it is unused, also if the settings no longer have a

@@ -59,7 +59,7 @@ impl SocketMetrics {
         metrics
     }
 
-    pub(super) fn of(&self, app: &str) -> AppMetrics {
+    pub(super) fn for_app(&self, app: &str) -> AppMetrics {
         let app = AppLabel { app: app.to_owned() };
         AppMetrics {
             busy: self.busy.get_or_create(&app).clone(),
@@ -72,7 +72,7 @@ impl SocketMetrics {
 
 impl AppMetrics {
     /// Updates the ages of requests in busy workers, and the number of waiting connections.
-    pub(super) fn seen(&self, ages: &[Duration], waiting: usize) {
+    pub(super) fn update(&self, ages: &[Duration], waiting: usize) {
         self.busy.set(i64::try_from(ages.len()).unwrap_or(i64::MAX));
         let oldest = ages.iter().max().copied().unwrap_or_default();
         self.oldest.set(oldest.as_secs_f64());

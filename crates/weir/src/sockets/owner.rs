@@ -12,23 +12,23 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Not accepted yet.
-    Nobody,
+    NotAccepted,
     /// The given worker, or a descendant of it.
     Worker,
     Other,
     /// It was closed meanwhile.
-    Gone,
+    Closed,
 }
 
 /// Returns which process has accepted the connection of `client` at `server`.
-pub(super) fn of(client: SocketAddr, server: SocketAddr, pid: i32) -> io::Result<Owner> {
+pub(super) fn find_owner(client: SocketAddr, server: SocketAddr, pid: i32) -> io::Result<Owner> {
     Ok(match inode(server, client)? {
-        None => Owner::Gone,
-        Some(0) => Owner::Nobody,
+        None => Owner::Closed,
+        Some(0) => Owner::NotAccepted,
         Some(inode) => {
             let socket = format!("socket:[{inode}]");
-            let is_its = family(pid).into_iter().any(|pid| has_descriptor(pid, &socket));
-            if is_its { Owner::Worker } else { Owner::Other }
+            let is_worker = process_tree(pid).into_iter().any(|pid| has_descriptor(pid, &socket));
+            if is_worker { Owner::Worker } else { Owner::Other }
         }
     })
 }
@@ -51,23 +51,23 @@ fn inode(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
     let kernel =
         rustix::net::socket_with(family, SocketType::RAW, flags, Some(netlink::SOCK_DIAG))?;
-    rustix::net::send(&kernel, &question(local, remote), SendFlags::empty())?;
-    let mut answer = [0; 4096];
-    let (bytes, _) = rustix::net::recv(&kernel, &mut answer, RecvFlags::empty())?;
-    let answer = &answer[..bytes];
-    let word = |at: usize| answer[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-    let kind = answer.get(4..).and_then(<[u8]>::first_chunk).map(|it| u16::from_ne_bytes(*it));
+    rustix::net::send(&kernel, &encode_request(local, remote), SendFlags::empty())?;
+    let mut response = [0; 4096];
+    let (bytes, _) = rustix::net::recv(&kernel, &mut response, RecvFlags::empty())?;
+    let response = &response[..bytes];
+    let read_u32 = |at: usize| response[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+    let kind = response.get(4..).and_then(<[u8]>::first_chunk).map(|it| u16::from_ne_bytes(*it));
     if kind == Some(ERROR) {
-        let error = word(HEAD_BYTES).unwrap_or_default().cast_signed();
+        let error = read_u32(HEAD_BYTES).unwrap_or_default().cast_signed();
         let error = io::Error::from_raw_os_error(error.saturating_neg());
         return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
     }
-    let is_open = answer.get(STATE_AT).is_some_and(|state| OPEN.contains(state));
-    Ok(word(INODE_AT.min(bytes)).filter(|_| is_open))
+    let is_open = response.get(STATE_AT).is_some_and(|state| OPEN.contains(state));
+    Ok(read_u32(INODE_AT.min(bytes)).filter(|_| is_open))
 }
 
 /// Encodes `struct nlmsghdr` and `struct inet_diag_req_v2` for exactly this connection.
-fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+fn encode_request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let [family, _] = family.as_raw().to_le_bytes();
     let mut body = vec![family, TCP, 0, 0];
@@ -75,21 +75,21 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     body.extend(u32::MAX.to_ne_bytes());
     body.extend(local.port().to_be_bytes());
     body.extend(remote.port().to_be_bytes());
-    body.extend(sixteen_bytes(local.ip()));
-    body.extend(sixteen_bytes(remote.ip()));
+    body.extend(address_bytes(local.ip()));
+    body.extend(address_bytes(remote.ip()));
     // On any interface, with any cookie.
     body.extend(0_u32.to_ne_bytes());
     body.extend([0xff; 8]);
     let bytes = u32::try_from(HEAD_BYTES + body.len()).unwrap_or(u32::MAX);
-    let mut question = bytes.to_ne_bytes().to_vec();
-    question.extend(BY_FAMILY.to_ne_bytes());
-    question.extend(REQUEST.to_ne_bytes());
-    question.extend([0; 8]);
-    question.extend(body);
-    question
+    let mut request = bytes.to_ne_bytes().to_vec();
+    request.extend(BY_FAMILY.to_ne_bytes());
+    request.extend(REQUEST.to_ne_bytes());
+    request.extend([0; 8]);
+    request.extend(body);
+    request
 }
 
-fn sixteen_bytes(address: IpAddr) -> [u8; 16] {
+fn address_bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V6(address) => address.octets(),
         IpAddr::V4(address) => {
@@ -101,11 +101,11 @@ fn sixteen_bytes(address: IpAddr) -> [u8; 16] {
 }
 
 /// Returns a process and all its descendants.
-fn family(pid: i32) -> Vec<i32> {
+fn process_tree(pid: i32) -> Vec<i32> {
     let mut family = vec![pid];
-    let mut looked_at = 0;
-    while let Some(&parent) = family.get(looked_at) {
-        looked_at += 1;
+    let mut visited = 0;
+    while let Some(&parent) = family.get(visited) {
+        visited += 1;
         family.extend(children(parent));
     }
     family
@@ -142,19 +142,19 @@ mod tests {
         let client = TcpStream::connect(server).expect("connected");
         let from = client.local_addr().expect("told");
         let ourselves = std::process::id().cast_signed();
-        let owner = |pid| of(from, server, pid).expect("the kernel tells");
-        assert_eq!(owner(ourselves), Owner::Nobody);
+        let owner = |pid| find_owner(from, server, pid).expect("the kernel tells");
+        assert_eq!(owner(ourselves), Owner::NotAccepted);
         let (accepted, _) = listener.accept().expect("accepted");
         assert_eq!(owner(ourselves), Owner::Worker);
         let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         assert_eq!(owner(other.id().cast_signed()), Owner::Other);
         other.kill().and_then(|()| other.wait()).expect("ended");
         drop(accepted);
-        assert_eq!(owner(ourselves), Owner::Gone);
+        assert_eq!(owner(ourselves), Owner::Closed);
     }
 
     #[test]
-    fn a_connection_is_of_whom_has_accepted_it() {
+    fn owner_is_the_process_that_accepted() {
         check("127.0.0.1");
         if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
             check("::1");

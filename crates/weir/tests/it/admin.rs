@@ -20,7 +20,7 @@ fn jids(weir: &Weir, place: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_job_moves_from_place_to_place() {
+fn job_moves_between_sets() {
     let weir = Weir::start();
     push(&weir, "it-job-0001", &[]);
     push(&weir, "it-job-0002", &["--in", "1h"]);
@@ -39,7 +39,7 @@ fn a_job_moves_from_place_to_place() {
 }
 
 #[test]
-fn what_changes_many_jobs_is_not_done_unasked() {
+fn bulk_changes_require_confirmation() {
     let weir = Weir::start();
     push(&weir, "it-job-0001", &["--in", "1h"]);
     insta::assert_snapshot!(weir.site.shown(&["jobs", "delete", "--from", "scheduled"]), @r"
@@ -59,7 +59,7 @@ fn what_changes_many_jobs_is_not_done_unasked() {
 }
 
 #[test]
-fn queues_are_paused_and_resumed() {
+fn queues_can_be_paused_and_resumed() {
     let weir = Weir::start();
     push(&weir, "it-job-0001", &["--queue", "mailers"]);
     insta::assert_snapshot!(weir.site.shown(&["jobs", "pause", "mailer"]), @r#"
@@ -76,7 +76,7 @@ fn queues_are_paused_and_resumed() {
 }
 
 #[test]
-fn an_export_imported_elsewhere_is_the_same_export() {
+fn exports_round_trip_through_import() {
     let weir = Weir::start();
     for number in 1..=30 {
         push(&weir, &format!("it-job-{number:04}"), &["--queue", ["a", "b"][number % 2]]);
@@ -97,7 +97,7 @@ fn an_export_imported_elsewhere_is_the_same_export() {
 }
 
 #[test]
-fn lines_that_are_refused_are_named_by_number() {
+fn rejected_lines_are_listed_by_number() {
     let weir = Weir::start();
     let mut import = program();
     import.current_dir(weir.site.path()).args(["jobs", "import"]);
@@ -111,7 +111,7 @@ fn lines_that_are_refused_are_named_by_number() {
 }
 
 #[test]
-fn a_place_that_does_not_exist_is_an_error() {
+fn unknown_place_is_an_error() {
     let weir = Weir::start();
     weir.site.ok(&["jobs", "push", "Hello", "[1]", "--queue", "default"]);
     for arguments in [
@@ -136,13 +136,13 @@ fn a_place_that_does_not_exist_is_an_error() {
 }
 
 #[test]
-fn connected_workers_and_what_they_have_are_listed_and_told_to_end() {
+fn connected_workers_are_listed_and_signalled() {
     let weir = Weir::start();
     let hello = r#"{"v":2,"wid":"wid-1","hostname":"build-7","pid":42}"#;
-    let mut worker = Client::dial(weir.jobs());
-    assert_eq!(worker.ask(&format!("HELLO {hello}")), "+OK");
+    let mut worker = Client::connect_without_command(weir.jobs());
+    assert_eq!(worker.run_command(&format!("HELLO {hello}")), "+OK");
     weir.site.ok(&["jobs", "push", "Hello", "[1]", "--queue", "mail"]);
-    assert!(worker.ask("FETCH mail default").contains("Hello"));
+    assert!(worker.run_command("FETCH mail default").contains("Hello"));
     let told = weir.site.ok(&["jobs", "workers"]);
     for text in ["wid-1", "build-7", "42", "running", "default,mail"] {
         assert!(told.contains(text), "{told}");
@@ -158,11 +158,11 @@ fn connected_workers_and_what_they_have_are_listed_and_told_to_end() {
     assert!(weir.site.shown(&["jobs", "workers", "quiet"]).starts_with("exit: 64\n"));
     let told = weir.site.ok(&["jobs", "workers", "quiet", "wid-1"]);
     assert_eq!(told, "1 worker will fetch no more jobs\n");
-    assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"quiet"}"#);
+    assert_eq!(worker.run_command(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"quiet"}"#);
     assert_eq!(
         weir.site.ok(&["jobs", "workers", "terminate", "--all"]),
         "1 worker will finish and terminate\n"
     );
-    assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"terminate"}"#);
+    assert_eq!(worker.run_command(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"terminate"}"#);
     assert!(weir.stop().success());
 }

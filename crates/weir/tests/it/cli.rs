@@ -1,7 +1,7 @@
 use crate::weir::Site;
 
 #[test]
-fn wrong_usage_has_an_exit_code_of_its_own() {
+fn usage_errors_have_their_own_exit_code() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["jobs", "lst"]), @r"
     exit: 64
@@ -40,7 +40,7 @@ fn wrong_usage_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn a_command_that_is_hidden_is_not_suggested() {
+fn hidden_commands_are_not_suggested() {
     let shown = Site::new("").shown(&["serve"]);
     assert!(shown.starts_with("exit: 64\n") && !shown.contains("'service'"), "{shown}");
     let shown = Site::new("").shown(&["statu"]);
@@ -48,7 +48,7 @@ fn a_command_that_is_hidden_is_not_suggested() {
 }
 
 #[test]
-fn an_address_that_is_none_is_wrong_usage() {
+fn invalid_address_is_a_usage_error() {
     let site = Site::new("");
     for (url, why) in [
         ("ftp://weir.example", "only http://HOST:PORT, https://HOST and unix:PATH are supported"),
@@ -63,7 +63,7 @@ fn an_address_that_is_none_is_wrong_usage() {
 }
 
 #[test]
-fn a_weir_that_does_not_run_is_said_to_be_so() {
+fn commands_report_that_weir_is_not_running() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["status"]), @r"
     exit: 2
@@ -74,7 +74,7 @@ fn a_weir_that_does_not_run_is_said_to_be_so() {
 }
 
 #[test]
-fn the_service_is_nothing_to_start_by_hand() {
+fn service_command_cannot_be_started_manually() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["service"]), @r"
     exit: 2
@@ -85,7 +85,7 @@ fn the_service_is_nothing_to_start_by_hand() {
 }
 
 #[test]
-fn completions_know_every_verb() {
+fn completions_list_every_command() {
     let site = Site::new("");
     for shell in ["bash", "zsh", "fish"] {
         let script = site.ok(&["completions", shell]);

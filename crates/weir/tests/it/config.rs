@@ -2,7 +2,7 @@ use crate::process::output_of;
 use crate::weir::{Site, program};
 
 #[test]
-fn check_reports_every_mistake_with_its_place() {
+fn check_reports_all_errors_with_lines() {
     let site = Site::new("");
     site.write("[jobs]\nlisten = \"7419\"\nfsink = \"always\"\n[budget]\n");
     insta::assert_snapshot!(site.shown(&["check"]), @r#"
@@ -17,7 +17,7 @@ fn check_reports_every_mistake_with_its_place() {
 }
 
 #[test]
-fn up_refuses_what_check_refuses() {
+fn up_rejects_what_check_rejects() {
     let site = Site::new("");
     site.write("[jobs]\nstor = \"memory\"\n");
     insta::assert_snapshot!(site.shown(&["up"]), @r#"
@@ -29,7 +29,7 @@ fn up_refuses_what_check_refuses() {
 }
 
 #[test]
-fn check_prints_what_is_in_effect() {
+fn check_prints_effective_settings() {
     let site = Site::new("");
     site.write("[jobs]\nfsync = \"never\"\n");
     let shown = site.ok(&["check"]);
@@ -50,7 +50,7 @@ fn check_prints_what_is_in_effect() {
 }
 
 #[test]
-fn what_a_file_sets_is_not_lost_among_defaults() {
+fn check_marks_settings_from_the_file() {
     let site = Site::new("");
     site.write("[[observe.redis]]\nurl = \"redis://127.0.0.1:6379/0\"\n");
     let shown = site.ok(&["check"]);
@@ -60,7 +60,7 @@ fn what_a_file_sets_is_not_lost_among_defaults() {
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there() {
+fn named_settings_file_must_exist() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["check", "--config", "absent.toml"]), @r"
     exit: 2
@@ -71,7 +71,7 @@ fn a_file_that_is_named_must_be_there() {
 }
 
 #[test]
-fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
+fn init_writes_a_valid_file_and_never_overwrites() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["init"]), @r"
     exit: 2
@@ -92,7 +92,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
 }
 
 #[test]
-fn the_settings_of_the_readme_are_sound() {
+fn readme_settings_are_valid() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
     let readme = readme.expect("the README");
     let examples: Vec<_> = readme.split("```toml\n").skip(1).collect();
@@ -112,7 +112,7 @@ fn the_settings_of_the_readme_are_sound() {
 }
 
 #[test]
-fn the_file_is_the_one_that_weir_config_names() {
+fn weir_config_variable_selects_the_file() {
     let site = Site::new("");
     std::fs::create_dir(site.path().join("etc")).expect("a folder");
     let named = site.path().join("etc/shop.toml");

@@ -24,7 +24,7 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 const BEAT_EVERY_JOBS: usize = 1_000;
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn acknowledged_jobs_survive_sigkill() {
     let kills = number_from_environment("WEIR_CRASH_KILLS", 8);
     let seed = number_from_environment("WEIR_CRASH_SEED", 1);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -47,23 +47,23 @@ fn what_was_acknowledged_survives_kill_9() {
     server.stop();
 }
 
-/// Takes out every job that is left, wherever it rests.
+/// Removes all remaining jobs, from every queue and set.
 fn drain(server: &Server) -> Vec<String> {
     let mut client = Client::connect(server.address(), "drain").expect("a server that is up");
     for target in ["retries", "scheduled"] {
         let text = format!(r#"MUTATE {{"cmd":"requeue","target":"{target}"}}"#);
-        assert_eq!(client.ask(&text).as_deref(), Some("OK"), "{target}");
+        assert_eq!(client.try_send_command(&text).as_deref(), Some("OK"), "{target}");
     }
     let mut seen = BTreeSet::new();
     let mut drained = Vec::new();
     let fetch = format!("FETCH {}", load::QUEUES.join(" "));
     loop {
-        let answer = client.ask(&fetch).expect("a server that stays up");
-        let Some(jid) = client::jid_of(&answer) else {
+        let answer = client.try_send_command(&fetch).expect("a server that stays up");
+        let Some(jid) = client::jid_in_reply(&answer) else {
             break;
         };
         if seen.len() % BEAT_EVERY_JOBS == 0 {
-            assert_eq!(client.ask(r#"BEAT {"wid":"drain"}"#).as_deref(), Some("OK"));
+            assert_eq!(client.try_send_command(r#"BEAT {"wid":"drain"}"#).as_deref(), Some("OK"));
         }
         assert!(seen.insert(jid.clone()), "{jid} came twice in one life");
         assert_eq!(client.ack(&jid).as_deref(), Some("OK"));

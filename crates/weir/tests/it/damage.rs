@@ -21,8 +21,8 @@ fn site() -> Site {
     site
 }
 
-/// A running Weir with three jobs.
-fn filled() -> Weir {
+/// Starts a Weir with three jobs.
+fn start_with_jobs() -> Weir {
     let weir = site().start();
     for jid in JIDS {
         weir.site.ok(&["jobs", "push", "Hello", "[\"a payload to be found\"]", "--jid", jid]);
@@ -30,25 +30,25 @@ fn filled() -> Weir {
     weir
 }
 
-/// What it leaves when it is stopped.
-fn stopped() -> Site {
-    filled().end()
+/// Returns the folder of a stopped Weir.
+fn stopped_site() -> Site {
+    start_with_jobs().end()
 }
 
 fn store(site: &Site) -> PathBuf {
     site.path().join("data/jobs")
 }
 
-fn names(folder: &Path) -> BTreeSet<PathBuf> {
+fn file_names(folder: &Path) -> BTreeSet<PathBuf> {
     std::fs::read_dir(folder)
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
         .collect()
 }
 
-/// The segment whose bytes hold `text`, and where.
+/// Returns the segment that contains `text`, and its position.
 fn segment_with(site: &Site, text: &[u8]) -> (PathBuf, Vec<u8>, usize) {
-    let found = names(&store(site)).into_iter().find_map(|path| {
+    let found = file_names(&store(site)).into_iter().find_map(|path| {
         let bytes = std::fs::read(&path).expect("a file");
         let at = bytes.windows(text.len()).position(|window| window == text)?;
         Some((path, bytes, at))
@@ -57,15 +57,15 @@ fn segment_with(site: &Site, text: &[u8]) -> (PathBuf, Vec<u8>, usize) {
 }
 
 /// Flips a bit in the middle of a record.
-fn flip(site: &Site, jid: &str) -> usize {
+fn flip_bit(site: &Site, jid: &str) -> usize {
     let (path, mut bytes, at) = segment_with(site, jid.as_bytes());
     bytes[at] ^= 1;
     std::fs::write(path, bytes).expect("written");
     at
 }
 
-/// Leaves what a power cut leaves of a write: part of it, behind the last record.
-fn tear(site: &Site) {
+/// Appends part of a record to the log, as after a power failure during a write.
+fn tear_last_record(site: &Site) {
     let (path, mut bytes, at) = segment_with(site, JIDS[2].as_bytes());
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("records");
     assert!(end > at);
@@ -91,16 +91,16 @@ fn damage(weir: &Weir, code: i32) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits for the figure, which is published once a second.
+/// Waits for the metric, which is updated once a second.
 fn wait_for_metric(weir: &Weir, damages: u32) {
     let line = format!("weir_jobs_log_damages {damages}\n");
     wait_until(&line, || http::get(weir.console(), "/metrics", "").1.contains(&line));
 }
 
 #[test]
-fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
-    let site = stopped();
-    flip(&site, JIDS[1]);
+fn damaged_store_starts_and_reports_until_acknowledged() {
+    let site = stopped_site();
+    flip_bit(&site, JIDS[1]);
     let mut weir = site.start();
     weir.wait_for_log("the job store has damage");
     let jobs = weir.site.ok(&["jobs", "list", "default"]);
@@ -138,7 +138,7 @@ fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
 }
 
 #[test]
-fn a_store_without_its_first_segment_is_found_out() {
+fn missing_first_segment_is_detected() {
     let weir = site().start();
     let argument = "x".repeat(200 << 10);
     let line = |n| {
@@ -165,9 +165,9 @@ fn a_store_without_its_first_segment_is_found_out() {
 }
 
 #[test]
-fn salvage_repairs_older_segments_before_a_job_of_them_is_met() {
-    let site = stopped();
-    flip(&site, JIDS[1]);
+fn salvage_repairs_older_segments_before_their_jobs_are_read() {
+    let site = stopped_site();
+    flip_bit(&site, JIDS[1]);
     let weir = site.start_with(|command| {
         command.arg("--salvage");
     });
@@ -176,24 +176,24 @@ fn salvage_repairs_older_segments_before_a_job_of_them_is_met() {
 }
 
 #[test]
-fn a_sound_store_is_said_to_be_sound_and_nothing_is_written() {
-    let site = stopped();
+fn verify_of_an_intact_store_writes_nothing() {
+    let site = stopped_site();
     // A copy has no lock file, and gets none.
     std::fs::remove_file(site.path().join("data/weir.lock")).expect("removed");
-    let before = (names(&site.path().join("data")), names(&store(&site)));
+    let before = (file_names(&site.path().join("data")), file_names(&store(&site)));
     let checked = verify(&site, 0);
     assert_eq!((&checked["sound"], &checked["damages_total"]), (&true.into(), &0.into()));
     assert!(checked["records"].as_u64() >= Some(3), "{checked}");
     let shown = site.ok(&["jobs", "verify"]);
     assert!(shown.contains("0000000001.log") && shown.contains("\nintact: "), "{shown}");
-    assert_eq!(before, (names(&site.path().join("data")), names(&store(&site))));
+    assert_eq!(before, (file_names(&site.path().join("data")), file_names(&store(&site))));
 }
 
 #[test]
-fn a_flipped_bit_is_named_with_its_file_and_offset() {
-    let site = stopped();
+fn flipped_bit_is_reported_with_file_and_offset() {
+    let site = stopped_site();
     let sound = verify(&site, 0);
-    let at = flip(&site, JIDS[1]);
+    let at = flip_bit(&site, JIDS[1]);
     let checked = verify(&site, 1);
     assert_eq!((&checked["sound"], &checked["damages_total"]), (&false.into(), &1.into()));
     assert_eq!(checked["records"].as_u64(), sound["records"].as_u64().map(|records| records - 1));
@@ -210,9 +210,9 @@ fn a_flipped_bit_is_named_with_its_file_and_offset() {
 }
 
 #[test]
-fn a_torn_tail_is_no_damage_and_the_next_start_cuts_it() {
-    let site = stopped();
-    tear(&site);
+fn torn_tail_is_not_damage_and_is_truncated_at_start() {
+    let site = stopped_site();
+    tear_last_record(&site);
     let checked = verify(&site, 0);
     assert!(checked["torn_bytes"].as_u64() >= Some(100), "{checked}");
     let shown = site.ok(&["jobs", "verify"]);
@@ -224,8 +224,8 @@ fn a_torn_tail_is_no_damage_and_the_next_start_cuts_it() {
 }
 
 #[test]
-fn a_store_is_not_checked_under_a_running_weir() {
-    let weir = filled();
+fn verify_rejects_the_store_of_a_running_weir() {
+    let weir = start_with_jobs();
     let output = weir.site.run(&["jobs", "verify"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -238,7 +238,7 @@ fn a_store_is_not_checked_under_a_running_weir() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_not_made() {
+fn verify_does_not_create_a_store() {
     let site = site();
     insta::assert_snapshot!(site.shown(&["jobs", "verify"]), @r"
     exit: 2

@@ -40,12 +40,12 @@ use self::redis_server::RedisServer;
 use crate::process::output_of;
 use crate::weir::program;
 
-/// A doctor that is told to look, and how it ends.
+/// Runs `weir doctor`.
 fn run(arguments: &[&str]) -> Output {
     output_of(program().arg("doctor").args(arguments))
 }
 
-/// What it says as JSON.
+/// Returns its JSON output.
 fn json(arguments: &[&str]) -> Value {
     let output = run(&[arguments, &["--json"]].concat());
     let error = String::from_utf8_lossy(&output.stderr);
@@ -57,7 +57,7 @@ fn code(output: &Output) -> i32 {
 }
 
 #[test]
-fn who_names_no_source_or_a_wrong_one_is_told() {
+fn missing_and_invalid_sources_are_usage_errors() {
     assert_eq!(code(&run(&[])), 64);
     for (arguments, problem, expected) in [
         (&["--redis", "localhost"][..], "must begin with", 64),
@@ -88,7 +88,7 @@ fn who_names_no_source_or_a_wrong_one_is_told() {
 }
 
 #[test]
-fn a_source_that_is_away_comes_first_with_what_to_do_and_is_critical() {
+fn unreachable_source_is_the_first_finding_and_critical() {
     let arguments = ["--redis", "redis://127.0.0.1:1", "--window", "1ms"];
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
@@ -103,7 +103,7 @@ fn a_source_that_is_away_comes_first_with_what_to_do_and_is_critical() {
 }
 
 #[test]
-fn nagios_reads_a_line_figures_and_a_number() {
+fn nagios_output_has_line_figures_and_exit_code() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[
         &["CONFIG", "SET", "appendonly", "yes"],

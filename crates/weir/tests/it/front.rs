@@ -35,13 +35,13 @@ fn start(settings: &str, arguments: &[&str]) -> Weir {
     })
 }
 
-/// The body of an answer.
+/// Returns the body of a response.
 fn body(address: SocketAddr, path: &str, headers: &str) -> String {
     get(address, path, headers).1
 }
 
 #[test]
-fn each_app_is_served_by_its_own_workers_in_turn() {
+fn apps_are_served_by_their_own_workers() {
     let (shop, cart) = (Worker::start("shop"), [Worker::start("one"), Worker::start("two")]);
     let settings = format!(
         "{BASE}{}{}",
@@ -58,7 +58,7 @@ fn each_app_is_served_by_its_own_workers_in_turn() {
     assert!(weir.stop().success());
 }
 
-/// `metric{label="value"}` of the rules: the metric, and what a line of it has to hold.
+/// Returns the selectors `metric{label="value"}` in the rules: the metric, and what a line of it must contain.
 pub(crate) fn selectors<'a>(rules: &'a str, prefix: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let is_in_name = |character: char| character.is_ascii_lowercase() || character == '_';
     let starts = rules.match_indices(prefix).map(|(start, _)| &rules[start..]);
@@ -72,7 +72,7 @@ pub(crate) fn selectors<'a>(rules: &'a str, prefix: &str) -> Vec<(&'a str, Vec<&
 }
 
 #[test]
-fn alert_rules_are_about_metrics_that_there_are() {
+fn alert_rules_use_existing_metrics() {
     let rules = include_str!("../../../../deploy/prometheus/weir-front.rules.yml");
     let shop = Worker::start("shop");
     let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
@@ -92,7 +92,7 @@ fn alert_rules_are_about_metrics_that_there_are() {
 }
 
 #[test]
-fn realtime_keeps_its_paths_where_it_has_apps_and_only_there() {
+fn realtime_paths_are_reserved_only_with_apps() {
     let shop = Worker::start("shop");
     let settings = format!("{BASE}{}", app("shop", "", &[&shop]));
     let weir = start(&settings, &[]);
@@ -108,7 +108,7 @@ fn realtime_keeps_its_paths_where_it_has_apps_and_only_there() {
 }
 
 #[test]
-fn workers_come_and_go_with_a_reload() {
+fn reload_adds_and_removes_workers() {
     let (old, new) = (Worker::start("old"), Worker::start("new"));
     let mut weir = start(&format!("{BASE}{}", app("shop", "", &[&old])), &[]);
     assert_eq!(body(weir.front(), "/", ""), "old /");
@@ -121,9 +121,9 @@ fn workers_come_and_go_with_a_reload() {
     assert!(weir.stop().success());
 }
 
-/// Whoever looks at three in the morning has another environment than the service.
+/// An operator has another environment than the service.
 #[test]
-fn commands_need_none_of_the_service_s_secrets() {
+fn commands_need_no_secrets() {
     let realtime = "[[realtime.apps]]\nid = \"1\"\nkey = \"demo-key\"\n\
                     secret = { env = \"WEIR_REALTIME_SECRET\" }\n";
     let weir = start(&format!("{BASE}{realtime}"), &[]);
@@ -136,7 +136,7 @@ fn commands_need_none_of_the_service_s_secrets() {
 }
 
 #[test]
-fn the_front_alone_is_a_process_of_its_own() {
+fn front_can_run_alone() {
     let shop = Worker::start("shop");
     let settings = format!("{BASE}{}", app("shop", "", &[&shop]));
     let weir = start(&settings, &["--only", "front"]);
@@ -151,15 +151,15 @@ fn the_front_alone_is_a_process_of_its_own() {
 }
 
 #[test]
-fn a_request_in_hand_is_answered_before_the_end() {
+fn request_in_progress_is_finished_at_shutdown() {
     let slow = Worker::start("slow");
     let mut weir = start(&format!("{BASE}{}", app("shop", "", &[&slow])), &[]);
     let mut client = TcpStream::connect(weir.front()).expect("to connect");
     client.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").expect("to write");
-    slow.has_request();
+    slow.wait_for_request();
     weir.signal(Signal::TERM);
     weir.wait_for_log("ending");
-    slow.go_on();
+    slow.continue_request();
     let mut answer = String::new();
     client.read_to_string(&mut answer).expect("to read");
     assert!(
@@ -169,8 +169,8 @@ fn a_request_in_hand_is_answered_before_the_end() {
     assert!(weir.wait().success());
 }
 
-/// Asks until the answer has this status.
-fn until_status(weir: &Weir, path: &str, status: &str) {
+/// Repeats a request until the response has this status.
+fn wait_for_status(weir: &Weir, path: &str, status: &str) {
     let expected = format!("HTTP/1.1 {status}");
     // Rules are judged each second.
     let is_reached = (0..1_000).any(|_| {
@@ -181,7 +181,7 @@ fn until_status(weir: &Weir, path: &str, status: &str) {
 }
 
 #[test]
-fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
+fn app_sheds_for_a_queue_and_shows_its_maintenance_page() {
     let shop = Worker::start("shop");
     let rule = "maintenance_page = \"back.html\"\n[[front.apps.shed]]\npath = \"/inbox\"\n\
                 queue = \"ingress\"\nover = \"1ms\"\nretry_after = \"90s\"\n";
@@ -191,11 +191,11 @@ fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
     let weir = site.start();
     assert_eq!(body(weir.front(), "/inbox", ""), "shop /inbox");
     weir.site.ok(&["jobs", "push", "Deliver", "--queue", "ingress"]);
-    until_status(&weir, "/inbox", "503 Service Unavailable");
+    wait_for_status(&weir, "/inbox", "503 Service Unavailable");
     assert_eq!(body(weir.front(), "/home", ""), "shop /home");
     assert!(weir.site.ok(&["workers", "list"]).contains("shedding because of queue ingress"));
     weir.site.ok(&["jobs", "clear", "ingress", "--yes"]);
-    until_status(&weir, "/inbox", "200 OK");
+    wait_for_status(&weir, "/inbox", "200 OK");
 
     weir.site.ok(&["workers", "maintenance", "shop", "on"]);
     assert_eq!(body(weir.front(), "/", ""), "<p>moving house</p>");
@@ -206,7 +206,7 @@ fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
 }
 
 #[test]
-fn what_operators_hold_up_stays_so_over_restarts() {
+fn pauses_survive_restarts() {
     let (shop, blog) = (Worker::start("shop"), Worker::start("blog"));
     let site = Site::new("");
     let blog = app("blog", "paths = [\"/blog\"]\n", &[&blog]);
@@ -237,7 +237,7 @@ fn what_operators_hold_up_stays_so_over_restarts() {
 }
 
 #[test]
-fn requests_are_logged_and_a_reload_opens_the_file_anew() {
+fn reload_reopens_the_access_log() {
     let shop = Worker::start("shop");
     let site = Site::new("");
     let log = "[front.access_log]\npath = \"access.log\"\nformat = \"common\"\n";
@@ -260,7 +260,7 @@ fn requests_are_logged_and_a_reload_opens_the_file_anew() {
 }
 
 #[test]
-fn a_mistake_in_the_settings_holds_up_neither_the_log_s_rotation_nor_commands() {
+fn invalid_settings_block_neither_log_rotation_nor_commands() {
     let shop = Worker::start("shop");
     let site = Site::new("");
     let settings =
@@ -286,16 +286,16 @@ fn a_mistake_in_the_settings_holds_up_neither_the_log_s_rotation_nor_commands() 
     assert!(lines.contains("\"GET /again HTTP/1.1\" 200") && !lines.contains("/cart"), "{lines}");
 }
 
-/// What an operator reads on one screen.
+/// The output of `weir status`, and the metrics.
 #[test]
-fn the_status_and_the_metrics_tell_of_apps() {
+fn status_and_metrics_include_apps() {
     let shop = Worker::start("shop");
     let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(!metrics.contains("weir_front_app_jain_index{"), "nothing was given: {metrics}");
     let front = weir.front();
     let client = std::thread::spawn(move || body(front, "/wait", ""));
-    shop.has_request();
+    shop.wait_for_request();
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(metrics.contains("weir_front_app_jain_index{app=\"shop\"} 1.0"), "{metrics}");
     let oldest = metrics
@@ -303,7 +303,7 @@ fn the_status_and_the_metrics_tell_of_apps() {
         .find_map(|line| line.strip_prefix("weir_front_app_oldest_request_seconds{app=\"shop\"} "));
     let oldest: f64 = oldest.expect("there").parse().expect("a number");
     assert!(oldest > 0.0);
-    shop.go_on();
+    shop.continue_request();
     assert_eq!(client.join().expect("a client"), "shop /wait");
     weir.site.ok(&["workers", "pause", "shop"]);
     let status = weir.site.ok(&["status"]);

@@ -30,7 +30,7 @@ fn site(more: &str) -> Site {
     site
 }
 
-/// A line of an import.
+/// Returns a line of an import.
 fn line(name: &str, numbers: &[&str]) -> String {
     let row = |number: &&str| {
         format!(
@@ -51,7 +51,7 @@ fn import(site: &Site, lines: &str) -> String {
 }
 
 #[test]
-fn gems_alone_are_a_weir_and_what_another_process_imports_is_seen_at_once() {
+fn gems_can_run_alone_and_see_imports_at_once() {
     let weir = site(GEMS).start_with(|command| {
         command.args(["--only", "gems,console"]);
     });
@@ -77,7 +77,7 @@ fn gems_alone_are_a_weir_and_what_another_process_imports_is_seen_at_once() {
 }
 
 #[test]
-fn below_its_mount_everything_is_the_indexs_and_all_else_the_apps() {
+fn gems_mount_separates_index_and_apps() {
     let worker = Worker::start("shop");
     let more = format!(
         "[gems]\nmount = \"/gems-index\"\n[front]\nlisten = \"127.0.0.1:0\"\n\
@@ -108,7 +108,7 @@ fn below_its_mount_everything_is_the_indexs_and_all_else_the_apps() {
 }
 
 #[test]
-fn an_endpoint_that_is_off_stays_off_over_a_restart() {
+fn disabled_endpoint_stays_disabled_after_a_restart() {
     let weir = site(GEMS).start();
     let url = "/api/v1/dependencies.json?gems=rack";
     assert_eq!(get(weir.gems(), url, "").1, "[]");
@@ -141,7 +141,7 @@ fn an_endpoint_that_is_off_stays_off_over_a_restart() {
 }
 
 #[test]
-fn a_weir_without_gems_says_so() {
+fn missing_gems_are_reported() {
     let weir = Weir::start();
     for command in [&["gems", "list"][..], &["gems", "key", "list"]] {
         let shown = weir.site.shown(command);
@@ -151,7 +151,7 @@ fn a_weir_without_gems_says_so() {
 }
 
 #[test]
-fn gems_alone_are_at_the_front_without_its_apps() {
+fn gems_can_run_at_the_front_without_apps() {
     let worker = Worker::start("shop");
     let more = format!(
         "[gems]\nmount = \"/gems-index\"\n[front]\nlisten = \"127.0.0.1:0\"\n\

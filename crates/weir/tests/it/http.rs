@@ -4,30 +4,30 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::faktory::Client;
-use crate::process::{PATIENCE, output_of};
+use crate::process::{TEST_TIMEOUT, output_of};
 use crate::weir::{Site, Weir};
 
-/// Status line and body of a GET.
+/// Sends a GET request; returns the status line and the body.
 pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
-    ask(address, &request)
+    send_request(address, &request)
 }
 
-/// Status line of a form that is sent.
+/// Posts a form; returns the status line.
 pub(crate) fn post(address: SocketAddr, path: &str, form: &str) -> String {
     let length = form.len();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n{form}"
     );
-    ask(address, &request).0
+    send_request(address, &request).0
 }
 
-/// Status line and body of a whole request.
-pub(crate) fn ask(address: SocketAddr, request: &str) -> (String, String) {
+/// Sends a complete request; returns the status line and the body.
+pub(crate) fn send_request(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     stream.write_all(request.as_bytes()).expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("read");
@@ -36,7 +36,7 @@ pub(crate) fn ask(address: SocketAddr, request: &str) -> (String, String) {
 }
 
 #[test]
-fn metrics_have_the_format_that_is_accepted() {
+fn metrics_use_the_accepted_format() {
     let weir = Weir::start();
     let (_, openmetrics) = get(weir.console(), "/metrics", "");
     assert!(openmetrics.ends_with("# EOF\n"), "{openmetrics}");
@@ -47,13 +47,13 @@ fn metrics_have_the_format_that_is_accepted() {
 }
 
 #[test]
-fn health_ready_and_metrics_answer() {
+fn health_ready_and_metrics_respond() {
     let weir = Weir::start();
     let console = weir.console();
     assert_eq!(get(console, "/health", ""), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
     assert_eq!(get(console, "/ready", ""), ("HTTP/1.1 200 OK".into(), "ready\n".into()));
     let mut client = Client::connect(weir.jobs());
-    client.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#);
+    client.run_command(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#);
     let (status, metrics) = get(console, "/metrics", "");
     assert_eq!(status, "HTTP/1.1 200 OK");
     for name in ["weir_jobs_", "process_cpu_seconds_total", "process_resident_memory_bytes"] {
@@ -63,7 +63,7 @@ fn health_ready_and_metrics_answer() {
 }
 
 #[test]
-fn the_admin_api_over_tcp_takes_the_token_only() {
+fn admin_api_over_tcp_requires_the_token() {
     let site = Site::new("");
     std::fs::write(site.path().join("token"), "0123456789abcdef0123").expect("written");
     site.write(

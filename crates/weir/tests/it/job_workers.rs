@@ -12,7 +12,7 @@ use crate::weir::{Site, Weir};
 
 const WORKER: &str = include_str!("job_workers/worker.py");
 
-/// Two processes in Python, which are told where to find the job server.
+/// Creates a site with two Python processes that receive the address of the job server.
 fn site(more: &str) -> Site {
     let site = Site::new("");
     std::fs::write(site.path().join("worker.py"), WORKER).expect("written");
@@ -33,19 +33,19 @@ fn site(more: &str) -> Site {
 
 fn start(more: &str) -> Weir {
     let weir = site(more).start();
-    wait_until("both run", || running(&weir).len() == 2);
+    wait_until("both run", || running_pids(&weir).len() == 2);
     weir
 }
 
-fn listed(weir: &Weir) -> Value {
+fn list_workers(weir: &Weir) -> Value {
     let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
     let groups: Value = serde_json::from_str(&listed).expect("JSON");
     assert_eq!(groups[0]["mode"], "jobs", "{listed}");
     groups[0].clone()
 }
 
-fn running(weir: &Weir) -> BTreeSet<i64> {
-    let group = listed(weir);
+fn running_pids(weir: &Weir) -> BTreeSet<i64> {
+    let group = list_workers(weir);
     let workers = group["workers"].as_array().expect("a list");
     let running = workers.iter().filter(|worker| worker["state"] == "running");
     running.filter_map(|worker| worker["pid"].as_i64()).collect()
@@ -55,17 +55,17 @@ fn push(weir: &Weir, jid: &str, kind: &str, seconds: f64) {
     let job = format!(
         r#"PUSH {{"jid":"{jid}","jobtype":"{kind}","queue":"mailers","args":[{seconds}]}}"#
     );
-    assert_eq!(Client::connect(weir.jobs()).ask(&job), "+OK");
+    assert_eq!(Client::connect(weir.jobs()).run_command(&job), "+OK");
 }
 
 fn info(weir: &Weir, name: &str) -> Value {
     let told: Value =
-        serde_json::from_str(&Client::connect(weir.jobs()).ask("INFO")).expect("JSON");
+        serde_json::from_str(&Client::connect(weir.jobs()).run_command("INFO")).expect("JSON");
     told["faktory"][name].clone()
 }
 
 #[test]
-fn job_workers_are_told_their_queues_and_finish_before_the_job_server_ends() {
+fn job_workers_get_their_queues_and_finish_before_the_server() {
     let mut weir = start("");
     assert!(weir.wait_for_log("told ").ends_with("told 7 -q critical -q mailers"));
     push(&weir, "it-job-0001", "Hello", 0.0);
@@ -76,27 +76,27 @@ fn job_workers_are_told_their_queues_and_finish_before_the_job_server_ends() {
     weir.signal(rustix::process::Signal::TERM);
     weir.wait_for_log("answered b'+OK");
     assert!(weir.wait().success());
-    let weir = weir.leave().start();
-    wait_until("both run again", || running(&weir).len() == 2);
+    let weir = weir.into_site().start();
+    wait_until("both run again", || running_pids(&weir).len() == 2);
     let left: Vec<Value> = ["total_enqueued", "total_processed"].map(|it| info(&weir, it)).into();
     assert_eq!(left, [0, 2], "each was done once");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn job_workers_are_listed_restarted_and_scaled_by_command() {
+fn job_workers_can_be_listed_restarted_and_scaled() {
     let weir = start("");
-    let before = running(&weir);
+    let before = running_pids(&weir);
     let shown = weir.site.ok(&["workers", "list", "--data-dir", "data"]);
     assert!(shown.starts_with("mailers: job workers\n"), "{shown}");
     assert!(shown.contains("WORKER  STATE    PID") && !shown.contains("GIVEN"), "{shown}");
     weir.site.ok(&["workers", "restart", "mailers", "--data-dir", "data"]);
     wait_until("all are replaced", || {
-        let now = running(&weir);
-        now.len() == 2 && now.is_disjoint(&before) && listed(&weir)["rolling"] == "finished"
+        let now = running_pids(&weir);
+        now.len() == 2 && now.is_disjoint(&before) && list_workers(&weir)["rolling"] == "finished"
     });
     weir.site.ok(&["workers", "scale", "mailers", "3", "--data-dir", "data"]);
-    wait_until("there are three", || running(&weir).len() == 3);
+    wait_until("there are three", || running_pids(&weir).len() == 3);
     let shown = weir.site.shown(&["workers", "pause", "mailers", "--data-dir", "data"]);
     assert!(shown.contains("its workers run jobs and have no requests"), "{shown}");
     let shown = weir.site.shown(&["workers", "dump", "mailers", "0", "--data-dir", "data"]);
@@ -110,30 +110,30 @@ fn job_workers_are_listed_restarted_and_scaled_by_command() {
 }
 
 #[test]
-fn job_workers_outlive_the_service_and_an_upgrade() {
+fn job_workers_survive_restarts_and_upgrades() {
     let weir = start("");
-    let before = running(&weir);
+    let before = running_pids(&weir);
     for how in ["restart", "upgrade"] {
         weir.site.ok(&[how, "--data-dir", "data"]);
-        wait_until("they run", || running(&weir) == before);
+        wait_until("they run", || running_pids(&weir) == before);
     }
     push(&weir, "it-job-0001", "Hello", 0.0);
     wait_until("it is done", || info(&weir, "total_processed") == 1);
-    assert_eq!(running(&weir), before, "by those of before");
+    assert_eq!(running_pids(&weir), before, "by those of before");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_job_worker_with_too_much_memory_is_replaced_when_it_has_finished() {
+fn large_job_worker_is_replaced_after_its_jobs() {
     let mut weir = start("recycle_memory = \"80MiB\"\nadvanced.recycle_interval = \"50ms\"\n");
-    let before = running(&weir);
+    let before = running_pids(&weir);
     push(&weir, "it-job-0001", "Grow", 1.0);
     weir.wait_for_log("begins it-job-0001");
     let line = weir.wait_for_log("recycled: ");
     assert!(line.contains("MiB of memory (recycle_memory)"), "{line}");
     weir.wait_for_log("answered b'+OK");
     wait_until("there are two again", || {
-        let now = running(&weir);
+        let now = running_pids(&weir);
         now.len() == 2 && now.intersection(&before).count() == 1
     });
     let (_, metrics) = get(weir.console(), "/metrics", "");
@@ -143,7 +143,7 @@ fn a_job_worker_with_too_much_memory_is_replaced_when_it_has_finished() {
 }
 
 #[test]
-fn without_that_part_no_job_worker_is_started() {
+fn job_workers_need_the_workers_part() {
     let site = site("");
     let weir = site.start_with(|command| {
         command.args(["--only", "jobs,console"]);

@@ -11,26 +11,26 @@ use crate::process::wait_until;
 use crate::weir::{Site, Weir, is_running, program};
 
 #[test]
-fn the_ready_line_names_every_address_and_all_of_them_serve() {
+fn ready_line_lists_serving_addresses() {
     let weir = Weir::start();
-    assert!(Client::dial(weir.jobs()).greeting.starts_with("+HI {"));
+    assert!(Client::connect_without_command(weir.jobs()).greeting.starts_with("+HI {"));
     TcpStream::connect(weir.console()).expect("connects");
     weir.site.ok(&["status"]);
     assert!(weir.stop().success());
 }
 
 #[test]
-fn only_what_is_asked_for_runs() {
-    let weir = start_only("jobs");
+fn only_enabled_parts_run() {
+    let weir = start_parts("jobs");
     assert!(weir.serves("jobs") && weir.serves("admin"));
     assert!(!weir.serves("console"));
-    assert_eq!(Client::connect(weir.jobs()).ask("FETCH default"), "nil");
+    assert_eq!(Client::connect(weir.jobs()).run_command("FETCH default"), "nil");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_console_alone_opens_no_store_and_says_so() {
-    let weir = start_only("console");
+fn console_can_run_without_a_store() {
+    let weir = start_parts("console");
     assert!(weir.serves("console") && weir.serves("admin"));
     assert!(!weir.serves("jobs"));
     let (_, page) = get(weir.console(), "/", "");
@@ -54,7 +54,7 @@ fn a_console_alone_opens_no_store_and_says_so() {
 }
 
 #[test]
-fn a_front_alone_opens_one_port() {
+fn front_alone_opens_one_port() {
     let site = Site::new("");
     site.write(
         "[jobs]\nlisten = \"off\"\n[console]\nlisten = \"off\"\n[front]\nlisten = \"127.0.0.1:0\"\n",
@@ -69,7 +69,7 @@ fn a_front_alone_opens_one_port() {
 }
 
 #[test]
-fn a_part_that_is_off_cannot_be_asked_for() {
+fn disabled_part_cannot_be_selected() {
     let site = Site::new("");
     site.write("[jobs]\nlisten = \"off\"\n");
     insta::assert_snapshot!(site.shown(&["up", "--only", "jobs"]), @r#"
@@ -81,7 +81,7 @@ fn a_part_that_is_off_cannot_be_asked_for() {
 }
 
 #[test]
-fn what_is_left_out_is_not_repaired() {
+fn excluded_parts_are_not_salvaged() {
     insta::assert_snapshot!(Site::new("").shown(&["up", "--salvage", "--only", "console"]), @r#"
     exit: 2
     -- stdout
@@ -91,7 +91,7 @@ fn what_is_left_out_is_not_repaired() {
 }
 
 #[test]
-fn a_part_that_is_no_part_is_wrong_usage() {
+fn unknown_part_is_a_usage_error() {
     insta::assert_snapshot!(Site::new("").shown(&["up", "--only", "jobs,web"]), @r"
     exit: 64
     -- stdout
@@ -103,14 +103,14 @@ fn a_part_that_is_no_part_is_wrong_usage() {
     ");
 }
 
-fn start_only(parts: &str) -> Weir {
+fn start_parts(parts: &str) -> Weir {
     Site::new("").start_with(|command| {
         command.args(["--only", parts]);
     })
 }
 
 #[test]
-fn a_killed_service_is_replaced_and_no_connection_is_refused() {
+fn killed_service_is_replaced_without_refused_connections() {
     let mut weir = Weir::start();
     let (jobs, console) = (weir.jobs(), weir.console());
     for _ in 0..3 {
@@ -118,7 +118,7 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
         rustix::process::kill_process(killed, Signal::KILL).expect("killed");
         // Whoever connects now waits in the backlog and is served by the next one.
         TcpStream::connect(console).expect("not refused");
-        assert!(Client::dial(jobs).greeting.starts_with("+HI {"));
+        assert!(Client::connect_without_command(jobs).greeting.starts_with("+HI {"));
         weir.wait_for_log("was killed by signal 9; restarting");
         assert_ne!(weir.service(), killed);
     }
@@ -126,7 +126,7 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
 }
 
 #[test]
-fn a_service_that_hangs_is_replaced() {
+fn hanging_service_is_replaced() {
     let settings = "[supervisor]\nadvanced.alive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
     let mut weir = Site::new(settings).start();
     let hanging = weir.service();
@@ -135,7 +135,7 @@ fn a_service_that_hangs_is_replaced() {
     let console = TcpStream::connect(weir.console()).expect("not refused");
     weir.wait_for_log("does not answer; aborted");
     weir.wait_for_log("was killed by signal");
-    assert!(Client::dial(weir.jobs()).greeting.starts_with("+HI {"));
+    assert!(Client::connect_without_command(weir.jobs()).greeting.starts_with("+HI {"));
     assert_ne!(weir.service(), hanging);
     assert!(!is_running(hanging));
     drop(console);
@@ -143,7 +143,7 @@ fn a_service_that_hangs_is_replaced() {
 }
 
 #[test]
-fn sigterm_lets_a_waiting_fetch_and_a_running_command_finish() {
+fn sigterm_finishes_waiting_fetches_and_running_commands() {
     let mut weir = Site::new("[jobs.limits]\nadvanced.fetch_wait = \"1h\"").start();
     let mut client = Client::connect(weir.jobs());
     client.send("FETCH default");
@@ -159,7 +159,7 @@ fn sigterm_lets_a_waiting_fetch_and_a_running_command_finish() {
 }
 
 #[test]
-fn sigint_ends_gracefully_too() {
+fn sigint_shuts_down_gracefully() {
     let mut weir = Weir::start();
     weir.signal(Signal::INT);
     assert!(weir.wait().success());
@@ -168,7 +168,7 @@ fn sigint_ends_gracefully_too() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn second_signal_stops_immediately() {
     let mut weir = Weir::start();
     let service = weir.service();
     // A service that is stopped (SIGSTOP) drains for ever.
@@ -181,7 +181,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn a_service_that_does_not_end_is_killed_at_its_deadline() {
+fn service_is_killed_at_its_shutdown_deadline() {
     let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nkill_after = \"1ms\"";
     let mut weir = Site::new(settings).start();
     let service = weir.service();
@@ -193,7 +193,7 @@ fn a_service_that_does_not_end_is_killed_at_its_deadline() {
 }
 
 #[test]
-fn a_service_whose_parent_is_killed_ends_and_the_next_weir_starts() {
+fn orphaned_service_ends_and_the_next_weir_starts() {
     let weir = Weir::start();
     let service = weir.service();
     let site = weir.kill_parent();
@@ -203,7 +203,7 @@ fn a_service_whose_parent_is_killed_ends_and_the_next_weir_starts() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_its_setting() {
+fn port_in_use_is_reported_with_its_setting() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address");
     let site = Site::new("");
@@ -217,9 +217,9 @@ fn a_port_in_use_is_named_with_its_setting() {
     assert!(error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")), "{error}");
 }
 
-/// As after a kill: the kernel has not closed it yet, and no process holds it any more.
+/// As after a kill: the kernel has not closed the port yet, and no process has it open.
 #[test]
-fn a_port_that_nobody_is_seen_to_hold_is_waited_for() {
+fn port_without_a_visible_owner_is_retried() {
     let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
     let taken = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("made");
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
@@ -249,7 +249,7 @@ fn a_port_that_nobody_is_seen_to_hold_is_waited_for() {
 }
 
 #[test]
-fn logs_are_json_when_asked() {
+fn log_format_json_is_applied() {
     let mut weir = Site::new("").start_with(|command| {
         command.args(["--log", "json"]);
     });

@@ -4,7 +4,7 @@ use crate::process::output_of;
 use crate::weir::{Weir, program};
 
 #[test]
-fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
+fn second_weir_is_rejected_with_the_owners_pid() {
     let weir = Weir::start();
     let second = weir.site.run(&["up"]);
     assert_eq!(second.status.code(), Some(2));
@@ -15,7 +15,7 @@ fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
 }
 
 #[test]
-fn the_folder_and_the_socket_are_for_this_user_alone() {
+fn data_dir_and_socket_are_private() {
     let weir = Weir::start();
     let mode = |path: &std::path::Path| {
         std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
@@ -26,7 +26,7 @@ fn the_folder_and_the_socket_are_for_this_user_alone() {
 }
 
 #[test]
-fn a_data_folder_with_a_long_path_works() {
+fn long_data_dir_path_works() {
     let folder = tempfile::tempdir().expect("a folder");
     let deep = folder.path().join("a-long-name/".repeat(12));
     let site = crate::weir::Site::new("");

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use self::subscriber::{SECRET, Subscriber};
-use crate::process::{PATIENCE, output_with_input};
+use crate::process::{TEST_TIMEOUT, output_with_input};
 use crate::weir::{Site, Weir, program};
 
 const TOKEN: &str = "0123456789abcdef0123";
@@ -30,7 +30,7 @@ fn json(weir: &Weir, arguments: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn an_event_published_by_hand_reaches_its_subscribers() {
+fn published_event_reaches_subscribers() {
     let weir = site().start();
     let mut client = Subscriber::connect(weir.front());
     client.subscribe("news", "");
@@ -49,7 +49,7 @@ fn an_event_published_by_hand_reaches_its_subscribers() {
 }
 
 #[test]
-fn what_cannot_be_published_is_said_why() {
+fn rejected_publishes_give_a_reason() {
     let weir = site().start();
     insta::assert_snapshot!(weir.site.shown(&["realtime", "publish", "2", "news", "e", "1"]), @r#"
     exit: 2
@@ -132,7 +132,7 @@ fn users_and_connections_are_disconnected() {
 }
 
 #[test]
-fn what_is_switched_off_stays_off_over_a_restart() {
+fn switches_survive_a_restart() {
     let weir = site().start();
     let shown = weir.site.ok(&["switch", "list"]);
     assert_eq!(shown, "nothing is switched off\n");
@@ -173,7 +173,7 @@ fn what_is_switched_off_stays_off_over_a_restart() {
 }
 
 #[test]
-fn a_weir_without_realtime_says_so() {
+fn missing_realtime_is_reported() {
     let weir = Weir::start();
     for arguments in [&["realtime", "channels"][..], &["switch", "list"]] {
         let shown = weir.site.shown(arguments);
@@ -184,10 +184,10 @@ fn a_weir_without_realtime_says_so() {
 }
 
 #[test]
-fn a_channel_is_followed_over_the_admin_api() {
+fn admin_api_streams_channel_events() {
     let weir = site().start();
     let mut stream = TcpStream::connect(weir.console()).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let request = format!(
         "GET /v1/realtime/tail?app=1&channel=news HTTP/1.1\r\nHost: {}\r\n\
          Authorization: Bearer {TOKEN}\r\n\r\n",

@@ -6,13 +6,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Looks until `is_so`, at most for [`PATIENCE`].
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-        if is_so() {
+/// Looks until `condition`, at most for [`TEST_TIMEOUT`].
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..TEST_TIMEOUT.as_millis() / LOOK.as_millis() {
+        if condition() {
             return;
         }
         std::thread::sleep(LOOK);
@@ -20,7 +20,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("it never came to pass that {what}");
 }
 
-/// Waits for a child's end by itself.
+/// Waits until a child ends by itself.
 pub(crate) fn wait_for(child: &mut Child) -> ExitStatus {
     let mut status = None;
     wait_until("the process ends", || {
@@ -30,12 +30,12 @@ pub(crate) fn wait_for(child: &mut Child) -> ExitStatus {
     status.expect("it ended")
 }
 
-/// Whether a read on a socket with a timeout met it.
+/// Returns whether a read from a socket timed out.
 pub(crate) fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The lines of a pipe as they come; the channel ends with the pipe.
+/// Returns the lines of a pipe as they arrive; the channel ends with the pipe.
 pub(crate) fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -51,7 +51,7 @@ pub(crate) fn output_of(command: &mut Command) -> Output {
     output_with_input(command, b"")
 }
 
-/// The same, with something to read.
+/// Runs a command with standard input.
 pub(crate) fn output_with_input(command: &mut Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
@@ -61,18 +61,18 @@ pub(crate) fn output_with_input(command: &mut Command, input: &[u8]) -> Output {
     );
     // One that doesn't want it may have ended already.
     let _ = child.stdin.take().expect("piped").write_all(input);
-    let ended = stdout.recv_timeout(PATIENCE);
+    let ended = stdout.recv_timeout(TEST_TIMEOUT);
     if ended.is_err() {
         let _ = child.kill();
     }
-    let stderr = stderr.recv_timeout(PATIENCE).expect("standard error ends with the process");
+    let stderr = stderr.recv_timeout(TEST_TIMEOUT).expect("standard error ends with the process");
     let Ok(stdout) = ended else {
         panic!("{command:?} did not end:\n{}", String::from_utf8_lossy(&stderr));
     };
     Output { status: wait_for(&mut child), stdout, stderr }
 }
 
-/// All bytes of a pipe, once it ends.
+/// Returns all bytes of a pipe, once it ends.
 fn bytes_of(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::client::{Api, Socket};
 use self::webhook::Receiver;
 use crate::http::get;
-use crate::process::{PATIENCE, output_of};
+use crate::process::{TEST_TIMEOUT, output_of};
 use crate::weir::{Site, Weir, program};
 
 const SECRET: &str = "a secret of enough characters";
@@ -51,7 +51,7 @@ fn api(weir: &Weir) -> Api<'static> {
     Api { address: weir.front(), app: "1", key: "demo-key", secret: SECRET }
 }
 
-/// What the admin API answers.
+/// Returns the response of the admin API.
 fn admin(weir: &Weir, path: &str) -> Value {
     let headers = format!("Authorization: Bearer {TOKEN}\r\n");
     let (status, body) = get(weir.console(), path, &headers);
@@ -59,9 +59,10 @@ fn admin(weir: &Weir, path: &str) -> Value {
 }
 
 #[test]
-fn an_event_published_over_http_reaches_subscribers_on_every_core() {
+fn http_publish_reaches_subscribers_on_every_core() {
     let weir = start(&with_app());
-    let mut sockets: Vec<Socket> = (0..8).map(|_| Socket::of(weir.front(), "demo-key")).collect();
+    let mut sockets: Vec<Socket> =
+        (0..8).map(|_| Socket::connect(weir.front(), "demo-key")).collect();
     for socket in &mut sockets {
         socket.subscribe("news");
     }
@@ -79,7 +80,7 @@ fn an_event_published_over_http_reaches_subscribers_on_every_core() {
 }
 
 #[test]
-fn what_else_is_asked_at_the_front_gets_a_sentence() {
+fn other_front_paths_get_an_explanation() {
     let weir = start(&with_app());
     let (status, body) = get(weir.front(), "/index.html", "");
     assert_eq!(status, "HTTP/1.1 404 Not Found");
@@ -92,18 +93,18 @@ fn what_else_is_asked_at_the_front_gets_a_sentence() {
         (&*status, &*body),
         ("HTTP/1.1 401 Unauthorized", "Missing parameter: auth_version\n")
     );
-    assert_eq!(Socket::refused(weir.front(), "other-key"), 4001);
+    assert_eq!(Socket::refusal_code(weir.front(), "other-key"), 4001);
     assert!(weir.stop().success());
 }
 
-/// Clients on this machine have no limit: these are those for whom a proxy here speaks.
+/// Clients on this machine have no limit; the clients of the test come through a local proxy.
 #[test]
-fn one_client_leaves_streams_to_others() {
+fn one_client_cannot_use_all_streams() {
     let front = "trusted_proxies = [\"127.0.0.1\"]\n[front.clients]\nstreams_max = 1\n";
     let weir = start(&format!("{BASE}{front}{}", app("1", "demo-key")));
     let stream = |client: &str| {
         let mut stream = TcpStream::connect(weir.front()).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         write!(
             stream,
             "GET /app/demo-key/channels/news/events HTTP/1.1\r\nHost: x\r\n\
@@ -126,14 +127,14 @@ fn one_client_leaves_streams_to_others() {
 }
 
 #[test]
-fn realtime_alone_has_an_address_of_its_own() {
+fn realtime_alone_has_its_own_address() {
     let settings = format!("{BASE}[realtime]\nlisten = \"127.0.0.1:0\"\n{}", app("1", "demo-key"));
     let site = Site::new("");
     site.write(&settings);
     let weir = start_in(site, &["--only", "realtime"]);
     assert!(!weir.serves("jobs") && !weir.serves("console"));
     let (mut one, mut other) =
-        (Socket::of(weir.front(), "demo-key"), Socket::of(weir.realtime(), "demo-key"));
+        (Socket::connect(weir.front(), "demo-key"), Socket::connect(weir.realtime(), "demo-key"));
     one.subscribe("news");
     other.subscribe("news");
     api(&weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}));
@@ -162,7 +163,7 @@ fn realtime_and_a_console_serve_without_a_job_store() {
     std::fs::write(site.path().join("data/jobs"), "no folder").expect("written");
     site.write(&with_app());
     let mut weir = start_in(site, &["--only", "realtime,console"]);
-    Socket::of(weir.front(), "demo-key").subscribe("news");
+    Socket::connect(weir.front(), "demo-key").subscribe("news");
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     let (status, body) = get(weir.console(), "/v1/jobs/queues", &token);
     assert_eq!(status, "HTTP/1.1 404 Not Found");
@@ -179,7 +180,7 @@ fn realtime_and_a_console_serve_without_a_job_store() {
 }
 
 #[test]
-fn nothing_is_opened_where_there_is_nothing_to_serve() {
+fn no_listener_without_anything_to_serve() {
     let settings = with_app();
     let site = Site::new("");
     site.write(&settings);
@@ -199,14 +200,14 @@ fn nothing_is_opened_where_there_is_nothing_to_serve() {
 }
 
 #[test]
-fn a_reload_adds_an_app_and_closes_one_that_is_gone() {
+fn reload_adds_and_removes_realtime_apps() {
     let mut weir = start(&with_app());
-    let mut old = Socket::of(weir.front(), "demo-key");
+    let mut old = Socket::connect(weir.front(), "demo-key");
     weir.site.write(&format!("{BASE}{}", app("2", "new-key")));
     weir.signal(Signal::HUP);
     weir.wait_for_log("settings reloaded");
-    assert_eq!(old.closed(), 4001);
-    let mut new = Socket::of(weir.front(), "new-key");
+    assert_eq!(old.close_code(), 4001);
+    let mut new = Socket::connect(weir.front(), "new-key");
     new.subscribe("news");
     // Limits of the front change too.
     weir.site.write(&format!("{BASE}[front.limits]\nconnections_max = 1\n{}", app("2", "new-key")));
@@ -218,26 +219,27 @@ fn a_reload_adds_an_app_and_closes_one_that_is_gone() {
 }
 
 #[test]
-fn sigterm_tells_every_connection_to_come_back() {
+fn sigterm_asks_connections_to_reconnect() {
     let mut weir = start(&with_app());
-    let mut sockets: Vec<Socket> = (0..5).map(|_| Socket::of(weir.front(), "demo-key")).collect();
+    let mut sockets: Vec<Socket> =
+        (0..5).map(|_| Socket::connect(weir.front(), "demo-key")).collect();
     weir.signal(Signal::TERM);
     for socket in &mut sockets {
-        assert_eq!(socket.closed(), 4100);
+        assert_eq!(socket.close_code(), 4100);
     }
     assert!(weir.wait().success());
 }
 
 #[test]
-fn a_killed_service_is_replaced_and_serves_the_same_address() {
+fn killed_service_is_replaced_at_the_same_address() {
     let mut weir = start(&with_app());
-    let mut before = Socket::of(weir.front(), "demo-key");
+    let mut before = Socket::connect(weir.front(), "demo-key");
     let killed = weir.service();
     rustix::process::kill_process(killed, Signal::KILL).expect("killed");
-    before.cut_off();
+    before.wait_until_cut_off();
     // Whoever connects now waits in the backlog of a core's socket.
     for _ in 0..8 {
-        Socket::of(weir.front(), "demo-key").subscribe("news");
+        Socket::connect(weir.front(), "demo-key").subscribe("news");
     }
     weir.wait_for_log("was killed by signal 9; restarting");
     assert_ne!(weir.service(), killed);
@@ -245,7 +247,7 @@ fn a_killed_service_is_replaced_and_serves_the_same_address() {
 }
 
 #[test]
-fn histories_outlive_a_graceful_end_and_no_other() {
+fn histories_survive_only_a_graceful_shutdown() {
     let weir = start(&with_app());
     let publish = |weir: &Weir| {
         api(weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}))
@@ -267,9 +269,9 @@ fn histories_outlive_a_graceful_end_and_no_other() {
     assert!(weir.stop().success());
 }
 
-/// Realtime serves before the store is open, so it ends in order when the store can't be opened.
+/// Realtime serves before the store is open, so it shuts down cleanly when the store cannot be opened.
 #[test]
-fn histories_outlive_a_start_that_fails() {
+fn histories_survive_a_failed_start() {
     let weir = start(&with_app().replace("store = \"memory\"\n", ""));
     api(&weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}));
     let news = |weir: &Weir| admin(weir, "/v1/realtime/channel?app=1&name=news");
@@ -297,7 +299,7 @@ fn histories_outlive_a_start_that_fails() {
 #[test]
 fn status_and_metrics_show_realtime() {
     let weir = start(&with_app());
-    let mut socket = Socket::of(weir.front(), "demo-key");
+    let mut socket = Socket::connect(weir.front(), "demo-key");
     socket.subscribe("news");
     let page = admin(&weir, "/v1/realtime/channels?app=1&prefix=ne&limit=5");
     assert_eq!((&page["total"], &page["channels"][0]["name"]), (&json!(1), &json!("news")));
@@ -318,7 +320,7 @@ fn status_and_metrics_show_realtime() {
 }
 
 #[test]
-fn the_applications_server_is_told_up_to_the_end() {
+fn webhooks_are_sent_until_shutdown() {
     let receiver = Receiver::start();
     let settings = format!(
         "{}[[realtime.apps.webhooks]]\nurl = \"http://{}/hook\"\n\
@@ -328,23 +330,23 @@ fn the_applications_server_is_told_up_to_the_end() {
         receiver.address()
     );
     let mut weir = start(&settings);
-    Socket::of(weir.front(), "demo-key").subscribe("news");
+    Socket::connect(weir.front(), "demo-key").subscribe("news");
     let told = receiver.request();
     assert!(told.head.contains("\r\nx-pusher-key: demo-key\r\n"), "{}", told.head);
     assert!(told.head.contains(&format!("\r\nauthorization: {TOKEN}\r\n")), "{}", told.head);
     assert_eq!(told.body["events"], json!([{"name": "channel_occupied", "channel": "news"}]));
     // What is held back for an hour is sent when Weir ends.
-    let mut socket = Socket::of(weir.front(), "demo-key");
+    let mut socket = Socket::connect(weir.front(), "demo-key");
     socket.subscribe("news");
     weir.signal(Signal::TERM);
-    assert_eq!(socket.closed(), 4100);
+    assert_eq!(socket.close_code(), 4100);
     let told = receiver.request();
     assert_eq!(told.body["events"], json!([{"name": "channel_vacated", "channel": "news"}]));
     assert!(weir.wait().success());
 }
 
 #[test]
-fn settings_and_limits_have_the_names_of_the_reference() {
+fn settings_and_limits_match_the_reference() {
     let site = Site::new("");
     site.write(&with_app());
     let weir = start_in(site, &[]);

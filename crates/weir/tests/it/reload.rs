@@ -7,12 +7,12 @@ const BEFORE: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
                       [console]\nlisten = \"127.0.0.1:0\"\n";
 
 #[test]
-fn a_reload_takes_what_it_can_and_names_what_it_cannot() {
+fn reload_applies_changes_and_lists_the_rest() {
     let site = Site::new("");
     site.write(BEFORE);
     let mut weir = site.start();
     let mut client = Client::connect(weir.jobs());
-    assert_eq!(client.ask("FLUSH").get(..4), Some("-ERR"));
+    assert_eq!(client.run_command("FLUSH").get(..4), Some("-ERR"));
     let after = "data_dir = \"elsewhere\"\n[jobs]\nlisten = \"127.0.0.1:1\"\nstore = \"memory\"\n\
                  fsync = \"never\"\nallow_flush = true\n[jobs.queues.pull]\nconcurrency = 2\n\
                  [console]\nlisten = \"127.0.0.1:0\"\npage_size = 1\n";
@@ -20,7 +20,7 @@ fn a_reload_takes_what_it_can_and_names_what_it_cannot() {
     weir.site.write(after);
     weir.signal(Signal::HUP);
     weir.wait_for_log("console.page_size is not a setting");
-    assert_eq!(client.ask("FLUSH").get(..4), Some("-ERR"));
+    assert_eq!(client.run_command("FLUSH").get(..4), Some("-ERR"));
     // Without it: what can change does.
     weir.site.write(&after.replace("page_size = 1\n", ""));
     weir.signal(Signal::HUP);
@@ -33,12 +33,12 @@ fn a_reload_takes_what_it_can_and_names_what_it_cannot() {
         weir.wait_for_log(&format!("{setting} changed: needs {what}"));
     }
     weir.wait_for_log("settings reloaded");
-    assert_eq!(client.ask("FLUSH"), "+OK");
+    assert_eq!(client.run_command("FLUSH"), "+OK");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_new_password_counts_from_the_reload_on() {
+fn reload_applies_a_new_password() {
     let site = Site::new("");
     let with_password =
         BEFORE.replace("[console]", "password = { file = \"password\" }\n[console]");
@@ -46,7 +46,7 @@ fn a_new_password_counts_from_the_reload_on() {
     site.write(&with_password);
     let mut weir = site.start();
     assert!(
-        Client::dial(weir.jobs()).greeting.contains("\"s\":"),
+        Client::connect_without_command(weir.jobs()).greeting.contains("\"s\":"),
         "a salt: a password is asked for"
     );
     weir.site.write(BEFORE);
@@ -57,7 +57,7 @@ fn a_new_password_counts_from_the_reload_on() {
 }
 
 #[test]
-fn a_restarted_service_has_the_last_sound_settings() {
+fn restarted_service_uses_the_last_valid_settings() {
     let site = Site::new("");
     site.write(BEFORE);
     let mut weir = site.start();
@@ -69,7 +69,7 @@ fn a_restarted_service_has_the_last_sound_settings() {
     rustix::process::kill_process(killed, Signal::KILL).expect("killed");
     weir.wait_for_log("restarting");
     let mut client = Client::connect(weir.jobs());
-    assert_eq!(client.ask("FLUSH"), "+OK");
+    assert_eq!(client.run_command("FLUSH"), "+OK");
     assert!(data_dir.exists());
     assert!(weir.stop().success());
 }

@@ -18,7 +18,8 @@ use crate::weir::{Site, Weir, is_running};
 pub(crate) const SECRET: &str = "a secret of enough characters";
 const APP: &str = include_str!("front/app.py");
 
-/// Jobs on the disk (in small segments: each start looks for the end of the last one), three workers in Python, an app of realtime.
+/// Returns settings with jobs on disk (in small segments, since each start searches for the end of the last one),
+/// three Python workers, and a realtime app.
 pub(crate) fn settings(folder: &str, more: &str) -> String {
     format!(
         "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nadvanced.segment_bytes = \"4MiB\"\nadvanced.reserve_bytes = \"1MiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n{more}\
@@ -34,7 +35,7 @@ pub(crate) fn write_settings(site: &Site, more: &str) {
     site.write(&settings(&site.path().display().to_string(), more));
 }
 
-/// All of it, and all workers serve.
+/// Starts Weir, and waits until all workers serve.
 fn start() -> Weir {
     let site = Site::new("");
     std::fs::write(site.path().join("app.py"), APP).expect("written");
@@ -46,7 +47,7 @@ fn start() -> Weir {
     weir
 }
 
-/// The workers that serve, by their numbers.
+/// Returns the numbers of the serving workers.
 fn workers(weir: &Weir) -> BTreeSet<i64> {
     let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
     let apps: Value = serde_json::from_str(&listed).expect("JSON");
@@ -55,7 +56,7 @@ fn workers(weir: &Weir) -> BTreeSet<i64> {
     serving.filter_map(|worker| worker["pid"].as_i64()).collect()
 }
 
-/// The pids of the old and of the new service process.
+/// Replaces the service process; returns the old and the new pid.
 fn replaced(weir: &Weir, command: &str) -> (Value, Value) {
     let told = weir.site.ok(&[command, "--json", "--data-dir", "data"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
@@ -72,7 +73,7 @@ fn ten_replacements_under_load_lose_nothing() {
         let (old, new) = replaced(&weir, "restart");
         assert_eq!(old, present);
         present = new;
-        load.goes_on();
+        load.wait_for_progress();
     }
     load.stop(&weir);
     assert_eq!(workers(&weir), before, "the workers are those of before");
@@ -80,9 +81,9 @@ fn ten_replacements_under_load_lose_nothing() {
 }
 
 #[test]
-fn a_new_service_has_the_settings_of_now() {
+fn new_service_uses_the_current_settings() {
     let weir = start();
-    assert_eq!(Client::connect(weir.jobs()).ask("FLUSH").get(..4), Some("-ERR"));
+    assert_eq!(Client::connect(weir.jobs()).run_command("FLUSH").get(..4), Some("-ERR"));
     let (_, console) = get(weir.console(), "/health", "");
     assert_eq!(console, "ok\n");
     write_settings(
@@ -101,7 +102,7 @@ fn a_new_service_has_the_settings_of_now() {
 }
 
 #[test]
-fn a_mistake_in_the_settings_leaves_everything_as_it_is() {
+fn invalid_settings_prevent_a_replacement() {
     let mut weir = start();
     let service = weir.service();
     write_settings(&weir.site, "page_size = 1\n");
@@ -134,7 +135,7 @@ fn a_mistake_in_the_settings_leaves_everything_as_it_is() {
 }
 
 #[test]
-fn a_new_service_that_fails_leaves_the_old_one_in_charge_with_its_settings() {
+fn failed_replacement_keeps_the_old_service() {
     let mut weir = start();
     let service = weir.service();
     // Nobody could lock that.
@@ -159,11 +160,11 @@ fn a_new_service_that_fails_leaves_the_old_one_in_charge_with_its_settings() {
 }
 
 #[test]
-fn a_new_service_that_is_killed_on_the_way_is_started_again() {
+fn killed_replacement_is_retried() {
     let mut weir = start();
     let service = weir.service();
     let mut job = Client::connect(weir.jobs());
-    assert_eq!(job.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#), "+OK");
+    assert_eq!(job.run_command(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#), "+OK");
     // The old one serves a request to its end, whatever becomes of its successor.
     let front = weir.front();
     let slow = std::thread::spawn(move || get(front, "/slow", "").0);
@@ -184,7 +185,7 @@ fn a_new_service_that_is_killed_on_the_way_is_started_again() {
     assert_eq!(slow.join().expect("a client"), "HTTP/1.1 200 OK");
     assert!(restart.join().expect("it ends").status.success());
     assert_eq!(get(front, "/", "").0, "HTTP/1.1 200 OK");
-    assert!(Client::connect(weir.jobs()).ask("FETCH default").contains("it-job-0001"));
+    assert!(Client::connect(weir.jobs()).run_command("FETCH default").contains("it-job-0001"));
     wait_until("the old one has ended", || !is_running(service));
     assert!(!is_running(new));
     assert!(weir.stop().success());

@@ -2,7 +2,7 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 use crate::weir::Site;
 
 /// Signs of life come all the while; among so many, what is waited for must be.
@@ -27,11 +27,11 @@ impl Systemd {
 }
 
 #[test]
-fn systemd_hears_ready_alive_reloading_and_stopping() {
+fn systemd_is_notified_of_every_state() {
     let site = Site::new("[supervisor]\nadvanced.alive_interval = \"10ms\"");
     let path = site.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("bound");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let systemd = Systemd { socket };
     let mut weir = site.start_with(|command| {
         command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal};
 
-use crate::process::{PATIENCE, lines_of, output_of, wait_for};
+use crate::process::{TEST_TIMEOUT, lines_of, output_of, wait_for};
 
 /// Far more than any test writes: a log that never ends must not make a wait endless.
 const LOG_LINES_MAX: usize = 10_000;
@@ -16,7 +16,7 @@ const LOG_LINES_MAX: usize = 10_000;
 const PORTS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
                      [console]\nlisten = \"127.0.0.1:0\"\n";
 
-/// The program under test.
+/// Returns the program under test.
 pub(crate) fn program() -> Command {
     program_in(Path::new(env!("CARGO_BIN_EXE_weir")))
 }
@@ -33,7 +33,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// With `extra` before the usual sections of the settings.
+    /// Creates a folder with the usual settings after `extra`.
     pub(crate) fn new(extra: &str) -> Self {
         let site = Self { folder: tempfile::tempdir().expect("a folder") };
         site.write(&format!("{extra}\n{PORTS}"));
@@ -52,12 +52,12 @@ impl Site {
         std::fs::write(self.path().join(name), bytes).expect("written");
     }
 
-    /// Runs a command to its end here.
+    /// Runs a command in this folder to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         output_of(program().current_dir(self.path()).args(arguments))
     }
 
-    /// Its standard output, where it must succeed.
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ impl Site {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Exit code, standard output and standard error, for a snapshot.
+    /// Runs a command; returns its exit code, standard output and standard error, for a snapshot.
     pub(crate) fn shown(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let text = |bytes: &[u8]| {
@@ -87,7 +87,7 @@ impl Site {
         Weir::start_in(self, program(), change)
     }
 
-    /// The program in another file.
+    /// Starts the program from another file.
     pub(crate) fn start_program(self, file: &Path, change: impl FnOnce(&mut Command)) -> Weir {
         Weir::start_in(self, program_in(file), change)
     }
@@ -117,11 +117,11 @@ impl Weir {
         let output = lines_of(parent.stdout.take().expect("piped"));
         let (ready_line, seen) = (String::new(), Vec::new());
         let mut weir = Self { site, parent, ready_line, output, log, seen };
-        match weir.output.recv_timeout(PATIENCE) {
+        match weir.output.recv_timeout(TEST_TIMEOUT) {
             Ok(line) if line.starts_with("weir ready ") => weir.ready_line = line,
             said => {
                 let _ = weir.parent.kill();
-                while let Ok(line) = weir.log.recv_timeout(PATIENCE) {
+                while let Ok(line) = weir.log.recv_timeout(TEST_TIMEOUT) {
                     weir.seen.push(line);
                 }
                 panic!("not ready: {said:?}\n{}", weir.seen.join("\n"));
@@ -130,9 +130,9 @@ impl Weir {
         weir
     }
 
-    /// The next line of its standard output behind the ready line.
+    /// Returns the next line of its standard output after the ready line.
     pub(crate) fn next_line(&self) -> String {
-        self.output.recv_timeout(PATIENCE).expect("a line")
+        self.output.recv_timeout(TEST_TIMEOUT).expect("a line")
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
@@ -164,7 +164,7 @@ impl Weir {
         self.address("gems")
     }
 
-    /// Where the workers of an app take connections themselves.
+    /// Returns the address at which the workers of an app accept connections themselves.
     pub(crate) fn app(&self, name: &str) -> SocketAddr {
         self.address(&format!("app.{name}"))
     }
@@ -185,7 +185,7 @@ impl Weir {
         rustix::process::kill_process(self.pid(), signal).expect("signalled");
     }
 
-    /// The process that serves.
+    /// Returns the service process.
     pub(crate) fn service(&self) -> Pid {
         let status: serde_json::Value =
             serde_json::from_str(&self.site.ok(&["status", "--json", "--data-dir", "data"]))
@@ -194,10 +194,10 @@ impl Weir {
         Pid::from_raw(pid).expect("a pid")
     }
 
-    /// The first line of the log, not looked at before, that holds `text`.
+    /// Returns the next line of the log that contains `text`.
     pub(crate) fn wait_for_log(&mut self, text: &str) -> String {
         for _ in 0..LOG_LINES_MAX {
-            match self.log.recv_timeout(PATIENCE) {
+            match self.log.recv_timeout(TEST_TIMEOUT) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(line) => self.seen.push(line),
                 Err(_) => break,
@@ -206,33 +206,33 @@ impl Weir {
         panic!("{text:?} never came to the log:\n{}", self.seen.join("\n"));
     }
 
-    /// Waits for its end by itself.
+    /// Waits until it ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for(&mut self.parent)
     }
 
-    /// Ends it gracefully.
+    /// Stops it gracefully.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Ends it gracefully and gives back its folder.
+    /// Stops it gracefully and returns its folder.
     pub(crate) fn end(mut self) -> Site {
         self.signal(Signal::TERM);
         assert!(self.wait().success());
-        self.leave()
+        self.into_site()
     }
 
-    /// Kills the parent with nothing said, as the kernel does when memory runs out.
+    /// Kills the parent with SIGKILL, as the kernel does when memory runs out.
     pub(crate) fn kill_parent(mut self) -> Site {
         let _ = self.parent.kill();
         let _ = self.parent.wait();
-        self.leave()
+        self.into_site()
     }
 
-    /// Its folder, of one that has ended.
-    pub(crate) fn leave(mut self) -> Site {
+    /// Returns the folder of a Weir that has ended.
+    pub(crate) fn into_site(mut self) -> Site {
         let site = std::mem::replace(&mut self.site, Site::new(""));
         drop(self);
         site
@@ -246,7 +246,7 @@ impl Drop for Weir {
     }
 }
 
-/// Whether a process runs (a zombie doesn't).
+/// Returns whether a process runs (a zombie does not).
 pub(crate) fn is_running(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))

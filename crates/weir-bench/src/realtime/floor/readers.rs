@@ -6,7 +6,7 @@ use anyhow::Result;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 
-use crate::realtime::socket::{self, Moved};
+use crate::realtime::socket::{self, IoOutcome};
 use crate::realtime::source::Sources;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -38,7 +38,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Until `bytes` have come.
+    /// Reads until `bytes` have arrived.
     pub(super) fn read(&mut self, bytes: usize) -> Result<()> {
         let mut missing = bytes;
         while missing > 0 {
@@ -58,10 +58,10 @@ fn read_all(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize> {
     let mut all = 0;
     loop {
         match socket::read(socket, buffer) {
-            Moved::Bytes(count) if count < buffer.len() => return Ok(all + count),
-            Moved::Bytes(count) => all += count,
-            Moved::NotNow => return Ok(all),
-            Moved::Gone => anyhow::bail!("the writer closed a connection"),
+            IoOutcome::Bytes(count) if count < buffer.len() => return Ok(all + count),
+            IoOutcome::Bytes(count) => all += count,
+            IoOutcome::WouldBlock => return Ok(all),
+            IoOutcome::Closed => anyhow::bail!("the writer closed a connection"),
         }
     }
 }

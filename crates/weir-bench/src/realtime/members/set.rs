@@ -4,7 +4,7 @@ use std::ops::Not;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemberSet {
-    /// As long as the largest number needs, or longer.
+    /// Long enough for the largest number.
     words: Vec<u64>,
 }
 
@@ -32,7 +32,7 @@ impl MemberSet {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// How many are in one of the two, but not in both.
+    /// Returns how many members are in only one of the two sets.
     pub(crate) fn differences(&self, other: &Self) -> u64 {
         let word = |set: &Self, index: usize| set.words.get(index).copied().unwrap_or(0);
         let words = self.words.len().max(other.words.len());
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_knows_how_it_differs_from_another() {
+    fn differences_between_sets_are_counted() {
         let mut set: MemberSet = [0, 63, 64, 200].into_iter().collect();
         assert_eq!((set.len(), set.differences(&set.clone())), (4, 0));
         set.remove(200);

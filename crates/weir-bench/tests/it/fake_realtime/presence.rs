@@ -29,7 +29,7 @@ impl Members {
         self.0.len() - 1
     }
 
-    fn now(&self) -> &Vec<String> {
+    fn current(&self) -> &Vec<String> {
         self.0.last().expect("the first version is there from the beginning")
     }
 }
@@ -47,19 +47,19 @@ impl State {
         assert_eq!(data["auth"], format!("key:{signed}"));
         let member: Value = serde_json::from_str(channel_data).expect("JSON");
         let name = member["user_id"].as_str().expect("a name").to_owned();
-        let mut members = self.members.now().clone();
+        let mut members = self.members.current().clone();
         members.push(name.clone());
         self.members.0.push(members);
         let event = json!({ "event": "pusher_internal:member_added", "channel": channel,
             "data": channel_data });
-        self.tell_members(&event, &json!({ name.as_str(): null }), &json!([]));
+        self.notify_members(&event, &json!({ name.as_str(): null }), &json!([]));
 
         self.subscribe(id, channel.to_owned(), false, stream)?;
         let knows_lists = self.fault != Fault::KnowsNoLists;
         let wants_changes = data["member_changes"] == true && knows_lists;
         let subscriber = self.subscribers.get_mut(&id).expect("just subscribed");
         subscriber.member = Some(Member { name, wants_changes });
-        let count = self.members.now().len();
+        let count = self.members.current().len();
         let presence = json!({ "presence": { "ids": [], "hash": {}, "count": count } }).to_string();
         let event = "pusher_internal:subscription_succeeded";
         let mut answer = json!({ "event": event, "channel": channel, "data": presence });
@@ -69,17 +69,21 @@ impl State {
         wire::write_text(stream, &answer.to_string())
     }
 
-    pub(super) fn list_members(&self, wish: &Value, stream: &mut TcpStream) -> io::Result<()> {
+    pub(super) fn send_members_page(
+        &self,
+        request: &Value,
+        stream: &mut TcpStream,
+    ) -> io::Result<()> {
         let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).ok();
-        let asked = Some(&wish["version"]).filter(|version| !version.is_null());
+        let asked = Some(&request["version"]).filter(|version| !version.is_null());
         let version = asked.map_or(Some(self.members.version()), number).expect("small");
-        let start = number(&wish["start"]).expect("small");
+        let start = number(&request["start"]).expect("small");
         let list = &self.members.0[version];
         let page: Value =
             list[start..].iter().take(PAGE).map(|name| (name.clone(), Value::Null)).collect();
         let data = json!({ "version": version, "start": start, "count": list.len(),
             "members": page });
-        let event = json!({ "event": "weir:members", "channel": wish["channel"],
+        let event = json!({ "event": "weir:members", "channel": request["channel"],
             "data": data.to_string() });
         wire::write_text(stream, &event.to_string())
     }
@@ -89,29 +93,30 @@ impl State {
             return Ok(());
         };
         if let Some(Member { name, .. }) = subscriber.member {
-            let rest = self.members.now().iter().filter(|other| **other != name).cloned().collect();
+            let rest =
+                self.members.current().iter().filter(|other| **other != name).cloned().collect();
             self.members.0.push(rest);
             let data = json!({ "user_id": name }).to_string();
             let event = json!({ "event": "pusher_internal:member_removed",
                 "channel": subscriber.channel, "data": data });
-            self.tell_members(&event, &json!({}), &json!([name]));
+            self.notify_members(&event, &json!({}), &json!([name]));
         }
         Ok(())
     }
 
     /// Tells all members of the step to the newest version.
-    fn tell_members(&mut self, event: &Value, added: &Value, removed: &Value) {
-        let (version, count) = (self.members.version(), self.members.now().len());
-        let comes = event["event"] == "pusher_internal:member_added";
+    fn notify_members(&mut self, event: &Value, added: &Value, removed: &Value) {
+        let (version, count) = (self.members.version(), self.members.current().len());
+        let is_added = event["event"] == "pusher_internal:member_added";
         // By then everybody has its list.
-        let is_first_to_go = !comes && count + 2 == version;
+        let is_first_to_go = !is_added && count + 2 == version;
         for (id, subscriber) in &mut self.subscribers {
             let Some(member) = &subscriber.member else { continue };
             let is_victim = self.victim == Some(*id);
             let mut removed = removed.clone();
             match self.fault {
-                Fault::MiscountsMembers if is_victim && comes => continue,
-                Fault::KeepsMembers if is_victim && !comes => continue,
+                Fault::MiscountsMembers if is_victim && is_added => continue,
+                Fault::KeepsMembers if is_victim && !is_added => continue,
                 Fault::LosesADifference if is_victim && is_first_to_go => continue,
                 Fault::MislistsMembers if is_victim && is_first_to_go => removed = json!([]),
                 _ => {}

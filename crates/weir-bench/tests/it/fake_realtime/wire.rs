@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use serde_json::Value;
 use sha2::Sha256;
 
-pub(super) enum Opening {
+pub(super) enum IncomingRequest {
     Upgrade { path: String },
     Publish(Request),
 }
@@ -40,7 +40,7 @@ pub(super) fn hmac_hex(secret: &str, text: &str) -> String {
 }
 
 /// The next request on a connection, with its body.
-pub(super) fn read_opening(stream: &mut TcpStream) -> io::Result<Opening> {
+pub(super) fn read_request(stream: &mut TcpStream) -> io::Result<IncomingRequest> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -50,17 +50,20 @@ pub(super) fn read_opening(stream: &mut TcpStream) -> io::Result<Opening> {
     let head = String::from_utf8(head).expect("plain text");
     let path = head.split(' ').nth(1).expect("a path").to_owned();
     if head.starts_with("GET ") {
-        return Ok(Opening::Upgrade { path });
+        return Ok(IncomingRequest::Upgrade { path });
     }
     let length = head.split("Content-Length: ").nth(1).expect("a body");
     let length = length.lines().next().expect("a line").parse().expect("a number");
     let mut raw_body = vec![0; length];
     stream.read_exact(&mut raw_body)?;
     let body = serde_json::from_slice(&raw_body).expect("JSON");
-    Ok(Opening::Publish(Request { path, head, raw_body, body }))
+    Ok(IncomingRequest::Publish(Request { path, head, raw_body, body }))
 }
 
-pub(super) fn write_answer(stream: &mut TcpStream, (status, body): (&str, &str)) -> io::Result<()> {
+pub(super) fn write_response(
+    stream: &mut TcpStream,
+    (status, body): (&str, &str),
+) -> io::Result<()> {
     let length = body.len();
     let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(answer.as_bytes())

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use weir_observe::Sources;
 use weir_sidekiq::SampleLimits;
 
-use super::again::Given;
+use super::follow_up::PassedOptions;
 use super::weir::{WeirArguments, WeirSource};
 use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
 use weir_config::units::{format_size, parse_duration, parse_size};
@@ -61,13 +61,13 @@ pub(crate) struct DoctorArguments {
 }
 
 impl DoctorArguments {
-    /// A running Weir; none: not asked.
+    /// Returns the running Weir; None: it is not to be queried.
     pub(super) fn weir(&self) -> anyhow::Result<Option<WeirSource>> {
         self.weir.source()
     }
 
-    /// What other commands are to be given as well.
-    pub(super) fn given(&self) -> Given {
+    /// Returns the options to pass on to suggested commands.
+    pub(super) fn given_options(&self) -> PassedOptions {
         let option = |name: &str, value: String| [format!("--{name}"), value];
         let memory = self.postgres_memory.map(|it| option("postgres-memory", format_size(it)));
         let pushes = (!self.pushes.is_empty()).then(|| option("pushes", self.pushes.join(",")));
@@ -75,21 +75,21 @@ impl DoctorArguments {
         let streaming = self.pools.iter().find(|it| it.name == "streaming");
         let streaming =
             streaming.map(|it| option("streaming", format!("{}x{}", it.processes, it.pool)));
-        // Of another machine's memory a plan for this one has none to give.
-        let of_plan = memory.clone().filter(|_| self.postgres.is_here());
+        // A plan for this machine cannot distribute the memory of another one.
+        let of_plan = memory.clone().filter(|_| self.postgres.is_local());
         let pools = self.pools.iter().map(|it| option("pool", format_pool(it)));
-        Given {
-            redis: self.redis.words(),
-            shards: self.redis.words_of_each(),
-            postgres: self.postgres.words(),
+        PassedOptions {
+            redis: self.redis.to_arguments(),
+            shards: self.redis.arguments_of_each(),
+            postgres: self.postgres.to_arguments(),
             pushes: pushes.into_iter().flatten().collect(),
-            pooler: pooler.into_iter().flatten().chain(self.between.words()).collect(),
+            pooler: pooler.into_iter().flatten().chain(self.between.to_arguments()).collect(),
             plan: of_plan.into_iter().chain(streaming).flatten().collect(),
             doctor: memory.into_iter().chain(pools).flatten().collect(),
         }
     }
 
-    /// What to look at.
+    /// Returns the sources to observe.
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
         Ok(Sources {
             redis: self.redis.endpoints()?,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_option_stands_below_another_sources_heading() {
+    fn each_option_is_listed_under_its_source() {
         let command = DoctorArguments::augment_args(Command::new("doctor"));
         let below = |heading| {
             let all = command.get_arguments().filter(move |it| it.get_help_heading() == heading);

@@ -3,10 +3,10 @@
 //!
 //! It takes two samples of each source, runs the advisor, and prints. It changes nothing.
 
-mod again;
 mod arguments;
+mod doctor_sources;
+mod follow_up;
 mod nagios;
-mod places;
 mod report;
 mod watch;
 mod weir;
@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_advisor::{Advice, Observation};
 
 pub(crate) use self::arguments::DoctorArguments;
-use self::places::{Places, exit};
+use self::doctor_sources::{DoctorSources, exit};
 use crate::admin_client::block_on;
 use crate::exit::Exit;
 use crate::output;
@@ -37,14 +37,17 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
 }
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
-    let places =
-        Places { sources: arguments.sources()?, weir: arguments.weir()?, given: arguments.given() };
+    let doctor_sources = DoctorSources {
+        sources: arguments.sources()?,
+        weir: arguments.weir()?,
+        passed: arguments.given_options(),
+    };
     block_on(async {
         if arguments.watch {
-            return Box::pin(watch::run(&places)).await;
+            return Box::pin(watch::run(&doctor_sources)).await;
         }
-        let observation = look(&places).await;
-        let advice = places.advise(&observation);
+        let observation = observe(&doctor_sources).await;
+        let advice = doctor_sources.advise(&observation);
         if arguments.json {
             output::json(&document(&observation, &advice))?;
         } else if arguments.nagios {
@@ -58,13 +61,13 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
 }
 
 /// Takes both samples, with a progress bar on a terminal.
-async fn look(places: &Places) -> Observation {
-    let steps = places.sources.window.as_millis() / PROGRESS_STEP.as_millis();
+async fn observe(doctor_sources: &DoctorSources) -> Observation {
+    let steps = doctor_sources.sources.window.as_millis() / PROGRESS_STEP.as_millis();
     let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
     if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {eta}") {
         bar.set_style(style);
     }
-    let mut looking = Box::pin(places.look());
+    let mut looking = Box::pin(doctor_sources.observe());
     let mut step = tokio::time::interval(PROGRESS_STEP);
     let observation = loop {
         tokio::select! {

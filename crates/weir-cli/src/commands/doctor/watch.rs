@@ -15,7 +15,7 @@ use weir_advisor::observation::{
 };
 use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
 
-use super::places::{self, Places};
+use super::doctor_sources::{self, DoctorSources};
 use super::report;
 use crate::exit::Exit;
 use crate::output;
@@ -30,7 +30,7 @@ const QUEUES_MAX: usize = 15;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Observes and prints until a signal or a closed output.
-pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
+pub(super) async fn run(doctor_sources: &DoctorSources) -> anyhow::Result<Exit> {
     // Before the screen: from here on any end restores the terminal.
     let mut told = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
         .map(signal)
@@ -42,17 +42,18 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
     let mut before: Option<Observation> = None;
     loop {
         let mut observation = tokio::select! {
-            observation = places.look() => observation,
+            observation = doctor_sources.observe() => observation,
             // The exit code is that of the last page.
-            () = any(&mut told) => return Ok(last),
+            () = wait_for_any(&mut told) => return Ok(last),
         };
         if let Some(before) = &before {
             observation.remember(before);
         }
-        let advice = places.advise(&observation);
-        let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
-        last = places::exit(&advice);
-        match show(&term, &page) {
+        let advice = doctor_sources.advise(&observation);
+        let page =
+            page(&observation, &advice, doctor_sources, output::is_coloured(&std::io::stdout()));
+        last = doctor_sources::exit(&advice);
+        match draw_page(&term, &page) {
             // `weir doctor --watch | head` ends without an error.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(last),
             shown => shown?,
@@ -62,7 +63,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
 }
 
 /// Waits for the first of the signals.
-async fn any(signals: &mut [Signal]) {
+async fn wait_for_any(signals: &mut [Signal]) {
     let first = poll_fn(|context| {
         let came = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
         if came { Poll::Ready(()) } else { Poll::Pending }
@@ -70,7 +71,7 @@ async fn any(signals: &mut [Signal]) {
     first.await;
 }
 
-fn show(term: &Term, page: &[String]) -> std::io::Result<()> {
+fn draw_page(term: &Term, page: &[String]) -> std::io::Result<()> {
     if !term.is_term() {
         let mut stdout = std::io::stdout();
         write!(stdout, "{}\n\n", page.join("\n"))?;
@@ -105,21 +106,21 @@ impl Drop for Screen {
 fn page(
     observation: &Observation,
     advice: &Advice,
-    places: &Places,
+    doctor_sources: &DoctorSources,
     coloured: bool,
 ) -> Vec<String> {
-    let window = wording::duration(places.sources.window);
+    let window = wording::duration(doctor_sources.sources.window);
     let mut page = vec![format!("weir doctor, every {window}; stop with Ctrl-C"), String::new()];
     page.push(output::printable(&advice.verdict.to_string()));
     for (shard, jobs) in observation.each_jobs() {
         if let Some(jobs) = jobs.known() {
-            page.extend(queues(shard, jobs, places.sources.window));
+            page.extend(queues(shard, jobs, doctor_sources.sources.window));
         }
     }
     let postgres = observation.postgres.known();
     let connections = postgres.and_then(|it| it.connections.known());
     if let Some(connections) = connections.filter(|it| it.open() > 0) {
-        page.extend(ledger(connections));
+        page.extend(session_table(connections));
     }
     if !advice.findings.is_empty() {
         page.push(String::new());
@@ -140,7 +141,7 @@ fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> V
     let mut queues: Vec<&ObservedQueue> = jobs.queues.iter().collect();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
     let forecast = Forecast::of(jobs);
-    let rows = queues.iter().take(QUEUES_MAX).map(|queue| row(queue, &forecast));
+    let rows = queues.iter().take(QUEUES_MAX).map(|queue| queue_row(queue, &forecast));
     let rows: Vec<Vec<String>> = rows.collect();
     let head = ["QUEUE", "DEPTH", "LATENCY", "ARRIVAL RATE", "COMPLETION RATE", "TIME TO DRAIN"];
     let title = shard.map(|name| output::printable(&format!("Redis {name}")));
@@ -156,9 +157,9 @@ fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> V
     std::iter::once(String::new()).chain(title).chain(table).chain(all).collect()
 }
 
-fn row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
+fn queue_row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
     let flow = queue.flow.known();
-    let rate = |of: fn(&Flow) -> f64| rate(queue, of);
+    let rate = |rate_of: fn(&Flow) -> f64| rate(queue, rate_of);
     let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
     vec![
         output::printable(&queue.name),
@@ -178,9 +179,9 @@ fn row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
 
 /// Formats a rate; "?" if jobs may have passed unseen between samples, since the queues of a
 /// healthy system are mostly empty.
-fn rate(queue: &ObservedQueue, of: fn(&Flow) -> f64) -> String {
+fn rate(queue: &ObservedQueue, rate_of: fn(&Flow) -> f64) -> String {
     let Some(flow) = queue.flow.known() else { return "?".to_owned() };
-    match (queue.flow_is_least, of(flow)) {
+    match (queue.flow_is_least, rate_of(flow)) {
         (true, least) if least > 0.0 => format!("at least {}", wording::rate(least)),
         (true, _) => "?".to_owned(),
         (false, rate) => wording::counted_rate(rate, flow.window),
@@ -188,7 +189,7 @@ fn rate(queue: &ObservedQueue, of: fn(&Flow) -> f64) -> String {
 }
 
 /// Returns the database sessions by service and state.
-fn ledger(connections: &DatabaseConnections) -> Vec<String> {
+fn session_table(connections: &DatabaseConnections) -> Vec<String> {
     let states = [
         SessionState::Active,
         SessionState::Idle,
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sidekiqs_own_counter_tells_no_pace_between_two_heartbeats() {
+    fn sidekiqs_counter_gives_no_rate_between_heartbeats() {
         let queue =
             ObservedQueue { name: "push".to_owned(), pushed: true, ..ObservedQueue::default() };
         let processed_per_second = Fact::Known(30.0);

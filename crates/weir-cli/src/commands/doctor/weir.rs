@@ -16,7 +16,7 @@ use weir_admin::measured::Parts;
 /// Timeout of its response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How to get at a running Weir.
+/// The options to connect to a running Weir.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Weir")]
 pub(crate) struct WeirArguments {
@@ -45,14 +45,14 @@ impl WeirArguments {
         let checked = target::address(&url);
         checked.map_err(|error| WrongUsage::new(format!("--weir: {error:#}")))?;
         let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
-        Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))
+        Ok(Some(WeirSource { url, token: sources::read_password(name, file)? }))
     }
 }
 
 impl WeirSource {
     /// Adds its measurements; missing ones are unknown.
-    pub(super) async fn fill(&self, observation: &mut Observation) {
-        let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
+    pub(super) async fn add_measurements(&self, observation: &mut Observation) {
+        let asked = tokio::time::timeout(PATIENCE, self.fetch_parts()).await;
         let late = || {
             anyhow::anyhow!(
                 "no response within {PATIENCE:?}; Weir or the network to it is overloaded"
@@ -61,7 +61,7 @@ impl WeirSource {
         match asked.unwrap_or_else(|_| Err(late())) {
             Ok(parts) => parts.fill(observation),
             Err(error) => {
-                let missing = self.missing(&error);
+                let missing = self.missing_weir(&error);
                 observation.requests = Fact::Unknown(missing.clone());
                 observation.own_queues = Fact::Unknown(missing.clone());
                 observation.goodput = Fact::Unknown(missing);
@@ -69,11 +69,14 @@ impl WeirSource {
         }
     }
 
-    async fn ask(&self) -> anyhow::Result<Parts> {
-        AdminClient::at(&self.url, self.token.clone()).await?.get("/v1/measured").await
+    async fn fetch_parts(&self) -> anyhow::Result<Parts> {
+        AdminClient::connect_to_address(&self.url, self.token.clone())
+            .await?
+            .get("/v1/measured")
+            .await
     }
 
-    fn missing(&self, error: &anyhow::Error) -> Missing {
+    fn missing_weir(&self, error: &anyhow::Error) -> Missing {
         let status = error.downcast_ref::<Refused>().map(|refused| refused.status.as_u16());
         let (obstacle, remedy) = match status {
             Some(401 | 403) => (

@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let store = store::open(&settings, &clock).await?;
     let gems = ImportFile::new(input, settings.gems.settings.limits.import, now);
     let failure = Failure::default();
-    let done = store.import(Box::new(until_failure(gems, failure.clone())), &clock).await?;
+    let done = store.import(Box::new(gems_until_failure(gems, failure.clone())), &clock).await?;
     bar.finish_and_clear();
     report(arguments, done)?;
     match failure.take() {
@@ -108,16 +108,16 @@ impl Failure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, error: ImportFileError) {
+    fn record(&self, error: ImportFileError) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
 
 /// Returns the gems up to the first invalid line.
-fn until_failure(
+fn gems_until_failure(
     gems: impl Iterator<Item = Result<ImportedGem, ImportFileError>>,
     failure: Failure,
 ) -> impl Iterator<Item = ImportedGem> {
     // Fused: a store continues to read for the next batch.
-    gems.map_while(move |gem| gem.map_err(|error| failure.put(error)).ok()).fuse()
+    gems.map_while(move |gem| gem.map_err(|error| failure.record(error)).ok()).fuse()
 }

@@ -118,13 +118,16 @@ async fn create(arguments: &CreateArguments) -> anyhow::Result<Exit> {
     } else {
         output::line(&created.secret);
         let id = created.key.id;
-        output::note(&format!("This is key {id}; it is not shown again. {}", how(&created.key)));
+        output::note(&format!(
+            "This is key {id}; it is not shown again. {}",
+            usage_hint(&created.key)
+        ));
     }
     Ok(Exit::Fine)
 }
 
 /// Returns how clients use the key.
-fn how(key: &KeyView) -> String {
+fn usage_hint(key: &KeyView) -> String {
     let mut ways = Vec::new();
     if key.scopes.contains(&Scope::IndexRubygems) {
         ways.push("Use it as the password of any user: bundle config set --global HOST USER:KEY.");

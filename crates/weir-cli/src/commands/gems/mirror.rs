@@ -4,7 +4,7 @@
 mod accept;
 mod arguments;
 mod bar;
-mod here;
+mod in_process;
 mod policy;
 mod report;
 mod running;
@@ -16,11 +16,11 @@ use weir_gems::index::digest::Digests;
 use weir_gems::mirror::settings::{FilesWhen, UpstreamSettings, UpstreamUrl};
 use weir_gems::mirror::upstream_name::{UPSTREAM_NAME_BYTES_MAX, UpstreamName};
 
-use self::arguments::{Known, LookArguments};
+use self::arguments::{KnownUpstream, SyncArguments};
 use super::store;
 use crate::admin_client::AdminClient;
+use crate::data_dir::handover_lock::{HandoverLock, HeldLock, LockedResource};
 use crate::data_dir::lock;
-use crate::data_dir::turn::{Of, Place, Turn};
 use crate::exit::Exit;
 use weir_config::{Mirror, Settings};
 
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<MirrorCommand>,
     #[command(flatten)]
-    look: LookArguments,
+    sync: SyncArguments,
 }
 
 /// The verbs of `weir gems mirror`.
@@ -48,21 +48,21 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.command {
         Some(MirrorCommand::Status(arguments)) => status::run(arguments).await,
         Some(MirrorCommand::Accept(arguments)) => accept::run(arguments).await,
-        None => look(&arguments.look).await,
+        None => synchronize(&arguments.sync).await,
     }
 }
 
-async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
+async fn synchronize(arguments: &SyncArguments) -> anyhow::Result<Exit> {
     if arguments.target.url.is_some() {
         let client = AdminClient::connect(&arguments.target).await?;
-        return running::look(arguments, client).await;
+        return running::synchronize(arguments, client).await;
     }
     let mut settings = policy::settings(&arguments.target.settings)?;
-    let is_known = choose(&mut settings.gems.mirror, arguments)?;
-    match turn(&settings)? {
-        Some(_turn) => here::look(arguments, &settings, is_known).await,
+    let known_upstream = select_upstreams(&mut settings.gems.mirror, arguments)?;
+    match acquire_mirror_lock(&settings)? {
+        Some(_lock) => in_process::synchronize(arguments, &settings, known_upstream).await,
         None => match AdminClient::connect(&arguments.target).await {
-            Ok(client) => running::look(arguments, client).await,
+            Ok(client) => running::synchronize(arguments, client).await,
             Err(_) => bail!(
                 "another `weir gems mirror` is running in {}; wait until it has finished",
                 settings.data_dir.display()
@@ -75,7 +75,10 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
 const DIGEST_BYTES: usize = 4;
 
 /// Selects what to synchronize: the upstreams in the settings, or the named one.
-fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
+fn select_upstreams(
+    mirror: &mut Mirror,
+    arguments: &SyncArguments,
+) -> anyhow::Result<KnownUpstream> {
     if arguments.policy.is_some() && mirror.is_enabled {
         bail!(
             "--policy cannot be used with the upstreams of weir.toml; set gems.mirror.policy instead"
@@ -86,14 +89,14 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
     }
     let upstreams = &mut mirror.settings.upstreams;
     match (&arguments.upstream, mirror.is_enabled) {
-        (None, true) => Ok(Known::Yes),
+        (None, true) => Ok(KnownUpstream::Yes),
         (None, false) => bail!(
             "weir.toml has no [[gems.mirror.upstreams]]; name an index: weir gems mirror https://rubygems.org"
         ),
         (Some(url), true) => {
             let is_same = |it: &UpstreamSettings| it.url.to_string() == url.to_string();
             if upstreams.iter().any(is_same) {
-                return Ok(Known::Yes);
+                return Ok(KnownUpstream::Yes);
             }
             bail!(
                 "{url} is not in gems.mirror.upstreams; add it there, because their order decides which upstream a name comes from"
@@ -101,20 +104,20 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
         }
         (Some(url), false) => {
             upstreams.push(UpstreamSettings {
-                name: name_of(url)?,
+                name: upstream_name(url)?,
                 url: url.clone(),
                 credentials: None,
                 redirect_hosts: Vec::new(),
                 hook_secret: None,
             });
-            Ok(Known::No)
+            Ok(KnownUpstream::No)
         }
     }
 }
 
 /// Returns a name such as `rubygems.org`, `127.0.0.1-7422`. An address with more parts, or a long
 /// one, is truncated and gets a digest, so that two indexes are not taken for one.
-fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
+fn upstream_name(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
     let url = url.to_string();
     let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest).trim_end_matches('/');
     let letter = |letter: char| {
@@ -133,10 +136,10 @@ fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
 }
 
 /// Locks the mirror; None: another process with this data_dir holds the lock.
-fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
+fn acquire_mirror_lock(settings: &Settings) -> anyhow::Result<Option<HeldLock>> {
     lock::make_folder(&settings.data_dir)?;
     store::reject_other_user(settings)?;
-    Place::take(Of::Mirror, &settings.data_dir)?.turn_now()
+    HandoverLock::open(LockedResource::Mirror, &settings.data_dir)?.try_acquire()
 }
 
 #[cfg(test)]
@@ -144,19 +147,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_without_a_name_gets_that_of_its_address() {
+    fn unnamed_index_is_named_after_its_address() {
         for (url, name) in [
             ("https://rubygems.org", "rubygems.org"),
             ("http://127.0.0.1:7422/", "127.0.0.1-7422"),
             ("http://[::1]:7422/private/", "1--7422-private-4986f1d4"),
         ] {
             let url: UpstreamUrl = url.parse().expect("an address");
-            assert_eq!(name_of(&url).expect("a name").as_str(), name);
+            assert_eq!(upstream_name(&url).expect("a name").as_str(), name);
         }
     }
 
     #[test]
-    fn two_addresses_are_never_one_upstream() {
+    fn different_addresses_get_different_upstream_names() {
         let long = "a".repeat(60);
         let urls = [
             format!("https://{long}.example"),
@@ -172,7 +175,7 @@ mod tests {
         ];
         let names = urls.iter().map(|url| {
             let url: UpstreamUrl = url.parse().expect("an address");
-            name_of(&url).expect("a name").as_str().to_owned()
+            upstream_name(&url).expect("a name").as_str().to_owned()
         });
         let names: std::collections::BTreeSet<_> = names.collect();
         assert_eq!(names.len(), urls.len(), "{names:?}");

@@ -78,8 +78,8 @@ fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> 
     if !path.is_file() {
         reject_other_user(settings)?;
     }
-    // Nothing is mapped: what reads all of the file should not count it as its own memory, and where the disk fails
-    // to read, `verify` must say so and not die of a signal.
+    // The file is not mapped: reading all of it should not count as memory of this process, and if the disk fails to
+    // read, `verify` must say so and not die of a signal.
     let sqlite = SqliteSettings { mapped_bytes: 0, ..settings.gems.sqlite.clone() };
     SqliteStore::open(&sqlite, clock.now())
         .with_context(|| format!("cannot open {}", path.display()))

@@ -5,7 +5,7 @@ use super::server::AppServer;
 const TEMPLATE: &str = include_str!("front.toml");
 
 /// The properties of an app server.
-struct Known {
+struct TemplateSettings {
     command: &'static str,
     /// Requests that one process serves at once.
     concurrency: u32,
@@ -20,7 +20,7 @@ struct Known {
 const EVENT_LOOP: (u32, &str, bool) =
     (100, "requests that one process serves at once: an event loop", false);
 
-fn known(server: AppServer) -> Known {
+fn known(server: AppServer) -> TemplateSettings {
     let (command, (concurrency, reason, is_blocked_by_streams)) = match server {
         AppServer::Gunicorn => (
             r#"["gunicorn", "--workers", "1", "--bind", "unix:{socket}", "app:app"]"#,
@@ -47,12 +47,12 @@ fn known(server: AppServer) -> Known {
             (100, "requests that one process serves at once: goroutines", false),
         ),
     };
-    Known { command, concurrency, reason, is_blocked_by_streams }
+    TemplateSettings { command, concurrency, reason, is_blocked_by_streams }
 }
 
 /// Returns the template with the server's command and concurrency.
 pub(super) fn text(server: AppServer) -> String {
-    let Known { command, concurrency, reason, is_blocked_by_streams } = known(server);
+    let TemplateSettings { command, concurrency, reason, is_blocked_by_streams } = known(server);
     let streams = if is_blocked_by_streams {
         "streams = 0                    # an open WebSocket or event stream keeps a process or a thread busy\n"
     } else {

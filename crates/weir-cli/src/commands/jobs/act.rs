@@ -41,7 +41,7 @@ pub(crate) struct JobsActArgs {
     json: bool,
 }
 
-/// What is done to them.
+/// The action on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Retry,
@@ -58,7 +58,7 @@ impl Verb {
         }
     }
 
-    fn asked(self) -> &'static str {
+    fn question_verb(self) -> &'static str {
         match self {
             Self::Retry => "Retry",
             Self::Kill => "Kill",
@@ -66,7 +66,7 @@ impl Verb {
         }
     }
 
-    fn done(self) -> &'static str {
+    fn past_participle(self) -> &'static str {
         match self {
             Self::Retry => "enqueued",
             Self::Kill => "moved to the dead set",
@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<E
     if arguments.json {
         output::json(&json!({ "count": count }))?;
     } else {
-        output::line(&format!("{} {}", output::count(count, "job"), verb.done()));
+        output::line(&format!("{} {}", output::count(count, "job"), verb.past_participle()));
     }
     Ok(Exit::Fine)
 }
@@ -99,7 +99,7 @@ async fn act_on_matching(
     place: &str,
     verb: Verb,
 ) -> anyhow::Result<Option<u64>> {
-    let place = query::place(place);
+    let place = query::place_name(place);
     let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
     let counted = JobQuery {
         place: place.clone(),
@@ -111,7 +111,7 @@ async fn act_on_matching(
     if count == 0 {
         query::reject_unknown(client, &place).await?;
     }
-    let question = format!("{} {} of {place}?", verb.asked(), output::count(count, "job"));
+    let question = format!("{} {} of {place}?", verb.question_verb(), output::count(count, "job"));
     if count > 0 && !confirm(&question, arguments.yes)? {
         return Ok(None);
     }

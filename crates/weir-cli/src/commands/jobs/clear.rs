@@ -29,7 +29,7 @@ pub(crate) struct JobsClearArgs {
 
 pub(super) async fn run(arguments: &JobsClearArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let place = query::place(&arguments.place);
+    let place = query::place_name(&arguments.place);
     let all = JobQuery { place: place.clone(), ..JobQuery::default() };
     let JobCount { count } = client.get(&query::path("count", &all)).await?;
     if count == 0 {

@@ -37,7 +37,7 @@ pub(crate) struct JobsExportArgs {
 
 pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let places = places(&mut client, &arguments.places).await?;
+    let places = list_places(&mut client, &arguments.places).await?;
     let mut writer = Writer::create(&arguments.output)?;
     let (mut queries, mut total) = (Vec::new(), 0);
     for place in places {
@@ -68,9 +68,9 @@ pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-async fn places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Vec<String>> {
+async fn list_places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Vec<String>> {
     if !named.is_empty() {
-        return Ok(named.iter().map(|name| query::place(name)).collect());
+        return Ok(named.iter().map(|name| query::place_name(name)).collect());
     }
     let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     let queues = queues.into_iter().map(|queue| format!("queue:{}", queue.name));

@@ -71,14 +71,14 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
     ]
 }
 
-/// Pages until `limit` jobs are there: a search may answer an empty page and a way on.
+/// Fetches pages until `limit` jobs are found: a page of a search may be empty although more follow.
 async fn list_jobs(
     client: &mut AdminClient,
     arguments: &JobsListArgs,
     place: &str,
 ) -> anyhow::Result<()> {
     let mut query = JobQuery {
-        place: query::place(place),
+        place: query::place_name(place),
         search: arguments.search.clone(),
         jobtype: arguments.jobtype.clone(),
         newest_first: arguments.newest,

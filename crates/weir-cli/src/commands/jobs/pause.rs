@@ -11,7 +11,7 @@ use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_config::did_you_mean;
+use weir_config::suggestion;
 
 /// `weir jobs pause|resume`.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &JobsPauseArgs, verb: Verb) -> anyhow::Result
     let known: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     for name in &arguments.queues {
         if !known.iter().any(|queue| queue.name == *name) {
-            let hint = did_you_mean(name, known.iter().map(|queue| queue.name.as_str()));
+            let hint = suggestion(name, known.iter().map(|queue| queue.name.as_str()));
             bail!("there is no queue {name:?}{hint}");
         }
     }

@@ -84,19 +84,19 @@ fn job(arguments: &JobsPushArgs, jid: &str) -> anyhow::Result<Vec<u8>> {
         bail!("{how}");
     }
     let JobsPushArgs { jobtype, queue, retry, reserve_for, .. } = arguments;
-    let at = arguments.after.map(after).transpose()?;
+    let at = arguments.after.map(due_time).transpose()?;
     let (retry, reserve_for) = (*retry, *reserve_for);
     Ok(serde_json::to_vec(&Job { jid, jobtype, queue, args, at, retry, reserve_for })?)
 }
 
-fn after(wait: Duration) -> anyhow::Result<String> {
+fn due_time(wait: Duration) -> anyhow::Result<String> {
     let due = Clock::system().now() + wait;
     let due = jiff::Timestamp::from_microsecond(i64::try_from(due.as_micros())?)
         .context("--in: the duration is too long")?;
     Ok(due.to_string())
 }
 
-/// 24 hex digits: 96 bits that no two jobs share.
+/// Returns 24 random hex digits: 96 bits, so no two jobs get the same.
 fn random_jid() -> String {
     format!("{:08x}{:016x}", fastrand::u32(..), fastrand::u64(..))
 }

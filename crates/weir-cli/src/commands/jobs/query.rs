@@ -5,11 +5,11 @@ use weir_jobs::handle::JobQuery;
 use weir_jobs::view::QueueView;
 
 use crate::admin_client::AdminClient;
-use weir_config::did_you_mean;
+use weir_config::suggestion;
 
 const SETS: [&str; 3] = ["scheduled", "retries", "dead"];
 
-/// `/v1/jobs/list?place=retries&limit=50`.
+/// Returns `/v1/jobs/list?place=retries&limit=50`.
 pub(super) fn path(request: &str, query: &JobQuery) -> String {
     let mut parameters = form_urlencoded::Serializer::new(String::new());
     parameters.append_pair("place", &query.place);
@@ -28,7 +28,7 @@ pub(super) fn path(request: &str, query: &JobQuery) -> String {
     format!("/v1/jobs/{request}?{}", parameters.finish())
 }
 
-/// `/v1/jobs/job/JID`, whatever the jid holds.
+/// Returns `/v1/jobs/job/JID`, with the jid escaped.
 pub(super) fn job_path(jid: &str) -> String {
     // A path takes %20 where a form takes +.
     let encoded: String =
@@ -36,8 +36,8 @@ pub(super) fn job_path(jid: &str) -> String {
     format!("/v1/jobs/job/{encoded}")
 }
 
-/// `default` -> `queue:default`; the sets keep their names.
-pub(super) fn place(name: &str) -> String {
+/// Returns the name of a place: `default` -> `queue:default`; sets keep their names.
+pub(super) fn place_name(name: &str) -> String {
     match name {
         _ if SETS.contains(&name) => name.to_owned(),
         _ if name.starts_with("queue:") => name.to_owned(),
@@ -54,7 +54,7 @@ pub(super) async fn reject_unknown(client: &mut AdminClient, place: &str) -> any
         return Ok(());
     }
     let known = queues.iter().map(|queue| queue.name.as_str());
-    let hint = did_you_mean(name, known.chain(SETS));
+    let hint = suggestion(name, known.chain(SETS));
     bail!(
         "there is no queue {name:?}{hint}; name a queue, or one of the sets scheduled, retries and dead (`weir jobs list` shows them)"
     );
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_parameter_is_escaped() {
+    fn parameters_are_escaped() {
         let query = JobQuery {
             place: "queue:a".into(),
             search: Some("a&b=c d".into()),
@@ -81,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_is_a_queue() {
-        assert_eq!(place("default"), "queue:default");
-        assert_eq!(place("queue:dead"), "queue:dead");
-        assert_eq!(place("dead"), "dead");
+    fn name_without_prefix_is_a_queue() {
+        assert_eq!(place_name("default"), "queue:default");
+        assert_eq!(place_name("queue:dead"), "queue:dead");
+        assert_eq!(place_name("dead"), "dead");
     }
 }

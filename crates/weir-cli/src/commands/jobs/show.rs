@@ -55,7 +55,7 @@ fn print(job: &JobView) {
     output::line(&format!("payload  {}", job.payload));
 }
 
-/// RFC 3339, to the second.
+/// Formats a time as RFC 3339, with seconds.
 fn time(seconds: f64) -> String {
     let duration = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let whole = i64::try_from(duration.as_secs()).unwrap_or_default();

@@ -100,7 +100,7 @@ fn verdict(verification: &Verification) -> String {
     format!("DAMAGED: {damages}; the checksums of {records} in {segments} match")
 }
 
-/// What became of a segment's checksums, in words.
+/// Describes the state of a segment's checksums.
 fn checksums(segment: &SegmentCheck) -> String {
     let mut said = match segment.damages {
         0 => "hold".to_owned(),
@@ -150,7 +150,7 @@ fn print_json(directory: &Path, verification: &Verification) -> anyhow::Result<(
     }))
 }
 
-/// `1 record`, `5 records`.
+/// Formats a count: `1 record`, `5 records`.
 fn count(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

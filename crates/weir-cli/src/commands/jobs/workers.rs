@@ -13,7 +13,7 @@ use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_config::did_you_mean;
+use weir_config::suggestion;
 
 /// Queues of a worker that a row shows.
 const QUEUES_SHOWN: usize = 4;
@@ -119,7 +119,7 @@ async fn signal(arguments: &SignalArguments, signal: WorkerSignal) -> anyhow::Re
     if let Some(wid) = &arguments.worker {
         let known: Vec<JobWorkerView> = client.get(PATH).await?;
         if !known.iter().any(|worker| worker.wid == *wid) {
-            let hint = did_you_mean(wid, known.iter().map(|worker| worker.wid.as_str()));
+            let hint = suggestion(wid, known.iter().map(|worker| worker.wid.as_str()));
             bail!("there is no worker {wid:?}{hint}; `weir jobs workers` lists the workers");
         }
     }

@@ -45,10 +45,10 @@ const MAKING: [&str; 18] = [
 pub(crate) struct PlanArguments {
     /// A queue with its arrival rate per second and the seconds that a job keeps a thread busy; in
     /// addition to the values measured in Redis, or instead of them. The most important queue first
-    #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = demand)]
+    #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = parse_demand)]
     pub(super) queues: Vec<QueueDemand>,
     /// The longest wait for 95 % of the jobs of a queue, also while every thread is busy
-    #[arg(long = "target", value_name = "NAME=DURATION", value_parser = target)]
+    #[arg(long = "target", value_name = "NAME=DURATION", value_parser = parse_target)]
     pub(super) targets: Vec<(String, Duration)>,
     /// Queues that the application pushes to, planned for even if they are empty or not yet in
     /// Redis
@@ -83,16 +83,16 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", default_value = "15")]
     pub(super) reserve: u32,
     /// Web requests per second at peak load [default: 10]
-    #[arg(long, value_name = "RATE", value_parser = positive)]
+    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
     pub(super) web_requests: Option<f64>,
     /// Average time in seconds that a web request keeps a thread busy [default: 0.1]
-    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_positive)]
     pub(super) web_seconds: Option<f64>,
     /// Threads of one web process
     #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) web_threads: u32,
     /// Streaming processes, and the pool of each [default: 1x10]
-    #[arg(long, value_name = "PROCESSESxPOOL", value_parser = streaming)]
+    #[arg(long, value_name = "PROCESSESxPOOL", value_parser = parse_streaming)]
     pub(super) streaming: Option<ConnectionPools>,
     /// Write weir.toml, systemd units, a docker-compose override and settings of Postgres and Redis
     /// to this folder; asks before it replaces files
@@ -126,7 +126,7 @@ pub(crate) struct PlanArguments {
     between: PgBouncerArguments,
 }
 
-/// What a database's files lie on.
+/// The storage of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Disk {
     /// It turns
@@ -137,7 +137,7 @@ pub(crate) enum Disk {
     Nvme,
 }
 
-/// Its processes are one Sidekiq's: those of another one serve other queues, whatever their names.
+/// All processes belong to one Sidekiq. Those of another one serve other queues, even with the same names.
 const SEVERAL: &str = "weir plan calculates the processes of one Sidekiq, and each Redis belongs to a separate one: run it once for each --redis. Leave out what the other Sidekiqs need: --cores and --memory are this one's share of the machine, --reserve includes the connections of the others";
 
 impl From<Disk> for Storage {
@@ -170,15 +170,15 @@ impl PlanArguments {
     }
 }
 
-fn demand(text: &str) -> Result<QueueDemand, String> {
+fn parse_demand(text: &str) -> Result<QueueDemand, String> {
     const HOW: &str = "write NAME=RATE,SECONDS, for example push=20,0.5";
     let (name, numbers) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(HOW)?;
     let (rate, seconds) = numbers.split_once(',').ok_or(HOW)?;
-    let (arrivals_per_second, service_seconds) = (positive(rate)?, positive(seconds)?);
+    let (arrivals_per_second, service_seconds) = (parse_positive(rate)?, parse_positive(seconds)?);
     Ok(QueueDemand::said(name.to_owned(), arrivals_per_second, service_seconds))
 }
 
-fn target(text: &str) -> Result<(String, Duration), String> {
+fn parse_target(text: &str) -> Result<(String, Duration), String> {
     let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, wait) = parts.ok_or("write NAME=DURATION, for example push=30s")?;
     let wait = parse_duration(wait)?;
@@ -188,12 +188,12 @@ fn target(text: &str) -> Result<(String, Duration), String> {
     Ok((name.to_owned(), wait))
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+fn parse_positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0 && *it <= 1e6);
     number.ok_or_else(|| format!("{text:?} is not a number from 0 to 1,000,000"))
 }
 
-fn streaming(text: &str) -> Result<ConnectionPools, String> {
+fn parse_streaming(text: &str) -> Result<ConnectionPools, String> {
     pool(&format!("streaming={text}"))
         .map_err(|_| "write PROCESSESxPOOL, for example 1x10".to_owned())
 }
@@ -203,17 +203,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demands_are_read_and_mistakes_said() {
-        let push = demand("push=20,0.5").expect("a demand");
+    fn demands_are_parsed_and_errors_reported() {
+        let push = parse_demand("push=20,0.5").expect("a demand");
         assert_eq!((push.arrivals_per_second, push.service_seconds), (20.0, 0.5));
         for text in ["push", "push=20", "=1,1", "push=-1,1", "push=1,inf", "push=a,b"] {
-            assert!(demand(text).is_err(), "{text}");
+            assert!(parse_demand(text).is_err(), "{text}");
         }
-        assert_eq!(target("push=30s"), Ok(("push".to_owned(), Duration::from_secs(30))));
+        assert_eq!(parse_target("push=30s"), Ok(("push".to_owned(), Duration::from_secs(30))));
         for text in ["push", "=30s", "push=", "push=0s"] {
-            assert!(target(text).is_err(), "{text}");
+            assert!(parse_target(text).is_err(), "{text}");
         }
-        assert_eq!(streaming("3x15").map(|it| it.connections()), Ok(45));
-        assert!(streaming("3").is_err());
+        assert_eq!(parse_streaming("3x15").map(|it| it.connections()), Ok(45));
+        assert!(parse_streaming("3").is_err());
     }
 }

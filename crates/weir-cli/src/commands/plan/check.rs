@@ -2,7 +2,7 @@
 
 mod file;
 mod foreign;
-mod queue_word;
+mod queue_order;
 mod text;
 
 use std::path::Path;
@@ -11,8 +11,8 @@ use anyhow::bail;
 use serde_json::json;
 use weir_advisor::plan::{Claim, ClaimOutcome, Proof, judge};
 
-use self::file::Said;
-use self::foreign::{Deployment, Given};
+use self::file::CheckedLayout;
+use self::foreign::{DatabaseLimits, Deployment};
 use self::text::read_text;
 use super::{PlanArguments, report};
 use crate::exit::{Exit, WrongUsage};
@@ -22,11 +22,11 @@ use crate::output;
 pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit> {
     let shown = path.display();
     if path.is_dir() {
-        return match foreign::read(path, given(arguments))? {
+        return match foreign::read(path, given_limits(arguments))? {
             Some(deployment) => judge_deployment(&deployment, arguments.json),
             None => bail!(
                 "{shown} contains no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming{}",
-                not_said(path)
+                nothing_to_check(path)
             ),
         };
     }
@@ -36,14 +36,14 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
             bail!(WrongUsage::new("--max-connections cannot be used with a layout; set max_connections in the layout"))
         }
         Ok(said) => judge_layout(&said, arguments.json),
-        Err(error) => match foreign::read(path, given(arguments))? {
+        Err(error) => match foreign::read(path, given_limits(arguments))? {
             Some(deployment) => judge_deployment(&deployment, arguments.json),
             None if is_settings(path, &text) => bail!(
                 "{shown} contains Sidekiq's settings and starts no process: name the unit, compose file or Procfile that starts Sidekiq, or their folder"
             ),
             None if foreign::is_known(path, &text) => bail!(
                 "{shown} starts no Sidekiq, Puma or streaming{}",
-                not_said(path)
+                nothing_to_check(path)
             ),
             None => Err(error.context(format!(
                 "{shown} is neither a layout nor a unit, compose file or Procfile that starts Sidekiq, Puma or streaming"
@@ -54,7 +54,7 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
 
 /// Explains other possible causes: an image may define the command, and only one file of a folder
 /// may run.
-fn not_said(path: &Path) -> String {
+fn nothing_to_check(path: &Path) -> String {
     let image =
         "a service without `command` is unknown, because its image determines what it starts";
     match foreign::candidates(path) {
@@ -77,12 +77,12 @@ fn is_settings(path: &Path, text: &str) -> bool {
             .any(|line| key(line) && (line.contains("queues:") || line.contains("concurrency:")))
 }
 
-const fn given(arguments: &PlanArguments) -> Given {
-    Given { max_connections: arguments.max_connections, reserve: arguments.reserve }
+const fn given_limits(arguments: &PlanArguments) -> DatabaseLimits {
+    DatabaseLimits { max_connections: arguments.max_connections, reserve: arguments.reserve }
 }
 
-fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
-    let Said { layout, queues, remarks, is_reserved_said } = said;
+fn judge_layout(said: &CheckedLayout, as_json: bool) -> anyhow::Result<Exit> {
+    let CheckedLayout { layout, queues, remarks, has_reserved } = said;
     let names: Vec<&str> = queues.iter().map(String::as_str).collect();
     let mut proofs = judge(layout, &names);
     proofs.extend(remarks.iter().cloned());
@@ -95,7 +95,7 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     if layout.memory_bytes_max.is_none() {
         output::line("not checked  memory: the file has no `memory`, such as `memory = \"8GiB\"`");
     }
-    if !is_reserved_said {
+    if !has_reserved {
         let kept = layout.reserved_connections;
         output::line(&format!(
             "default used  Postgres keeps {kept} connections for superusers: the file has no `superuser_reserved_connections`"

@@ -15,14 +15,14 @@ use weir_advisor::plan::{
     Plan, PlanInput, PlannedSetting, WorkerLayout, queue_words, redis_script,
 };
 
-use self::earlier::Earlier;
+use self::earlier::EarlierFiles;
 use super::arguments::PlanArguments;
 use crate::commands::confirm::confirm;
 use crate::output;
 
 /// A file of a plan.
-pub(super) struct Planned {
-    /// Its path in the folder.
+pub(super) struct PlannedFile {
+    /// The path within the folder.
     name: String,
     text: String,
 }
@@ -30,14 +30,14 @@ pub(super) struct Planned {
 /// Returns all files of a plan.
 pub(super) fn files(
     arguments: &PlanArguments,
-    wanted: &PlanInput,
+    input: &PlanInput,
     plan: &Plan,
-) -> anyhow::Result<Vec<Planned>> {
+) -> anyhow::Result<Vec<PlannedFile>> {
     // Names come from Redis, where clients choose them: in a unit, a newline would inject a
     // command.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
     let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
-    if let Some(name) = wanted.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
+    if let Some(name) = input.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
         bail!(
             "the queue {name:?} cannot be written to files; its name may have only letters, digits, _ . and -"
         );
@@ -47,9 +47,9 @@ pub(super) fn files(
             bail!("{option} {text:?} cannot be written to files: it contains white space or %");
         }
     }
-    let file = |name: &str, text: String| Planned { name: name.to_owned(), text };
+    let file = |name: &str, text: String| PlannedFile { name: name.to_owned(), text };
     let mut files = vec![
-        file("layout.toml", layout::text(wanted, plan)),
+        file("layout.toml", layout::text(input, plan)),
         file("weir.toml", settings::text(arguments, plan)),
         file("docker-compose.override.yml", compose::text(plan)),
     ];
@@ -57,7 +57,7 @@ pub(super) fn files(
     let drop_ins = plan.layout.services.iter().filter_map(systemd::drop_in);
     files.extend(units.chain(drop_ins).map(|(name, text)| file(&name, text)));
     if !plan.postgres.is_empty() {
-        files.push(file("postgresql-weir.conf", conf(&plan.postgres)));
+        files.push(file("postgresql-weir.conf", postgres_conf(&plan.postgres)));
     }
     if !plan.redis.is_empty() {
         files.push(file("redis-weir.sh", redis_script(&plan.redis)));
@@ -69,14 +69,14 @@ pub(super) fn files(
 /// are not in this one are reported, and removed only with `--prune`.
 pub(super) fn write(
     folder: &Path,
-    files: &[Planned],
+    files: &[PlannedFile],
     arguments: &PlanArguments,
 ) -> anyhow::Result<()> {
     let PlanArguments { yes, prune, .. } = *arguments;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let earlier = Earlier::read(folder)?;
-    let present = |file: &Planned| fs::read_to_string(folder.join(&file.name));
-    let differs = |file: &&Planned| present(file).is_ok_and(|text| text != file.text);
+    let earlier = EarlierFiles::read(folder)?;
+    let present = |file: &PlannedFile| fs::read_to_string(folder.join(&file.name));
+    let differs = |file: &&PlannedFile| present(file).is_ok_and(|text| text != file.text);
     let others: Vec<&str> = files.iter().filter(differs).map(|file| file.name.as_str()).collect();
     if !others.is_empty() {
         let question = format!("Replace {} in {}?", others.join(", "), folder.display());
@@ -94,10 +94,10 @@ pub(super) fn write(
         output::note(&format!("wrote {}", path.display()));
     }
     output::note("the first lines of each file describe how to activate it");
-    earlier.settle(folder, files, prune)
+    earlier.resolve(folder, files, prune)
 }
 
-fn conf(settings: &[PlannedSetting]) -> String {
+fn postgres_conf(settings: &[PlannedSetting]) -> String {
     let mut text = "# Add as the last line of postgresql.conf: include 'postgresql-weir.conf'\n\
         # Values set by ALTER SYSTEM or on the command line override this file. To list them:\n\
         #   SELECT name, setting, source, sourcefile FROM pg_settings\n\

@@ -4,9 +4,9 @@
 mod arguments;
 mod check;
 mod files;
+mod input;
 mod notes;
 mod report;
-mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
@@ -25,18 +25,18 @@ pub(crate) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
         return check::run(file, arguments);
     }
     let sources = arguments.sources()?;
-    let observation = block_on(async { Ok(look(&sources).await) })?;
-    let (wanted, left_out) = wanted::wanted(arguments, &observation)?;
-    let assumed = wanted::assumed(arguments, &observation, &wanted);
-    let asked = Asked { arguments, observation, wanted, left_out, assumed };
-    match plan(&asked.wanted) {
-        Ok(plan) => asked.give(&plan),
-        Err(impossible) => asked.refuse(&impossible),
+    let observation = block_on(async { Ok(observe_sources(&sources).await) })?;
+    let (input, left_out) = input::plan_input(arguments, &observation)?;
+    let assumed = input::assumed(arguments, &observation, &input);
+    let report = PlanReport { arguments, observation, input, left_out, assumed };
+    match plan(&report.input) {
+        Ok(plan) => report.print_plan(&plan),
+        Err(impossible) => report.print_refusal(&impossible),
     }
 }
 
-/// Observes the given sources; without any there is nothing to wait for.
-async fn look(sources: &Sources) -> Observation {
+/// Observes the given sources; without any, returns at once.
+async fn observe_sources(sources: &Sources) -> Observation {
     if sources.redis.is_empty() && sources.postgres.is_none() {
         return Observation::default();
     }
@@ -44,25 +44,25 @@ async fn look(sources: &Sources) -> Observation {
 }
 
 /// The inputs of a plan.
-struct Asked<'a> {
+struct PlanReport<'a> {
     arguments: &'a PlanArguments,
     observation: Observation,
-    wanted: PlanInput,
+    input: PlanInput,
     /// Names that get no process.
     left_out: Vec<LeftOut>,
     /// Values that were neither given nor observed.
     assumed: Vec<String>,
 }
 
-impl Asked<'_> {
-    fn give(&self, plan: &Plan) -> anyhow::Result<Exit> {
-        let Self { arguments, observation, wanted, left_out, assumed } = self;
+impl PlanReport<'_> {
+    fn print_plan(&self, plan: &Plan) -> anyhow::Result<Exit> {
+        let Self { arguments, observation, input, left_out, assumed } = self;
         let difference = difference(observation, plan);
         let postgres = observation.postgres.known();
         let overruled = postgres.map(|postgres| overruled(postgres, plan)).unwrap_or_default();
         if arguments.json {
             let document = json!({
-                "wanted": wanted,
+                "wanted": input,
                 "assumed": assumed,
                 "left_out": left_out,
                 "held_up": held_up(observation),
@@ -72,9 +72,9 @@ impl Asked<'_> {
             });
             output::json(&document)?;
         } else {
-            output::raw(&report::text(wanted, plan, &difference));
+            output::raw(&report::text(input, plan, &difference));
             output::raw(&notes::text(&[
-                notes::held_up(&held_up(observation)),
+                notes::unusable_durations(&held_up(observation)),
                 notes::left_out(left_out),
                 notes::assumed(assumed),
                 notes::pooler(observation.pooler.as_ref()),
@@ -82,17 +82,17 @@ impl Asked<'_> {
             ]));
         }
         if let Some(folder) = &arguments.write {
-            files::write(folder, &files::files(arguments, wanted, plan)?, arguments)?;
+            files::write(folder, &files::files(arguments, input, plan)?, arguments)?;
         }
         Ok(Exit::Fine)
     }
 
-    fn refuse(&self, impossible: &Impossible) -> anyhow::Result<Exit> {
-        let Self { arguments, observation, wanted, left_out, assumed } = self;
+    fn print_refusal(&self, impossible: &Impossible) -> anyhow::Result<Exit> {
+        let Self { arguments, observation, input, left_out, assumed } = self;
         let Impossible { broken, remedies } = impossible;
         if arguments.json {
             output::json(&json!({
-                "wanted": wanted,
+                "wanted": input,
                 "assumed": assumed,
                 "left_out": left_out,
                 "held_up": held_up(observation),
@@ -100,10 +100,10 @@ impl Asked<'_> {
                 "ways_out": remedies,
             }))?;
         } else {
-            output::raw(&report::refusal(wanted, broken));
+            output::raw(&report::refusal(input, broken));
             output::raw(&notes::text(&[
-                notes::held_up(&held_up(observation)),
-                notes::ways_out(remedies),
+                notes::unusable_durations(&held_up(observation)),
+                notes::possible_changes(remedies),
                 notes::left_out(left_out),
                 notes::assumed(assumed),
             ]));

@@ -23,20 +23,20 @@ pub(super) fn assumed(options: &[String]) -> Vec<String> {
 }
 
 /// Lists changes that would make a plan possible.
-pub(super) fn ways_out(ways: &[String]) -> Vec<String> {
-    with_head("what would make the plan possible:", ways.iter().map(|way| format!("  {way}")))
+pub(super) fn possible_changes(ways: &[String]) -> Vec<String> {
+    with_heading("what would make the plan possible:", ways.iter().map(|way| format!("  {way}")))
 }
 
 /// Explains why current durations of jobs cannot be used.
-pub(super) fn held_up(reasons: &[String]) -> Vec<String> {
+pub(super) fn unusable_durations(reasons: &[String]) -> Vec<String> {
     let head = "jobs are blocked now, so their durations cannot be used for the plan; resolve that first, or give the durations with --queue NAME=RATE,SECONDS:";
-    with_head(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
+    with_heading(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
 }
 
 /// Lists names that get no process.
 pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
     let line = |it: &LeftOut| output::printable(&format!("  {}: {}", it.name, it.why));
-    with_head("left out:", names.iter().map(line))
+    with_heading("left out:", names.iter().map(line))
 }
 
 /// Warns about a pooler whose number of connections is unknown.
@@ -57,10 +57,10 @@ pub(super) fn overruled(settings: &[Overruled]) -> Vec<String> {
     let line = |Overruled { name, by, remedy }: &Overruled| {
         output::printable(&format!("  {name}: {by}; first {remedy}"))
     };
-    with_head("overrides postgresql-weir.conf now:", settings.iter().map(line))
+    with_heading("overrides postgresql-weir.conf now:", settings.iter().map(line))
 }
 
-fn with_head(head: &str, lines: impl Iterator<Item = String>) -> Vec<String> {
+fn with_heading(head: &str, lines: impl Iterator<Item = String>) -> Vec<String> {
     let mut lines: Vec<_> = lines.collect();
     if !lines.is_empty() {
         lines.insert(0, head.to_owned());

@@ -16,8 +16,8 @@ const HELD_UP: &str = "blocked";
 /// Precedes an upper bound.
 const AT_MOST: &str = "at most ";
 
-pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> String {
-    let mut lines = head(wanted);
+pub(super) fn text(input: &PlanInput, plan: &Plan, difference: &[String]) -> String {
+    let mut lines = head(input);
     lines.extend(processes(&plan.layout));
     lines.push(String::new());
     let mut text = lines.join("\n") + "\n";
@@ -38,31 +38,31 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> St
 }
 
 /// Returns the report if there is no plan: the inputs, and the rules that the best one violates.
-pub(super) fn refusal(wanted: &PlanInput, broken: &[Proof]) -> String {
-    let mut lines = head(wanted);
+pub(super) fn refusal(input: &PlanInput, broken: &[Proof]) -> String {
+    let mut lines = head(input);
     lines.push("no plan satisfies all rules; the best one violates:".to_owned());
     lines.join("\n") + "\n" + &proofs(broken)
 }
 
 /// Returns the machine and the demand, followed by an empty line.
-fn head(wanted: &PlanInput) -> Vec<String> {
-    let mut lines = vec![machine(wanted), web(&wanted.web), String::new()];
-    lines.extend(demands(wanted));
+fn head(input: &PlanInput) -> Vec<String> {
+    let mut lines = vec![machine(input), web(&input.web), String::new()];
+    lines.extend(demands(input));
     lines.push(String::new());
     lines
 }
 
-fn machine(wanted: &PlanInput) -> String {
+fn machine(input: &PlanInput) -> String {
     let mut line = format!(
         "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are reserved",
-        wanted.cores,
-        wording::bytes(wanted.memory_bytes),
-        wording::bytes(wanted.postgres_memory_bytes),
-        wording::bytes(wanted.redis_memory_bytes),
-        wanted.max_connections,
-        wanted.reserve.max(wanted.reserved_connections)
+        input.cores,
+        wording::bytes(input.memory_bytes),
+        wording::bytes(input.postgres_memory_bytes),
+        wording::bytes(input.redis_memory_bytes),
+        input.max_connections,
+        input.reserve.max(input.reserved_connections)
     );
-    let pooler = wanted.pooler_connections;
+    let pooler = input.pooler_connections;
     line.extend(pooler.map(|connections| format!(" and {connections} belong to a pooler")));
     line
 }
@@ -76,7 +76,7 @@ fn web(demand: &WebDemand) -> String {
     )
 }
 
-fn demands(wanted: &PlanInput) -> Vec<String> {
+fn demands(input: &PlanInput) -> Vec<String> {
     let row = |queue: &QueueDemand| {
         let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } = *queue;
         let figure = |is_known: bool, figure: String| match known {
@@ -99,7 +99,7 @@ fn demands(wanted: &PlanInput) -> Vec<String> {
             busy,
         ]
     };
-    let rows: Vec<_> = wanted.queues.iter().map(row).collect();
+    let rows: Vec<_> = input.queues.iter().map(row).collect();
     output::columns(&["QUEUE", "RATE", "JOB DURATION", "BUSY THREADS"], &rows)
 }
 

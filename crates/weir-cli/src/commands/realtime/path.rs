@@ -1,6 +1,6 @@
 //! The addresses of the admin API's requests about realtime.
 
-/// `/v1/realtime/REQUEST?name=value&..`, escaped.
+/// Returns `/v1/realtime/REQUEST?name=value&..`, escaped.
 pub(super) fn path(request: &str, parameters: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(parameters);

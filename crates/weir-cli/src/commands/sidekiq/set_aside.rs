@@ -47,11 +47,11 @@ pub(super) async fn run(arguments: &SidekiqSetAsideArgs) -> anyhow::Result<Exit>
     // All are looked at before anything is written to one.
     let mut shards = Vec::new();
     for endpoint in &endpoints {
-        shards.push(Shard::look(endpoint, queue).await?);
+        shards.push(Shard::inspect(endpoint, queue).await?);
     }
     if !arguments.undo {
         for shard in &shards {
-            shard.must_be_ready(arguments)?;
+            shard.check_readiness(arguments)?;
         }
     }
     let (waiting, set_aside) = shards.iter().fold((0, 0), |sum, shard| {
@@ -76,76 +76,76 @@ pub(super) async fn run(arguments: &SidekiqSetAsideArgs) -> anyhow::Result<Exit>
         output::note("nothing changed");
         return Ok(Exit::Fine);
     }
-    let moved = change(arguments, shards).await?;
-    report(arguments, moved)
+    let moved_jobs = change_shards(arguments, shards).await?;
+    report(arguments, moved_jobs)
 }
 
-/// One shard after the other: who fails leaves those before it changed, and says so.
-async fn change(arguments: &SidekiqSetAsideArgs, shards: Vec<Shard>) -> anyhow::Result<u64> {
+/// Changes one shard after another. If one fails, the earlier ones stay changed, and the error says so.
+async fn change_shards(arguments: &SidekiqSetAsideArgs, shards: Vec<Shard>) -> anyhow::Result<u64> {
     let queue = &arguments.queue;
-    let (mut moved, mut changed) = (0, Vec::new());
+    let (mut moved_jobs, mut changed) = (0, Vec::new());
     for shard in shards {
         let name = shard.name.clone();
         let done =
             if arguments.undo { shard.undo(queue).await } else { shard.set_aside(queue).await };
         match done {
             Ok(jobs) => {
-                moved += jobs;
+                moved_jobs += jobs;
                 changed.push(format!("Redis {name} ({})", number(jobs, "job", "jobs")));
             }
             Err(error) if changed.is_empty() => return Err(error),
-            Err(error) => bail!("{error}; {}", half_done(arguments, &changed)),
+            Err(error) => bail!("{error}; {}", describe_partial_change(arguments, &changed)),
         }
     }
-    Ok(moved)
+    Ok(moved_jobs)
 }
 
-fn half_done(arguments: &SidekiqSetAsideArgs, changed: &[String]) -> String {
+fn describe_partial_change(arguments: &SidekiqSetAsideArgs, changed: &[String]) -> String {
     let changed = changed.join(" and ");
     if arguments.undo {
         format!("already done: {changed}; run the same command again to continue")
     } else {
-        format!("already done: {changed}; undo with: {}", back(arguments))
+        format!("already done: {changed}; undo with: {}", undo_command(arguments))
     }
 }
 
-fn back(arguments: &SidekiqSetAsideArgs) -> String {
+fn undo_command(arguments: &SidekiqSetAsideArgs) -> String {
     let end_of_options = if arguments.queue.starts_with('-') { "-- " } else { "" };
     let queue = shell::word(&arguments.queue);
     format!("weir sidekiq set-aside --undo{} {end_of_options}{queue}", flags(&arguments.redis))
 }
 
-/// The same Redis for another command.
+/// Returns the Redis options for another command.
 fn flags(redis: &RedisArguments) -> String {
-    redis.words().iter().map(|word| format!(" {}", shell::word(word))).collect()
+    redis.to_arguments().iter().map(|word| format!(" {}", shell::word(word))).collect()
 }
 
-fn report(arguments: &SidekiqSetAsideArgs, moved: u64) -> anyhow::Result<Exit> {
+fn report(arguments: &SidekiqSetAsideArgs, moved_jobs: u64) -> anyhow::Result<Exit> {
     let SidekiqSetAsideArgs { queue, undo, json: as_json, .. } = arguments;
     let backlog = backlog_of(queue);
     if *as_json {
         output::json(
-            &json!({ "queue": queue, "backlog": backlog, "undone": undo, "jobs": moved }),
+            &json!({ "queue": queue, "backlog": backlog, "undone": undo, "jobs": moved_jobs }),
         )?;
-    } else if *undo && moved == 0 {
+    } else if *undo && moved_jobs == 0 {
         let line = format!("{backlog} is empty: no jobs to move back");
         output::line(&output::printable(&line));
     } else if *undo {
-        let jobs = number(moved, "job", "jobs");
-        let are = if moved == 1 { "is" } else { "are" };
+        let jobs = number(moved_jobs, "job", "jobs");
+        let are = if moved_jobs == 1 { "is" } else { "are" };
         output::line(&format!("{jobs} of {backlog} {are} back in {queue}"));
-    } else if moved == 0 {
+    } else if moved_jobs == 0 {
         output::line(&format!("{queue} is empty: nothing was set aside"));
     } else {
-        let jobs = number(moved, "job", "jobs");
-        let wait = if moved == 1 { "waits" } else { "wait" };
+        let jobs = number(moved_jobs, "job", "jobs");
+        let wait = if moved_jobs == 1 { "waits" } else { "wait" };
         output::line(&format!("{jobs} of {queue} {wait} in {backlog}; new ones run at once"));
-        output::line(&format!("undo with: {}", back(arguments)));
+        output::line(&format!("undo with: {}", undo_command(arguments)));
     }
     Ok(Exit::Fine)
 }
 
-/// One Redis, and what was seen there.
+/// One Redis with its snapshot.
 struct Shard {
     connection: RedisConnection,
     name: String,
@@ -153,7 +153,7 @@ struct Shard {
 }
 
 impl Shard {
-    async fn look(endpoint: &RedisEndpoint, queue: &str) -> anyhow::Result<Self> {
+    async fn inspect(endpoint: &RedisEndpoint, queue: &str) -> anyhow::Result<Self> {
         let limits = SampleLimits::default();
         let mut connection = RedisConnection::open(endpoint, &limits).await?;
         let snapshot = connection.sample(SampleScope::Everything, &limits).await?;
@@ -169,8 +169,8 @@ impl Shard {
         queues.iter().find(|it| it.name == queue).map_or(0, |queue| queue.length)
     }
 
-    /// Otherwise the backlog would wait for ever, or before everything else.
-    fn must_be_ready(&self, arguments: &SidekiqSetAsideArgs) -> anyhow::Result<()> {
+    /// Returns an error if the jobs of the backlog would never run, or would delay other queues.
+    fn check_readiness(&self, arguments: &SidekiqSetAsideArgs) -> anyhow::Result<()> {
         let queue = &arguments.queue;
         let backlog = backlog_of(queue);
         let (name, there) = (&self.name, self.length(&backlog));
@@ -194,11 +194,11 @@ impl Shard {
             Err(NotReady::Before(process)) => bail!(
                 "{} serves {backlog} before other queues and would delay them; {}",
                 output::printable(&process.identity),
-                way(process, queue)
+                queue_flag_hint(process, queue)
             ),
             Err(NotReady::OnlyQueue(process)) => bail!(
                 "no process serves {backlog}, so its jobs would never run; {}",
-                way(process, queue)
+                queue_flag_hint(process, queue)
             ),
             Err(NotReady::Nobody) => {
                 bail!(
@@ -239,8 +239,9 @@ impl Shard {
     }
 }
 
-/// How to get there: one `-q` alone would replace all queues of a configuration file.
-fn way(process: &ProcessSample, queue: &str) -> String {
+/// Suggests how to serve the backlog last. It lists all queues, since a single `-q` would replace those of the
+/// configuration file.
+fn queue_flag_hint(process: &ProcessSample, queue: &str) -> String {
     let backlog = backlog_of(queue);
     let flags: Vec<_> = queues_with_backlog(process, queue)
         .iter()

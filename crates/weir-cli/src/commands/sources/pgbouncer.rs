@@ -6,10 +6,10 @@ use anyhow::bail;
 use clap::Args;
 use weir_observe::{PgBouncerSource, PostgresLimits, pgbouncer_endpoint};
 
-use super::{password_of, words};
+use super::{read_password, to_arguments};
 use crate::exit::WrongUsage;
 
-/// How to get at the pooler before the database.
+/// The options to connect to the pooler of the database.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PgBouncer")]
 pub(crate) struct PgBouncerArguments {
@@ -34,8 +34,8 @@ pub(crate) struct PgBouncerArguments {
 }
 
 impl PgBouncerArguments {
-    /// As they were given.
-    pub(in crate::commands) fn words(&self) -> Vec<String> {
+    /// Returns the options as given.
+    pub(in crate::commands) fn to_arguments(&self) -> Vec<String> {
         let path = |path: &'_ PathBuf| path.display().to_string();
         let options = [
             ("--pgbouncer-url", self.pgbouncer_url.clone()),
@@ -43,10 +43,10 @@ impl PgBouncerArguments {
             ("--pgbouncer-password-file", self.pgbouncer_password_file.as_ref().map(path)),
             ("--pgbouncer-ca", self.pgbouncer_ca.as_ref().map(path)),
         ];
-        words(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
+        to_arguments(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
     }
 
-    /// `connections`: those that it opens at most, if somebody has said it.
+    /// Returns the source. `connections` is its given limit of connections.
     pub(in crate::commands) fn source(
         &self,
         connections: Option<u32>,
@@ -59,7 +59,7 @@ impl PgBouncerArguments {
         let mut endpoint = pgbouncer_endpoint(url).map_err(WrongUsage::new)?;
         let (name, path) =
             (self.pgbouncer_password_env.as_deref(), self.pgbouncer_password_file.as_deref());
-        endpoint.password = password_of(name, path)?;
+        endpoint.password = read_password(name, path)?;
         endpoint.authority.clone_from(&self.pgbouncer_ca);
         if endpoint.authority.is_some() {
             endpoint.require_tls().map_err(WrongUsage::new)?;

@@ -11,16 +11,16 @@ use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::workers::{AppRow, Order, WorkerRow};
+use weir_admin::workers::{AppRow, OperatorCommand, WorkerRow};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// While the service process itself is replaced there may be no answer.
 const NO_ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How far it has come.
+/// The progress of a restart.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
-    /// So many are replaced.
+    /// This many workers are replaced.
     Running(u32),
     Finished,
     /// Why the latest worker did not start; the others are those of before.
@@ -49,7 +49,7 @@ pub(super) async fn run(arguments: RestartArguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&target).await?;
     let before = find(client.get(PATH).await?, &app);
     let before = before.as_ref().and_then(|row| serving(row, worker?)).and_then(|it| it.pid);
-    let order = Order::Restart { app: app.clone(), worker };
+    let order = OperatorCommand::Restart { app: app.clone(), worker };
     let _: IgnoredAny = client.post(PATH, &order).await?;
     let what = match worker {
         Some(worker) => format!("worker {worker} of {app}"),
@@ -130,7 +130,7 @@ fn progress_of_all(row: &AppRow) -> Progress {
     Progress::Finished
 }
 
-/// `before`: its process when it was asked for.
+/// Returns the progress of one worker; `before` is its process at the request.
 fn progress_of_one(row: &AppRow, worker: u32, before: Option<i32>) -> Progress {
     let mut rows = row.workers.iter().filter(|row| row.worker == Some(worker));
     if let Some(reason) = rows.find_map(|row| row.replacement_failed.clone()) {
@@ -142,7 +142,7 @@ fn progress_of_one(row: &AppRow, worker: u32, before: Option<i32>) -> Progress {
     }
 }
 
-/// The newest one of this number that works.
+/// Returns the newest serving worker with this number.
 fn serving(row: &AppRow, worker: u32) -> Option<&WorkerRow> {
     let works = |row: &&WorkerRow| {
         row.worker == Some(worker) && matches!(row.state.as_str(), "serving" | "running")
@@ -154,31 +154,31 @@ fn serving(row: &AppRow, worker: u32) -> Option<&WorkerRow> {
 mod tests {
     use super::*;
 
-    fn app(rolling: &str) -> AppRow {
+    fn app_row(rolling: &str) -> AppRow {
         AppRow { rolling: Some(rolling.to_owned()), ..AppRow::default() }
     }
 
-    fn worker(pid: i32, state: &str) -> WorkerRow {
+    fn worker_row(pid: i32, state: &str) -> WorkerRow {
         let (worker, state) = (Some(1), state.to_owned());
         WorkerRow { worker, pid: Some(pid), state, ..WorkerRow::default() }
     }
 
     #[test]
-    fn a_rolling_restart_runs_until_it_is_finished_or_has_failed() {
-        assert_eq!(progress_of_all(&app("running (2 done)")), Progress::Running(2));
-        assert_eq!(progress_of_all(&app("finished")), Progress::Finished);
+    fn rolling_restart_runs_until_finished_or_failed() {
+        assert_eq!(progress_of_all(&app_row("running (2 done)")), Progress::Running(2));
+        assert_eq!(progress_of_all(&app_row("finished")), Progress::Finished);
         let failed = Progress::Failed("slot 0: it died".to_owned());
-        assert_eq!(progress_of_all(&app("failed: slot 0: it died")), failed);
+        assert_eq!(progress_of_all(&app_row("failed: slot 0: it died")), failed);
     }
 
     #[test]
-    fn one_worker_is_replaced_when_another_process_serves_in_its_place() {
+    fn worker_is_replaced_once_a_new_process_serves() {
         let with = |workers| AppRow { workers, ..AppRow::default() };
-        let both = with(vec![worker(10, "serving"), worker(11, "starting")]);
+        let both = with(vec![worker_row(10, "serving"), worker_row(11, "starting")]);
         assert_eq!(progress_of_one(&both, 1, Some(10)), Progress::Running(0));
-        let done = with(vec![worker(10, "draining"), worker(11, "serving")]);
+        let done = with(vec![worker_row(10, "draining"), worker_row(11, "serving")]);
         assert_eq!(progress_of_one(&done, 1, Some(10)), Progress::Finished);
-        let mut failed = worker(10, "serving");
+        let mut failed = worker_row(10, "serving");
         failed.replacement_failed = Some("it died".to_owned());
         let failed = progress_of_one(&with(vec![failed]), 1, Some(10));
         assert_eq!(failed, Progress::Failed("it died".to_owned()));

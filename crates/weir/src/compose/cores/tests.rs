@@ -1,24 +1,24 @@
-//! Whether a core that does not answer is noticed. One that has ended answers as little as one that
-//! hangs; what hangs is tested where the cores are.
+//! Tests that unresponsive cores are reported. An ended core stands for one that hangs; hanging
+//! cores are tested in weir-net.
 
-use crate::compose::tests::{PATIENCE, inherit, run, settings, tcp_socket};
+use crate::compose::tests::{TIMEOUT, inherit, run, settings, tcp_socket};
 use crate::compose::{Weir, ended};
-use crate::parent::{FRONT, of_core};
+use crate::parent::{FRONT, core_socket_name};
 use weir_config::part::Part;
 
 #[test]
-fn a_core_that_does_not_answer_is_named() {
+fn unresponsive_cores_are_reported() {
     run(async {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = settings(folder.path());
-        let inherited = inherit(vec![(of_core(FRONT, 0), tcp_socket().1)]);
+        let inherited = inherit(vec![(core_socket_name(FRONT, 0), tcp_socket().1)]);
         let (mut weir, mut unopened) =
             Weir::prepare(&settings, &[Part::Realtime], inherited).await.expect("sound");
         weir.serve(&settings, &mut unopened, || {}).await.expect("started");
-        let told_to_end = weir.cores.as_ref().expect("it has a socket").stop.graceful.clone();
-        assert_eq!(weir.silent(PATIENCE).await, [""; 0]);
-        told_to_end.cancel();
+        let stop = weir.cores.as_ref().expect("it has a socket").stop.graceful.clone();
+        assert_eq!(weir.unresponsive_parts(TIMEOUT).await, [""; 0]);
+        stop.cancel();
         ended(&mut weir.cores).await;
-        assert_eq!(weir.silent(PATIENCE).await, ["core 0 of the front"]);
+        assert_eq!(weir.unresponsive_parts(TIMEOUT).await, ["core 0 of the front"]);
     });
 }

@@ -14,36 +14,36 @@ use weir_gems::Gems;
 pub(super) struct Downloads {
     index: Arc<Gems>,
     settings: Arc<ArcSwap<GemsSettings>>,
-    ending: ShutdownToken,
+    shutdown: ShutdownToken,
 }
 
 impl Downloads {
     /// Creates the counter. Counts stay in memory until it is started.
     pub(super) fn new(index: Arc<Gems>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
-        Self { index, settings, ending: ShutdownToken::new() }
+        Self { index, settings, shutdown: ShutdownToken::new() }
     }
 
     pub(super) fn start(&self) {
         let (index, settings) = (Arc::clone(&self.index), Arc::clone(&self.settings));
-        let ending = self.ending.clone();
-        self.ending.spawn(async move {
-            while !ending.is_requested() {
+        let shutdown = self.shutdown.clone();
+        self.shutdown.spawn(async move {
+            while !shutdown.is_requested() {
                 tokio::select! {
                     () = tokio::time::sleep(settings.load().downloads_interval) => {}
-                    () = ending.requested() => {}
+                    () = shutdown.requested() => {}
                 }
-                keep(&index).await;
+                store_downloads(&index).await;
             }
         });
     }
 
     /// Stores the counts so far, within `time_left`.
     pub(super) async fn finish(self, time_left: Duration) {
-        let kept = async {
-            self.ending.drain(time_left).await;
-            keep(&self.index).await;
+        let storing = async {
+            self.shutdown.drain(time_left).await;
+            store_downloads(&self.index).await;
         };
-        if tokio::time::timeout(time_left, kept).await.is_err() {
+        if tokio::time::timeout(time_left, storing).await.is_err() {
             tracing::warn!(
                 "downloads of the last seconds were not counted: the shutdown deadline has passed"
             );
@@ -51,7 +51,7 @@ impl Downloads {
     }
 }
 
-async fn keep(index: &Gems) {
+async fn store_downloads(index: &Gems) {
     if let Err(error) = index.write_downloads().await {
         tracing::warn!(%error, "downloads were not kept; they are the next time");
     }

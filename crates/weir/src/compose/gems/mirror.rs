@@ -18,7 +18,7 @@ use weir_gems::mirror::upstream_name::UpstreamName;
 use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 
-use weir_cli::data_dir::turn::{Of, Place};
+use weir_cli::data_dir::handover_lock::{HandoverLock, LockedResource};
 use weir_config::Settings;
 use weir_gems::Gems;
 use weir_gems::mirror::Mirror;
@@ -47,15 +47,15 @@ impl Mirroring {
         clock: &Clock,
         registry: &mut Registry,
     ) -> anyhow::Result<Option<Self>> {
-        let own = &settings.gems.mirror;
-        if !own.is_enabled {
+        let new_settings = &settings.gems.mirror;
+        if !new_settings.is_enabled {
             return Ok(None);
         }
         let mirror = Mirror::new(MirrorParts {
             store: index.shared_store(),
             files,
-            settings: own.settings.clone(),
-            policy: own.policy.clone(),
+            settings: new_settings.settings.clone(),
+            policy: new_settings.policy.clone(),
             package: settings.gems.settings.limits.package.clone(),
             clock: clock.clone(),
             metrics: MirrorMetrics::register(registry),
@@ -63,13 +63,13 @@ impl Mirroring {
         // Releases that have become private must not be served. An unavailable store serves
         // nothing.
         if let Err(error) = mirror.prepare().await {
-            tracing::warn!(%error, "{LATER}");
+            tracing::warn!(%error, "{POLICY_NOT_APPLIED}");
         }
         index.attach_mirror(Arc::clone(&mirror) as _);
         Ok(Some(Self {
             mirror,
-            settings: own.clone(),
-            policy: watch::Sender::new(own.policy.clone()),
+            settings: new_settings.clone(),
+            policy: watch::Sender::new(new_settings.policy.clone()),
             shutdown: ShutdownToken::new(),
             ended: None,
         }))
@@ -78,16 +78,16 @@ impl Mirroring {
     /// Starts the thread, which synchronizes once no other process with this data_dir does.
     pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         let running = Running {
-            place: Place::take(Of::Mirror, data_dir)?,
+            lock: HandoverLock::open(LockedResource::Mirror, data_dir)?,
             mirror: Arc::clone(&self.mirror),
             policies: self.policy.subscribe(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (shutdown, ended) = (self.shutdown.clone(), CancellationToken::new());
         // Dropped however the thread ends.
-        let tells = ended.clone().drop_guard();
+        let ended_guard = ended.clone().drop_guard();
         let run = move || {
-            let _tells = tells;
+            let _ended_guard = ended_guard;
             runtime.block_on(async {
                 tokio::select! {
                     () = running.run(&shutdown) => {}
@@ -114,17 +114,18 @@ impl Mirroring {
     /// Applies a new policy and new limits of files; returns the setting that needs a restart, if
     /// any.
     pub(super) fn reload(&self, settings: &Settings) -> Option<String> {
-        let own = &settings.gems.mirror;
-        if !own.is_enabled {
+        let new_settings = &settings.gems.mirror;
+        if !new_settings.is_enabled {
             return Some("gems.mirror".to_owned());
         }
         self.mirror.set_package_limits(settings.gems.settings.limits.package.clone());
         self.policy.send_if_modified(|policy| {
-            let is_other = *policy != own.policy;
-            policy.clone_from(&own.policy);
-            is_other
+            let is_changed = *policy != new_settings.policy;
+            policy.clone_from(&new_settings.policy);
+            is_changed
         });
-        (upstreams(&self.settings) != upstreams(own)).then(|| "gems.mirror.upstreams".to_owned())
+        (upstream_identities(&self.settings) != upstream_identities(new_settings))
+            .then(|| "gems.mirror.upstreams".to_owned())
     }
 
     /// Stops the thread. Unfinished work stays as it is: the next start continues from there.
@@ -139,63 +140,64 @@ impl Mirroring {
 }
 
 /// Returns what distinguishes upstreams, with their secrets, which are hidden in other comparisons.
-fn upstreams(mirror: &weir_config::Mirror) -> Vec<Telling<'_>> {
+fn upstream_identities(mirror: &weir_config::Mirror) -> Vec<UpstreamIdentity<'_>> {
     let upstreams = mirror.settings.upstreams.iter();
-    let telling = upstreams.map(|it| {
+    let identities = upstreams.map(|it| {
         let secrets = [&it.credentials, &it.hook_secret];
         (&it.name, it.url.to_string(), secrets, &it.redirect_hosts[..])
     });
-    telling.collect()
+    identities.collect()
 }
 
-type Telling<'a> = (&'a UpstreamName, String, [&'a Option<Secret>; 2], &'a [RedirectHost]);
+type UpstreamIdentity<'a> = (&'a UpstreamName, String, [&'a Option<Secret>; 2], &'a [RedirectHost]);
 
 /// The state of the thread.
 struct Running {
-    place: Place,
+    lock: HandoverLock,
     mirror: Arc<Mirror>,
     policies: watch::Receiver<Policy>,
 }
 
 impl Running {
     async fn run(self, shutdown: &ShutdownToken) {
-        let Self { place, mirror, policies } = self;
+        let Self { lock, mirror, policies } = self;
         let newest = policies.clone();
-        let looks = async {
-            let _turn = match place.turn().await {
-                Ok(turn) => turn,
+        let synchronizing = async {
+            let _lock = match lock.acquire().await {
+                Ok(lock) => lock,
                 Err(error) => return tracing::error!("gems.mirror: {error:#}"),
             };
             // The previous process may have added releases that the current policy makes private.
             let policy = newest.borrow().clone();
-            put_in_force(&mirror, policy).await;
+            apply_policy(&mirror, policy).await;
             mirror.run(shutdown).await;
         };
         tokio::select! {
-            () = looks => {}
-            () = follow(&mirror, policies) => {}
+            () = synchronizing => {}
+            () = apply_new_policies(&mirror, policies) => {}
         }
     }
 }
 
 /// Applies new policies as they arrive. It is never cancelled half-way: releases that a policy
 /// makes private are removed after the synchronization in progress.
-async fn follow(mirror: &Mirror, mut policies: watch::Receiver<Policy>) {
+async fn apply_new_policies(mirror: &Mirror, mut policies: watch::Receiver<Policy>) {
     while policies.changed().await.is_ok() {
         let policy = policies.borrow_and_update().clone();
-        put_in_force(mirror, policy).await;
+        apply_policy(mirror, policy).await;
     }
     std::future::pending().await
 }
 
-async fn put_in_force(mirror: &Mirror, policy: Policy) {
+async fn apply_policy(mirror: &Mirror, policy: Policy) {
     match mirror.set_policy(policy).await {
         Ok(()) => {}
         Err(PolicyChangeError::Policy(error)) => {
             tracing::warn!(%error, "gems.mirror.policy is unchanged");
         }
-        Err(PolicyChangeError::Store(error)) => tracing::warn!(%error, "{LATER}"),
+        Err(PolicyChangeError::Store(error)) => tracing::warn!(%error, "{POLICY_NOT_APPLIED}"),
     }
 }
 
-const LATER: &str = "gems.mirror.policy was not applied yet; it is before the next look";
+const POLICY_NOT_APPLIED: &str =
+    "gems.mirror.policy was not applied yet; it is before the next look";

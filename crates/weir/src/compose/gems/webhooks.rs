@@ -23,7 +23,7 @@ struct Sending {
     clock: Clock,
     metrics: WebhookMetrics,
     /// The token of the whole task, not of one sender.
-    ending: ShutdownToken,
+    shutdown: ShutdownToken,
 }
 
 impl Webhooks {
@@ -35,13 +35,13 @@ impl Webhooks {
         metrics: WebhookMetrics,
     ) -> Self {
         let sending =
-            Sending { store: Arc::new(store), clock, metrics, ending: ShutdownToken::new() };
+            Sending { store: Arc::new(store), clock, metrics, shutdown: ShutdownToken::new() };
         Self { sending, settings: watch::Sender::new(settings) }
     }
 
     pub(super) fn start(&self) {
         let sending = self.sending.clone();
-        self.sending.ending.spawn(sending.run(self.settings.subscribe()));
+        self.sending.shutdown.spawn(sending.run(self.settings.subscribe()));
     }
 
     /// Replaces the sender by one with these settings. It does so for equal settings too, because
@@ -52,7 +52,7 @@ impl Webhooks {
 
     /// Waits for attempts in progress, for at most `time_left`.
     pub(super) async fn finish(self, time_left: Duration) {
-        if let Drained::DeadlinePassed { .. } = self.sending.ending.drain(time_left).await {
+        if let Drained::DeadlinePassed { .. } = self.sending.shutdown.drain(time_left).await {
             tracing::warn!(
                 "interrupted a gems webhook, because the shutdown deadline has passed; it is sent again after the restart"
             );
@@ -62,19 +62,19 @@ impl Webhooks {
 
 impl Sending {
     async fn run(self, mut settings: watch::Receiver<WebhookSettings>) {
-        while !self.ending.is_requested() {
-            let in_force = settings.borrow_and_update().clone();
-            let until = ShutdownToken::new();
-            let sender = self.sender(in_force, until.clone());
+        while !self.shutdown.is_requested() {
+            let current = settings.borrow_and_update().clone();
+            let sender_shutdown = ShutdownToken::new();
+            let sender = self.sender(current, sender_shutdown.clone());
             let mut running = std::pin::pin!(sender.run());
             tokio::select! {
                 () = &mut running => {}
                 () = changed(&mut settings) => {
-                    until.request();
+                    sender_shutdown.request();
                     running.await;
                 }
-                () = self.ending.requested() => {
-                    until.request();
+                () = self.shutdown.requested() => {
+                    sender_shutdown.request();
                     running.await;
                 }
             }

@@ -13,36 +13,41 @@ use weir_admin::workers::{self, AppRow, JOBS, WorkerRow};
 #[derive(Debug)]
 pub(super) struct ConsoleApps(pub(super) workers::Front);
 
-fn order(command: AppCommand) -> workers::Order {
+fn operator_command(command: AppCommand) -> workers::OperatorCommand {
     match command {
-        AppCommand::Restart { app, worker } => workers::Order::Restart { app, worker },
-        AppCommand::Scale { app, processes } => workers::Order::Scale { app, processes },
-        AppCommand::Dump { app, worker } => workers::Order::Signal { app, worker, signal: None },
-        AppCommand::Pause { app } => workers::Order::Pause { app },
-        AppCommand::Resume { app } => workers::Order::Resume { app },
-        AppCommand::Maintenance { app, is_on } => workers::Order::Maintenance { app, is_on },
+        AppCommand::Restart { app, worker } => workers::OperatorCommand::Restart { app, worker },
+        AppCommand::Scale { app, processes } => workers::OperatorCommand::Scale { app, processes },
+        AppCommand::Dump { app, worker } => {
+            workers::OperatorCommand::Signal { app, worker, signal: None }
+        }
+        AppCommand::Pause { app } => workers::OperatorCommand::Pause { app },
+        AppCommand::Resume { app } => workers::OperatorCommand::Resume { app },
+        AppCommand::Maintenance { app, is_on } => {
+            workers::OperatorCommand::Maintenance { app, is_on }
+        }
     }
 }
 
 impl AppControl for ConsoleApps {
     fn apps(&self) -> Vec<FrontApp> {
         let rows = self.0.rows().into_iter();
-        rows.map(|row| FrontApp { can_dump: self.0.can_dump(&row.0.name), ..app(row) }).collect()
+        rows.map(|row| FrontApp { can_dump: self.0.can_dump(&row.0.name), ..front_app(row) })
+            .collect()
     }
 
     fn execute(
         &self,
         command: AppCommand,
     ) -> Pin<Box<dyn Future<Output = Result<(), AppCommandError>> + Send>> {
-        let (front, order) = (self.0.clone(), order(command));
+        let (front, operator_command) = (self.0.clone(), operator_command(command));
         Box::pin(async move {
-            let followed = front.follow(order).await;
-            followed.map_err(|problem| AppCommandError(problem.text()))
+            let outcome = front.execute(operator_command).await;
+            outcome.map_err(|error| AppCommandError(error.text()))
         })
     }
 }
 
-fn app((row, totals): (AppRow, TotalsView)) -> FrontApp {
+fn front_app((row, totals): (AppRow, TotalsView)) -> FrontApp {
     let selection = row.selection.unwrap_or_default();
     let shared_sockets = row.listen.map(|listen| format!("{listen}, selection {selection}"));
     let is_shared = shared_sockets.is_some();
@@ -60,12 +65,12 @@ fn app((row, totals): (AppRow, TotalsView)) -> FrontApp {
         rolling: row.rolling,
         evictions: row.evictions,
         totals,
-        workers: row.workers.into_iter().map(|row| worker(row, is_shared)).collect(),
+        workers: row.workers.into_iter().map(|row| front_worker(row, is_shared)).collect(),
     }
 }
 
 /// Converts a row. `is_shared`: several workers share the address, so the pid is added to it.
-fn worker(row: WorkerRow, is_shared: bool) -> FrontWorker {
+fn front_worker(row: WorkerRow, is_shared: bool) -> FrontWorker {
     let pid = row.pid.filter(|_| is_shared).map(|pid| format!(", pid {pid}")).unwrap_or_default();
     FrontWorker {
         number: row.worker,

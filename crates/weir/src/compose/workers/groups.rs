@@ -9,11 +9,11 @@ pub(in crate::compose) fn groups(settings: &Settings) -> Groups {
         let launch = &app.processes.as_ref()?.launch;
         launch.dump_signal.is_some().then(|| app.settings.name.clone())
     });
-    let of_jobs = settings.workers.iter();
-    let of_jobs = of_jobs.filter(|(_, own)| own.launch.dump_signal.is_some());
-    let of_jobs = of_jobs.map(|(name, _)| name.clone());
+    let job_groups = settings.workers.iter();
+    let job_groups = job_groups.filter(|(_, own)| own.launch.dump_signal.is_some());
+    let job_groups = job_groups.map(|(name, _)| name.clone());
     Groups {
-        of_jobs: settings.workers.keys().cloned().collect(),
-        with_dump: apps.chain(of_jobs).collect(),
+        job_groups: settings.workers.keys().cloned().collect(),
+        with_dump: apps.chain(job_groups).collect(),
     }
 }

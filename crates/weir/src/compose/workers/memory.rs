@@ -8,18 +8,18 @@ const PROCESSES_MAX: usize = 1_000;
 
 /// Returns the bytes of a worker; None: the system does not report them, or it has ended.
 pub(super) fn pss_bytes(pid: i32) -> Option<u64> {
-    let mut bytes = of_process(pid)?;
-    let mut waiting = children(pid);
+    let mut bytes = process_pss_bytes(pid)?;
+    let mut pending = children(pid);
     for _ in 0..PROCESSES_MAX {
-        let Some(child) = waiting.pop() else { break };
+        let Some(child) = pending.pop() else { break };
         // A process that has ended meanwhile uses nothing.
-        bytes += of_process(child).unwrap_or_default();
-        waiting.extend(children(child));
+        bytes += process_pss_bytes(child).unwrap_or_default();
+        pending.extend(children(child));
     }
     Some(bytes)
 }
 
-fn of_process(pid: i32) -> Option<u64> {
+fn process_pss_bytes(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
@@ -47,8 +47,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_has_started_counts_as_well() {
-        let alone = of_process(own_pid()).expect("the system says");
+    fn memory_includes_child_processes() {
+        let alone = process_pss_bytes(own_pid()).expect("the system says");
         assert!(alone > 100_000, "{alone}");
         let mut child =
             Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("started");

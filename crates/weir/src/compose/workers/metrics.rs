@@ -43,7 +43,7 @@ struct GroupLimitLabel {
 pub(in crate::compose) struct RecyclingMetrics {
     of_apps: Family<LimitLabel, Counter>,
     memory_of_apps: Family<AppLabel, Gauge>,
-    of_jobs: Family<GroupLimitLabel, Counter>,
+    job_groups: Family<GroupLimitLabel, Counter>,
     memory_of_jobs: Family<GroupLabel, Gauge>,
 }
 
@@ -52,7 +52,7 @@ impl RecyclingMetrics {
         let metrics = Self {
             of_apps: Family::default(),
             memory_of_apps: Family::default(),
-            of_jobs: Family::default(),
+            job_groups: Family::default(),
             memory_of_jobs: Family::default(),
         };
         let recycled = "Workers that were replaced, by the limit that they had exceeded";
@@ -63,13 +63,13 @@ impl RecyclingMetrics {
             memory,
             metrics.memory_of_apps.clone(),
         );
-        registry.register("weir_workers_recycled", recycled, metrics.of_jobs.clone());
+        registry.register("weir_workers_recycled", recycled, metrics.job_groups.clone());
         registry.register("weir_workers_pss_bytes", memory, metrics.memory_of_jobs.clone());
         metrics
     }
 
     /// Creates the metrics of a group with their initial values.
-    pub(super) fn announce(&self, kind: Kind, group: &str) {
+    pub(super) fn initialize(&self, kind: Kind, group: &str) {
         for limit in Limit::ALL {
             drop(self.count(kind, group, limit));
         }
@@ -92,7 +92,9 @@ impl RecyclingMetrics {
         let (name, limit) = (group.to_owned(), limit.name());
         match kind {
             Kind::App => self.of_apps.get_or_create_owned(&LimitLabel { app: name, limit }),
-            Kind::Jobs => self.of_jobs.get_or_create_owned(&GroupLimitLabel { group: name, limit }),
+            Kind::Jobs => {
+                self.job_groups.get_or_create_owned(&GroupLimitLabel { group: name, limit })
+            }
         }
     }
 }

@@ -9,18 +9,18 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 use weir_front::UpstreamAddress;
 
-use crate::sockets::{BEGUN, Seat, SocketApp, SocketApps};
+use crate::sockets::{BEGUN, SocketApp, SocketApps, SocketWorker};
 
 /// Pause between two probes.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the response to a probe.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The probe of a starting worker.
 pub(super) struct Probe {
     /// The name in the log, such as `shop-3`.
     pub(super) name: String,
-    pub(super) way: Way,
+    pub(super) target: ProbeTarget,
     /// Requested before the worker counts as ready; None: it is ready when it accepts connections.
     pub(super) ready_path: Option<String>,
     /// Paths that are requested after that.
@@ -31,10 +31,10 @@ pub(super) struct Probe {
 }
 
 /// How the worker is reached.
-pub(super) enum Way {
-    Own(UpstreamAddress),
+pub(super) enum ProbeTarget {
+    Proxied(UpstreamAddress),
     /// By sockets that it shares with others.
-    Shared(Arc<SocketApps>, String, Seat),
+    Shared(Arc<SocketApps>, String, SocketWorker),
 }
 
 /// A connection of any kind.
@@ -44,9 +44,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 impl Probe {
     /// Resolves to true when the worker accepts connections on each of its sockets, has answered
     /// `ready_path` with a status below 500, and was warmed up. False: it was not ready in time.
-    pub(super) async fn passes(&self) -> bool {
+    pub(super) async fn is_ready_in_time(&self) -> bool {
         let began = Instant::now();
-        if timeout(self.start_deadline, self.until_ready()).await.is_err() {
+        if timeout(self.start_deadline, self.wait_until_ready()).await.is_err() {
             return false;
         }
         // A tenth is left for the report to the parent.
@@ -57,10 +57,10 @@ impl Probe {
         true
     }
 
-    async fn until_ready(&self) {
-        if let Way::Shared(apps, app, seat) = &self.way {
+    async fn wait_until_ready(&self) {
+        if let ProbeTarget::Shared(apps, app, socket_worker) = &self.target {
             let Some(app) = apps.get(app) else { return };
-            self.listens(app, *seat).await;
+            self.wait_until_listening(app, *socket_worker).await;
         }
         while !self.is_ready().await {
             sleep(PAUSE).await;
@@ -69,35 +69,35 @@ impl Probe {
 
     /// Resolves when the worker accepts connections on its whole slice: on a socket without a
     /// listener they would wait forever.
-    async fn listens(&self, app: &SocketApp, seat: Seat) {
-        for queue in app.sockets(seat.slot) {
-            if timeout(self.start_deadline / 2, app.connect(queue, seat)).await.is_err() {
+    async fn wait_until_listening(&self, app: &SocketApp, socket_worker: SocketWorker) {
+        for queue in app.sockets(socket_worker.slot) {
+            if timeout(self.start_deadline / 2, app.connect(queue, socket_worker)).await.is_err() {
                 let worker = &self.name;
                 tracing::warn!(
                     worker,
                     queue,
                     "does not accept connections from this queue of its slice"
                 );
-                app.connect(queue, seat).await;
+                app.connect(queue, socket_worker).await;
             }
         }
     }
 
     async fn is_ready(&self) -> bool {
-        let asking = async {
+        let request = async {
             let stream = self.connect().await?;
             match &self.ready_path {
-                Some(path) => self.ask(stream, path, "localhost").await.map(|it| it < 500),
+                Some(path) => self.get_status(stream, path, "localhost").await.map(|it| it < 500),
                 None => Ok(true),
             }
         };
-        matches!(timeout(ANSWER_TIMEOUT, asking).await, Ok(Ok(true)))
+        matches!(timeout(RESPONSE_TIMEOUT, request).await, Ok(Ok(true)))
     }
 
     async fn warm_up(&self) {
         for path in &self.warm_up {
-            let asking = async { self.ask(self.connect().await?, path, &self.host).await };
-            match asking.await {
+            let request = async { self.get_status(self.connect().await?, path, &self.host).await };
+            match request.await {
                 Ok(status) if status < 400 => {
                     tracing::debug!(worker = self.name, path, status, "warmed up")
                 }
@@ -108,24 +108,33 @@ impl Probe {
     }
 
     async fn connect(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(match &self.way {
-            Way::Own(UpstreamAddress::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
-            Way::Own(UpstreamAddress::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
-            Way::Shared(apps, app, seat) => {
+        Ok(match &self.target {
+            ProbeTarget::Proxied(UpstreamAddress::Unix(socket)) => {
+                Box::new(UnixStream::connect(socket).await?)
+            }
+            ProbeTarget::Proxied(UpstreamAddress::Tcp(address)) => {
+                Box::new(TcpStream::connect(address).await?)
+            }
+            ProbeTarget::Shared(apps, app, socket_worker) => {
                 let app = apps.get(app).ok_or(io::ErrorKind::NotFound)?;
-                let sockets = app.sockets(seat.slot);
+                let sockets = app.sockets(socket_worker.slot);
                 let first = sockets.first().copied().unwrap_or_default();
-                Box::new(app.connect(first, *seat).await)
+                Box::new(app.connect(first, *socket_worker).await)
             }
         })
     }
 
     /// Requests `path`, reads the response to its end, and returns its status.
-    async fn ask(&self, mut stream: Box<dyn Stream>, path: &str, host: &str) -> io::Result<u16> {
+    async fn get_status(
+        &self,
+        mut stream: Box<dyn Stream>,
+        path: &str,
+        host: &str,
+    ) -> io::Result<u16> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        let rest = match self.way {
-            Way::Own(_) => request.as_str(),
-            Way::Shared(..) => request.strip_prefix(BEGUN).unwrap_or(&request),
+        let rest = match self.target {
+            ProbeTarget::Proxied(_) => request.as_str(),
+            ProbeTarget::Shared(..) => request.strip_prefix(BEGUN).unwrap_or(&request),
         };
         stream.write_all(rest.as_bytes()).await?;
         // Such as `HTTP/1.1 200`.

@@ -36,19 +36,19 @@ impl Limit {
 }
 
 /// Returns the limit that this worker exceeds and a text for the log, if any.
-pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, String)> {
+pub(super) fn exceeded_limit(limits: &Recycling, worker: &Facts) -> Option<(Limit, String)> {
     if let Some(bytes) =
         worker.pss_bytes.filter(|bytes| limits.memory > 0 && *bytes > limits.memory)
     {
         let mebibytes = bytes >> 20;
         return Some((Limit::Memory, format!("it has {mebibytes} MiB of memory (recycle_memory)")));
     }
-    let share = earlier(worker.generation);
+    let share = early_factor(worker.generation);
     if limits.age.is_some_and(|age| worker.age > age.mul_f64(share)) {
         let seconds = worker.age.as_secs();
         return Some((Limit::Age, format!("it is {seconds} s old (recycle_age)")));
     }
-    if limits.requests.is_some_and(|requests| worker.requests > part(requests, share)) {
+    if limits.requests.is_some_and(|requests| worker.requests > scale(requests, share)) {
         let requests = worker.requests;
         return Some((
             Limit::Requests,
@@ -60,7 +60,7 @@ pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, Strin
 
 /// Returns a factor between 0.9 and 1, constant for a generation, so that workers that were started
 /// together are not all replaced together.
-fn earlier(generation: u64) -> f64 {
+fn early_factor(generation: u64) -> f64 {
     1.0 - fastrand::Rng::with_seed(generation).f64() / 10.0
 }
 
@@ -70,7 +70,7 @@ fn earlier(generation: u64) -> f64 {
     clippy::cast_precision_loss,
     reason = "a share of a limit, which needs not be exact"
 )]
-fn part(limit: u64, share: f64) -> u64 {
+fn scale(limit: u64, share: f64) -> u64 {
     (limit as f64 * share) as u64
 }
 
@@ -90,20 +90,20 @@ mod tests {
     }
 
     fn limit(worker: Facts) -> Option<Limit> {
-        passed(&limits(), &worker).map(|(limit, _)| limit)
+        exceeded_limit(&limits(), &worker).map(|(limit, _)| limit)
     }
 
     #[test]
-    fn a_worker_below_its_limits_stays() {
+    fn workers_below_their_limits_are_kept() {
         assert_eq!(limit(worker()), None);
         assert_eq!(limit(Facts { pss_bytes: None, ..worker() }), None, "what is not known");
         let never = Recycling::default();
         let old = Facts { age: 10_000 * HOUR, requests: u64::MAX, ..worker() };
-        assert_eq!(passed(&never, &Facts { pss_bytes: Some(u64::MAX), ..old }), None);
+        assert_eq!(exceeded_limit(&never, &Facts { pss_bytes: Some(u64::MAX), ..old }), None);
     }
 
     #[test]
-    fn each_limit_is_one() {
+    fn each_limit_is_checked() {
         assert_eq!(
             limit(Facts { pss_bytes: Some((600 << 20) + 1), ..worker() }),
             Some(Limit::Memory)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_started_together_are_due_one_after_the_other() {
+    fn workers_started_together_are_recycled_one_by_one() {
         let due = |generation| {
             let is_due = |requests: &u64| {
                 limit(Facts { generation, requests: *requests, ..worker() }).is_some()

@@ -3,64 +3,64 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::process::{PATIENCE, is_timeout};
+use crate::process::{TEST_TIMEOUT, is_timeout};
 
 pub(super) struct Client {
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
-    /// None: the server is gone.
+    /// None: the server has ended.
     pub(super) fn connect(address: SocketAddr, wid: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
         stream.set_nodelay(true).ok()?;
         let mut client = Self { reader: BufReader::new(stream) };
-        client.line()?;
+        client.read_line()?;
         let hello = format!(r#"HELLO {{"v":2,"wid":"{wid}","pid":1,"hostname":"h","labels":[]}}"#);
-        (client.ask(&hello)? == "OK").then_some(client)
+        (client.try_send_command(&hello)? == "OK").then_some(client)
     }
 
-    /// Sends a command and returns its answer; None: the connection broke before it came.
-    pub(super) fn ask(&mut self, command: &str) -> Option<String> {
+    /// Sends a command and returns its reply; None: the connection broke before it.
+    pub(super) fn try_send_command(&mut self, command: &str) -> Option<String> {
         let line = format!("{command}\r\n");
         self.reader.get_mut().write_all(line.as_bytes()).ok()?;
-        let answer = self.line()?;
+        let answer = self.read_line()?;
         match answer.split_at(1) {
             ("+", simple) => Some(simple.to_owned()),
             ("$", "-1") => Some(String::new()),
-            ("$", length) => self.bulk(length.parse().ok()?),
+            ("$", length) => self.read_bulk(length.parse().ok()?),
             _ => Some(answer),
         }
     }
 
     pub(super) fn ack(&mut self, jid: &str) -> Option<String> {
-        self.ask(&format!(r#"ACK {{"jid":"{jid}"}}"#))
+        self.try_send_command(&format!(r#"ACK {{"jid":"{jid}"}}"#))
     }
 
-    fn line(&mut self) -> Option<String> {
+    fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = answered(self.reader.read_line(&mut line))?;
+        let read = none_if_disconnected(self.reader.read_line(&mut line))?;
         // A line that was cut off by the kill says nothing.
         (read > 0 && line.ends_with('\n')).then(|| line.trim_end().to_owned())
     }
 
-    fn bulk(&mut self, length: usize) -> Option<String> {
+    fn read_bulk(&mut self, length: usize) -> Option<String> {
         let mut bytes = vec![0; length + 2];
-        answered(self.reader.read_exact(&mut bytes))?;
+        none_if_disconnected(self.reader.read_exact(&mut bytes))?;
         bytes.truncate(length);
         String::from_utf8(bytes).ok()
     }
 }
 
-/// What was read. A server that is gone closes the connection; one that hangs is a failure.
-fn answered<T>(read: std::io::Result<T>) -> Option<T> {
-    assert!(!read.as_ref().is_err_and(is_timeout), "no answer in {PATIENCE:?}");
+/// Returns the result of a read. A server that has ended closes the connection; one that hangs is a failure.
+fn none_if_disconnected<T>(read: std::io::Result<T>) -> Option<T> {
+    assert!(!read.as_ref().is_err_and(is_timeout), "no answer in {TEST_TIMEOUT:?}");
     read.ok()
 }
 
-/// The jid in the answer to a FETCH; None: there was no job.
-pub(super) fn jid_of(answer: &str) -> Option<String> {
+/// Returns the jid in the reply to a FETCH; None: there was no job.
+pub(super) fn jid_in_reply(answer: &str) -> Option<String> {
     if answer.is_empty() {
         return None;
     }

@@ -44,12 +44,12 @@ impl Ledger {
         self.entries().in_order.clear();
     }
 
-    pub(super) fn pushed(&self, jids: &[String]) {
+    pub(super) fn record_pushed(&self, jids: &[String]) {
         self.entries().pushed.extend(jids.iter().cloned());
     }
 
-    /// Checks what a worker was given against what the server had promised.
-    pub(super) fn fetched(&self, jid: &str, queue: &str, number: u64) {
+    /// Checks a fetched job against what the server has acknowledged.
+    pub(super) fn record_fetched(&self, jid: &str, queue: &str, number: u64) {
         let mut entries = self.entries();
         assert!(!entries.acked.contains(jid), "{jid} was acknowledged as done and came again");
         entries.fetches += 1;
@@ -65,15 +65,15 @@ impl Ledger {
         order.push(number);
     }
 
-    pub(super) fn ack_sent(&self, jid: &str) {
+    pub(super) fn record_ack_sent(&self, jid: &str) {
         self.entries().ack_sent.insert(jid.to_owned());
     }
 
-    pub(super) fn acked(&self, jid: &str) {
+    pub(super) fn record_acked(&self, jid: &str) {
         self.entries().acked.insert(jid.to_owned());
     }
 
-    pub(super) fn failed(&self, jid: &str) {
+    pub(super) fn record_failed(&self, jid: &str) {
         self.entries().failed.insert(jid.to_owned());
     }
 

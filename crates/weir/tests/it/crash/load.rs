@@ -22,7 +22,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The server was killed. A client that had only just connected may be with the next one.
+    /// Stops the clients, after the server was killed. One that had only just connected may use the next server.
     pub(super) fn end(self) {
         self.over.store(true, Ordering::SeqCst);
         for client in self.clients {
@@ -31,7 +31,7 @@ impl Load {
     }
 }
 
-/// Starts the clients; they end with the server.
+/// Starts the clients; they stop when the server does.
 pub(super) fn start(server: &Server, ledger: &Ledger, random: &mut fastrand::Rng) -> Load {
     ledger.begin_life();
     let mut clients = Vec::new();
@@ -43,19 +43,19 @@ pub(super) fn start(server: &Server, ledger: &Ledger, random: &mut fastrand::Rng
         let (push_over, work_over) = (Arc::clone(&over), Arc::clone(&over));
         clients.push(std::thread::spawn(move || {
             if let Some(client) = Client::connect(address, &format!("pusher-{queue}")) {
-                let _ = push_until_over(client, &push, queue, push_random, &push_over);
+                let _ = push_until_stopped(client, &push, queue, push_random, &push_over);
             }
         }));
         clients.push(std::thread::spawn(move || {
             if let Some(client) = Client::connect(address, &format!("worker-{queue}")) {
-                let _ = work_until_over(client, &work, queue, work_random, &work_over);
+                let _ = work_until_stopped(client, &work, queue, work_random, &work_over);
             }
         }));
     }
     Load { clients, over }
 }
 
-fn push_until_over(
+fn push_until_stopped(
     mut client: Client,
     ledger: &Ledger,
     queue: &str,
@@ -72,20 +72,20 @@ fn push_until_over(
         } else {
             (format!("PUSHB [{}]", texts.join(",")), "{}")
         };
-        let answer = client.ask(&command)?;
+        let answer = client.try_send_command(&command)?;
         assert_eq!(answer, expected, "a push was refused");
-        ledger.pushed(&jids);
+        ledger.record_pushed(&jids);
     }
     Some(())
 }
 
-/// A job's jid and text. The queue `later` gets jobs that are due in a moment, in any order.
+/// Returns the jid and the JSON of a job. Jobs in the queue `later` become due soon, in any order.
 fn job(queue: &str, random: &mut fastrand::Rng) -> (String, String) {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let jid = format!("{queue}-{number:09}");
     let padding = "x".repeat(random.usize(0..600));
     let at = match queue {
-        "later" => format!(r#","at":"{}""#, in_a_moment(random)),
+        "later" => format!(r#","at":"{}""#, timestamp_soon(random)),
         _ => String::new(),
     };
     let text = format!(
@@ -94,14 +94,14 @@ fn job(queue: &str, random: &mut fastrand::Rng) -> (String, String) {
     (jid, text)
 }
 
-/// RFC 3339, up to 200 ms from now.
-fn in_a_moment(random: &mut fastrand::Rng) -> String {
+/// Returns a time up to 200 ms from now, as RFC 3339.
+fn timestamp_soon(random: &mut fastrand::Rng) -> String {
     use weir_base::clock::Clock;
     let due = Clock::system().now() + std::time::Duration::from_millis(random.u64(0..200));
     weir_jobs::stamp::rfc3339(due)
 }
 
-fn work_until_over(
+fn work_until_stopped(
     mut client: Client,
     ledger: &Ledger,
     queue: &str,
@@ -109,7 +109,7 @@ fn work_until_over(
     over: &AtomicBool,
 ) -> Option<()> {
     while !over.load(Ordering::SeqCst) {
-        let answer = client.ask(&format!("FETCH {queue}"))?;
+        let answer = client.try_send_command(&format!("FETCH {queue}"))?;
         if answer.is_empty() {
             continue;
         }
@@ -117,9 +117,9 @@ fn work_until_over(
         let jid = job["jid"].as_str().expect("a job has a jid").to_owned();
         let number = job["args"][0].as_u64().expect("a job has its number");
         if queue == "later" {
-            ledger.fetched(&jid, &jid, number);
+            ledger.record_fetched(&jid, &jid, number);
         } else {
-            ledger.fetched(&jid, queue, number);
+            ledger.record_fetched(&jid, queue, number);
         }
         match random.u8(..100) {
             // Kept: its reservation is lost with the server, and it waits again.
@@ -127,13 +127,13 @@ fn work_until_over(
             5..10 => {
                 let fail = format!(r#"FAIL {{"jid":"{jid}","errtype":"E","message":"m"}}"#);
                 // Known to have failed before it is sent: the answer may be lost.
-                ledger.failed(&jid);
-                assert_eq!(client.ask(&fail)?, "OK", "a FAIL was refused");
+                ledger.record_failed(&jid);
+                assert_eq!(client.try_send_command(&fail)?, "OK", "a FAIL was refused");
             }
             _ => {
-                ledger.ack_sent(&jid);
+                ledger.record_ack_sent(&jid);
                 assert_eq!(client.ack(&jid)?, "OK", "an ACK was refused");
-                ledger.acked(&jid);
+                ledger.record_acked(&jid);
             }
         }
     }

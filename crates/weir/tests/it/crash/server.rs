@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::process::{PATIENCE, lines_of, wait_for};
+use crate::process::{TEST_TIMEOUT, lines_of, wait_for};
 
 /// A start takes milliseconds; this only bounds a failure.
 const START_TRIES: u32 = 2_000;
@@ -51,7 +51,7 @@ impl Server {
         self.address
     }
 
-    /// Kills without warning.
+    /// Kills a process with SIGKILL.
     pub(super) fn kill(&mut self, victim: Victim) {
         if victim == Victim::Everything {
             // First, so that it doesn't start another service.
@@ -66,14 +66,14 @@ impl Server {
     pub(super) fn restart(&mut self, victim: Victim) {
         let old = self.service;
         if victim == Victim::Everything {
-            gone(old);
+            wait_until_ended(old);
             let (parent, service) = launch(self.folder.path());
             self.parent = parent;
             self.service = service;
             return;
         }
-        self.service = await_some(|| service_of(&self.parent).filter(|service| *service != old));
-        await_some(|| TcpStream::connect(self.address).ok());
+        self.service = wait_for_some(|| service_of(&self.parent).filter(|service| *service != old));
+        wait_for_some(|| TcpStream::connect(self.address).ok());
     }
 
     pub(super) fn stop(mut self) {
@@ -102,32 +102,32 @@ fn launch(folder: &Path) -> (Child, Pid) {
         .spawn()
         .expect("the binary under test");
     let stdout = parent.stdout.take().expect("a piped stdout");
-    let said = lines_of(stdout).recv_timeout(PATIENCE);
+    let said = lines_of(stdout).recv_timeout(TEST_TIMEOUT);
     let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
     let is_ready = said.as_ref().is_ok_and(|line| line.starts_with("weir ready"));
     if !is_ready {
         let _ = parent.kill();
         panic!("Weir did not start again: {said:?}\n{}", log());
     }
-    let service = await_some(|| service_of(&parent));
+    let service = wait_for_some(|| service_of(&parent));
     (parent, service)
 }
 
-/// The parent's only child.
+/// Returns the parent's only child.
 fn service_of(parent: &Child) -> Option<Pid> {
     let pid = parent.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
 }
 
-fn gone(pid: Pid) {
+fn wait_until_ended(pid: Pid) {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
-    await_some(|| (!Path::new(&folder).exists()).then_some(()));
+    wait_for_some(|| (!Path::new(&folder).exists()).then_some(()));
 }
 
-fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for_some<T>(mut poll: impl FnMut() -> Option<T>) -> T {
     for _ in 0..START_TRIES {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
         std::thread::sleep(TRY_INTERVAL);

@@ -57,8 +57,8 @@ fn is_long() -> bool {
     std::env::var("WEIR_DRAIN").is_ok_and(|it| it == "long")
 }
 
-/// Jobs come until `ended`.
-fn feed(redis: &RedisServer, shape: &Shape, ended: &AtomicBool) {
+/// Pushes jobs until `ended`.
+fn push_jobs(redis: &RedisServer, shape: &Shape, ended: &AtomicBool) {
     let coming: Vec<_> = shape.queues.iter().filter(|(.., rate)| *rate > 0).collect();
     while !coming.is_empty() && !ended.load(Ordering::Relaxed) {
         for (class, queue, _, rate) in &coming {
@@ -77,15 +77,15 @@ fn waiting(redis: &RedisServer, shape: &Shape) -> u64 {
     lengths.max().unwrap_or_default()
 }
 
-/// Doctor's verdict, while jobs come.
+/// Returns doctor's verdict while jobs are pushed.
 fn verdict(redis: &RedisServer) -> Value {
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let window = if is_long() { "10s" } else { "2s" };
     json(&["--redis", &url, "--window", window])["verdict"].clone()
 }
 
-/// Until nothing waits for more than a thread, in seconds.
-fn worked_off(redis: &RedisServer, shape: &Shape) -> f64 {
+/// Returns the seconds until at most one job per thread waits.
+fn seconds_until_drained(redis: &RedisServer, shape: &Shape) -> f64 {
     let from = now(redis);
     wait_until("it is worked off", || waiting(redis, shape) <= 10);
     now(redis) - from
@@ -102,9 +102,9 @@ fn drain(shape: &Shape) {
     };
     let ended = AtomicBool::new(false);
     let (verdict, truth) = std::thread::scope(|scope| {
-        scope.spawn(|| feed(&redis, shape, &ended));
+        scope.spawn(|| push_jobs(&redis, shape, &ended));
         let verdict = verdict(&redis);
-        let truth = is_long().then(|| worked_off(&redis, shape));
+        let truth = is_long().then(|| seconds_until_drained(&redis, shape));
         ended.store(true, Ordering::Relaxed);
         (verdict, truth)
     });
@@ -121,21 +121,21 @@ fn seconds(duration: &Value) -> Option<f64> {
 }
 
 #[test]
-fn one_queue_that_nothing_comes_into_has_a_time_to_drain() {
+fn single_queue_without_arrivals_has_a_time_to_drain() {
     drain(&STEADY);
 }
 
 #[test]
-fn jobs_of_which_few_take_long_have_a_time_to_drain() {
+fn mixed_job_durations_have_a_time_to_drain() {
     drain(&HEAVY);
 }
 
 #[test]
-fn a_backlog_behind_other_queues_has_a_time_to_drain() {
+fn backlog_behind_other_queues_has_a_time_to_drain() {
     drain(&SEVERAL);
 }
 
 #[test]
-fn queues_of_processes_of_their_own_have_a_time_to_drain() {
+fn queues_with_dedicated_processes_have_a_time_to_drain() {
     drain(&APART);
 }

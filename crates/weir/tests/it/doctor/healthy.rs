@@ -6,7 +6,7 @@ use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, run};
 
 #[test]
-fn a_healthy_system_is_met_with_silence() {
+fn healthy_system_has_no_findings() {
     let Some(redis) = RedisServer::start() else { return };
     let settings = ["shared_buffers=128MB", "effective_cache_size=384MB"];
     let Some(postgres) = PostgresServer::start(&settings) else { return };

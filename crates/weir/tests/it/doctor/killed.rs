@@ -6,8 +6,8 @@ use super::json;
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, make_healthy};
 
-/// What is said about who serves the scheduler, and about processes that are missing.
-fn said(advice: &Value) -> Vec<(&str, &Value)> {
+/// Returns the findings on the scheduler and on missing processes.
+fn scheduler_findings(advice: &Value) -> Vec<(&str, &Value)> {
     let findings = advice["findings"].as_array().expect("findings");
     let of = |it: &'_ &Value| ["scheduler", "ghost-process"].iter().any(|rule| it["rule"] == *rule);
     let pair = |it| {
@@ -18,7 +18,7 @@ fn said(advice: &Value) -> Vec<(&str, &Value)> {
 }
 
 #[test]
-fn the_live_process_keeps_the_scheduler_when_the_other_one_was_killed() {
+fn scheduler_survives_a_killed_process() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     redis.run(&[&["SADD", "queues", "default", "scheduler"]]);
@@ -28,13 +28,13 @@ fn the_live_process_keeps_the_scheduler_when_the_other_one_was_killed() {
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let arguments = ["--redis", &url, "--window", "300ms"];
     let advice = json(&arguments);
-    let two = said(&advice);
+    let two = scheduler_findings(&advice);
     assert_eq!(two.len(), 1, "both run: {two:?}");
     assert!(two[0].1["change"]["line"].is_string(), "{two:?}");
     killed.signal("-KILL");
     for _ in 0..5 {
         let advice = json(&arguments);
-        let found = said(&advice);
+        let found = scheduler_findings(&advice);
         assert!(found.iter().all(|(_, it)| it["change"].is_null()), "{found:?}");
         assert!(found.iter().all(|(rule, _)| *rule == "ghost-process"), "{found:?}");
     }

@@ -26,15 +26,15 @@ pub(super) fn metrics(console: SocketAddr) -> String {
     text
 }
 
-/// The value of a series as it stands in the text: `queue_size{queue="push"}`.
-pub(super) fn value(text: &str, series: &str) -> Option<f64> {
+/// Returns the value of a series such as `queue_size{queue="push"}`.
+pub(super) fn metric_value(text: &str, series: &str) -> Option<f64> {
     let name = format!("weir_observe_{series} ");
     text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|value| value.parse().ok())
 }
 
-pub(super) fn wait_for_value(console: SocketAddr, series: &str, wanted: f64) {
-    wait_until(&format!("{series} is {wanted}"), || {
-        value(&metrics(console), series) == Some(wanted)
+pub(super) fn wait_for_value(console: SocketAddr, series: &str, expected: f64) {
+    wait_until(&format!("{series} is {expected}"), || {
+        metric_value(&metrics(console), series) == Some(expected)
     });
 }
 
@@ -45,7 +45,7 @@ fn doctor(weir: &Weir) -> Value {
 }
 
 #[test]
-fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
+fn unmodified_sidekiq_is_monitored() {
     let Some(redis) = RedisServer::start() else { return };
     let Some(postgres) = PostgresServer::start(&["max_connections=40"]) else { return };
     redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
@@ -64,7 +64,7 @@ fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
     wait_for_value(console, "queue_size{queue=\"default\"}", 40.0);
     let text = metrics(console);
     let shard = format!("redis=\"127.0.0.1:{}\"", redis.port);
-    for (series, wanted) in [
+    for (series, expected) in [
         ("queue_size{queue=\"mailers\"}".to_owned(), 7.0),
         ("queue_served_by{queue=\"mailers\"}".to_owned(), 0.0),
         ("queue_served_by{queue=\"default\"}".to_owned(), 1.0),
@@ -78,19 +78,25 @@ fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
         (format!("source_up{{source=\"redis\",name=\"127.0.0.1:{}\"}}", redis.port), 1.0),
         ("left_out{limit=\"metrics_queues_max\"}".to_owned(), 0.0),
     ] {
-        assert_eq!(value(&text, &series), Some(wanted), "{series}\n{text}");
+        assert_eq!(metric_value(&text, &series), Some(expected), "{series}\n{text}");
     }
-    let latency = value(&text, "queue_latency_seconds{queue=\"mailers\"}").expect("a latency");
+    let latency =
+        metric_value(&text, "queue_latency_seconds{queue=\"mailers\"}").expect("a latency");
     assert!((3_700.0..3_800.0).contains(&latency), "{latency}");
-    assert!(value(&text, &format!("redis_memory_bytes{{{shard}}}")).expect("memory") > 100_000.0);
-    assert!(value(&text, &format!("redis_operations_total{{{shard}}}")).expect("commands") > 50.0);
+    assert!(
+        metric_value(&text, &format!("redis_memory_bytes{{{shard}}}")).expect("memory") > 100_000.0
+    );
+    assert!(
+        metric_value(&text, &format!("redis_operations_total{{{shard}}}")).expect("commands")
+            > 50.0
+    );
 
-    assert_said_everywhere(&weir);
+    assert_reported_everywhere(&weir);
     assert!(weir.stop().success());
 }
 
-/// By the admin API as `weir doctor --json` says it, on the pages, on the first one.
-fn assert_said_everywhere(weir: &Weir) {
+/// Checks that the admin API, the observed pages and the first page report the same as `weir doctor --json`.
+fn assert_reported_everywhere(weir: &Weir) {
     let said = doctor(weir);
     let line = said["line"].as_str().expect("a line");
     assert!(line.contains("did you mean \"mailers\"?"), "{line}");
@@ -112,7 +118,7 @@ fn assert_said_everywhere(weir: &Weir) {
 }
 
 #[test]
-fn queues_of_one_name_are_told_apart_by_their_redis() {
+fn queues_of_one_name_are_distinguished_by_redis() {
     let (Some(one), Some(other)) = (RedisServer::start(), RedisServer::start()) else { return };
     push(&one, "push", "Wait", 4, 5.0);
     push(&other, "push", "Wait", 9, 5.0);
@@ -122,7 +128,7 @@ fn queues_of_one_name_are_told_apart_by_their_redis() {
     for (redis, length) in [(&one, 4.0), (&other, 9.0)] {
         let shard = format!("redis=\"127.0.0.1:{}\"", redis.port);
         wait_for_value(console, &format!("queue_size{{queue=\"push\",{shard}}}"), length);
-        assert_eq!(value(&metrics(console), &format!("threads{{{shard}}}")), Some(0.0));
+        assert_eq!(metric_value(&metrics(console), &format!("threads{{{shard}}}")), Some(0.0));
     }
     let (_, page) = get(console, "/doctor", "");
     for redis in [&one, &other] {
@@ -132,7 +138,7 @@ fn queues_of_one_name_are_told_apart_by_their_redis() {
 }
 
 #[test]
-fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
+fn lost_source_is_reported_as_unknown_and_recovers() {
     let Some(redis) = RedisServer::start() else { return };
     let Some(postgres) = PostgresServer::start(&[]) else { return };
     push(&redis, "default", "Wait", 4, 5.0);
@@ -149,9 +155,9 @@ fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
     let text = metrics(console);
     assert!(!text.contains("weir_observe_queue_size{"), "unknown is not zero:\n{text}");
     let failures = up.replace("source_up", "source_failures_total");
-    assert!(value(&text, &failures).expect("a count") >= 1.0);
-    assert!(value(&text, "connections_max").is_some(), "the others are seen:\n{text}");
-    assert_eq!(value(&text, "findings{severity=\"critical\"}"), Some(1.0), "{text}");
+    assert!(metric_value(&text, &failures).expect("a count") >= 1.0);
+    assert!(metric_value(&text, "connections_max").is_some(), "the others are seen:\n{text}");
+    assert_eq!(metric_value(&text, "findings{severity=\"critical\"}"), Some(1.0), "{text}");
     let said = doctor(&weir);
     let findings = said["findings"].as_array().expect("findings");
     let unseen = &findings[0];
@@ -165,7 +171,7 @@ fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
 }
 
 #[test]
-fn a_source_that_never_answers_holds_up_neither_the_others_nor_the_end() {
+fn unresponsive_source_delays_neither_others_nor_shutdown() {
     let Some(postgres) = PostgresServer::start(&[]) else { return };
     // It takes connections and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -176,12 +182,12 @@ fn a_source_that_never_answers_holds_up_neither_the_others_nor_the_end() {
     let weir = Site::new(&settings).start();
     let up = format!("source_up{{source=\"redis\",name=\"127.0.0.1:{port}\"}}");
     wait_for_value(weir.console(), &up, 0.0);
-    assert!(value(&metrics(weir.console()), "connections_max").is_some());
+    assert!(metric_value(&metrics(weir.console()), "connections_max").is_some());
     assert!(weir.stop().success());
 }
 
 #[test]
-fn where_nothing_is_observed_nothing_is_said() {
+fn no_observe_metrics_without_sources() {
     let weir = Weir::start();
     let (status, text) = get(weir.console(), "/v1/doctor", "");
     assert_eq!(status, "HTTP/1.1 404 Not Found");
@@ -192,7 +198,7 @@ fn where_nothing_is_observed_nothing_is_said() {
 }
 
 #[test]
-fn it_needs_no_job_server_of_weirs_own() {
+fn observing_needs_no_job_server() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, "default", "Wait", 4, 5.0);
     let site = Site::new(&settings(redis.port, ""));
@@ -205,7 +211,7 @@ fn it_needs_no_job_server_of_weirs_own() {
 }
 
 #[test]
-fn a_restart_takes_new_settings_and_goes_on() {
+fn restart_applies_new_observe_settings() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, "default", "Wait", 4, 5.0);
     let before = settings(redis.port, "");

@@ -29,21 +29,21 @@ neither they say so, and the row is the one that was made where they had it.
 /// How a finding was provoked, and what doctor said.
 pub(super) struct Row {
     rule: &'static str,
-    how: &'static str,
+    cause: &'static str,
     said: String,
     to_do: String,
 }
 
-/// The rows for `provoked`: rule by rule, how. All must be found.
+/// The rows for `provoke_all`: rule by rule, how. All must be found.
 pub(super) fn rows(advice: &Value, provoked: &[(&'static str, &'static str)]) -> Vec<Row> {
-    let row = |(rule, how): &(&'static str, &'static str)| {
-        row(advice, rule, how).unwrap_or_else(|| panic!("{rule} was not found: {advice:#}"))
+    let row = |(rule, cause): &(&'static str, &'static str)| {
+        row(advice, rule, cause).unwrap_or_else(|| panic!("{rule} was not found: {advice:#}"))
     };
     provoked.iter().map(row).collect()
 }
 
-/// The first finding of a rule.
-pub(super) fn row(advice: &Value, rule: &'static str, how: &'static str) -> Option<Row> {
+/// Returns the first finding of a rule.
+pub(super) fn row(advice: &Value, rule: &'static str, cause: &'static str) -> Option<Row> {
     let findings = advice["findings"].as_array()?;
     let finding = findings.iter().find(|finding| finding["rule"] == rule)?;
     let word = |name: &str| finding[name].as_str().unwrap_or_default();
@@ -55,25 +55,30 @@ pub(super) fn row(advice: &Value, rule: &'static str, how: &'static str) -> Opti
     let all: Vec<_> =
         change.into_iter().chain(finding["next"].as_str().map(str::to_owned)).collect();
     let to_do = all.join("; then ");
-    Some(Row { rule, how, said: anonymous(&said), to_do: anonymous(&to_do) })
+    Some(Row {
+        rule,
+        cause,
+        said: without_machine_names(&said),
+        to_do: without_machine_names(&to_do),
+    })
 }
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Looks until a rule speaks, as long as a finding may need to come of age.
+/// Runs doctor until the rule has a finding, at most as long as one may need to appear.
 pub(super) fn row_in_time(
     arguments: &[&str],
     rule: &'static str,
-    how: &'static str,
+    cause: &'static str,
     looks: usize,
 ) -> Option<Row> {
-    (0..looks).find_map(|_| row(&json(arguments), rule, how))
+    (0..looks).find_map(|_| row(&json(arguments), rule, cause))
 }
 
-/// Names of the machine and numbers of processes are another's each time.
-pub(super) fn anonymous(text: &str) -> String {
+/// Replaces names of the machine and process ids, which differ between runs.
+pub(super) fn without_machine_names(text: &str) -> String {
     let mut before = "";
     let port = if text.contains("psql -h ") { "5432" } else { "6379" };
     let word = |word| {
@@ -99,8 +104,8 @@ pub(super) fn anonymous(text: &str) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The page without what differs from run to run: figures, their units and the columns' widths.
-pub(super) fn essence(page: &str) -> Vec<String> {
+/// Returns the page without what differs between runs: figures, their units and the widths of columns.
+pub(super) fn without_figures(page: &str) -> Vec<String> {
     let word = |word: &str| -> Option<String> {
         let letters = word.trim_matches(|letter: char| !letter.is_ascii_alphabetic());
         let is_unit = ["us", "ms", "s", "min", "h", "days", "kB", "MB", "GB"].contains(&letters);
@@ -114,7 +119,8 @@ pub(super) fn essence(page: &str) -> Vec<String> {
     page.lines().map(line).collect()
 }
 
-/// Where the pace was unsteady a time to drain has a range: "9 s (8 s to 11 s)", "9 s (at least 8 s)".
+/// Removes the range of a time to drain: "9 s (8 s to 11 s)", "9 s (at least 8 s)". It depends on how steady the rate
+/// was.
 fn without_range(line: &str) -> String {
     let Some((before, rest)) = line.split_once(" (") else { return line.to_owned() };
     match rest.split_once(')') {
@@ -138,22 +144,22 @@ fn is_written() -> bool {
     std::env::var("WEIR_WRITE_DOCS").is_ok()
 }
 
-/// Of one rule.
+/// Returns the line of a rule.
 fn line_of<'a>(page: &'a str, rule: &str) -> Option<&'a str> {
     page.lines().find(|line| line.starts_with(&format!("| `{rule}` |")))
 }
 
 impl Row {
     fn line(&self) -> String {
-        let Self { rule, how, said, to_do } = self;
+        let Self { rule, cause, said, to_do } = self;
         let cell = |text: &str| text.replace('|', "\\|");
         let to_do = if to_do.is_empty() { String::new() } else { format!(" `{}`", cell(to_do)) };
-        format!("| `{rule}` | {how} | {} |{to_do} |", cell(said))
+        format!("| `{rule}` | {cause} | {} |{to_do} |", cell(said))
     }
 }
 
-/// With these rows in the place of theirs.
-fn with(rows: &[Row], before: &str) -> String {
+/// Returns the page with these rows replaced.
+fn page_with_rows(rows: &[Row], before: &str) -> String {
     let line = |rule: &str| {
         let new = rows.iter().find(|row| row.rule == rule).map(Row::line);
         new.or_else(|| line_of(before, rule).map(str::to_owned))
@@ -165,16 +171,17 @@ fn with(rows: &[Row], before: &str) -> String {
 /// Several tests have rows, each its own.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Whether the page says of these rules what was seen. Or writes that it does.
+/// Checks that the page has these rows, or writes them if the page is to be updated.
 pub(super) fn show(rows: &[Row]) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = read();
     if is_written() {
-        std::fs::write(path(), with(rows, &before)).expect("written");
+        std::fs::write(path(), page_with_rows(rows, &before)).expect("written");
         return;
     }
     let differs = |row: &&Row| {
-        line_of(&before, row.rule).is_none_or(|old| essence(old) != essence(&row.line()))
+        line_of(&before, row.rule)
+            .is_none_or(|old| without_figures(old) != without_figures(&row.line()))
     };
     let out_of_date: String = rows.iter().filter(differs).map(|row| row.line() + "\n").collect();
     assert!(
@@ -184,21 +191,21 @@ pub(super) fn show(rows: &[Row]) {
 }
 
 #[test]
-fn the_page_has_a_row_for_each_rule_in_their_order() {
+fn findings_page_has_a_row_for_each_rule() {
     let page = read();
     let names = RULES.iter().map(|rule| rule.name);
     let missing: Vec<_> = names.filter(|rule| line_of(&page, rule).is_none()).collect();
     if !is_written() {
         assert_eq!(missing, Vec::<&str>::new(), "nobody has provoked these");
-        assert!(page == with(&[], &page), "it has other lines, or another order");
+        assert!(page == page_with_rows(&[], &page), "it has other lines, or another order");
     }
 }
 
 #[test]
-fn each_finding_is_provoked_and_its_page_is_up_to_date() {
+fn each_finding_can_be_provoked_and_is_documented() {
     // Its job comes of age while all others are provoked.
-    let forgotten = ForgottenQueue::pushed();
-    for rows in [redis::provoked(), postgres::provoked()].into_iter().flatten() {
+    let forgotten = ForgottenQueue::push_jobs();
+    for rows in [redis::provoke_all(), postgres::provoke_all()].into_iter().flatten() {
         show(&rows);
     }
     show(&[forgotten.row()]);

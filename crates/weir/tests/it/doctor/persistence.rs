@@ -17,8 +17,8 @@ fn shell(command: &str) {
     assert!(output.status.success(), "{command}: {output:?}");
 }
 
-/// How many jobs are there after `command` and a start with the same configuration and files.
-fn left_after(command: impl Fn(&RedisServer, &Path) -> String) -> Option<usize> {
+/// Returns the number of jobs after `command` and a restart with the same configuration and files.
+fn jobs_after_restart(command: impl Fn(&RedisServer, &Path) -> String) -> Option<usize> {
     let kept = tempfile::tempdir().unwrap();
     let conf = kept.path().join("redis.conf");
     std::fs::write(&conf, "").unwrap();
@@ -45,8 +45,8 @@ fn left_after(command: impl Fn(&RedisServer, &Path) -> String) -> Option<usize> 
 }
 
 #[test]
-fn what_doctor_says_about_a_redis_that_keeps_nothing_keeps_all() {
-    let left = left_after(|redis, _| {
+fn doctors_remedy_makes_redis_persistent() {
+    let left = jobs_after_restart(|redis, _| {
         let url = format!("redis://127.0.0.1:{}", redis.port);
         let advice = json(&["--redis", &url, "--window", "10ms"]);
         let findings = advice["findings"].as_array().expect("findings");
@@ -57,8 +57,8 @@ fn what_doctor_says_about_a_redis_that_keeps_nothing_keeps_all() {
 }
 
 #[test]
-fn what_plan_writes_for_redis_keeps_all() {
-    let left = left_after(|redis, folder| {
+fn planned_redis_settings_are_persistent() {
+    let left = jobs_after_restart(|redis, folder| {
         let folder = folder.join("plan").display().to_string();
         let mut plan = program();
         plan.args(["plan", "--queue", "default=1,0.1", "--cores", "4", "--memory", "8GiB"]);
@@ -70,7 +70,7 @@ fn what_plan_writes_for_redis_keeps_all() {
 }
 
 #[test]
-fn what_plan_writes_for_redis_ends_where_it_is_not_let_in() {
+fn planned_redis_script_fails_without_access() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
     let kept = tempfile::tempdir().unwrap();
@@ -81,17 +81,17 @@ fn what_plan_writes_for_redis_ends_where_it_is_not_let_in() {
     assert_eq!(code(&output), 0, "{output:?}");
     let script = |port: u16| format!("sh '{folder}/redis-weir.sh' -h 127.0.0.1 -p {port}");
     for password in [None, Some("hunter3")] {
-        let (code, said) = pasted(&script(redis.port), password);
+        let (code, said) = run_in_shell(&script(redis.port), password);
         assert_eq!(code, Some(1), "it ends: {said}");
         assert!(said.contains("stopped; Redis replied: NOAUTH"), "{said}");
     }
-    let (code, said) = pasted(&script(1), None);
+    let (code, said) = run_in_shell(&script(1), None);
     assert_eq!(code, Some(1), "it ends: {said}");
     assert!(said.contains("stopped; Redis replied: nothing"), "{said}");
 }
 
-/// Its exit code, and what it said.
-fn pasted(command: &str, password: Option<&str>) -> (Option<i32>, String) {
+/// Returns the exit code and the output.
+fn run_in_shell(command: &str, password: Option<&str>) -> (Option<i32>, String) {
     let mut shell = Command::new("timeout");
     shell.args(["30", "sh", "-c", command]).env_remove("REDISCLI_AUTH");
     if let Some(password) = password {
@@ -103,7 +103,7 @@ fn pasted(command: &str, password: Option<&str>) -> (Option<i32>, String) {
 }
 
 #[test]
-fn without_the_password_what_is_pasted_ends_and_says_so() {
+fn pasted_commands_fail_without_the_password() {
     let kept = tempfile::tempdir().unwrap();
     let conf = kept.path().join("redis.conf");
     std::fs::write(&conf, "").unwrap();
@@ -120,12 +120,12 @@ fn without_the_password_what_is_pasted_ends_and_says_so() {
     let finding = findings.iter().find(|it| it["rule"] == "redis-persistence").expect("found");
     let next = finding["next"].as_str().expect("a command");
 
-    let (code, said) = pasted(next, None);
+    let (code, said) = run_in_shell(next, None);
     assert!(code.is_some_and(|code| code != 0 && code != 124), "it ends: {code:?} {said}");
     assert!(said.contains("REDISCLI_AUTH: must be set to the password"), "{said}");
-    let (code, said) = pasted(next, Some("hunter3"));
+    let (code, said) = run_in_shell(next, Some("hunter3"));
     assert_eq!(code, Some(1), "it ends: {said}");
     assert!(said.contains("WRONGPASS") || said.contains("NOAUTH"), "{said}");
-    assert_eq!(pasted(next, Some("hunter2")).0, Some(0));
+    assert_eq!(run_in_shell(next, Some("hunter2")).0, Some(0));
     assert!(std::fs::read_to_string(&conf).unwrap().contains("appendonly yes"));
 }

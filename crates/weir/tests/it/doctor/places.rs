@@ -5,7 +5,7 @@ use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, run};
 
 #[test]
-fn the_wrong_database_a_namespace_and_a_sidekiq_that_is_gone_are_said() {
+fn wrong_database_namespace_and_missing_sidekiq_are_reported() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     let Some(sidekiq) = Sidekiq::start(&redis, &["-c", "1", "-q", "default"]) else { return };
@@ -26,7 +26,7 @@ fn the_wrong_database_a_namespace_and_a_sidekiq_that_is_gone_are_said() {
     assert!(text.contains("database 1 is empty; database 0 has "), "{text}");
     assert!(text.contains("\n            /0\n"), "{text}");
 
-    sidekiq.end();
+    sidekiq.stop();
     let (ended, text) = said("0");
     assert_eq!(ended, 1);
     assert!(text.contains("no Sidekiq process has a heartbeat; no job is waiting yet"), "{text}");

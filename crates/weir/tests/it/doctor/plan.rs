@@ -64,7 +64,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn what_is_missing_or_too_small_is_said() {
+fn plan_reports_missing_and_insufficient_resources() {
     let output = plan(&["--memory", "8GiB"]);
     assert_eq!(code(&output), 2);
     assert!(String::from_utf8_lossy(&output.stderr).contains("--queue push=20,0.5"));
@@ -77,13 +77,13 @@ fn what_is_missing_or_too_small_is_said() {
 }
 
 #[test]
-fn a_queue_that_is_given_twice_is_refused() {
+fn duplicate_queue_is_rejected() {
     let output = plan(&["--memory", "8GiB", "--queue", "push=1,1", "--queue", "push=9,1"]);
     assert_eq!(code(&output), 2);
     assert!(String::from_utf8_lossy(&output.stderr).contains("--queue push is given twice"));
 }
 
-/// The processes of the units that were written.
+/// Starts the processes of the written units.
 fn start_units(redis: &RedisServer, folder: &Path) -> Option<Vec<Sidekiq>> {
     let mut processes = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map_while(Result::ok) {
@@ -100,7 +100,7 @@ fn start_units(redis: &RedisServer, folder: &Path) -> Option<Vec<Sidekiq>> {
 }
 
 #[test]
-fn a_plan_that_runs_is_met_with_silence() {
+fn running_plan_has_no_findings() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     let folder = tempfile::tempdir().unwrap();
@@ -135,13 +135,13 @@ fn a_plan_that_runs_is_met_with_silence() {
     assert!(new, "{difference:?}");
 }
 
-/// Names in a list of objects.
+/// Returns the names in a list of objects.
 fn names(of: &Value) -> Vec<&str> {
     of.as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect()
 }
 
 #[test]
-fn queues_that_are_served_or_pushed_to_are_planned_and_old_names_are_not() {
+fn only_active_queues_are_planned() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     push(&redis, "pull", "Missing", 3, 1.0);
@@ -170,7 +170,7 @@ fn queues_that_are_served_or_pushed_to_are_planned_and_old_names_are_not() {
 }
 
 #[test]
-fn what_wins_over_the_planned_file_is_said_and_ends_as_it_says() {
+fn overriding_settings_are_reported_and_removable() {
     let Some(mut postgres) = PostgresServer::start(&[]) else { return };
     postgres.run("ALTER SYSTEM SET shared_buffers = '16MB'");
     postgres.run("SELECT pg_reload_conf()");

@@ -1,6 +1,6 @@
 //! A PgBouncer that is asked what it is: by doctor, by plan, by a service that looks all the time.
 
-use super::observe::{metrics, value, wait_for_value};
+use super::observe::{metric_value, metrics, wait_for_value};
 use super::pgbouncer::PgBouncer;
 use super::postgres_server::{PostgresClient, PostgresServer};
 use super::{code, json, run};
@@ -10,8 +10,8 @@ use crate::weir::{Site, program};
 
 const STATEMENT: &str = "BEGIN; SELECT 1";
 
-/// One connection for all clients of a user, and who may ask.
-fn pooled() -> Option<(PostgresServer, PgBouncer)> {
+/// Starts PgBouncer with one connection for all clients of a user.
+fn start_pooler() -> Option<(PostgresServer, PgBouncer)> {
     let server = PostgresServer::start(&["max_connections=40"])?;
     server.run("CREATE ROLE shop LOGIN");
     let pooler = PgBouncer::start(&server, "default_pool_size = 1\nstats_users = weir")?;
@@ -19,8 +19,8 @@ fn pooled() -> Option<(PostgresServer, PgBouncer)> {
 }
 
 #[test]
-fn plan_and_doctor_have_its_number_of_connections_from_itself() {
-    let Some((server, pooler)) = pooled() else { return };
+fn connection_limit_is_read_from_the_pooler() {
+    let Some((server, pooler)) = start_pooler() else { return };
     let _busy = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
     let (url, console) = (server.url("postgres"), pooler.console("weir"));
     let common = ["--window", "10ms", "--postgres", &url, "--pgbouncer-url", &console];
@@ -41,8 +41,8 @@ fn plan_and_doctor_have_its_number_of_connections_from_itself() {
 }
 
 #[test]
-fn a_plan_that_can_not_ask_it_says_what_to_give() {
-    let Some((server, pooler)) = pooled() else { return };
+fn plan_without_access_names_the_missing_option() {
+    let Some((server, pooler)) = start_pooler() else { return };
     let console = pooler.console("shop");
     let arguments = ["--window", "10ms", "--queue", "push=2,0.5", "--pgbouncer-url", &console];
     let output = output_of(
@@ -53,8 +53,8 @@ fn a_plan_that_can_not_ask_it_says_what_to_give() {
 }
 
 #[test]
-fn a_service_that_looks_has_who_waits_as_metrics_and_on_a_page() {
-    let Some((server, pooler)) = pooled() else { return };
+fn waiting_clients_are_shown_as_metrics_and_on_a_page() {
+    let Some((server, pooler)) = start_pooler() else { return };
     let mut busy = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
     busy.say(STATEMENT);
     let mut waiting = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
@@ -70,7 +70,7 @@ fn a_service_that_looks_has_who_waits_as_metrics_and_on_a_page() {
     let is_up = format!("source_up{{source=\"pgbouncer\",name=\"{name}\"}}");
     let text = metrics(console);
     for series in ["pooler_connections{state=\"active\"}", "pooler_connections_max", &is_up] {
-        assert_eq!(value(&text, series), Some(1.0), "{series}: {text}");
+        assert_eq!(metric_value(&text, series), Some(1.0), "{series}: {text}");
     }
     wait_for_value(console, "rule_findings{rule=\"busy-pooler\",severity=\"warning\"}", 1.0);
     let (_, page) = get(console, "/postgres", "");
@@ -81,6 +81,10 @@ fn a_service_that_looks_has_who_waits_as_metrics_and_on_a_page() {
     wait_for_value(console, waiting_clients, 0.0);
     drop(pooler);
     wait_for_value(console, &is_up, 0.0);
-    assert_eq!(value(&metrics(console), waiting_clients), None, "what is not known has no value");
+    assert_eq!(
+        metric_value(&metrics(console), waiting_clients),
+        None,
+        "what is not known has no value"
+    );
     assert!(weir.stop().success());
 }

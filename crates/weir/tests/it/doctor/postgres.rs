@@ -47,7 +47,7 @@ impl Drop for Pool {
     }
 }
 
-pub(super) fn provoked() -> Option<Vec<Row>> {
+pub(super) fn provoke_all() -> Option<Vec<Row>> {
     let settings = ["max_connections=20", "shared_buffers=1MB", "max_wal_size=32MB"];
     let server = PostgresServer::start(&settings)?;
     server.run("CREATE ROLE shop LOGIN");
@@ -67,75 +67,76 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     // A pooler of another test may run on this machine.
     let direct = ["--window", "10ms", "--pool", "web=3x15", "--pgbouncer", "0"];
     let few = [&common[..], &direct].concat();
-    let how = "a server with `shared_buffers = 1MB`, and 8 GB for it";
+    let cause = "a server with `shared_buffers = 1MB`, and 8 GB for it";
     let mut all = rows(
         &json(&few),
         &[
-            ("untuned-database", how),
+            ("untuned-database", cause),
             ("over-commit", "`--pool web=3x15` on a server with 20 connections"),
             ("work-memory", "`work_mem = 1GB`"),
             ("pending-restart", "`ALTER SYSTEM SET max_locks_per_transaction`, and a reload"),
         ],
     );
     let pool = ["--window", "10ms", "--pool", "web=1x5/8"];
-    let how = "`--pool web=1x5/8`: eight threads";
-    all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", how)]));
-    all.extend(forgotten(&server, &common));
-    all.extend(pooled(&server, &common));
-    all.extend(cache(&server, &[&common[..], &["--window", "3s"]].concat()));
-    all.extend(slots(&few, &server)?);
+    let cause = "`--pool web=1x5/8`: eight threads";
+    all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", cause)]));
+    all.extend(provoke_replication_slot(&server, &common));
+    all.extend(provoke_open_transactions(&server, &common));
+    all.extend(provoke_cache_misses(&server, &[&common[..], &["--window", "3s"]].concat()));
+    all.extend(provoke_full_slots(&few, &server)?);
     let slow = [&common[..], &["--window", "500ms"]].concat();
-    let how = "a session that waits for another's `LOCK TABLE`";
-    all.push(row_in_time(&slow, "lock-waits", how, LOOKS_MAX).expect("it was found"));
-    let how = "that other session, a minute later";
-    all.push(row_in_time(&slow, "idle-in-transaction", how, LOOKS_MAX).expect("it was found"));
+    let cause = "a session that waits for another's `LOCK TABLE`";
+    all.push(row_in_time(&slow, "lock-waits", cause, LOOKS_MAX).expect("it was found"));
+    let cause = "that other session, a minute later";
+    all.push(row_in_time(&slow, "idle-in-transaction", cause, LOOKS_MAX).expect("it was found"));
     server.run("ALTER SYSTEM SET default_transaction_read_only = on");
     server.run("SELECT pg_reload_conf()");
-    let how = "`ALTER SYSTEM SET default_transaction_read_only = on`";
-    all.push(row_in_time(&slow, "read-only-database", how, LOOKS_MAX).expect("it was found"));
+    let cause = "`ALTER SYSTEM SET default_transaction_read_only = on`";
+    all.push(row_in_time(&slow, "read-only-database", cause, LOOKS_MAX).expect("it was found"));
     Some(all)
 }
 
-/// What a replica has left behind.
-fn forgotten(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
+/// Provokes the finding about the slot of a removed replica.
+fn provoke_replication_slot(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
     server.run("SELECT pg_create_physical_replication_slot('standby', true)");
     server.run("CREATE TABLE gone AS SELECT repeat('x', 1000) FROM generate_series(1, 40000)");
-    let how = "`pg_create_physical_replication_slot('standby', true)`, and 40 MB written with \
+    let cause = "`pg_create_physical_replication_slot('standby', true)`, and 40 MB written with \
                `max_wal_size = 32MB`";
     let advice = json(&[common, &["--window", "10ms", "--pgbouncer", "0"]].concat());
     server.run("SELECT pg_drop_replication_slot('standby')");
-    rows(&advice, &[("replication-slot", how)])
+    rows(&advice, &[("replication-slot", cause)])
 }
 
-/// All that a pooler opens, with a transaction each.
-fn pooled(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
+/// Opens all connections of a pooler, each in a transaction.
+fn provoke_open_transactions(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
     let mut pool = [server.client("shop", "pgbouncer"), server.client("shop", "pgbouncer")];
     pool.iter_mut().for_each(|connection| connection.say("BEGIN; SELECT 1"));
-    let how = "`--pgbouncer 2`, and both of its connections in a transaction";
+    let cause = "`--pgbouncer 2`, and both of its connections in a transaction";
     let said = [common, &["--window", "10ms", "--pgbouncer", "2"]].concat();
-    rows(&json(&said), &[("busy-pooler", how)])
+    rows(&json(&said), &[("busy-pooler", cause)])
 }
 
-/// A table that does not fit, read again and again.
-fn cache(server: &PostgresServer, arguments: &[&str]) -> Vec<Row> {
+/// Reads a table that does not fit into the cache, repeatedly.
+fn provoke_cache_misses(server: &PostgresServer, arguments: &[&str]) -> Vec<Row> {
     server.run("CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 30000)");
     let mut reader = server.client("postgres", "report");
     for _ in 0..1_500 {
         reader.begin("SELECT count(*) FROM large");
     }
-    let how = "a table that is larger than `shared_buffers`, read again and again";
-    rows(&json(arguments), &[("cache-hits", how)])
+    let cause = "a table that is larger than `shared_buffers`, read again and again";
+    rows(&json(arguments), &[("cache-hits", cause)])
 }
 
-/// Real pools, until there is no slot.
-fn slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
+/// Opens real pools until there is no free slot.
+fn provoke_full_slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
     let _web = Pool::start(server, "puma: cluster worker 0: 7 [shop]", 10)?;
     let _jobs = Pool::start(server, "sidekiq 6.4.1 shop [0 of 5 busy]", 5)?;
-    let how = "pools of two Rails processes, 10 and 5, on a server with 20 connections";
-    let mut all = rows(&json(arguments), &[("connection-slots", how), ("idle-connections", how)]);
+    let cause = "pools of two Rails processes, 10 and 5, on a server with 20 connections";
+    let mut all =
+        rows(&json(arguments), &[("connection-slots", cause), ("idle-connections", cause)]);
     server.run("ALTER ROLE shop CONNECTION LIMIT 16");
-    let how = "`ALTER ROLE shop CONNECTION LIMIT 16`, and the same pools";
-    all.extend(rows(&json(arguments), &[("connection-limit", how)]));
+    let cause = "`ALTER ROLE shop CONNECTION LIMIT 16`, and the same pools";
+    all.extend(rows(&json(arguments), &[("connection-limit", cause)]));
     server.run("ALTER ROLE shop CONNECTION LIMIT -1");
     let shop = server.url("shop");
     let advice = json(&["--postgres", &shop, "--window", "10ms"]);
@@ -143,13 +144,13 @@ fn slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
     Some(all)
 }
 
-/// The finding of a rule, if there is one.
-fn found<'a>(advice: &'a Value, rule: &str) -> Option<&'a Value> {
+/// Returns the finding of a rule, if there is one.
+fn find_finding<'a>(advice: &'a Value, rule: &str) -> Option<&'a Value> {
     advice["findings"].as_array()?.iter().find(|finding| finding["rule"] == rule)
 }
 
 #[test]
-fn pools_behind_a_pooler_are_no_over_commit() {
+fn pools_behind_a_pooler_are_not_over_committed() {
     let settings = ["max_connections=40", "shared_buffers=512MB"];
     let Some(server) = PostgresServer::start(&settings) else { return };
     server.run("CREATE ROLE shop LOGIN");
@@ -160,24 +161,24 @@ fn pools_behind_a_pooler_are_no_over_commit() {
         json(&[&look[..], &["--pool", "web=10x10"], more].concat())
     };
     let advice = said(&[]);
-    let finding = found(&advice, "over-commit").expect("nobody has said what it opens");
+    let finding = find_finding(&advice, "over-commit").expect("nobody has said what it opens");
     assert_eq!(finding["severity"], "unknown");
     let evidence = finding["evidence"].as_str().expect("words");
     assert!(evidence.contains("pgbouncer is in between (it holds 1 connection)"), "{evidence}");
 
-    assert_eq!(found(&said(&["--pgbouncer", "30"]), "over-commit"), None);
+    assert_eq!(find_finding(&said(&["--pgbouncer", "30"]), "over-commit"), None);
     let advice = said(&["--pgbouncer", "38"]);
-    let finding = found(&advice, "over-commit").expect("it opens too many");
+    let finding = find_finding(&advice, "over-commit").expect("it opens too many");
     assert_eq!(finding["change"]["line"], "max_db_connections = 37");
     let direct = said(&["--pgbouncer", "0"]);
-    let finding = found(&direct, "over-commit").expect("nothing stands between");
+    let finding = find_finding(&direct, "over-commit").expect("nothing stands between");
     assert_eq!(
         (&finding["severity"], finding["change"]["line"].as_str()),
         (&Value::from("warning"), Some("DB_POOL=3"))
     );
 }
 
-/// Who may open how many connections, by name.
+/// Returns how many connections each service may open, by name.
 fn services(advice: &Value) -> Vec<(String, u64, Option<u64>)> {
     let services = advice["observation"]["services"]["known"].as_array().expect("services");
     let of = |service: &Value| {
@@ -188,7 +189,7 @@ fn services(advice: &Value) -> Vec<(String, u64, Option<u64>)> {
 }
 
 #[test]
-fn threads_and_pools_are_those_that_sidekiq_runs_with() {
+fn threads_and_pools_match_sidekiq() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     let url = format!("redis://127.0.0.1:{}", redis.port);
@@ -200,19 +201,19 @@ fn threads_and_pools_are_those_that_sidekiq_runs_with() {
     };
     let advice = say(&[]);
     assert_eq!(services(&advice), [("sidekiq default".to_owned(), 7, Some(7))]);
-    assert_eq!(found(&advice, "small-pool"), None, "{advice:#}");
-    by_variable.end();
+    assert_eq!(find_finding(&advice, "small-pool"), None, "{advice:#}");
+    by_variable.stop();
 
     let environment = [("DB_POOL", "2")];
     let arguments = ["-c", "5", "-q", "default"];
     let Some(short) = Sidekiq::start_with(&redis, &arguments, &environment) else { return };
     let advice = say(&[]);
     assert_eq!(services(&advice), [("sidekiq default".to_owned(), 2, Some(5))]);
-    let finding = found(&advice, "small-pool").expect("threads wait for a connection");
+    let finding = find_finding(&advice, "small-pool").expect("threads wait for a connection");
     assert_eq!(finding["evidence"], "5 threads share a pool of 2 connections");
     assert_eq!(finding["change"]["line"], "DB_POOL=5");
     // Said of all of Sidekiq, it is not counted beside what was seen.
     let all = say(&["--pool", "sidekiq=1x5"]);
     assert_eq!(services(&all), [("sidekiq".to_owned(), 5, Some(5))]);
-    short.end();
+    short.stop();
 }

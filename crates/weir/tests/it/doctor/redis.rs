@@ -20,14 +20,14 @@ const SLOW: &str = "local n = 0 for i = 1, 6e7 do n = n + i end";
 /// More than people put up with.
 const FORK_MICROS: u32 = 600_000;
 
-pub(super) fn provoked() -> Option<Vec<Row>> {
-    let mut rows = without_sidekiq()?;
-    rows.extend(with_sidekiq()?);
-    rows.extend(failing()?);
+pub(super) fn provoke_all() -> Option<Vec<Row>> {
+    let mut rows = provoke_without_sidekiq()?;
+    rows.extend(provoke_with_sidekiq()?);
+    rows.extend(provoke_failing_jobs()?);
     Some(rows)
 }
 
-fn without_sidekiq() -> Option<Vec<Row>> {
+fn provoke_without_sidekiq() -> Option<Vec<Row>> {
     let redis = RedisServer::start()?;
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let arguments = ["--redis", &url, "--window", "300ms"];
@@ -75,20 +75,20 @@ fn without_sidekiq() -> Option<Vec<Row>> {
     let advice = json(&way_in);
     all.extend(rows(&advice, &[("unseen", "a user of Redis who may not ask `ZCARD`")]));
     let elsewhere = format!("redis://127.0.0.1:{}/1", redis.port);
-    let how = "`--redis redis://127.0.0.1:6379/1` where Sidekiq is in database 0";
-    all.extend(rows(&json(&["--redis", &elsewhere, "--window", "10ms"]), &[("no-sidekiq", how)]));
+    let cause = "`--redis redis://127.0.0.1:6379/1` where Sidekiq is in database 0";
+    all.extend(rows(&json(&["--redis", &elsewhere, "--window", "10ms"]), &[("no-sidekiq", cause)]));
     let away = json(&["--redis", "redis://127.0.0.1:1", "--window", "10ms"]);
     all.extend(rows(
         &away,
         &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nothing listens")],
     ));
-    all.extend(refusing()?);
-    all.extend(slow_fork());
+    all.extend(provoke_refusals()?);
+    all.extend(provoke_slow_fork());
     Some(all)
 }
 
-/// One of a Redis of some ten GB takes as long by itself.
-fn slow_fork() -> Option<Row> {
+/// Makes a fork take as long as it does for a Redis of some 10 GB.
+fn provoke_slow_fork() -> Option<Row> {
     let redis = RedisServer::start()?;
     let said = |section: &str, field: &str| {
         let info: String =
@@ -100,40 +100,40 @@ fn slow_fork() -> Option<Row> {
     redis.run(&[&["BGSAVE"]]);
     wait_until("it has forked", || said("stats", "latest_fork_usec") > 0);
     let url = format!("redis://127.0.0.1:{}", redis.port);
-    let how = "`BGSAVE`, and `strace -e inject=clone:delay_enter=600000`";
-    rows(&json(&["--redis", &url, "--window", "10ms"]), &[("redis-fork", how)]).pop()
+    let cause = "`BGSAVE`, and `strace -e inject=clone:delay_enter=600000`";
+    rows(&json(&["--redis", &url, "--window", "10ms"]), &[("redis-fork", cause)]).pop()
 }
 
-/// A Redis that answers nobody, and one that takes no writes.
-fn refusing() -> Option<Vec<Row>> {
+/// Provokes a Redis that does not respond, and one that rejects writes.
+fn provoke_refusals() -> Option<Vec<Row>> {
     let redis = RedisServer::start()?;
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let arguments = ["--redis", &url, "--window", "10ms"];
     redis.run(&[&["REPLICAOF", "127.0.0.1", "1"]]);
-    let how = "`REPLICAOF` in a Redis whose Sidekiq has not heard of it";
-    let mut all = rows(&json(&arguments), &[("redis-replica", how)]);
+    let cause = "`REPLICAOF` in a Redis whose Sidekiq has not heard of it";
+    let mut all = rows(&json(&arguments), &[("redis-replica", cause)]);
     let mut held = redis.client();
     let one: Result<(), _> =
         ::redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query(&mut held);
     one.expect("set");
-    let how = "`CONFIG SET maxclients 1`, and that one connected";
-    all.extend(rows(&json(&arguments), &[("redis-refuses", how)]));
+    let cause = "`CONFIG SET maxclients 1`, and that one connected";
+    all.extend(rows(&json(&arguments), &[("redis-refuses", cause)]));
     Some(all)
 }
 
-/// Jobs of a class that the application does not have: of a newer release, or of another application.
-fn failing() -> Option<Vec<Row>> {
+/// Pushes jobs of a class that the application does not have, for example of a newer release.
+fn provoke_failing_jobs() -> Option<Vec<Row>> {
     let redis = RedisServer::start()?;
     redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
     let _sidekiq = Sidekiq::start(&redis, &["-c", "2", "-q", "default"])?;
     push(&redis, "default", "OfTomorrow", 60, 0.0);
     let url = format!("redis://127.0.0.1:{}", redis.port);
-    let how = "60 jobs of a class that Sidekiq's release does not have";
+    let cause = "60 jobs of a class that Sidekiq's release does not have";
     // Sidekiq counts with its heartbeats.
-    Some(rows(&json(&["--redis", &url, "--window", "12s"]), &[("failing-jobs", how)]))
+    Some(rows(&json(&["--redis", &url, "--window", "12s"]), &[("failing-jobs", cause)]))
 }
 
-fn with_sidekiq() -> Option<Vec<Row>> {
+fn provoke_with_sidekiq() -> Option<Vec<Row>> {
     let redis = RedisServer::start()?;
     redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
     let url = format!("redis://127.0.0.1:{}", redis.port);
@@ -160,47 +160,47 @@ fn with_sidekiq() -> Option<Vec<Row>> {
     );
     clock.signal("-TSTP");
     clock.wait_until_quiet(&redis);
-    clock.age(&redis, 3_600.0);
-    let how = "`kill -TSTP` of a Sidekiq that has run for an hour";
-    all.push(row_in_time(&arguments, "quiet-process", how, LOOKS_MAX).expect("it was found"));
+    clock.set_age(&redis, 3_600.0);
+    let cause = "`kill -TSTP` of a Sidekiq that has run for an hour";
+    all.push(row_in_time(&arguments, "quiet-process", cause, LOOKS_MAX).expect("it was found"));
     busy.wait_until_busy(&redis, 2);
-    busy.age(&redis, 3_700.0);
-    let how = "two jobs that a Sidekiq of two threads has had for an hour";
-    all.extend(rows(&json(&arguments), &[("stuck-threads", how)]));
-    clock.put_clock_back(&redis, 7_200.0);
-    let how = "a Sidekiq whose heartbeat is two hours behind the clock of Redis";
-    all.extend(rows(&json(&arguments), &[("host-clock", how)]));
+    busy.set_age(&redis, 3_700.0);
+    let cause = "two jobs that a Sidekiq of two threads has had for an hour";
+    all.extend(rows(&json(&arguments), &[("stuck-threads", cause)]));
+    clock.set_clock_back(&redis, 7_200.0);
+    let cause = "a Sidekiq whose heartbeat is two hours behind the clock of Redis";
+    all.extend(rows(&json(&arguments), &[("host-clock", cause)]));
     busy.signal("-KILL");
     // Its heartbeat expires after a minute; the test takes the minute away, not the ghost.
     redis.run(&[&["PEXPIRE", &busy.identity, "1"]]);
-    let how = "`kill -KILL` of a Sidekiq";
-    all.push(row_in_time(&arguments, "ghost-process", how, LOOKS_MAX).expect("it was found"));
+    let cause = "`kill -KILL` of a Sidekiq";
+    all.push(row_in_time(&arguments, "ghost-process", cause, LOOKS_MAX).expect("it was found"));
     let due = format!("{}", now(&redis) - 300.0);
     redis.run(&[&["ZADD", "schedule", &due, r#"{"class":"Wait","args":[]}"#]]);
-    let how = "a job that is due, and a Sidekiq that is quiet";
-    all.push(row_in_time(&arguments, "overdue-jobs", how, LOOKS_MAX).expect("it was found"));
+    let cause = "a job that is due, and a Sidekiq that is quiet";
+    all.push(row_in_time(&arguments, "overdue-jobs", cause, LOOKS_MAX).expect("it was found"));
 
-    all.extend(idle_cores(&redis, &arguments));
+    all.extend(provoke_idle_cores(&redis, &arguments));
     Some(all)
 }
 
-/// One core computes, and most of another must be left: it is not tried where others compute.
-fn idle_cores(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
+/// Provokes a finding that needs an idle core; returns None if the machine is busy.
+fn provoke_idle_cores(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
     let machine = &json(arguments)["observation"]["machine"]["known"];
     let is_free = machine["cores_idle"].as_f64().is_some_and(|idle| idle >= CORES_IDLE_MIN);
-    let row = is_free.then(|| computing(redis, arguments)).flatten();
+    let row = is_free.then(|| provoke_busy_core(redis, arguments)).flatten();
     if row.is_none() {
         eprintln!("skipped: no core was idle, so idle-cores keeps the row that it has");
     }
     row
 }
 
-fn computing(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
+fn provoke_busy_core(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
     push(redis, "spin", "Spin", 2, 0.0);
     let spinning = Sidekiq::start(redis, &["-c", "2", "-q", "spin"])?;
     spinning.wait_until_busy(redis, 2);
-    let how = "two threads of a Sidekiq that compute, and an idle core";
+    let cause = "two threads of a Sidekiq that compute, and an idle core";
     // Longer than the time between two heartbeats: only a process that was seen to run gets a line.
     let arguments = ["--redis", arguments[1], "--window", "12s"];
-    row_in_time(&arguments, "idle-cores", how, LOOKS_FOR_A_CORE)
+    row_in_time(&arguments, "idle-cores", cause, LOOKS_FOR_A_CORE)
 }

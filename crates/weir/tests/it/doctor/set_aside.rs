@@ -42,7 +42,7 @@ fn jobs() -> u64 {
 }
 
 #[test]
-fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
+fn set_aside_backlog_loses_no_job() {
     let Some(redis) = RedisServer::start() else { return };
     let jobs = jobs();
     for start in (0..jobs).step_by(5_000) {
@@ -59,7 +59,7 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     assert_eq!(code(&refused), 2);
     let way = format!("add it as the last queue of {}: `-q pull", without.identity);
     assert!(error(&refused).contains(&way), "{}", error(&refused));
-    without.end();
+    without.stop();
 
     let queues = ["-c", "2", "-q", "pull", "-q", "pull_backlog"];
     let with = Sidekiq::start(&redis, &queues).expect("it started before");
@@ -91,7 +91,7 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     assert!(code(&again) == 2 && error(&again).contains("of an earlier run"), "{}", error(&again));
     assert_eq!(code(&set_aside(&redis, &["--undo", "--yes"])), 0);
     assert_eq!(number(&redis, &["EXISTS", "queue:pull_backlog"]), 0);
-    with.end();
+    with.stop();
     let (waiting, done) =
         (number(&redis, &["LLEN", "queue:pull"]), number(&redis, &["GET", "napped"]));
     assert_eq!(waiting + done, jobs, "{waiting} wait, {done} are done");

@@ -7,7 +7,7 @@ use crate::process::output_of;
 use crate::weir::program;
 
 #[test]
-fn each_is_judged_by_itself_and_its_command_names_it() {
+fn each_shard_has_its_own_findings_and_commands() {
     let (Some(one), Some(other)) = (RedisServer::start(), RedisServer::start()) else { return };
     make_healthy(&one);
     make_healthy(&other);

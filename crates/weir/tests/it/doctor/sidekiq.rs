@@ -51,12 +51,12 @@ pub(super) struct Sidekiq {
 }
 
 impl Sidekiq {
-    /// One that beats; none, and a line that says so, where there is no Sidekiq.
+    /// Starts a process and waits for its heartbeat; None, with a message, if Sidekiq is not installed.
     pub(super) fn start(redis: &RedisServer, arguments: &[&str]) -> Option<Self> {
         Self::start_with(redis, arguments, &[])
     }
 
-    /// The same with variables in its environment.
+    /// Starts a process with environment variables.
     pub(super) fn start_with(
         redis: &RedisServer,
         arguments: &[&str],
@@ -79,12 +79,12 @@ impl Sidekiq {
         Some(process)
     }
 
-    /// As its heartbeat says.
+    /// Waits until its heartbeat says that it is quiet.
     pub(super) fn wait_until_quiet(&self, redis: &RedisServer) {
         self.wait_for(redis, "quiet", "true");
     }
 
-    /// With so many threads, as its heartbeat says.
+    /// Waits until its heartbeat says that this many threads are busy.
     pub(super) fn wait_until_busy(&self, redis: &RedisServer, threads: u32) {
         self.wait_for(redis, "busy", &threads.to_string());
     }
@@ -99,8 +99,8 @@ impl Sidekiq {
         });
     }
 
-    /// As if it had started so many seconds earlier, and taken its jobs then. It beats no more.
-    pub(super) fn age(&self, redis: &RedisServer, seconds: f64) {
+    /// Changes its data as if it and its jobs had started this many seconds earlier. It sends no more heartbeats.
+    pub(super) fn set_age(&self, redis: &RedisServer, seconds: f64) {
         self.signal("-STOP");
         let [of_6, of_7] = ["workers", "work"].map(|it| format!("{}:{it}", self.identity));
         let seconds = seconds.to_string();
@@ -109,15 +109,15 @@ impl Sidekiq {
         redis.run(&[&["EVAL", AGE, "3", &self.identity, &of_6, &of_7, &seconds, &beat]]);
     }
 
-    /// As if the clock of its host were so many seconds behind. It beats no more.
-    pub(super) fn put_clock_back(&self, redis: &RedisServer, seconds: f64) {
+    /// Changes its data as if the clock of its host were this many seconds behind. It sends no more heartbeats.
+    pub(super) fn set_clock_back(&self, redis: &RedisServer, seconds: f64) {
         self.signal("-STOP");
         let beat = format!("{}", now(redis) - seconds);
         redis.run(&[&["HSET", &self.identity, "beat", &beat], &["EXPIRE", &self.identity, "60"]]);
     }
 
-    /// With the jobs that it has in hand.
-    pub(super) fn end(mut self) {
+    /// Stops it together with its running jobs.
+    pub(super) fn stop(mut self) {
         self.signal("-TERM");
         wait_for(&mut self.child);
     }
@@ -145,7 +145,7 @@ fn command(redis: &RedisServer, folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Processes with a heartbeat.
+/// Returns the identities of processes with a heartbeat.
 fn identities(redis: &RedisServer) -> Vec<String> {
     let mut client = redis.client();
     let all: Vec<String> =
@@ -182,7 +182,7 @@ pub(super) fn make_healthy(redis: &RedisServer) {
     ]);
 }
 
-/// Seconds by the clock of Redis.
+/// Returns the time of Redis in seconds.
 pub(super) fn now(redis: &RedisServer) -> f64 {
     let (seconds, micros): (f64, f64) =
         ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");

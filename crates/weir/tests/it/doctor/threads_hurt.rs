@@ -28,13 +28,13 @@ fn watch(redis: &RedisServer) -> Weir {
     Site::new(&settings).start()
 }
 
-/// What it says now; nothing before the first look.
-fn look(weir: &Weir) -> Value {
+/// Returns its current findings; null before the first observation.
+fn doctor_findings(weir: &Weir) -> Value {
     let (_, text) = get(weir.console(), "/v1/doctor", "");
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Runs so many threads until Weir has measured them well enough.
+/// Runs this many threads until Weir has measured them well enough.
 fn measure(
     redis: &RedisServer,
     weir: &Weir,
@@ -44,7 +44,7 @@ fn measure(
     let count = threads.to_string();
     let running = Sidekiq::start(redis, &["-c", &count, "-q", "default"])?;
     wait_until("it is measured", || {
-        let said = look(weir);
+        let said = doctor_findings(weir);
         let levels = said["observation"]["goodput"]["known"][0]["levels"].as_array().cloned();
         levels.is_some_and(|levels| {
             levels.iter().any(|level| level["threads"] == threads && is_enough(level))
@@ -53,24 +53,24 @@ fn measure(
     Some(running)
 }
 
-/// What it says of threads.
-fn said(advice: &Value) -> Vec<&Value> {
+/// Returns the findings about threads.
+fn thread_findings(advice: &Value) -> Vec<&Value> {
     let all = advice["findings"].as_array().expect("it has looked");
     all.iter().filter(|finding| finding["rule"] == "threads-hurt").collect()
 }
 
-/// With few threads and then with many, which still run.
-fn few_and_many(redis: &RedisServer, weir: &Weir) -> Option<Sidekiq> {
+/// Measures few threads, then many; returns the process with many, which still runs.
+fn measure_few_and_many_threads(redis: &RedisServer, weir: &Weir) -> Option<Sidekiq> {
     let is_sure = |level: &Value| {
         let figure = |name: &str| level[name].as_f64().expect("a figure");
         figure("deviation") < UNSURE_SHARE * figure("jobs_per_second")
     };
-    measure(redis, weir, FEW, is_sure)?.end();
+    measure(redis, weir, FEW, is_sure)?.stop();
     measure(redis, weir, MANY, |_| true)
 }
 
 #[test]
-fn threads_that_lock_each_other_out_are_too_many() {
+fn contending_threads_are_reported() {
     let Some(redis) = RedisServer::start() else { return };
     let Some(postgres) = PostgresServer::start(&[LOCKED_OUT]) else { return };
     postgres.run("CREATE TABLE rows AS SELECT id, 0 AS n FROM generate_series(1, 6) AS id");
@@ -78,31 +78,31 @@ fn threads_that_lock_each_other_out_are_too_many() {
     redis.run(&[&["SET", "postgres", &postgres.url("postgres")]]);
     push(&redis, "default", "Swap", JOBS, 5.0);
     let weir = watch(&redis);
-    let Some(_many) = few_and_many(&redis, &weir) else { return };
+    let Some(_many) = measure_few_and_many_threads(&redis, &weir) else { return };
     let mut advice = Value::Null;
     // A few more windows, where the first were not enough to be sure.
     wait_until("it is found", || {
-        advice = look(&weir);
-        !said(&advice).is_empty()
+        advice = doctor_findings(&weir);
+        !thread_findings(&advice).is_empty()
     });
-    let found = said(&advice);
+    let found = thread_findings(&advice);
     let evidence = found[0]["evidence"].as_str().expect("evidence");
     assert!(evidence.starts_with(&format!("{FEW} thread completed ")), "{evidence}");
     assert!(evidence.ends_with(&format!("{MANY} run now")), "{evidence}");
     assert_eq!(found[0]["severity"], "warning");
     assert_eq!(found[0]["change"]["line"], format!("-c: {FEW} in all"));
-    let how =
+    let cause =
         "`[observe]`: a Sidekiq of one thread, then one of twelve, whose jobs lock each other out";
-    show(&rows(&advice, &[("threads-hurt", how)]));
+    show(&rows(&advice, &[("threads-hurt", cause)]));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn threads_that_do_more_are_met_with_silence() {
+fn scaling_threads_have_no_findings() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, "default", "Nap", JOBS, 5.0);
     let weir = watch(&redis);
-    let Some(_many) = few_and_many(&redis, &weir) else { return };
-    assert_eq!(said(&look(&weir)), Vec::<&Value>::new());
+    let Some(_many) = measure_few_and_many_threads(&redis, &weir) else { return };
+    assert_eq!(thread_findings(&doctor_findings(&weir)), Vec::<&Value>::new());
     assert!(weir.stop().success());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::page::{anonymous, essence};
+use super::page::{without_figures, without_machine_names};
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, make_healthy, push};
@@ -41,7 +41,7 @@ struct SetUp {
 }
 
 impl SetUp {
-    fn broken() -> Option<Self> {
+    fn start_broken_system() -> Option<Self> {
         let redis = RedisServer::start()?;
         make_healthy(&redis);
         let postgres = PostgresServer::start(&[])?;
@@ -58,7 +58,7 @@ impl SetUp {
 
     fn start_sidekiq(&mut self) -> bool {
         if let Some(before) = self.sidekiq.take() {
-            before.end();
+            before.stop();
         }
         let mut arguments = vec!["-c", "5"];
         self.queues.iter().for_each(|queue| arguments.extend(["-q", queue]));
@@ -76,8 +76,8 @@ impl SetUp {
         sources.iter().chain(&more).map(|it| (*it).to_owned()).collect()
     }
 
-    /// Does what a finding says: what was changed, in words.
-    fn follow(&mut self, finding: &Value) -> Option<String> {
+    /// Applies the remedy of a finding, and describes the change.
+    fn apply_remedy(&mut self, finding: &Value) -> Option<String> {
         let change = finding["change"].as_object()?;
         let word = |name: &str| change[name].as_str().expect("words").to_owned();
         let (place, line) = (word("place"), word("line"));
@@ -89,16 +89,16 @@ impl SetUp {
             _ if place.starts_with("all queues of ") => self.change_queues(&line),
             _ => return None,
         }
-        Some(format!("{}: `{line}`", anonymous(&place)))
+        Some(format!("{}: `{line}`", without_machine_names(&place)))
     }
 
-    /// All of them, as the line has them.
+    /// Replaces all queues by those in the line.
     fn change_queues(&mut self, line: &str) {
         let queues = line.split("-q ").map(str::trim).filter(|queue| !queue.is_empty());
         self.queues = queues.map(str::to_owned).collect();
     }
 
-    /// Everything that reads what was changed.
+    /// Restarts everything that reads the changed settings.
     fn restart(&mut self) {
         self.postgres.restart_including(&self.conf);
         assert!(self.start_sidekiq());
@@ -113,7 +113,7 @@ impl SetUp {
     }
 }
 
-/// The command as somebody types it, and what it printed.
+/// Appends the command and its output to the page.
 fn show(page: &mut String, arguments: &[String], said: &str) {
     let servers = |argument: &String| match argument.split_once("://") {
         Some(("redis", _)) => "redis://127.0.0.1:6379/0".to_owned(),
@@ -130,14 +130,15 @@ fn show(page: &mut String, arguments: &[String], said: &str) {
     }
 }
 
-/// The page, and whether its end is healthy.
+/// Returns the page, and whether the system is healthy at its end.
 fn walk(set_up: &mut SetUp) -> String {
     let mut page = HEAD.to_owned();
     for _ in 0..LOOKS_MAX {
         let arguments = set_up.arguments();
         let all: Vec<&str> = arguments.iter().map(String::as_str).chain(BESIDES).collect();
         let (advice, output) = (json(&all), run(&all));
-        let said: Vec<_> = String::from_utf8_lossy(&output.stdout).lines().map(anonymous).collect();
+        let said: Vec<_> =
+            String::from_utf8_lossy(&output.stdout).lines().map(without_machine_names).collect();
         let said = said.iter().map(|line| format!("{line}\n")).collect::<String>();
         show(&mut page, &arguments, &said);
         if code(&output) == 0 {
@@ -145,7 +146,7 @@ fn walk(set_up: &mut SetUp) -> String {
             return page;
         }
         let findings = advice["findings"].as_array().expect("findings");
-        let done: Vec<_> = findings.iter().filter_map(|it| set_up.follow(it)).collect();
+        let done: Vec<_> = findings.iter().filter_map(|it| set_up.apply_remedy(it)).collect();
         assert_ne!(done.len(), 0, "it says nothing that can be done:\n{page}");
         page.push_str("\nThe suggested changes were made, and the processes that read them were restarted:\n\n");
         done.iter().for_each(|line| page.push_str(&format!("- {line}\n")));
@@ -159,8 +160,8 @@ fn path() -> PathBuf {
 }
 
 #[test]
-fn a_broken_set_up_gets_healthy_by_doing_what_doctor_says() {
-    let Some(mut set_up) = SetUp::broken() else { return };
+fn remedies_of_doctor_fix_a_broken_setup() {
+    let Some(mut set_up) = SetUp::start_broken_system() else { return };
     let page = walk(&mut set_up);
     #[expect(clippy::disallowed_methods, reason = "whoever runs the test says so by it")]
     if std::env::var("WEIR_WRITE_DOCS").is_ok() {
@@ -169,5 +170,5 @@ fn a_broken_set_up_gets_healthy_by_doing_what_doctor_says() {
     }
     let before = std::fs::read_to_string(path()).unwrap_or_default();
     let hint = "docs/doctor-walk.md is out of date (WEIR_WRITE_DOCS=1 writes it)";
-    assert_eq!(essence(&before), essence(&page), "{hint}");
+    assert_eq!(without_figures(&before), without_figures(&page), "{hint}");
 }

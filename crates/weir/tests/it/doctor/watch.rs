@@ -14,7 +14,7 @@ use crate::weir::program;
 const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const FORMER_SCREEN: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
-fn watching(redis: &RedisServer) -> Command {
+fn watch_command(redis: &RedisServer) -> Command {
     let mut command = program();
     let url = format!("redis://127.0.0.1:{}", redis.port);
     command.args(["doctor", "--watch", "--window", "10ms", "--redis", &url]);
@@ -27,9 +27,9 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn a_page_comes_again_until_it_is_interrupted() {
+fn watch_repeats_until_interrupted() {
     let Some(redis) = RedisServer::start() else { return };
-    let mut child = watching(&redis).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut child = watch_command(&redis).stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = lines_of(child.stdout.take().expect("piped"));
     let heads = lines.iter().filter(|line| line.starts_with("weir doctor, every 10 ms"));
     assert_eq!(heads.take(3).count(), 3);
@@ -39,9 +39,9 @@ fn a_page_comes_again_until_it_is_interrupted() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads_it_any_more() {
+fn watch_ends_when_its_output_is_closed() {
     let Some(redis) = RedisServer::start() else { return };
-    let mut command = watching(&redis);
+    let mut command = watch_command(&redis);
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
@@ -55,8 +55,8 @@ fn it_ends_when_nobody_reads_it_any_more() {
     assert_eq!(said, "");
 }
 
-/// A terminal of its own: what stands on it, and the side that a program has.
-fn terminal() -> (File, File) {
+/// Opens a terminal: returns the side with its content, and the side of the program.
+fn open_terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&ours).expect("granted");
     unlockpt(&ours).expect("unlocked");
@@ -67,11 +67,11 @@ fn terminal() -> (File, File) {
 }
 
 #[test]
-fn the_terminal_is_as_before_whatever_ends_it() {
+fn watch_restores_the_terminal() {
     let Some(redis) = RedisServer::start() else { return };
     for ending in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let (mut screen, theirs) = terminal();
-        let mut command = watching(&redis);
+        let (mut screen, theirs) = open_terminal();
+        let mut command = watch_command(&redis);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         let mut child = command.stdout(theirs).spawn().expect("it starts");
         drop(command);

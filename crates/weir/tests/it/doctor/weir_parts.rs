@@ -47,19 +47,21 @@ fn socket(weir: &Weir) -> String {
 pub(super) struct ForgottenQueue(Weir);
 
 impl ForgottenQueue {
-    pub(super) fn pushed() -> Self {
+    pub(super) fn push_jobs() -> Self {
         let weir = Site::new("").start();
         let mut client = Client::connect(weir.jobs());
-        client.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[],"queue":"pull"}"#);
+        client.run_command(
+            r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[],"queue":"pull"}"#,
+        );
         Self(weir)
     }
 
-    /// What doctor says, a minute after that.
+    /// Returns doctor's finding, a minute later.
     pub(super) fn row(self) -> Row {
         let source = socket(&self.0);
         let arguments = ["--weir", &source, "--window", "500ms"];
-        let how = "`--weir`, with a job in `pull`, and no worker";
-        let row = row_in_time(&arguments, "own-queue", how, LOOKS_MAX).expect("it was found");
+        let cause = "`--weir`, with a job in `pull`, and no worker";
+        let row = row_in_time(&arguments, "own-queue", cause, LOOKS_MAX).expect("it was found");
         let queue = &json(&arguments)["observation"]["own_queues"]["known"][0];
         assert_eq!((queue["length"].as_u64(), queue["fetchers"].as_u64()), (Some(1), Some(0)));
         assert!(self.0.stop().success());
@@ -68,7 +70,7 @@ impl ForgottenQueue {
 }
 
 #[test]
-fn where_the_time_goes_between_app_and_client_is_told() {
+fn request_stages_are_reported() {
     let site = Site::new(
         "[[front.apps]]\nname = \"shop\"\nworkers = 1\nconcurrency = 8\n\
          command = [\"python3\", \"app.py\", \"{socket}\"]\n[front]\nlisten = \"127.0.0.1:0\"\n",
@@ -99,15 +101,15 @@ fn where_the_time_goes_between_app_and_client_is_told() {
         "{evidence}"
     );
     assert!(evidence.contains("for a free worker") && evidence.contains("elsewhere"), "{evidence}");
-    let how = "`--weir`, with an app that takes a third of a second and says that it takes 20 ms";
-    show(&rows(&advice, &[("inside-outside", how)]));
+    let cause = "`--weir`, with an app that takes a third of a second and says that it takes 20 ms";
+    show(&rows(&advice, &[("inside-outside", cause)]));
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_weir_that_is_away_or_refuses_is_told_with_what_is_missing() {
+fn unreachable_or_rejecting_weir_is_reported() {
     let missing = |output: &Output| {
         assert_eq!(code(output), 1, "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()

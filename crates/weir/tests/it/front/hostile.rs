@@ -39,7 +39,7 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 type Tally = BTreeMap<String, u64>;
 
 #[test]
-fn nothing_hostile_reaches_a_worker() {
+fn hostile_requests_reach_no_worker() {
     let seconds = number_from_environment("WEIR_HOSTILE_SECONDS", 4);
     let seed = number_from_environment("WEIR_HOSTILE_SEED", 1);
     let inspectors: Vec<Inspector> = (0..4).map(|_| Inspector::start()).collect();
@@ -56,7 +56,7 @@ fn nothing_hostile_reaches_a_worker() {
             .collect();
         for _ in 0..8 {
             thread::sleep(Duration::from_millis(seconds * 1_000 / 8));
-            memory.push(resident(&weir));
+            memory.push(resident_bytes(&weir));
             assert!(body(address, "/fair", "").starts_with("seen"), "who is fair is served");
         }
         is_over.store(true, Ordering::Relaxed);
@@ -68,10 +68,10 @@ fn nothing_hostile_reaches_a_worker() {
             },
         )
     });
-    let seen: u64 = inspectors.iter().map(Inspector::seen).sum();
+    let seen: u64 = inspectors.iter().map(Inspector::request_count).sum();
     println!("{tally:?}, {seen} requests at workers, resident {memory:?}");
     for inspector in &inspectors {
-        assert_eq!(inspector.complaints(), Vec::<String>::new());
+        assert_eq!(inspector.problems(), Vec::<String>::new());
     }
     assert!(memory[7] < memory[1] + GROWTH_MAX, "{memory:?}");
     assert!(tally.values().sum::<u64>() > 100 && tally.contains_key("4xx"), "{tally:?}");
@@ -88,8 +88,8 @@ fn start(inspectors: &[Inspector]) -> Weir {
     site.start()
 }
 
-/// Bytes that the service process has in memory.
-fn resident(weir: &Weir) -> u64 {
+/// Returns the resident memory of the service process, in bytes.
+fn resident_bytes(weir: &Weir) -> u64 {
     let path = format!("/proc/{}/statm", weir.service().as_raw_nonzero());
     let text = std::fs::read_to_string(path).expect("a running service");
     let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("pages");
@@ -100,7 +100,7 @@ fn attack(address: SocketAddr, mut random: fastrand::Rng, is_over: &AtomicBool) 
     let mut tally = Tally::new();
     while !is_over.load(Ordering::Relaxed) {
         let attack = attacks::next(&mut random);
-        let ends = carry_out(address, &attack, &mut random);
+        let ends = execute(address, &attack, &mut random);
         for end in ends {
             *tally.entry(end).or_default() += 1;
         }
@@ -108,8 +108,8 @@ fn attack(address: SocketAddr, mut random: fastrand::Rng, is_over: &AtomicBool) 
     tally
 }
 
-/// What came back, by status class.
-fn carry_out(address: SocketAddr, attack: &Attack, random: &mut fastrand::Rng) -> Vec<String> {
+/// Executes an attack; returns the status classes of the responses.
+fn execute(address: SocketAddr, attack: &Attack, random: &mut fastrand::Rng) -> Vec<String> {
     let Ok(mut stream) = TcpStream::connect(address) else { return vec!["refused".to_owned()] };
     stream.set_read_timeout(Some(LISTEN)).expect("a timeout");
     stream.set_write_timeout(Some(LISTEN)).expect("a timeout");
@@ -125,7 +125,7 @@ fn carry_out(address: SocketAddr, attack: &Attack, random: &mut fastrand::Rng) -
     if ends.is_empty() { vec!["silent".to_owned()] } else { ends }
 }
 
-/// Whoever is cut off in the middle has an answer to read.
+/// Sends an attack. If the server closes the connection early, there is a response to read.
 fn send(stream: &mut TcpStream, attack: &Attack, random: &mut fastrand::Rng) {
     match attack.how {
         How::AtOnce | How::Reset => drop(stream.write_all(&attack.bytes)),
@@ -155,7 +155,7 @@ fn send(stream: &mut TcpStream, attack: &Attack, random: &mut fastrand::Rng) {
     }
 }
 
-/// Until the end, or nothing more comes. One that asked for many answers may be slow to read them.
+/// Reads until the connection ends or nothing more arrives. A client that requested many responses may read slowly.
 fn read(stream: &mut TcpStream, sent: &[u8]) -> String {
     let (mut answer, mut chunk) = (Vec::new(), [0; 4_096]);
     loop {

@@ -17,10 +17,10 @@ use crate::http::{get, post};
 use crate::weir::{Site, Weir, is_running};
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const APP: &str = include_str!("app.py");
 
-/// Weir with three workers, all of which serve.
+/// Starts Weir with three workers, and waits until all serve.
 pub(super) fn start(more: &str) -> Weir {
     start_workers(3, more)
 }
@@ -34,21 +34,21 @@ fn start_workers(count: usize, more: &str) -> Weir {
          command = [\"python3\", \"app.py\", \"{{socket}}\"]\n{more}"
     ));
     let weir = site.start();
-    until(|| serving(&weir).len() == count);
+    wait_until_true(|| serving_pids(&weir).len() == count);
     weir
 }
 
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
-pub(super) fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until_true(mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never was so");
+    while !condition() {
+        assert!(began.elapsed() < TEST_TIMEOUT, "it never was so");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The workers that answer some requests.
-pub(super) fn serving(weir: &Weir) -> BTreeSet<i32> {
+/// Returns the pids of the workers that respond to some requests.
+pub(super) fn serving_pids(weir: &Weir) -> BTreeSet<i32> {
     (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
 }
 
@@ -57,29 +57,29 @@ pub(super) fn kill(pid: i32) {
 }
 
 #[test]
-fn a_worker_that_dies_is_replaced_and_the_others_serve_meanwhile() {
+fn dead_worker_is_replaced_while_others_serve() {
     let weir = start("");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     let killed = *before.first().expect("a worker");
     kill(killed);
-    until(|| {
-        let now = serving(&weir);
+    wait_until_true(|| {
+        let now = serving_pids(&weir);
         now.len() == 3 && !now.contains(&killed)
     });
-    let after = serving(&weir);
+    let after = serving_pids(&weir);
     assert_eq!(before.intersection(&after).count(), 2, "the others are those of before");
     assert!(weir.stop().success());
     assert!(after.iter().all(|&pid| !is_running(Pid::from_raw(pid).expect("a number"))));
 }
 
 #[test]
-fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
+fn stuck_worker_is_evicted_losing_only_its_request() {
     let weir = start("evict_after = \"300ms\"\n");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     let (status, _) = get(weir.front(), "/stuck", "");
     assert_eq!(status, "HTTP/1.1 502 Bad Gateway");
-    until(|| serving(&weir).len() == 3);
-    assert_eq!(before.intersection(&serving(&weir)).count(), 2);
+    wait_until_true(|| serving_pids(&weir).len() == 3);
+    assert_eq!(before.intersection(&serving_pids(&weir)).count(), 2);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     let failed = "weir_front_app_failures_total{app=\"shop\",reason=\"broken\"} 1";
     assert!(metrics.contains(failed), "{metrics}");
@@ -94,7 +94,7 @@ fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
 }
 
 #[test]
-fn the_console_shows_workers_and_gives_orders() {
+fn console_shows_and_controls_workers() {
     let weir = start("");
     let (_, page) = get(weir.console(), "/front", "");
     assert!(page.contains("<h2 id=\"app-shop\">shop</h2>"), "{page}");
@@ -106,10 +106,10 @@ fn the_console_shows_workers_and_gives_orders() {
         post(weir.console(), "/front/act", &form)
     };
     assert_eq!(act("do=scale&processes=1"), "HTTP/1.1 303 See Other");
-    until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
-    let before = serving(&weir);
+    wait_until_true(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
+    let before = serving_pids(&weir);
     assert_eq!(act("do=restart&worker=0"), "HTTP/1.1 303 See Other");
-    until(|| serving(&weir).is_disjoint(&before));
+    wait_until_true(|| serving_pids(&weir).is_disjoint(&before));
     assert_eq!(act("do=pause"), "HTTP/1.1 303 See Other");
     assert_eq!(listed(&weir)["is_paused"], true);
     let (_, metrics) = get(weir.console(), "/metrics", "");
@@ -118,13 +118,15 @@ fn the_console_shows_workers_and_gives_orders() {
     assert!(weir.stop().success());
 }
 
-/// Also when the parent reports something of the app meanwhile.
+/// This also holds when the parent reports the state of the app meanwhile.
 #[test]
-fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
+fn stuck_worker_finishes_other_requests_and_gets_no_new_ones() {
     let weir = start("concurrency = 3\nevict_after = \"2s\"\n");
-    let (front, before) = (weir.front(), serving(&weir));
-    let all_workers = |is_so: &dyn Fn(&Value) -> bool| {
-        until(|| listed(&weir)["workers"].as_array().is_some_and(|all| all.iter().all(is_so)));
+    let (front, before) = (weir.front(), serving_pids(&weir));
+    let all_workers = |condition: &dyn Fn(&Value) -> bool| {
+        wait_until_true(|| {
+            listed(&weir)["workers"].as_array().is_some_and(|all| all.iter().all(condition))
+        });
     };
     let ask = |path| [(); 3].map(|()| std::thread::spawn(move || get(front, path, "")));
     let stuck = ask("/stuck");
@@ -133,7 +135,7 @@ fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
     let slow = ask("/slow");
     all_workers(&|worker| worker["requests"] == 2);
     weir.site.ok(&["workers", "scale", "shop", "4"]);
-    until(|| {
+    wait_until_true(|| {
         listed(&weir)["workers"][0]["oldest_request_seconds"].as_f64().is_none_or(|age| age > 2.1)
     });
     // More than the new worker takes at once: there is room at the old ones.
@@ -155,14 +157,16 @@ fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
     for client in stuck {
         assert_eq!(client.join().expect("a client").0, "HTTP/1.1 502 Bad Gateway");
     }
-    until(|| serving(&weir).len() == 4 && serving(&weir).is_disjoint(&bystanders));
+    wait_until_true(|| {
+        serving_pids(&weir).len() == 4 && serving_pids(&weir).is_disjoint(&bystanders)
+    });
     assert!(weir.stop().success());
 }
 
-/// A stream of events whose first has come.
+/// Opens a stream of events and reads the first one.
 fn listen(front: SocketAddr, path: &str) -> BufReader<TcpStream> {
     let mut client = TcpStream::connect(front).expect("connects");
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let request = format!("GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n");
     client.write_all(request.as_bytes()).expect("written");
     let mut stream = BufReader::new(client);
@@ -170,7 +174,7 @@ fn listen(front: SocketAddr, path: &str) -> BufReader<TcpStream> {
     stream
 }
 
-/// What the next event says.
+/// Returns the next event.
 fn read_event(stream: &mut BufReader<TcpStream>) -> String {
     let mut line = String::new();
     while !line.starts_with("data: ") {
@@ -181,13 +185,13 @@ fn read_event(stream: &mut BufReader<TcpStream>) -> String {
 }
 
 #[test]
-fn a_stream_of_events_does_not_keep_a_stuck_worker() {
+fn event_stream_does_not_prevent_eviction() {
     let weir = start_workers(1, "concurrency = 2\nevict_after = \"300ms\"\n");
-    let (front, before) = (weir.front(), serving(&weir));
+    let (front, before) = (weir.front(), serving_pids(&weir));
     let mut stream = listen(front, "/events/never");
     assert_eq!(get(front, "/stuck", "").0, "HTTP/1.1 502 Bad Gateway");
-    until(|| !serving(&weir).is_empty());
-    assert!(serving(&weir).is_disjoint(&before));
+    wait_until_true(|| !serving_pids(&weir).is_empty());
+    assert!(serving_pids(&weir).is_disjoint(&before));
     let mut rest = String::new();
     stream.read_to_string(&mut rest).expect("its end");
     assert!(!rest.contains("data: "), "{rest}");
@@ -196,17 +200,19 @@ fn a_stream_of_events_does_not_keep_a_stuck_worker() {
 }
 
 #[test]
-fn a_worker_whose_old_request_ends_after_all_gets_requests_again() {
+fn recovered_worker_receives_requests_again() {
     let weir = start_workers(1, "concurrency = 2\nevict_after = \"5s\"\n");
-    let (front, before) = (weir.front(), serving(&weir));
+    let (front, before) = (weir.front(), serving_pids(&weir));
     let mut stream = listen(front, "/events/enough");
     let worker = |weir: &Weir| listed(weir)["workers"][0].clone();
     let ask = || std::thread::spawn(move || get(front, "/until/enough", "").0);
     let old = ask();
-    until(|| worker(&weir)["oldest_request_seconds"].as_f64().is_some_and(|age| age > 3.0));
+    wait_until_true(|| {
+        worker(&weir)["oldest_request_seconds"].as_f64().is_some_and(|age| age > 3.0)
+    });
     // It is not too old when the other one is, so the worker is not evicted at once.
     let bystander = ask();
-    until(|| worker(&weir)["state"] == "stuck");
+    wait_until_true(|| worker(&weir)["state"] == "stuck");
     let (_, metrics) = get(weir.console(), "/metrics", "");
     let stuck = "weir_front_workers{app=\"shop\",state=\"stuck\"} 1";
     assert!(metrics.contains(stuck), "{metrics}");
@@ -215,25 +221,25 @@ fn a_worker_whose_old_request_ends_after_all_gets_requests_again() {
         assert_eq!(client.join().expect("a client"), "HTTP/1.1 200 OK");
     }
     assert_eq!(read_event(&mut stream), "data: last\n");
-    assert_eq!(serving(&weir), before);
-    until(|| worker(&weir)["state"] == "serving");
+    assert_eq!(serving_pids(&weir), before);
+    wait_until_true(|| worker(&weir)["state"] == "serving");
     assert_eq!(listed(&weir)["evictions"], 0);
     assert!(weir.stop().success());
 }
 
 #[test]
-fn workers_outlive_a_service_process_that_dies() {
+fn workers_survive_a_service_crash() {
     let mut weir = start("");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     kill(weir.service().as_raw_nonzero().get());
     weir.wait_for_log("restarting");
     weir.wait_for_log("ready");
-    until(|| serving(&weir).len() == 3);
-    assert_eq!(serving(&weir), before);
+    wait_until_true(|| serving_pids(&weir).len() == 3);
+    assert_eq!(serving_pids(&weir), before);
     assert!(weir.stop().success());
 }
 
-/// What `weir workers list` says of the app.
+/// Returns the output of `weir workers list` for the app.
 pub(super) fn listed(weir: &Weir) -> Value {
     let apps: Value =
         serde_json::from_str(&weir.site.ok(&["workers", "list", "--json"])).expect("JSON");
@@ -241,9 +247,9 @@ pub(super) fn listed(weir: &Weir) -> Value {
 }
 
 #[test]
-fn a_rolling_restart_loses_no_request() {
+fn rolling_restart_loses_no_request() {
     let weir = start("");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     let front = weir.front();
     let is_over = Arc::new(AtomicBool::new(false));
     let clients = [(); 4].map(|()| {
@@ -259,7 +265,7 @@ fn a_rolling_restart_loses_no_request() {
     let told = weir.site.ok(&["workers", "restart", "shop"]);
     assert!(told.ends_with("the workers of shop: replaced\n"), "{told}");
     assert_eq!(listed(&weir)["rolling"], "finished");
-    assert!(serving(&weir).is_disjoint(&before));
+    assert!(serving_pids(&weir).is_disjoint(&before));
     is_over.store(true, Ordering::Relaxed);
     for client in clients {
         let statuses = client.join().expect("a client");
@@ -270,12 +276,12 @@ fn a_rolling_restart_loses_no_request() {
 }
 
 #[test]
-fn a_restart_waits_and_says_why_new_workers_do_not_start() {
+fn failed_restart_reports_why_workers_do_not_start() {
     let weir = start("");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     let told = weir.site.ok(&["workers", "restart", "shop", "--worker", "1"]);
     assert_eq!(told, "worker 1 of shop: replaced\n");
-    let now = serving(&weir);
+    let now = serving_pids(&weir);
     assert_eq!(before.intersection(&now).count(), 2);
     std::fs::write(weir.site.path().join("app.py"), "raise SystemExit('no database')\n")
         .expect("written");
@@ -284,35 +290,35 @@ fn a_restart_waits_and_says_why_new_workers_do_not_start() {
         assert!(shown.starts_with("exit: 1\n"), "{shown}");
         assert!(shown.contains("not replaced, the previous one keeps running: "), "{shown}");
         assert!(shown.contains("| no database"), "{shown}");
-        assert_eq!(serving(&weir), now, "the workers are those of before");
+        assert_eq!(serving_pids(&weir), now, "the workers are those of before");
     }
     assert!(weir.stop().success());
 }
 
 #[test]
-fn workers_are_listed_scaled_signalled_and_paused() {
+fn workers_can_be_listed_scaled_signalled_and_paused() {
     let mut weir = start("");
     let app = listed(&weir);
     assert_eq!((&app["name"], &app["processes"]), (&json!("shop"), &json!(3)));
     let pids: BTreeSet<i32> = (0..3)
         .filter_map(|index| i32::try_from(app["workers"][index]["pid"].as_i64()?).ok())
         .collect();
-    assert_eq!(pids, serving(&weir));
+    assert_eq!(pids, serving_pids(&weir));
     assert_eq!(
         weir.site.ok(&["workers", "scale", "shop", "1"]),
         "shop: number of workers set to 1\n"
     );
-    until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
-    assert_eq!(serving(&weir).len(), 1);
+    wait_until_true(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
+    assert_eq!(serving_pids(&weir).len(), 1);
     // The server in Python knows no USR1, and dies of it.
     weir.site.ok(&["workers", "dump", "shop", "0", "--signal", "USR1"]);
     weir.wait_for_log("was killed by signal 10");
-    until(|| serving(&weir).len() == 1);
+    wait_until_true(|| serving_pids(&weir).len() == 1);
 
     weir.site.ok(&["workers", "pause", "shop"]);
     let front = weir.front();
     let waiting = std::thread::spawn(move || get(front, "/", "").0);
-    until(|| listed(&weir)["requests_waiting"] == 1);
+    wait_until_true(|| listed(&weir)["requests_waiting"] == 1);
     assert_eq!(listed(&weir)["is_paused"], true);
     weir.site.ok(&["workers", "resume", "shop"]);
     assert_eq!(waiting.join().expect("a client"), "HTTP/1.1 200 OK");
@@ -326,9 +332,9 @@ fn workers_are_listed_scaled_signalled_and_paused() {
 }
 
 #[test]
-fn a_reload_leaves_an_app_its_processes_whatever_the_settings_say() {
+fn reload_keeps_the_processes_of_an_app() {
     let mut weir = start("");
-    let before = serving(&weir);
+    let before = serving_pids(&weir);
     let settings = std::fs::read_to_string(weir.site.path().join("weir.toml")).expect("read");
     let other = format!("{BASE}[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:1\"]\n");
     for text in [&other, &settings] {
@@ -338,13 +344,13 @@ fn a_reload_leaves_an_app_its_processes_whatever_the_settings_say() {
             weir.wait_for_log("front.apps[0].command changed: needs `weir upgrade`");
         }
         weir.wait_for_log("settings reloaded");
-        assert_eq!(serving(&weir), before);
+        assert_eq!(serving_pids(&weir), before);
     }
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
+fn failed_start_is_reported_and_requests_time_out() {
     let site = Site::new("");
     site.write(&format!(
         "{BASE}[[front.apps]]\nname = \"shop\"\nqueue_timeout = \"200ms\"\n\
@@ -359,7 +365,7 @@ fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
 }
 
 #[test]
-fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
+fn missing_program_is_reported_and_retried() {
     let site = Site::new("");
     let program = site.path().join("shop");
     site.write(&format!(
@@ -372,7 +378,9 @@ fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
     let expected = format!("shop does not run: shop-0 {} can't be started in ", program.display());
     assert!(why.starts_with(&expected) && why.contains("No such file"), "{why}");
     weir.wait_for_log("given up for now: shop-");
-    until(|| get(weir.front(), "/", "").1.contains("no worker of this app can be started"));
+    wait_until_true(|| {
+        get(weir.front(), "/", "").1.contains("no worker of this app can be started")
+    });
     let (status, _) = get(weir.front(), "/", "");
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     let shown = weir.site.ok(&["status"]);
@@ -386,27 +394,27 @@ fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
     std::fs::set_permissions(program, Permissions::from_mode(0o755)).expect("set");
     // Otherwise it is tried again a minute later.
     weir.site.ok(&["workers", "restart", "shop"]);
-    assert_eq!(serving(&weir).len(), 2);
+    assert_eq!(serving_pids(&weir).len(), 2);
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_worker_that_does_not_start_says_why() {
+fn failed_worker_start_is_reported() {
     let site = Site::new("");
     site.write(&format!(
         "{BASE}[[front.apps]]\nname = \"shop\"\n\
          command = [\"sh\", \"-c\", \"echo no module named shop; exit 3\", \"{{socket}}\"]\n"
     ));
     let weir = site.start();
-    until(|| {
+    wait_until_true(|| {
         let worker = &listed(&weir)["workers"][0];
         let problem = worker["problem"].as_str().unwrap_or_default();
         worker["state"] == "waiting"
             && problem.contains("shop-0 exited with code 3")
             && problem.contains("no module named shop")
     });
-    until(|| weir.site.ok(&["workers", "list"]).contains("| no module named shop"));
-    until(|| listed(&weir)["deaths"].as_u64() > Some(1));
+    wait_until_true(|| weir.site.ok(&["workers", "list"]).contains("| no module named shop"));
+    wait_until_true(|| listed(&weir)["deaths"].as_u64() > Some(1));
     let (_, metrics) = get(weir.console(), "/metrics", "");
     let died = metrics.lines().find(|line| line.starts_with("weir_front_worker_deaths_total{"));
     assert!(died.is_some_and(|line| !line.ends_with(" 0")), "{died:?}");

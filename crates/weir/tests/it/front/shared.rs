@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::processes::{kill, listed, until};
+use super::processes::{kill, listed, wait_until_true};
 use super::{BASE, body};
 use crate::http::get;
 use crate::weir::{Site, Weir};
@@ -23,7 +23,7 @@ use crate::weir::{Site, Weir};
 const APP: &str = include_str!("shared.py");
 const ADAPTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/busy-word");
 
-/// A folder with the app, `workers` times.
+/// Creates a folder with the app and `workers` workers.
 fn site(workers: usize, word: &str, more: &str) -> Site {
     let site = Site::new("");
     std::fs::write(site.path().join("shared.py"), APP).expect("written");
@@ -42,11 +42,11 @@ fn write(site: &Site, workers: usize, word: &str, more: &str) {
 
 fn start(workers: usize, word: &str, more: &str) -> Weir {
     let weir = site(workers, word, more).start();
-    until(|| states(&weir) == vec!["serving"; workers]);
+    wait_until_true(|| states(&weir) == vec!["serving"; workers]);
     weir
 }
 
-/// None: the kernel refuses.
+/// None: the kernel does not support it.
 fn start_join_idle(more: &str) -> Option<Weir> {
     let weir = start(3, "keeps", &format!("selection = \"join-idle\"\n{more}"));
     (!is_refused(&weir)).then_some(weir)
@@ -75,26 +75,26 @@ fn pids(weir: &Weir) -> BTreeSet<i32> {
     workers(weir).iter().filter_map(pid).collect()
 }
 
-fn ask(address: SocketAddr, path: &str) -> i32 {
+fn get_pid(address: SocketAddr, path: &str) -> i32 {
     body(address, path, "").parse().expect("a pid")
 }
 
-/// Until each worker has answered a request.
-fn ask_all(weir: &Weir) {
+/// Sends requests until each worker has responded to one.
+fn reach_all_workers(weir: &Weir) {
     let mut served = BTreeSet::new();
-    until(|| {
-        served.insert(ask(weir.app("shop"), "/"));
+    wait_until_true(|| {
+        served.insert(get_pid(weir.app("shop"), "/"));
         served == pids(weir)
     });
 }
 
-/// A request that is answered when `go` is there.
-fn ask_slowly(weir: &Weir) -> JoinHandle<(String, String)> {
+/// A request that is answered when `finish_slow_requests` is there.
+fn start_slow_request(weir: &Weir) -> JoinHandle<(String, String)> {
     let (address, path) = (weir.app("shop"), weir.site.path().join("go"));
     std::thread::spawn(move || get(address, &format!("/until/{}", path.display()), ""))
 }
 
-fn go(weir: &Weir) {
+fn finish_slow_requests(weir: &Weir) {
     std::fs::write(weir.site.path().join("go"), "").expect("written");
 }
 
@@ -131,68 +131,68 @@ fn busy(weir: &Weir) -> usize {
 }
 
 #[test]
-fn all_share_one_socket_and_who_dies_is_replaced() {
+fn workers_share_one_socket_and_are_replaced() {
     let weir = start(3, "keeps", "");
     let app = listed(&weir);
     assert_eq!((&app["mode"], &app["selection"]), (&json!("sockets"), &json!("kernel")));
     let address = weir.app("shop");
     assert_eq!(app["listen"], json!(address.to_string()));
-    let slow = [ask_slowly(&weir), ask_slowly(&weir)];
-    until(|| busy(&weir) == 2);
+    let slow = [start_slow_request(&weir), start_slow_request(&weir)];
+    wait_until_true(|| busy(&weir) == 2);
     // Nobody waits behind those who are busy.
-    let third = ask(address, "/");
-    assert!((0..5).all(|_| ask(address, "/") == third));
+    let third = get_pid(address, "/");
+    assert!((0..5).all(|_| get_pid(address, "/") == third));
     assert!(pids(&weir).contains(&third));
-    go(&weir);
+    finish_slow_requests(&weir);
     for client in slow {
         assert_eq!(client.join().expect("a client").0, "HTTP/1.1 200 OK");
     }
-    until(|| busy(&weir) == 0);
+    wait_until_true(|| busy(&weir) == 0);
     let given = |worker: &Value| worker["given"].as_u64();
     assert_eq!(workers(&weir).iter().filter_map(given).sum::<u64>(), 8);
     kill(third);
-    until(|| !pids(&weir).contains(&third) && states(&weir) == vec!["serving"; 3]);
+    wait_until_true(|| !pids(&weir).contains(&third) && states(&weir) == vec!["serving"; 3]);
     assert_eq!(listed(&weir)["restarts"], 1);
     assert_eq!(workers(&weir)[0]["waited_seconds"], Value::Null, "nobody knows");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
+fn console_shows_reported_load_and_possible_actions() {
     let weir = start(2, "keeps", "advanced.recycle_interval = \"50ms\"\n");
     let page = || get(weir.console(), "/front", "").1;
     let sockets = format!("{}, selection kernel", weir.app("shop"));
     assert!(page().contains(&sockets) && page().contains("value=\"restart\""));
     assert!(!page().contains("value=\"pause\""));
-    let slow = ask_slowly(&weir);
-    until(|| page().contains("data-label=\"In progress\">1"));
-    until(|| workers(&weir).iter().all(|worker| worker["pss_bytes"].as_u64().is_some()));
-    go(&weir);
+    let slow = start_slow_request(&weir);
+    wait_until_true(|| page().contains("data-label=\"In progress\">1"));
+    wait_until_true(|| workers(&weir).iter().all(|worker| worker["pss_bytes"].as_u64().is_some()));
+    finish_slow_requests(&weir);
     assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
-    until(|| page().contains("data-label=\"Assigned\">1<"));
+    wait_until_true(|| page().contains("data-label=\"Assigned\">1<"));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn who_has_answered_enough_by_its_word_is_recycled() {
+fn worker_is_recycled_after_its_reported_requests() {
     let weir = start(1, "keeps", "recycle_requests = 10\nadvanced.recycle_interval = \"50ms\"\n");
     let before = pids(&weir);
     for _ in 0..11 {
-        ask(weir.app("shop"), "/");
+        get_pid(weir.app("shop"), "/");
     }
-    until(|| pids(&weir).is_disjoint(&before) && states(&weir) == ["serving"]);
+    wait_until_true(|| pids(&weir).is_disjoint(&before) && states(&weir) == ["serving"]);
     let recycled = "recycled_workers_total{app=\"shop\",limit=\"requests\"} 1\n";
     assert!(get(weir.console(), "/metrics", "").1.contains(recycled));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn every_queue_has_workers_of_its_own() {
+fn every_queue_has_its_own_workers() {
     for selection in ["kernel", "random"] {
         let settings = format!("queues = 3\nqueues_per_worker = 2\nselection = \"{selection}\"\n");
         let weir = start(3, "keeps", &settings);
         for _ in 0..30 {
-            ask(weir.app("shop"), "/");
+            get_pid(weir.app("shop"), "/");
         }
         assert_eq!(workers(&weir)[2]["address"], format!("{} (queues 0, 2)", weir.app("shop")));
         let output = weir.site.run(&["workers", "scale", "shop", "1"]);
@@ -203,18 +203,18 @@ fn every_queue_has_workers_of_its_own() {
 }
 
 #[test]
-fn with_join_idle_requests_get_to_all_workers_that_are_idle_and_to_no_other() {
+fn join_idle_selects_only_idle_workers() {
     let Some(weir) = start_join_idle("") else { return };
     let address = weir.app("shop");
-    ask_all(&weir);
-    let slow = [ask_slowly(&weir), ask_slowly(&weir)];
-    until(|| busy(&weir) == 2);
-    let third = ask(address, "/");
-    assert!((0..10).all(|_| ask(address, "/") == third));
+    reach_all_workers(&weir);
+    let slow = [start_slow_request(&weir), start_slow_request(&weir)];
+    wait_until_true(|| busy(&weir) == 2);
+    let third = get_pid(address, "/");
+    assert!((0..10).all(|_| get_pid(address, "/") == third));
     // The busy ones get none of what comes while nobody is idle, so it is served as they end.
-    let waiting = [ask_slowly(&weir), ask_slowly(&weir), ask_slowly(&weir)];
-    until(|| busy(&weir) == 3 && listed(&weir)["requests_waiting"] == 2);
-    go(&weir);
+    let waiting = [start_slow_request(&weir), start_slow_request(&weir), start_slow_request(&weir)];
+    wait_until_true(|| busy(&weir) == 3 && listed(&weir)["requests_waiting"] == 2);
+    finish_slow_requests(&weir);
     for client in slow.into_iter().chain(waiting) {
         assert_eq!(client.join().expect("a client").0, "HTTP/1.1 200 OK");
     }
@@ -222,29 +222,29 @@ fn with_join_idle_requests_get_to_all_workers_that_are_idle_and_to_no_other() {
 }
 
 #[test]
-fn with_join_idle_a_word_that_was_left_behind_is_repaired() {
+fn join_idle_repairs_stale_records() {
     let Some(weir) = start_join_idle("advanced.claim_timeout = \"50ms\"\n") else { return };
     let address = weir.app("shop");
     // Chosen for three connections, they begin nothing.
     drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
     let repaired = "weir_front_worker_words_repaired_total{app=\"shop\"} 3";
-    until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
-    ask_all(&weir);
+    wait_until_true(|| get(weir.console(), "/metrics", "").1.contains(repaired));
+    reach_all_workers(&weir);
     // Killed in the middle of a request: its successor begins as idle.
-    let slow = ask_slowly(&weir);
-    until(|| busy(&weir) == 1);
+    let slow = start_slow_request(&weir);
+    wait_until_true(|| busy(&weir) == 1);
     let stuck = workers(&weir).into_iter().find(|worker| worker["requests"] == 1);
     let stuck = stuck.and_then(|it| it["pid"].as_i64()).expect("busy");
     kill(i32::try_from(stuck).expect("a pid"));
     assert!(slow.join().is_err(), "it had no answer");
-    until(|| states(&weir) == vec!["serving"; 3]);
-    ask_all(&weir);
+    wait_until_true(|| states(&weir) == vec!["serving"; 3]);
+    reach_all_workers(&weir);
     assert!(weir.stop().success());
 }
 
-/// With join-idle as with round-robin: else a connection would wait until the worker is back.
+/// Both with join-idle and round-robin; otherwise a connection would wait until the worker is back.
 #[test]
-fn a_dead_worker_that_does_not_come_back_gets_nothing() {
+fn dead_worker_receives_no_connections() {
     for settings in ["selection = \"join-idle\"\n", "selection = \"round-robin\"\nqueues = 3\n"] {
         let weir = start(3, "keeps", settings);
         if is_refused(&weir) {
@@ -254,45 +254,47 @@ fn a_dead_worker_that_does_not_come_back_gets_nothing() {
         let mut left = pids(&weir);
         let dead = left.pop_first().expect("a worker");
         kill(dead);
-        until(|| states(&weir).iter().filter(|state| *state == "serving").count() == 2);
-        let served: BTreeSet<i32> = (0..9).map(|_| ask(weir.app("shop"), "/")).collect();
+        wait_until_true(|| states(&weir).iter().filter(|state| *state == "serving").count() == 2);
+        let served: BTreeSet<i32> = (0..9).map(|_| get_pid(weir.app("shop"), "/")).collect();
         assert_eq!(served, left);
         assert!(weir.stop().success());
     }
 }
 
 #[test]
-fn a_rolling_restart_and_a_change_of_scale_lose_no_request() {
+fn rolling_restart_and_scaling_lose_no_request() {
     for settings in ["", "queues = 3\n", "selection = \"join-idle\"\n"] {
         let weir = start(3, "keeps", settings);
         let (address, before) = (weir.app("shop"), pids(&weir));
         let clients = Clients::start(address);
         weir.site.ok(&["workers", "restart", "shop"]);
-        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        wait_until_true(|| {
+            listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before)
+        });
         weir.site.ok(&["workers", "scale", "shop", "5"]);
-        until(|| states(&weir) == vec!["serving"; 5]);
+        wait_until_true(|| states(&weir) == vec!["serving"; 5]);
         weir.site.ok(&["workers", "scale", "shop", "3"]);
-        until(|| states(&weir) == vec!["serving"; 3]);
+        wait_until_true(|| states(&weir) == vec!["serving"; 3]);
         clients.stop();
         assert!(weir.stop().success());
     }
 }
 
 #[test]
-fn a_request_that_is_too_old_by_its_word_ends_its_worker() {
+fn worker_with_an_old_reported_request_is_evicted() {
     let weir = start(2, "keeps", "evict_after = \"300ms\"\n");
     let before = pids(&weir);
-    assert!(ask_slowly(&weir).join().is_err(), "it had no answer");
-    until(|| pids(&weir).intersection(&before).count() == 1);
-    until(|| states(&weir) == vec!["serving"; 2]);
+    assert!(start_slow_request(&weir).join().is_err(), "it had no answer");
+    wait_until_true(|| pids(&weir).intersection(&before).count() == 1);
+    wait_until_true(|| states(&weir) == vec!["serving"; 2]);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(metrics.contains("weir_front_worker_evictions_total{app=\"shop\"} 1"), "{metrics}");
     assert!(weir.stop().success());
 }
 
-/// Others answer at the same address, but a probe is believed only if the new worker accepted it.
+/// Others respond at the same address, but a probe counts only if the new worker accepted it.
 #[test]
-fn a_successor_that_never_listens_replaces_nobody() {
+fn successor_that_never_listens_does_not_replace() {
     let weir = start(2, "keeps", "start_deadline = \"2s\"\n");
     let before = pids(&weir);
     let hangs = "import time\ntime.sleep(600)\n";
@@ -301,12 +303,12 @@ fn a_successor_that_never_listens_replaces_nobody() {
     assert!(shown.starts_with("exit: 1\n") && shown.contains("start_deadline"), "{shown}");
     assert!(listed(&weir)["rolling"].as_str().is_some_and(|it| it.starts_with("failed")));
     assert_eq!(pids(&weir), before);
-    ask(weir.app("shop"), "/");
+    get_pid(weir.app("shop"), "/");
     assert!(weir.stop().success());
 }
 
 #[test]
-fn a_worker_that_leaves_a_socket_alone_is_never_ready() {
+fn worker_that_ignores_a_socket_is_never_ready() {
     let site = site(1, "keeps", "queues = 2\nqueues_per_worker = 2\nstart_deadline = \"2s\"\n");
     let one = APP.replace("range(int(os.environ[\"LISTEN_FDS\"]))", "range(1)");
     assert_ne!(one, APP);
@@ -318,7 +320,7 @@ fn a_worker_that_leaves_a_socket_alone_is_never_ready() {
 }
 
 #[test]
-fn without_privileges_all_share_one_socket_and_everybody_is_told() {
+fn missing_privileges_fall_back_to_one_socket() {
     let site = site(2, "keeps", "selection = \"join-idle\"\n");
     let nobody = |command: &mut Command| {
         if rustix::process::geteuid().is_root() {
@@ -328,30 +330,30 @@ fn without_privileges_all_share_one_socket_and_everybody_is_told() {
     std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o777)).expect("set");
     let mut weir = site.start_with(nobody);
     weir.wait_for_log("refuses selection = \"join-idle\"");
-    until(|| states(&weir) == ["serving"; 2]);
+    wait_until_true(|| states(&weir) == ["serving"; 2]);
     assert_eq!(listed(&weir)["selection"], "kernel (join-idle was refused)");
-    ask(weir.app("shop"), "/");
+    get_pid(weir.app("shop"), "/");
     assert!(weir.stop().success());
 }
 
-/// Also if the settings would have other sockets by now: those that there are stay.
+/// The existing sockets stay even if the settings have changed meanwhile.
 #[test]
-fn workers_outlive_a_service_process_that_dies_and_serve_meanwhile() {
+fn workers_serve_during_a_service_crash() {
     let mut weir = start(2, "keeps", "");
     let before = pids(&weir);
     write(&weir.site, 2, "keeps", "queues = 2\n");
     weir.signal(Signal::HUP);
     weir.wait_for_log("settings reloaded");
     kill(weir.service().as_raw_nonzero().get());
-    ask(weir.app("shop"), "/");
+    get_pid(weir.app("shop"), "/");
     weir.wait_for_log("restarting");
     weir.wait_for_log("ready");
-    until(|| states(&weir) == ["serving"; 2]);
+    wait_until_true(|| states(&weir) == ["serving"; 2]);
     assert_eq!(pids(&weir), before);
     assert_eq!(workers(&weir)[1]["address"], format!("{} (queue 0)", weir.app("shop")));
     // One that is started now gets the same socket.
     weir.site.ok(&["workers", "scale", "shop", "3"]);
-    until(|| states(&weir) == ["serving"; 3]);
+    wait_until_true(|| states(&weir) == ["serving"; 3]);
     assert!(weir.stop().success());
 }
 
@@ -362,10 +364,10 @@ fn asked(weir: &Weir) -> Vec<String> {
 }
 
 #[test]
-fn a_new_worker_is_warmed_up_before_its_first_request() {
+fn new_worker_is_warmed_up_before_its_first_request() {
     let warm_up = "warm_up = [\"/a\", \"/b\"]\nready_path = \"/ready\"\n";
     let weir = start(1, "keeps", &format!("{warm_up}advanced.warm_up_host = \"shop.example\"\n"));
-    ask(weir.app("shop"), "/");
+    get_pid(weir.app("shop"), "/");
     let own = format!("/ {}", weir.app("shop"));
     let expected = ["/ready localhost", "/a shop.example", "/b shop.example", &own];
     assert_eq!(asked(&weir), expected);
@@ -379,14 +381,14 @@ fn a_new_worker_is_warmed_up_before_its_first_request() {
          command = [\"python3\", \"shared.py\", \"{ADAPTERS}\", \"\", \"{{socket}}\"]\n{warm_up}"
     ));
     let weir = site.start();
-    until(|| states(&weir) == ["serving"]);
+    wait_until_true(|| states(&weir) == ["serving"]);
     assert_eq!(asked(&weir), ["/ready localhost", "/a a.example", "/b a.example"]);
     assert!(weir.stop().success());
 }
 
-/// What `weir check` says of servers that it knows.
+/// The warnings of `weir check` about known servers.
 #[test]
-fn check_warns_of_servers_that_cannot_listen_on_what_they_would_get() {
+fn check_warns_about_servers_without_socket_support() {
     let warnings = |command: &str, more: &str| {
         let site = Site::new("");
         site.write(&format!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::BASE;
-use super::processes::{APP, listed, serving, until};
+use super::processes::{APP, listed, serving_pids, wait_until_true};
 use crate::weir::{Site, Weir};
 
 /// Says `READY=1` where it is told to, and stays.
@@ -16,7 +16,7 @@ const DIGGER: &str = "import os, socket, time; \
     time.sleep(1000)";
 
 #[test]
-fn workers_of_another_user_reach_their_sockets_though_data_dir_is_closed() {
+fn workers_of_another_user_reach_their_sockets() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -32,11 +32,13 @@ fn workers_of_another_user_reach_their_sockets_though_data_dir_is_closed() {
          command = [\"python3\", \"-c\", \"{DIGGER}\"]\n"
     ));
     let weir = site.start();
-    until(|| serving(&weir).len() == 1);
-    let pid = *serving(&weir).first().expect("one");
+    wait_until_true(|| serving_pids(&weir).len() == 1);
+    let pid = *serving_pids(&weir).first().expect("one");
     let owner = std::fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
     assert_ne!(owner, 0, "it is somebody else's process");
-    until(|| weir.site.ok(&["workers", "list", "--json"]).contains("\"state\": \"running\""));
+    wait_until_true(|| {
+        weir.site.ok(&["workers", "list", "--json"]).contains("\"state\": \"running\"")
+    });
     let mode = std::fs::metadata(weir.data_dir()).expect("there").mode();
     assert_eq!(mode & 0o777, 0o700);
     let worker = &listed(&weir)["workers"][0];
@@ -49,7 +51,8 @@ fn workers_of_another_user_reach_their_sockets_though_data_dir_is_closed() {
     assert!(!of_weir.exists(), "nothing is left of it");
 }
 
-/// Two apps and workers of jobs; of these and of the first app Weir runs the processes as `user`.
+/// Writes settings with two apps and a group of job workers. The workers of the group and of the first app run as
+/// `user`.
 fn write_settings(site: &Site, user: Option<&str>) {
     let folder = site.path().display();
     let user = user.map(|user| format!("user = \"{user}\"\n")).unwrap_or_default();
@@ -67,21 +70,21 @@ fn write_settings(site: &Site, user: Option<&str>) {
     ));
 }
 
-fn row(weir: &Weir, group: &str) -> Value {
+fn group_row(weir: &Weir, group: &str) -> Value {
     let all = weir.site.ok(&["workers", "list", "--json"]);
     let all: Value = serde_json::from_str(&all).expect("JSON");
     let rows = all.as_array().expect("a list");
     rows.iter().find(|row| row["name"] == group).expect("its row").clone()
 }
 
-/// The only process of a group: its number, and whose it is.
+/// Returns the pid and the user of the only process of a group.
 fn process(weir: &Weir, group: &str) -> (i64, u32) {
-    let pid = row(weir, group)["workers"][0]["pid"].as_i64().expect("a pid");
+    let pid = group_row(weir, group)["workers"][0]["pid"].as_i64().expect("a pid");
     (pid, std::fs::metadata(format!("/proc/{pid}")).expect("it runs").uid())
 }
 
 fn folder_of_socket(weir: &Weir, group: &str) -> PathBuf {
-    let row = row(weir, group);
+    let row = group_row(weir, group);
     let address = row["workers"][0]["address"].as_str().expect("an address");
     let socket = Path::new(address.strip_prefix("unix:").expect("a path"));
     assert!(socket.exists(), "{address} is gone");
@@ -89,7 +92,7 @@ fn folder_of_socket(weir: &Weir, group: &str) -> PathBuf {
 }
 
 #[test]
-fn an_upgrade_gives_workers_a_user_another_one_and_none_again() {
+fn upgrade_changes_the_user_of_workers() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -99,8 +102,9 @@ fn an_upgrade_gives_workers_a_user_another_one_and_none_again() {
     write_settings(&site, None);
     let weir = site.start();
     let all_run = |weir: &Weir| {
-        until(|| {
-            let is_up = |group| row(weir, group)["workers"][0]["state"].as_str().map(str::to_owned);
+        wait_until_true(|| {
+            let is_up =
+                |group| group_row(weir, group)["workers"][0]["state"].as_str().map(str::to_owned);
             ["shop", "blog", "digger"].map(is_up)
                 == ["serving", "serving", "running"].map(|state| Some(state.to_owned()))
         });
@@ -118,8 +122,8 @@ fn an_upgrade_gives_workers_a_user_another_one_and_none_again() {
         for group in ["shop", "blog", "digger"] {
             let before = process(&weir, group).0;
             weir.site.ok(&["workers", "restart", group]);
-            until(|| row(&weir, group)["rolling"] != "running (0 done)");
-            assert_eq!(row(&weir, group)["rolling"], "finished", "{group} as {user:?}");
+            wait_until_true(|| group_row(&weir, group)["rolling"] != "running (0 done)");
+            assert_eq!(group_row(&weir, group)["rolling"], "finished", "{group} as {user:?}");
             assert_ne!(process(&weir, group).0, before);
         }
         all_run(&weir);

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A worker that answers with its name and the path; `/wait` waits for [`Worker::go_on`].
 pub(crate) struct Worker {
     pub(crate) address: SocketAddr,
     waits: Receiver<()>,
-    goes_on: Sender<()>,
+    continue_sender: Sender<()>,
 }
 
 impl Worker {
@@ -21,32 +21,32 @@ impl Worker {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (waiting, waits) = channel();
-        let (goes_on, may_go_on) = channel();
-        // It ends with the test's process.
+        let (continue_sender, continue_receiver) = channel();
+        // Starts it; it ends with the process of the test.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 // A client that has gone needs no answer.
-                let _ = answer(name, &stream, &waiting, &may_go_on);
+                let _ = respond(name, &stream, &waiting, &continue_receiver);
             }
         });
-        Self { address, waits, goes_on }
+        Self { address, waits, continue_sender }
     }
 
     /// Waits until it has a request for `/wait`.
-    pub(crate) fn has_request(&self) {
-        self.waits.recv_timeout(PATIENCE).expect("a request");
+    pub(crate) fn wait_for_request(&self) {
+        self.waits.recv_timeout(TEST_TIMEOUT).expect("a request");
     }
 
-    pub(crate) fn go_on(&self) {
-        self.goes_on.send(()).expect("it waits");
+    pub(crate) fn continue_request(&self) {
+        self.continue_sender.send(()).expect("it waits");
     }
 }
 
-fn answer(
+fn respond(
     name: &str,
     mut stream: &TcpStream,
     waiting: &Sender<()>,
-    may_go_on: &Receiver<()>,
+    continue_receiver: &Receiver<()>,
 ) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
@@ -54,7 +54,7 @@ fn answer(
     let path = first.split(' ').nth(1).unwrap_or_default();
     if path == "/wait" {
         waiting.send(()).expect("the test waits");
-        may_go_on.recv_timeout(PATIENCE).expect("a word");
+        continue_receiver.recv_timeout(TEST_TIMEOUT).expect("a word");
     }
     let text = format!("{name} {path}");
     let length = text.len();

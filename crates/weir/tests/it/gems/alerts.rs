@@ -1,15 +1,15 @@
 //! Alert rules for Prometheus.
 
-use super::mirror::{site_mirroring, tell};
+use super::mirror::{configure_hook, mirror_site};
 use super::{GEMS, site};
 use crate::http::get;
 
 #[test]
-fn alert_rules_about_gems_are_about_metrics_that_there_are() {
+fn gem_alert_rules_use_existing_metrics() {
     let rules = include_str!("../../../../../deploy/prometheus/weir-gems.rules.yml");
     let mut upstream = site(GEMS).start();
-    let mirror = site_mirroring(upstream.gems(), "none\n").start();
-    tell(&mut upstream, &mirror);
+    let mirror = mirror_site(upstream.gems(), "none\n").start();
+    configure_hook(&mut upstream, &mirror);
     assert_eq!(get(upstream.gems(), "/names", "").0, "HTTP/1.1 200 OK");
     let metrics =
         get(upstream.console(), "/metrics", "").1 + &get(mirror.console(), "/metrics", "").1;

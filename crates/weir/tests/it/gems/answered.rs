@@ -4,7 +4,7 @@ use super::{GEMS, client, import, line, site};
 use crate::http::get;
 
 #[test]
-fn a_client_that_has_sent_all_it_will_is_answered_and_its_push_is_whole_or_not_there() {
+fn half_closed_client_is_answered_and_its_push_is_atomic() {
     let weir = site(GEMS).start();
     let key = client::key(&weir);
     for number in 0..10 {
@@ -19,7 +19,7 @@ fn a_client_that_has_sent_all_it_will_is_answered_and_its_push_is_whole_or_not_t
 }
 
 #[test]
-fn one_client_holds_a_part_of_the_memory_of_answers_and_leaves_the_rest_to_others() {
+fn one_client_cannot_use_all_response_memory() {
     let more = format!(
         "[front]\ntrusted_proxies = [\"127.0.0.1\"]\n{GEMS}\
          [gems.limits]\nadvanced.dependency_answer_bytes_max = \"1KiB\"\n\

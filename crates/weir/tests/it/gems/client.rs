@@ -5,16 +5,16 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use weir_gems::package::sample::Sample;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 use crate::weir::Weir;
 
-/// A key that may do everything.
+/// Creates a key with all permissions.
 pub(super) fn key(weir: &Weir) -> String {
     let scopes = "push_rubygem,yank_rubygem";
     weir.site.ok(&["gems", "key", "create", "ci", "--scope", scopes]).trim().to_owned()
 }
 
-/// Pushes a small gem, which must be taken.
+/// Pushes a small gem, which must be accepted.
 pub(super) fn push(address: SocketAddr, key: &str, name: &str, version: &str) {
     let answer = bytes(address, &push_request(address, key, name, version));
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
@@ -36,7 +36,7 @@ pub(super) fn push_and_shut_down(weir: &Weir, key: &str, name: &str, missing: us
     let address = weir.gems();
     let request = push_request(address, key, name, "1.0");
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     stream.write_all(&request[..request.len() - missing]).expect("written");
     stream.shutdown(Shutdown::Write).expect("shut down");
     let mut answer = String::new();
@@ -44,17 +44,17 @@ pub(super) fn push_and_shut_down(weir: &Weir, key: &str, name: &str, missing: us
     answer
 }
 
-/// A whole answer to a whole request.
+/// Sends a request and returns the complete response.
 fn bytes(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     stream.write_all(request).expect("written");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("read");
     answer
 }
 
-/// Status line and length of a file.
+/// Returns the status line and the length of a file.
 pub(super) fn file(weir: &Weir, full_name: &str) -> (String, usize) {
     let address = weir.gems();
     let request = format!(

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use super::{GEMS, site};
-use crate::http::ask;
+use crate::http::send_request;
 use crate::process::wait_until;
 
-/// Status line of a push of something that is no gem.
+/// Returns the response to a push of an invalid gem.
 fn push(address: SocketAddr, key: &str) -> (String, String) {
-    ask(
+    send_request(
         address,
         &format!(
             "POST /api/v1/gems HTTP/1.1\r\nHost: {address}\r\nAuthorization: {key}\r\n\
@@ -18,7 +18,7 @@ fn push(address: SocketAddr, key: &str) -> (String, String) {
 }
 
 #[test]
-fn a_key_does_what_it_is_for_until_it_is_revoked() {
+fn key_works_within_its_scopes_until_revoked() {
     let weir = site(GEMS).start();
     let create = |more: &[&str]| {
         let command = [&["gems", "key", "create"][..], more].concat();

@@ -14,8 +14,8 @@ use crate::weir::{Site, Weir};
 
 const SECRET: &str = "a secret between the two";
 
-/// `[gems.mirror]` with this upstream, which is looked at when somebody tells or asks.
-fn mirroring(upstream: SocketAddr) -> String {
+/// Returns `[gems.mirror]` with this upstream, without scheduled synchronization.
+fn mirror_settings(upstream: SocketAddr) -> String {
     format!(
         "{GEMS}[gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n[gems.mirror.limits]\nadvanced.backoff_min = \"10ms\"\n\
          advanced.backoff_max = \"50ms\"\nsilence_timeout = \"2s\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
@@ -23,15 +23,15 @@ fn mirroring(upstream: SocketAddr) -> String {
     )
 }
 
-pub(super) fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
-    let site = site(&mirroring(upstream));
+pub(super) fn mirror_site(upstream: SocketAddr, policy: &str) -> Site {
+    let site = site(&mirror_settings(upstream));
     std::fs::write(site.path().join("secret"), SECRET).expect("written");
     std::fs::write(site.path().join("policy"), policy).expect("written");
     site
 }
 
-/// From now on the upstream tells the mirror of each push.
-pub(super) fn tell(upstream: &mut Weir, mirror: &Weir) {
+/// Configures the upstream's webhook to the mirror.
+pub(super) fn configure_hook(upstream: &mut Weir, mirror: &Weir) {
     std::fs::write(upstream.site.path().join("secret"), SECRET).expect("written");
     upstream.site.write(&format!(
         "{BASE}{GEMS}[gems.webhooks]\nretry_delay_min = \"10ms\"\nretry_delay_max = \"100ms\"\n\
@@ -57,13 +57,13 @@ pub(super) fn status(weir: &Weir) -> Value {
 }
 
 #[test]
-fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_goes() {
+fn upstream_webhook_mirrors_a_push_and_keeps_it() {
     let mut upstream = site(GEMS).start();
     let pushing = key(&upstream);
     push(upstream.gems(), &pushing, "rack", "1.0");
-    let mirror = site_mirroring(upstream.gems(), "none\n").start();
+    let mirror = mirror_site(upstream.gems(), "none\n").start();
     wait_until("all is here", || info(&mirror, "rack") == info(&upstream, "rack"));
-    tell(&mut upstream, &mirror);
+    configure_hook(&mut upstream, &mirror);
     push(upstream.gems(), &pushing, "rack", "2.0");
     push(upstream.gems(), &pushing, "rake", "13.0");
     wait_until("the second is here", || info(&mirror, "rake") == info(&upstream, "rake"));
@@ -90,8 +90,8 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
     assert!(mirror.stop().success());
 }
 
-/// What a command says, without what is another each time: addresses, and what it cost.
-pub(super) fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
+/// Returns the output of a command without what differs between runs: addresses and costs.
+pub(super) fn normalized_output(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
     let text = site.shown(arguments).replace(&upstream.to_string(), "[upstream]");
     let text = text.replace(&upstream.to_string().replace(':', "-"), "[upstream]");
     let told = |line: &str| match line.rsplit_once("; ") {
@@ -101,7 +101,7 @@ pub(super) fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> St
     text.lines().map(told).collect()
 }
 
-/// An upstream with two gems.
+/// Starts an upstream with two gems.
 fn upstream_with_two() -> Weir {
     let upstream = site(GEMS).start();
     import(&upstream.site, &(line("rack", &["1.0", "2.0"]) + &line("rake", &["13.0"])));
@@ -109,17 +109,17 @@ fn upstream_with_two() -> Weir {
 }
 
 #[test]
-fn a_command_copies_an_index_where_no_weir_runs() {
+fn mirror_command_copies_an_index() {
     let (upstream, elsewhere) = (upstream_with_two(), site(GEMS));
     let url = format!("http://{}", upstream.gems());
-    let shown = |arguments: &[&str]| shown(&elsewhere, upstream.gems(), arguments);
-    insta::assert_snapshot!(shown(&["gems", "mirror"]), @r#"
+    let output = |arguments: &[&str]| normalized_output(&elsewhere, upstream.gems(), arguments);
+    insta::assert_snapshot!(output(&["gems", "mirror"]), @r#"
     exit: 2
     -- stdout
     -- stderr
     error: weir.toml has no [[gems.mirror.upstreams]]; name an index: weir gems mirror https://rubygems.org
     "#);
-    insta::assert_snapshot!(shown(&["gems", "mirror", &url]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", &url]), @r#"
     exit: 0
     -- stdout
     [upstream]: 2 names changed, 3 new versions
@@ -130,7 +130,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
     name = "[upstream]"
     url = "http://[upstream]"
     "#);
-    insta::assert_snapshot!(shown(&["gems", "mirror", &url]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", &url]), @r#"
     exit: 0
     -- stdout
     [upstream]: nothing new
@@ -141,7 +141,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
     name = "[upstream]"
     url = "http://[upstream]"
     "#);
-    insta::assert_snapshot!(shown(&["gems", "mirror", "status"]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", "status"]), @r#"
     exit: 2
     -- stdout
     -- stderr
@@ -152,13 +152,13 @@ fn a_command_copies_an_index_where_no_weir_runs() {
 }
 
 #[test]
-fn a_running_weir_that_mirrors_is_asked_to_look() {
+fn mirror_command_triggers_a_running_weir() {
     let upstream = upstream_with_two();
-    let mirror = site_mirroring(upstream.gems(), "none\n").start();
+    let mirror = mirror_site(upstream.gems(), "none\n").start();
     wait_until("all is here", || status(&mirror)["upstreams"][0]["names"] == 2);
     import(&upstream.site, &line("erb", &["4.0"]));
-    let shown = |arguments: &[&str]| shown(&mirror.site, upstream.gems(), arguments);
-    insta::assert_snapshot!(shown(&["gems", "mirror"]), @r#"
+    let output = |arguments: &[&str]| normalized_output(&mirror.site, upstream.gems(), arguments);
+    insta::assert_snapshot!(output(&["gems", "mirror"]), @r#"
     exit: 0
     -- stdout
     one: 1 name changed, 1 new version
@@ -166,20 +166,20 @@ fn a_running_weir_that_mirrors_is_asked_to_look() {
     -- stderr
     "#);
     assert_eq!(info(&mirror, "erb"), info(&upstream, "erb"));
-    insta::assert_snapshot!(shown(&["gems", "mirror", "--everything"]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", "--everything"]), @r#"
     exit: 0
     -- stdout
     one: compared everything, no differences
     one: 3 names there
     -- stderr
     "#);
-    insta::assert_snapshot!(shown(&["gems", "mirror", "--files"]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", "--files"]), @r#"
     exit: 2
     -- stdout
     -- stderr
     error: --files cannot be used while Weir mirrors: set gems.mirror.files to "eagerly", or stop Weir first
     "#);
-    insta::assert_snapshot!(shown(&["gems", "mirror", "https://a.example"]), @r#"
+    insta::assert_snapshot!(output(&["gems", "mirror", "https://a.example"]), @r#"
     exit: 2
     -- stdout
     -- stderr
@@ -190,13 +190,13 @@ fn a_running_weir_that_mirrors_is_asked_to_look() {
 }
 
 #[test]
-fn a_private_name_is_served_from_here_whatever_the_upstream_has() {
+fn private_names_are_never_mirrored() {
     let upstream = site(GEMS).start();
     let theirs = key(&upstream);
     for (name, version) in [("acme-web", "9.9"), ("billing", "9.9"), ("rack", "1.0")] {
         push(upstream.gems(), &theirs, name, version);
     }
-    let mut mirror = site_mirroring(upstream.gems(), "private acme-*\n").start();
+    let mut mirror = mirror_site(upstream.gems(), "private acme-*\n").start();
     wait_until("all is here", || {
         info(&mirror, "rack").contains("\n1.0 ") && status(&mirror)["rounds_done"] != 0
     });
@@ -239,14 +239,16 @@ fn a_private_name_is_served_from_here_whatever_the_upstream_has() {
 }
 
 #[test]
-fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
+fn killed_mirror_resumes_synchronization() {
     let upstream = site(GEMS).start();
     let names: Vec<String> = (0..400).map(|number| format!("gem-{number}")).collect();
     let lines: String = names.iter().map(|name| line(name, &["1.0", "1.1"])).collect();
     import(&upstream.site, &lines);
-    let site = site_mirroring(upstream.gems(), "none\n");
+    let site = mirror_site(upstream.gems(), "none\n");
     let small = "requests_max = 2\nadvanced.batch_gems = 20\nadvanced.backoff_min";
-    site.write(&format!("{BASE}{}", mirroring(upstream.gems())).replace("backoff_min", small));
+    site.write(
+        &format!("{BASE}{}", mirror_settings(upstream.gems())).replace("backoff_min", small),
+    );
     let mirror = site.start();
     let mut last = 0;
     for _ in 0..3 {
@@ -269,10 +271,10 @@ fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_reload_names_what_of_a_mirror_needs_a_restart() {
+fn reload_lists_mirror_settings_that_need_a_restart() {
     let upstream = site(GEMS).start();
-    let mut mirror = site_mirroring(upstream.gems(), "none\n").start();
-    let other = mirroring(upstream.gems()).replace("interval = \"1h\"", "interval = \"2h\"");
+    let mut mirror = mirror_site(upstream.gems(), "none\n").start();
+    let other = mirror_settings(upstream.gems()).replace("interval = \"1h\"", "interval = \"2h\"");
     std::fs::write(mirror.site.path().join("secret"), "another").expect("written");
     mirror.site.write(&format!("{BASE}{other}"));
     mirror.signal(Signal::HUP);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use weir_gems::index::digest::Digests;
 
-use super::mirror::{shown, status};
+use super::mirror::{normalized_output, status};
 use super::{GEMS, site, upstream};
 use crate::process::wait_until;
 
 /// Longer than a command takes between two looks at how far it is.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// A gem's `/info`, and its line of `/versions`.
+/// Returns a gem's `/info`, and its line of `/versions`.
 fn one_gem(name: &str) -> (String, String) {
     let info = format!("---\n1.0 |checksum:{}\n", "ab".repeat(32));
     let md5 = hex::encode(Digests::of(info.as_bytes()).md5);
@@ -23,7 +23,7 @@ fn one_gem(name: &str) -> (String, String) {
 }
 
 #[test]
-fn a_command_says_what_it_could_not_do_and_why() {
+fn mirror_command_reports_failures() {
     let elsewhere = site(GEMS);
     let (info, line) = one_gem("rack");
     let versions = format!("---\nnone\n{line}{}", line.replace("rack", "rake"));
@@ -34,10 +34,10 @@ fn a_command_says_what_it_could_not_do_and_why() {
     });
     let page = upstream::start(|_| ("200 OK", "<!DOCTYPE html>\n<html></html>\n".to_owned()));
     let busy = upstream::start(|_| ("429 Too Many Requests\r\nRetry-After: 7", String::new()));
-    let shown = |upstream: SocketAddr| {
-        shown(&elsewhere, upstream, &["gems", "mirror", &format!("http://{upstream}")])
+    let output = |upstream: SocketAddr| {
+        normalized_output(&elsewhere, upstream, &["gems", "mirror", &format!("http://{upstream}")])
     };
-    insta::assert_snapshot!(shown(half), @r"
+    insta::assert_snapshot!(output(half), @r"
     exit: 2
     -- stdout
     [upstream]: 1 name changed, 1 new version
@@ -47,13 +47,13 @@ fn a_command_says_what_it_could_not_do_and_why() {
     [upstream]: 1 name denied by the upstream (401, 403): rake
     [upstream]: last error: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
     ");
-    insta::assert_snapshot!(shown(page), @r"
+    insta::assert_snapshot!(output(page), @r"
     exit: 2
     -- stdout
     -- stderr
     [upstream]: /versions: it does not begin with `---`; is this the address of a gem index?
     ");
-    insta::assert_snapshot!(shown(busy), @r"
+    insta::assert_snapshot!(output(busy), @r"
     exit: 2
     -- stdout
     -- stderr
@@ -69,7 +69,7 @@ fn a_command_says_what_it_could_not_do_and_why() {
 }
 
 #[test]
-fn a_replaced_file_is_told_and_accepted_by_an_operator() {
+fn replaced_file_is_reported_and_can_be_accepted() {
     let gem = |sums: [&str; 2]| {
         let [one, two] = sums.map(|sum| sum.repeat(32));
         let info = format!("---\n1.0 |checksum:{one}\n2.0-java |checksum:{two}\n");
@@ -118,7 +118,7 @@ fn a_replaced_file_is_told_and_accepted_by_an_operator() {
 }
 
 #[test]
-fn a_look_that_is_asked_for_takes_what_the_order_of_upstreams_held_back() {
+fn requested_sync_takes_names_held_back_by_upstream_order() {
     // It is away when the mirror starts, so nobody knows what it has; and slower than the later one.
     let is_back = Arc::new(AtomicBool::new(false));
     let door = Arc::clone(&is_back);

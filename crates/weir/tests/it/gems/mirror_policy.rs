@@ -8,7 +8,7 @@ use crate::weir::{Site, Weir};
 
 const PRIVATE: &str = "private acme-*\n";
 
-/// An upstream that has a name that is private elsewhere.
+/// Starts an upstream with a name that is private in the mirror.
 fn upstream() -> (Weir, String) {
     let upstream = site(GEMS).start();
     import(&upstream.site, &(line("acme-web", &["9.9"]) + &line("rack", &["1.0"])));
@@ -16,7 +16,7 @@ fn upstream() -> (Weir, String) {
     (upstream, url)
 }
 
-fn verified(site: &Site) -> String {
+fn verify_output(site: &Site) -> String {
     let text = site.ok(&["gems", "verify"]);
     text.split(';').next().unwrap_or_default().to_owned()
 }
@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
+fn stored_policy_applies_to_commands_without_settings() {
     let (upstream, url) = upstream();
     let index = site(&format!(
         "{GEMS}[gems.mirror]\npolicy = \"policy\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
@@ -34,13 +34,21 @@ fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
     ));
     std::fs::write(index.path().join("policy"), PRIVATE).expect("written");
     index.ok(&["gems", "mirror"]);
-    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    assert!(
+        verify_output(&index).starts_with("sound: 1 gem, 1 release"),
+        "{}",
+        verify_output(&index)
+    );
     // From elsewhere: what was in force last.
     let (elsewhere, data) = (site(""), index.path().join("data"));
     let shown = elsewhere.shown(&["gems", "mirror", &url, "--data-dir", text(&data)]);
     assert!(shown.starts_with("exit: 0\n"), "{shown}");
     assert!(shown.contains("using the policy that was last used for this index"), "{shown}");
-    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    assert!(
+        verify_output(&index).starts_with("sound: 1 gem, 1 release"),
+        "{}",
+        verify_output(&index)
+    );
     // Here, and by the file's name: that of the settings.
     for more in [&["--data-dir", "data"][..], &["--config", "weir.toml", "--data-dir", "data"]] {
         let shown = index.shown(&[&["gems", "mirror", &url][..], more].concat());
@@ -59,7 +67,7 @@ fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
 }
 
 #[test]
-fn an_index_with_gems_of_its_own_wants_a_policy() {
+fn index_with_own_gems_requires_a_policy() {
     let (upstream, url) = upstream();
     let index = site(GEMS);
     import(&index, &line("ours", &["1.0"]));
@@ -70,7 +78,11 @@ fn an_index_with_gems_of_its_own_wants_a_policy() {
     -- stderr
     error: the index has gems of your own (ours), but no policy that says which names never come from an upstream. Write a policy and name it with --policy FILE, for example with the line `private acme-*`, or with the line `none` if all other names may come from upstreams
     ");
-    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    assert!(
+        verify_output(&index).starts_with("sound: 1 gem, 1 release"),
+        "{}",
+        verify_output(&index)
+    );
     std::fs::write(index.path().join("empty"), "").expect("written");
     for file in ["none", "empty", "/dev/zero"] {
         let shown = mirror(&["--policy", file]);
@@ -80,11 +92,19 @@ fn an_index_with_gems_of_its_own_wants_a_policy() {
     std::fs::write(index.path().join("policy"), PRIVATE).expect("written");
     let shown = mirror(&["--policy", "policy"]);
     assert!(shown.contains("2 names at the upstream, 1 of them rejected"), "{shown}");
-    assert!(verified(&index).starts_with("sound: 2 gems, 2 releases"), "{}", verified(&index));
+    assert!(
+        verify_output(&index).starts_with("sound: 2 gems, 2 releases"),
+        "{}",
+        verify_output(&index)
+    );
     // It is kept.
     import(&upstream.site, &(line("acme-api", &["9.9"]) + &line("rake", &["1.0"])));
     assert!(mirror(&[]).contains("4 names at the upstream, 2 of them rejected"), "{}", mirror(&[]));
-    assert!(verified(&index).starts_with("sound: 3 gems, 3 releases"), "{}", verified(&index));
+    assert!(
+        verify_output(&index).starts_with("sound: 3 gems, 3 releases"),
+        "{}",
+        verify_output(&index)
+    );
     assert!(upstream.stop().success());
     // What fails is told on standard error, and advises nothing.
     let shown = mirror(&[]);

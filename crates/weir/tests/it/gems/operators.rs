@@ -8,7 +8,7 @@ use crate::http::get;
 use crate::weir::Site;
 
 #[test]
-fn operators_find_yank_and_check_what_there_is() {
+fn operators_can_find_yank_and_verify_releases() {
     let weir = site(GEMS).start();
     let lines = line("rack", &["1.0", "2.0"]) + &line("Rake", &["13.0"]) + &line("erb", &["1"]);
     import(&weir.site, &lines);
@@ -75,7 +75,7 @@ fn operators_find_yank_and_check_what_there_is() {
 }
 
 #[test]
-fn files_that_are_elsewhere_or_lost_for_good_are_told() {
+fn missing_files_are_reported() {
     let weir = site(GEMS).start();
     client::push(weir.gems(), &client::key(&weir), "shop", "1.0");
     import(&weir.site, &(line("rack", &["1.0", "2.0", "3.0"]) + &line("rake", &["13.0"])));
@@ -112,7 +112,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn downloads_are_counted_over_restarts() {
+fn download_counts_survive_restarts() {
     let weir = site(GEMS).start();
     let key = client::key(&weir);
     client::push(weir.gems(), &key, "shop", "1.0");
@@ -127,7 +127,7 @@ fn downloads_are_counted_over_restarts() {
 }
 
 #[test]
-fn a_line_that_is_wrong_ends_an_import_and_is_told() {
+fn invalid_line_aborts_an_import() {
     let site = site(GEMS);
     let text = line("rack", &["1.0"]) + "{\"name\":\"b c\",\"versions\":[]}\n" + &line("d", &["1"]);
     std::fs::write(site.path().join("gems.jsonl"), text).expect("written");

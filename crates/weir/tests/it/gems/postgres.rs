@@ -16,7 +16,7 @@ use crate::weir::{Site, Weir};
 )]
 mod server;
 
-/// Of several Weirs with one database and one folder of files.
+/// Creates the site of one of several Weirs with a shared database and file folder.
 fn shared(url: &str, schema: &str, files: &std::path::Path, more: &str) -> Site {
     let site = site(&format!(
         "[gems]\nlisten = \"127.0.0.1:0\"\nstore = \"postgres\"\nfiles_dir = \"{}\"\n\
@@ -63,7 +63,7 @@ fn two_weirs_serve_one_index_in_postgres() {
 }
 
 #[test]
-fn without_its_postgres_it_starts_and_says_what_is_wrong() {
+fn weir_starts_without_its_postgres() {
     let files = tempfile::tempdir().expect("a folder");
     // Nobody listens at port 1.
     let url = "postgres://weir@127.0.0.1:1/weir?sslmode=disable";

@@ -19,14 +19,14 @@ fn key(weir: &Weir, scope: &str) -> String {
     weir.site.ok(&["gems", "key", "create", "reader", "--scope", scope]).trim().to_owned()
 }
 
-/// As `bundle` asks: status line and body.
+/// Sends a request like `bundle`; returns the status line and the body.
 fn read(address: SocketAddr, path: &str, key: &str) -> (String, String) {
     let pair = BASE64_STANDARD.encode(format!("ci:{key}"));
     get(address, path, &format!("Authorization: Basic {pair}\r\n"))
 }
 
 #[test]
-fn a_reload_closes_the_index_and_keys_open_it_until_they_are_revoked() {
+fn reload_can_require_keys_for_reading() {
     let mut weir = site(GEMS).start();
     import(&weir.site, &line("rack", &["1.0"]));
     assert_eq!(get(weir.gems(), "/names", "").0, GOOD);
@@ -56,7 +56,7 @@ fn a_reload_closes_the_index_and_keys_open_it_until_they_are_revoked() {
 }
 
 #[test]
-fn below_its_mount_the_index_takes_a_key_and_the_apps_do_not() {
+fn read_keys_apply_only_below_the_mount() {
     let worker = crate::front::worker::Worker::start("shop");
     let more = format!(
         "[gems]\nmount = \"/gems-index\"\n{READ}[front]\nlisten = \"127.0.0.1:0\"\n\
@@ -72,7 +72,7 @@ fn below_its_mount_the_index_takes_a_key_and_the_apps_do_not() {
 }
 
 #[test]
-fn a_key_is_made_for_what_it_can_be_used_for() {
+fn keys_are_created_only_with_usable_scopes() {
     let weir = site(GEMS).start();
     let create = ["gems", "key", "create", "team", "--gem", "team-*", "--scope"];
     let shown = |scopes: &str| weir.site.shown(&[&create[..], &[scopes]].concat());
@@ -89,7 +89,7 @@ fn a_key_is_made_for_what_it_can_be_used_for() {
 }
 
 #[test]
-fn a_weir_mirrors_one_that_takes_a_key() {
+fn mirror_authenticates_with_a_key() {
     let upstream = site(&format!("{GEMS}{READ}")).start();
     client::push(upstream.gems(), &client::key(&upstream), "rack", "1.0");
     let mirroring = site(&format!(

@@ -10,30 +10,30 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// Hangs up on everybody until it is opened; then it answers with 200.
 pub(super) struct Receiver {
     pub(super) address: SocketAddr,
     is_open: Arc<AtomicBool>,
     refused: Arc<AtomicUsize>,
-    told: Inbox<Told>,
+    told: Inbox<ReceivedRequest>,
 }
 
 /// One request.
-pub(super) struct Told {
+pub(super) struct ReceivedRequest {
     head: String,
     body: Vec<u8>,
 }
 
-impl Told {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> &str {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.unwrap_or_else(|| panic!("{name} in {}", self.head)).1
     }
 
-    /// What happened to what: `push shop 1.0`.
+    /// Summarizes the event: `push shop 1.0`.
     pub(super) fn summary(&self) -> String {
         let body: Value = serde_json::from_slice(&self.body).expect("JSON");
         let text = |name: &str| body[name].as_str().expect("a text").to_owned();
@@ -71,19 +71,19 @@ impl Receiver {
         self.is_open.store(true, Ordering::SeqCst);
     }
 
-    /// Connections that it hung up.
-    pub(super) fn refused(&self) -> usize {
+    /// Returns the number of connections that it closed.
+    pub(super) fn refused_connections(&self) -> usize {
         self.refused.load(Ordering::SeqCst)
     }
 
-    /// The next request.
-    pub(super) fn request(&self) -> Told {
-        self.told.recv_timeout(PATIENCE).expect("a request")
+    /// Returns the next request.
+    pub(super) fn request(&self) -> ReceivedRequest {
+        self.told.recv_timeout(TEST_TIMEOUT).expect("a request")
     }
 }
 
-/// Until the connection ends, or the test does.
-fn serve(stream: TcpStream, sender: &Sender<Told>) {
+/// Serves until the connection or the test ends.
+fn serve(stream: TcpStream, sender: &Sender<ReceivedRequest>) {
     let mut stream = BufReader::new(stream);
     loop {
         let mut head = String::new();
@@ -92,7 +92,7 @@ fn serve(stream: TcpStream, sender: &Sender<Told>) {
                 return;
             }
         }
-        let mut told = Told { head, body: Vec::new() };
+        let mut told = ReceivedRequest { head, body: Vec::new() };
         let length = told.header("content-length").parse().expect("a length");
         told.body.resize(length, 0);
         stream.read_exact(&mut told.body).expect("a body");

@@ -12,7 +12,7 @@ use crate::http::get;
 use crate::process::wait_until;
 
 #[test]
-fn a_reload_takes_limits_and_names_what_needs_a_restart() {
+fn reload_applies_limits_and_lists_the_rest() {
     let mut weir = site(GEMS).start();
     let url = "/api/v1/dependencies.json?gems=a,b";
     assert_eq!(get(weir.gems(), url, "").0, "HTTP/1.1 200 OK");
@@ -30,8 +30,8 @@ fn a_reload_takes_limits_and_names_what_needs_a_restart() {
     assert!(weir.stop().success());
 }
 
-/// Asks again and again; each request must be answered.
-fn ask_until(is_over: &AtomicBool, address: SocketAddr) -> usize {
+/// Sends requests until `is_over`; each must get a response. Returns their number.
+fn request_until(is_over: &AtomicBool, address: SocketAddr) -> usize {
     let mut answers = 0;
     while !is_over.load(Ordering::Relaxed) {
         let (status, names) = get(address, "/names", "");
@@ -42,14 +42,14 @@ fn ask_until(is_over: &AtomicBool, address: SocketAddr) -> usize {
 }
 
 #[test]
-fn clients_do_not_notice_a_restart_nor_an_upgrade() {
+fn restart_and_upgrade_are_invisible_to_clients() {
     let weir = site(GEMS).start();
     import(&weir.site, &line("rack", &["1.0"]));
     let (is_over, address) = (Arc::new(AtomicBool::new(false)), weir.gems());
     let asking: Vec<_> = (0..2)
         .map(|_| {
             let is_over = Arc::clone(&is_over);
-            thread::spawn(move || ask_until(&is_over, address))
+            thread::spawn(move || request_until(&is_over, address))
         })
         .collect();
     for command in ["restart", "upgrade"] {
@@ -64,7 +64,7 @@ fn clients_do_not_notice_a_restart_nor_an_upgrade() {
 }
 
 #[test]
-fn an_upgrade_opens_the_address_that_is_new() {
+fn upgrade_opens_a_new_address() {
     let weir = site("").start();
     weir.site.write(&format!("{BASE}{GEMS}"));
     let refused = weir.site.shown(&["restart"]);

@@ -15,7 +15,7 @@ const SOON: &str = "[gems.webhooks]\nconnect_timeout = \"1s\"\nresponse_timeout 
                     advanced.poll_interval = \"10ms\"\nretry_delay_min = \"10ms\"\nretry_delay_max = \"50ms\"\n";
 const SECRET: &str = "a secret of the endpoint";
 
-fn telling(receivers: &[(&str, &Receiver)]) -> String {
+fn webhook_settings(receivers: &[(&str, &Receiver)]) -> String {
     let endpoint = |(name, receiver): &(&str, &Receiver)| {
         format!(
             "[[gems.webhooks.endpoints]]\nname = \"{name}\"\nurl = \"http://{}/hooks\"\n\
@@ -27,13 +27,13 @@ fn telling(receivers: &[(&str, &Receiver)]) -> String {
     format!("{GEMS}{SOON}{endpoints}")
 }
 
-fn site_telling(receivers: &[(&str, &Receiver)]) -> Site {
-    let site = site(&telling(receivers));
+fn webhook_site(receivers: &[(&str, &Receiver)]) -> Site {
+    let site = site(&webhook_settings(receivers));
     std::fs::write(site.path().join("secret"), SECRET).expect("written");
     site
 }
 
-/// The process that serves is killed; the parent has started another one.
+/// Kills the service process, and waits until the parent has started another one.
 fn kill_service(weir: &Weir) {
     let before = weir.service();
     kill_process(before, Signal::KILL).expect("killed");
@@ -41,15 +41,15 @@ fn kill_service(weir: &Weir) {
 }
 
 #[test]
-fn what_was_pushed_before_a_kill_9_is_told_after_it_in_order() {
+fn webhooks_survive_sigkill_in_order() {
     let receiver = Receiver::start();
-    let weir = site_telling(&[("ci", &receiver)]).start();
+    let weir = webhook_site(&[("ci", &receiver)]).start();
     let key = key(&weir);
     push(weir.gems(), &key, "shop", "1.0");
     push(weir.gems(), &key, "other", "1.0");
     push(weir.gems(), &key, "shop-cart", "2.0");
     weir.site.ok(&["gems", "yank", "shop", "1.0", "--yes"]);
-    wait_until("an attempt has failed", || receiver.refused() > 0);
+    wait_until("an attempt has failed", || receiver.refused_connections() > 0);
     kill_service(&weir);
     receiver.open();
     for expected in ["push shop 1.0", "push shop-cart 2.0", "yank shop 1.0"] {
@@ -63,14 +63,14 @@ fn what_was_pushed_before_a_kill_9_is_told_after_it_in_order() {
 }
 
 #[test]
-fn a_reload_takes_other_endpoints_and_the_end_leaves_the_rest_to_the_next_start() {
+fn reload_changes_endpoints_and_shutdown_keeps_the_rest() {
     let (first, second) = (Receiver::start(), Receiver::start());
     first.open();
-    let mut weir = site_telling(&[("first", &first)]).start();
+    let mut weir = webhook_site(&[("first", &first)]).start();
     let key = key(&weir);
     push(weir.gems(), &key, "shop", "1.0");
     assert_eq!(first.request().summary(), "push shop 1.0");
-    let both = telling(&[("first", &first), ("second", &second)]);
+    let both = webhook_settings(&[("first", &first), ("second", &second)]);
     weir.site.write(&format!("{BASE}{both}"));
     weir.signal(Signal::HUP);
     weir.wait_for_log("settings reloaded");
@@ -78,7 +78,7 @@ fn a_reload_takes_other_endpoints_and_the_end_leaves_the_rest_to_the_next_start(
     wait_until("it is known", || get(weir.console(), "/metrics", "").1.contains(known));
     push(weir.gems(), &key, "shop", "2.0");
     assert_eq!(first.request().summary(), "push shop 2.0");
-    wait_until("an attempt has failed", || second.refused() > 0);
+    wait_until("an attempt has failed", || second.refused_connections() > 0);
     let site = weir.end();
     second.open();
     let weir = site.start();

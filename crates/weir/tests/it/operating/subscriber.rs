@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tungstenite::{Message, WebSocket};
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 pub(crate) const KEY: &str = "demo-key";
 pub(crate) const SECRET: &str = "demo-secret";
@@ -20,7 +20,7 @@ pub(crate) struct Subscriber {
 impl Subscriber {
     pub(crate) fn connect(front: SocketAddr) -> Self {
         let stream = TcpStream::connect(front).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let url = format!("ws://{front}/app/{KEY}?protocol=7");
         let (socket, _) = tungstenite::client(url, stream).expect("a handshake");
         let mut client = Self { socket, id: String::new() };
@@ -39,14 +39,14 @@ impl Subscriber {
         } else {
             json!({ "channel": channel })
         };
-        self.say("pusher:subscribe", &wish);
+        self.send_event("pusher:subscribe", &wish);
         self.read("pusher_internal:subscription_succeeded");
     }
 
     pub(crate) fn sign_in(&mut self, user: &str) {
         let user = json!({ "id": user }).to_string();
         let auth = self.sign(&format!("{}::user::{user}", self.id));
-        self.say("pusher:signin", &json!({ "auth": auth, "user_data": user }));
+        self.send_event("pusher:signin", &json!({ "auth": auth, "user_data": user }));
         self.read("pusher:signin_success");
     }
 
@@ -56,12 +56,12 @@ impl Subscriber {
         format!("{KEY}:{}", hex::encode(mac.finalize().into_bytes()))
     }
 
-    fn say(&mut self, event: &str, data: &Value) {
+    fn send_event(&mut self, event: &str, data: &Value) {
         let message = json!({ "event": event, "data": data }).to_string();
         self.socket.send(Message::text(message)).expect("sent");
     }
 
-    /// The next message with that name; others are passed over.
+    /// Returns the next message with that name, and skips others.
     pub(crate) fn read(&mut self, event: &str) -> Value {
         loop {
             let message = self.socket.read().expect("a message");
@@ -73,7 +73,7 @@ impl Subscriber {
         }
     }
 
-    /// The code that the connection is closed with.
+    /// Returns the close code of the connection.
     pub(crate) fn close_code(&mut self) -> u16 {
         loop {
             if let Message::Close(frame) = self.socket.read().expect("a message") {
@@ -83,7 +83,7 @@ impl Subscriber {
     }
 }
 
-/// What the text in `data` says.
+/// Parses the text in `data`.
 pub(crate) fn data(message: &Value) -> Value {
     serde_json::from_str(message["data"].as_str().expect("text")).expect("JSON")
 }

@@ -10,7 +10,7 @@ use sha2::Sha256;
 use tungstenite::{Error, Message, WebSocket};
 use weir_base::clock::Clock;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// Far more than any test receives.
 const MESSAGES_MAX: usize = 1_000;
@@ -23,7 +23,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Connects to the app with this key.
-    pub(crate) fn of(address: SocketAddr, key: &str) -> Self {
+    pub(crate) fn connect(address: SocketAddr, key: &str) -> Self {
         let mut socket = Self { stream: open(address, key), id: String::new() };
         let data = socket.event("pusher:connection_established")["data"].clone();
         let data: Value = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
@@ -31,9 +31,9 @@ impl Socket {
         socket
     }
 
-    /// The code with which a connection is refused.
-    pub(crate) fn refused(address: SocketAddr, key: &str) -> u16 {
-        Self { stream: open(address, key), id: String::new() }.closed()
+    /// Returns the close code of a rejected connection.
+    pub(crate) fn refusal_code(address: SocketAddr, key: &str) -> u16 {
+        Self { stream: open(address, key), id: String::new() }.close_code()
     }
 
     pub(crate) fn subscribe(&mut self, channel: &str) {
@@ -41,9 +41,9 @@ impl Socket {
         self.event("pusher_internal:subscription_succeeded");
     }
 
-    /// Comes back and asks for what came behind `place` (epoch and offset); also what became of that.
-    /// None: told to come back once more.
-    pub(crate) fn back(
+    /// Comes back and asks for what came behind `place` (epoch and offset); also what became of that. None: the
+    /// server asked to reconnect once more.
+    pub(crate) fn resume(
         address: SocketAddr,
         key: &str,
         channel: &str,
@@ -58,7 +58,7 @@ impl Socket {
         Some((socket, answer))
     }
 
-    /// The next message; None: the server told it to come back.
+    /// Returns the next message; None: the server asked to reconnect.
     pub(crate) fn next(&mut self) -> Option<Value> {
         for _ in 0..MESSAGES_MAX {
             match self.stream.read().expect("a message") {
@@ -77,7 +77,7 @@ impl Socket {
         self.stream.send(Message::text(message.to_string())).expect("sent");
     }
 
-    /// The next event of this name.
+    /// Returns the next event of this name.
     pub(crate) fn event(&mut self, name: &str) -> Value {
         for _ in 0..MESSAGES_MAX {
             let message = self.stream.read().expect("a message");
@@ -90,8 +90,8 @@ impl Socket {
         panic!("{name} was not among {MESSAGES_MAX} messages");
     }
 
-    /// The code with which the server closes.
-    pub(crate) fn closed(&mut self) -> u16 {
+    /// Returns the close code of the server.
+    pub(crate) fn close_code(&mut self) -> u16 {
         for _ in 0..MESSAGES_MAX {
             if let Message::Close(frame) = self.stream.read().expect("a message") {
                 // The close is answered with the next read, and the server hangs up.
@@ -102,8 +102,8 @@ impl Socket {
         panic!("not closed after {MESSAGES_MAX} messages");
     }
 
-    /// Waits until the connection is gone without a word.
-    pub(crate) fn cut_off(&mut self) {
+    /// Waits until the connection is closed without a close frame.
+    pub(crate) fn wait_until_cut_off(&mut self) {
         match self.stream.read() {
             Err(Error::Protocol(_) | Error::Io(_)) => {}
             other => panic!("not cut off: {other:?}"),
@@ -113,7 +113,7 @@ impl Socket {
 
 fn open(address: SocketAddr, key: &str) -> WebSocket<TcpStream> {
     let stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let url = format!("ws://{address}/app/{key}?protocol=7&client=it");
     tungstenite::client(url, stream).expect("a WebSocket").0
 }
@@ -127,13 +127,13 @@ pub(crate) struct Api<'a> {
 }
 
 impl Api<'_> {
-    /// Status line and body of a signed request.
+    /// Sends a signed request; returns the status line and the body.
     pub(crate) fn post(&self, what: &str, body: &Value) -> (String, String) {
-        request(self.address, "POST", &self.signed(what, body), "", body)
+        request(self.address, "POST", &self.signed_target(what, body), "", body)
     }
 
-    /// The target of a request with this body.
-    pub(crate) fn signed(&self, what: &str, body: &Value) -> String {
+    /// Returns the signed target of a request with this body.
+    pub(crate) fn signed_target(&self, what: &str, body: &Value) -> String {
         let path = format!("/apps/{}/{what}", self.app);
         let query = format!(
             "auth_key={}&auth_timestamp={}&auth_version=1.0&body_md5={}",
@@ -152,7 +152,7 @@ fn sign(secret: &str, text: &str) -> String {
     hex::encode(mac.finalize().into_bytes())
 }
 
-/// Status line and body of a request with a JSON body.
+/// Sends a request with a JSON body; returns the status line and the body.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -161,7 +161,7 @@ pub(crate) fn request(
     body: &Value,
 ) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let body = body.to_string();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n{headers}\

@@ -6,16 +6,16 @@ use std::sync::mpsc::{self, Receiver as Inbox, Sender};
 
 use serde_json::Value;
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// Listens, and answers everything with 200.
 pub(super) struct Receiver {
     address: SocketAddr,
-    told: Inbox<Told>,
+    told: Inbox<ReceivedRequest>,
 }
 
 /// One request.
-pub(super) struct Told {
+pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Value,
 }
@@ -38,14 +38,14 @@ impl Receiver {
         self.address
     }
 
-    /// The next request.
-    pub(super) fn request(&self) -> Told {
-        self.told.recv_timeout(PATIENCE).expect("a request")
+    /// Returns the next request.
+    pub(super) fn request(&self) -> ReceivedRequest {
+        self.told.recv_timeout(TEST_TIMEOUT).expect("a request")
     }
 }
 
-/// Until the connection ends, or the test does.
-fn serve(stream: TcpStream, sender: &Sender<Told>) {
+/// Serves until the connection or the test ends.
+fn serve(stream: TcpStream, sender: &Sender<ReceivedRequest>) {
     let mut stream = BufReader::new(stream);
     loop {
         let mut head = String::new();
@@ -64,7 +64,7 @@ fn serve(stream: TcpStream, sender: &Sender<Told>) {
             .get_mut()
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             .expect("answered");
-        if sender.send(Told { head: head.to_ascii_lowercase(), body }).is_err() {
+        if sender.send(ReceivedRequest { head: head.to_ascii_lowercase(), body }).is_err() {
             return;
         }
     }

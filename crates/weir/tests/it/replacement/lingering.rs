@@ -9,7 +9,7 @@ use tungstenite::{Message, WebSocket};
 
 use super::{APP, SECRET, replaced};
 use crate::http::get;
-use crate::process::{PATIENCE, wait_until};
+use crate::process::{TEST_TIMEOUT, wait_until};
 use crate::realtime::client::{Api, Socket};
 use crate::weir::{Site, Weir, is_running};
 
@@ -21,11 +21,11 @@ struct Kept(BufReader<TcpStream>);
 impl Kept {
     fn open(front: SocketAddr) -> Self {
         let stream = TcpStream::connect(front).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         Self(BufReader::new(stream))
     }
 
-    /// Sends a request; the head of the response.
+    /// Sends a request; returns the head of the response.
     fn post(&mut self, path: &str) -> String {
         self.post_body(path, "")
     }
@@ -35,10 +35,10 @@ impl Kept {
         let request =
             format!("POST {path} HTTP/1.1\r\nHost: shop\r\nContent-Length: {length}\r\n\r\n{body}");
         self.0.get_mut().write_all(request.as_bytes()).expect("written");
-        self.until("\r\n\r\n")
+        self.read_until("\r\n\r\n")
     }
 
-    fn until(&mut self, end: &str) -> String {
+    fn read_until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
             assert_ne!(self.0.read_line(&mut text).expect("a line"), 0, "closed behind {text:?}");
@@ -46,7 +46,7 @@ impl Kept {
         text
     }
 
-    /// A request, answered as the last one of the connection.
+    /// Sends the last request of a connection.
     fn post_last(mut self) {
         let head = self.post("/last");
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
@@ -72,18 +72,18 @@ struct Cable(WebSocket<TcpStream>);
 impl Cable {
     fn open(front: SocketAddr) -> Self {
         let stream = TcpStream::connect(front).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let socket = tungstenite::client(format!("ws://{front}/cable"), stream);
         Self(socket.expect("a WebSocket").0)
     }
 
-    fn echoes(&mut self) {
+    fn check_echo(&mut self) {
         self.0.send(Message::text("hello")).expect("sent");
         assert_eq!(self.0.read().expect("a message"), Message::text("hello"));
     }
 
-    /// The status with which it is closed.
-    fn closed(mut self) -> u16 {
+    /// Returns the close status.
+    fn close_status(mut self) -> u16 {
         let Message::Close(frame) = self.0.read().expect("a message") else { panic!("no close") };
         // The close is confirmed with the next read.
         let ended = self.0.read();
@@ -117,7 +117,7 @@ fn replace(weir: &Weir, command: &str) -> Pid {
     Pid::from_raw(pid).expect("a pid")
 }
 
-/// What the new process knows of the only worker.
+/// Returns what the new process reports about the only worker.
 fn worker(weir: &Weir, what: &str) -> Value {
     let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
     let apps: Value = serde_json::from_str(&listed).expect("JSON");
@@ -125,7 +125,7 @@ fn worker(weir: &Weir, what: &str) -> Value {
 }
 
 #[test]
-fn a_request_behind_a_streamed_response_and_one_on_an_idle_connection_are_served() {
+fn pipelined_and_idle_connections_are_served_during_replacement() {
     let weir = start("", "");
     for command in ["restart", "upgrade"] {
         let mut idle = Kept::open(weir.front());
@@ -134,11 +134,11 @@ fn a_request_behind_a_streamed_response_and_one_on_an_idle_connection_are_served
         let head = streaming.post(&format!("/pieces/{command}"));
         assert!(!head.contains("connection: close"), "{head}");
         let unused = Kept::open(weir.front());
-        streaming.until("first\n");
+        streaming.read_until("first\n");
         // Returns although a response is in progress.
         let old = replace(&weir, command);
         std::fs::write(weir.site.path().join(command), "").expect("written");
-        streaming.until("\r\n0\r\n\r\n");
+        streaming.read_until("\r\n0\r\n\r\n");
         assert!(is_running(old));
         for kept in [streaming, idle, unused] {
             kept.post_last();
@@ -148,23 +148,23 @@ fn a_request_behind_a_streamed_response_and_one_on_an_idle_connection_are_served
     assert!(weir.stop().success());
 }
 
-/// Realtime's histories are with the new process then.
+/// The new process has the realtime histories.
 #[test]
-fn events_that_are_published_over_an_old_connection_reach_the_subscribers() {
+fn publishes_on_old_connections_are_forwarded() {
     let weir = start("", "");
     let front = weir.front();
     let api = Api { address: front, app: "1", key: "demo-key", secret: SECRET };
     let mut publisher = Kept::open(front);
     let mut publish = |number: u32| {
         let event = json!({"name": "count", "channel": "news", "data": number.to_string()});
-        let head = publisher.post_body(&api.signed("events", &event), &event.to_string());
+        let head = publisher.post_body(&api.signed_target("events", &event), &event.to_string());
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
         publisher.read_body(&head);
         head.contains("connection: close")
     };
     assert!(!publish(1));
     replace(&weir, "restart");
-    let mut subscriber = Socket::of(front, "demo-key");
+    let mut subscriber = Socket::connect(front, "demo-key");
     subscriber.subscribe("news");
     assert!(publish(2), "the last request of its connection");
     assert_eq!(subscriber.event("count")["data"], "2");
@@ -172,12 +172,12 @@ fn events_that_are_published_over_an_old_connection_reach_the_subscribers() {
 }
 
 #[test]
-fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
+fn websockets_are_kept_until_stream_drain_and_count_as_load() {
     let mut weir = start("stream_drain = \"3s\"\n", "");
     let mut cable = Cable::open(weir.front());
-    cable.echoes();
+    cable.check_echo();
     let old = replace(&weir, "restart");
-    cable.echoes();
+    cable.check_echo();
     assert!(is_running(old));
     wait_until("the new process knows of it", || worker(&weir, "streams") == 1);
     let shown = || weir.site.ok(&["status", "--data-dir", "data"]);
@@ -185,7 +185,7 @@ fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
         shown().contains("1 service process that was replaced still has connections")
     });
     weir.wait_for_log("the next service process has taken over");
-    assert_eq!(cable.closed(), 1001);
+    assert_eq!(cable.close_status(), 1001);
     wait_until("the app was told by the client", || {
         std::fs::read_to_string(weir.site.path().join("closed")).is_ok_and(|it| it == "1001\n")
     });
@@ -195,72 +195,72 @@ fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
 }
 
 #[test]
-fn of_too_many_old_processes_the_oldest_closes_its_streams() {
+fn oldest_of_too_many_processes_closes_its_streams() {
     let weir = start("", "old_processes_max = 1\n");
     let mut first = Cable::open(weir.front());
-    first.echoes();
+    first.check_echo();
     let oldest = replace(&weir, "restart");
     let mut second = Cable::open(weir.front());
-    second.echoes();
-    first.echoes();
+    second.check_echo();
+    first.check_echo();
     // The parent becomes another program, and knows of it all the same.
     let next = replace(&weir, "upgrade");
-    assert_eq!(first.closed(), 1001);
+    assert_eq!(first.close_status(), 1001);
     wait_until("the oldest has ended", || !is_running(oldest));
-    second.echoes();
+    second.check_echo();
     assert!(is_running(next));
     assert!(weir.stop().success());
     assert!(!is_running(next), "a stop does not leave it behind");
-    assert_eq!(second.closed(), 1001, "it was closed in order");
+    assert_eq!(second.close_status(), 1001, "it was closed in order");
 }
 
 #[test]
-fn an_event_stream_stays_and_ends_in_order() {
+fn event_stream_is_kept_and_closed_cleanly() {
     let weir = start("stream_drain = \"3s\"\n", "");
     let mut events = Kept::open(weir.front());
     let request = b"GET /events/never HTTP/1.1\r\nHost: shop\r\n\r\n";
     events.0.get_mut().write_all(request).expect("written");
-    events.until("\r\n\r\n");
-    events.until("\n\n");
+    events.read_until("\r\n\r\n");
+    events.read_until("\n\n");
     let old = replace(&weir, "restart");
     assert!(is_running(old));
     wait_until("the new process knows of it", || worker(&weir, "streams") == 1);
-    assert!(events.until("0\r\n\r\n").ends_with("0\r\n\r\n"), "its last chunk");
+    assert!(events.read_until("0\r\n\r\n").ends_with("0\r\n\r\n"), "its last chunk");
     events.post_last();
     wait_until("the old process has ended", || !is_running(old));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn without_a_drain_streams_end_with_the_replacement() {
+fn streams_without_drain_end_at_replacement() {
     let weir = start("stream_drain = \"0s\"\n", "");
     let mut cable = Cable::open(weir.front());
-    cable.echoes();
+    cable.check_echo();
     let old = replace(&weir, "restart");
-    assert_eq!(cable.closed(), 1001);
+    assert_eq!(cable.close_status(), 1001);
     wait_until("the old process has ended", || !is_running(old));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn an_old_process_ends_with_its_parent() {
+fn old_process_ends_with_its_parent() {
     let weir = start("", "");
     let mut cable = Cable::open(weir.front());
-    cable.echoes();
+    cable.check_echo();
     let old = replace(&weir, "restart");
-    cable.echoes();
+    cable.check_echo();
     let _site = weir.kill_parent();
     wait_until("it has ended", || !is_running(old));
 }
 
 #[test]
-fn a_full_stop_ends_old_processes_before_their_deadline() {
+fn shutdown_ends_old_processes_early() {
     let weir = start("", "");
     let mut cable = Cable::open(weir.front());
-    cable.echoes();
+    cable.check_echo();
     let old = replace(&weir, "restart");
-    cable.echoes();
+    cable.check_echo();
     assert!(weir.stop().success());
     assert!(!is_running(old));
-    assert_eq!(cable.closed(), 1001);
+    assert_eq!(cable.close_status(), 1001);
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::SECRET;
 use crate::faktory::Client;
 use crate::http::get;
-use crate::process::{PATIENCE, wait_until};
+use crate::process::{TEST_TIMEOUT, wait_until};
 use crate::realtime::client::{Api, Socket};
 use crate::weir::Weir;
 
@@ -40,7 +40,7 @@ pub(super) struct Load {
 }
 
 impl Shared {
-    fn goes_on(&self, client: usize) -> bool {
+    fn should_continue(&self, client: usize) -> bool {
         self.rounds[client].fetch_add(1, Ordering::SeqCst);
         !self.is_over.load(Ordering::SeqCst)
     }
@@ -54,15 +54,15 @@ impl Load {
             std::thread::spawn(move || each(front, &shared, client))
         };
         let http = vec![
-            run(0, ask_anew),
-            run(1, ask_anew),
-            run(2, keep_asking),
-            run(3, keep_asking),
-            run(7, http2::keep_asking),
+            run(0, request_on_new_connections),
+            run(1, request_on_new_connections),
+            run(2, request_on_one_connection),
+            run(3, request_on_one_connection),
+            run(7, http2::request_on_one_connection),
         ];
         let (a, b, c) = (shared.clone(), shared.clone(), shared.clone());
         // Before anything is published.
-        let (socket, _) = Socket::back(front, "demo-key", "news", None).expect("subscribed");
+        let (socket, _) = Socket::resume(front, "demo-key", "news", None).expect("subscribed");
         let load = Self {
             shared,
             http,
@@ -70,12 +70,12 @@ impl Load {
             subscriber: std::thread::spawn(move || subscribe(front, &b, socket)),
             publisher: std::thread::spawn(move || publish(front, &c)),
         };
-        load.goes_on();
+        load.wait_for_progress();
         load
     }
 
-    /// Waits until each client has done something more.
-    pub(super) fn goes_on(&self) {
+    /// Waits until each client has made progress.
+    pub(super) fn wait_for_progress(&self) {
         let rounds = || self.shared.rounds.each_ref().map(|count| count.load(Ordering::SeqCst));
         let before = rounds();
         wait_until("every client goes on", || {
@@ -83,7 +83,7 @@ impl Load {
         });
     }
 
-    /// Ends it; what was acknowledged must be there.
+    /// Stops the load and checks that everything acknowledged exists.
     pub(super) fn stop(self, weir: &Weir) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         for client in self.http {
@@ -101,24 +101,24 @@ impl Load {
     }
 }
 
-/// A connection for each request.
-fn ask_anew(front: SocketAddr, shared: &Shared, client: usize) {
-    while shared.goes_on(client) {
+/// Sends each request on a new connection.
+fn request_on_new_connections(front: SocketAddr, shared: &Shared, client: usize) {
+    while shared.should_continue(client) {
         assert_eq!(get(front, "/", "").0, "HTTP/1.1 200 OK");
     }
 }
 
-/// One connection for as long as the server likes.
-fn keep_asking(front: SocketAddr, shared: &Shared, client: usize) {
-    while shared.goes_on(client) {
+/// Sends requests on one connection until the server closes it, then on the next one.
+fn request_on_one_connection(front: SocketAddr, shared: &Shared, client: usize) {
+    while shared.should_continue(client) {
         let stream = TcpStream::connect(front).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let mut stream = BufReader::new(stream);
-        while shared.goes_on(client) && request(&mut stream) {}
+        while shared.should_continue(client) && request(&mut stream) {}
     }
 }
 
-/// False: it was the last one.
+/// Sends a request; returns false if it was the last one of the connection.
 fn request(stream: &mut BufReader<TcpStream>) -> bool {
     stream.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n").expect("written");
     let (mut head, mut length, mut is_last) = (String::new(), 0, false);
@@ -136,16 +136,16 @@ fn request(stream: &mut BufReader<TcpStream>) -> bool {
     !is_last
 }
 
-/// Pushes jobs, as fast as they are acknowledged; those that were.
+/// Pushes jobs as fast as they are acknowledged; returns the acknowledged ones.
 fn produce(jobs: SocketAddr, shared: &Shared) -> BTreeSet<String> {
     let mut pushed = BTreeSet::new();
     let mut client = Client::connect(jobs);
     let mut number = 0;
-    while shared.goes_on(4) {
+    while shared.should_continue(4) {
         number += 1;
         let jid = format!("it-job-{number:06}");
         let job = format!(r#"PUSH {{"jid":"{jid}","jobtype":"Hello","args":[]}}"#);
-        match client.try_ask(&job).as_deref() {
+        match client.try_run_command(&job).as_deref() {
             Some("+OK") => drop(pushed.insert(jid)),
             // Told to go: nothing was promised.
             None | Some("") => client = Client::connect(jobs),
@@ -159,7 +159,7 @@ fn fetch_all(jobs: SocketAddr) -> BTreeSet<String> {
     let mut client = Client::connect(jobs);
     let mut fetched = BTreeSet::new();
     loop {
-        let job = client.ask("FETCH default");
+        let job = client.run_command("FETCH default");
         if job == "nil" {
             return fetched;
         }
@@ -168,15 +168,15 @@ fn fetch_all(jobs: SocketAddr) -> BTreeSet<String> {
     }
 }
 
-/// Publishes 1, 2, 3 .. and ends with a last one.
+/// Publishes 1, 2, 3 .. and a last event; returns the number of events.
 fn publish(front: SocketAddr, shared: &Shared) -> u64 {
     let api = Api { address: front, app: "1", key: "demo-key", secret: SECRET };
     let mut number = 0;
-    let mut goes_on = true;
-    while goes_on {
-        goes_on = shared.goes_on(5);
+    let mut is_running = true;
+    while is_running {
+        is_running = shared.should_continue(5);
         number += 1;
-        let data = json!({"number": number, "is_last": !goes_on}).to_string();
+        let data = json!({"number": number, "is_last": !is_running}).to_string();
         let event = json!({"name": "count", "channel": "news", "data": data});
         assert_eq!(api.post("events", &event).0, "HTTP/1.1 200 OK");
         // Histories keep 200 events; nobody is away for so many.
@@ -185,11 +185,11 @@ fn publish(front: SocketAddr, shared: &Shared) -> u64 {
     number
 }
 
-/// The numbers that it got, over as many connections as it took.
+/// Returns the received numbers, over as many connections as necessary.
 fn subscribe(front: SocketAddr, shared: &Shared, mut socket: Socket) -> Vec<u64> {
     let (mut received, mut place) = (Vec::new(), None);
     loop {
-        shared.goes_on(SUBSCRIBER);
+        shared.should_continue(SUBSCRIBER);
         match socket.next() {
             Some(event) if event["event"] == "count" => {
                 place = Some(json!({"epoch": event["epoch"], "offset": event["offset"]}));
@@ -204,7 +204,7 @@ fn subscribe(front: SocketAddr, shared: &Shared, mut socket: Socket) -> Vec<u64>
             None => {
                 let mut back = None;
                 while back.is_none() {
-                    back = Socket::back(front, "demo-key", "news", place.as_ref());
+                    back = Socket::resume(front, "demo-key", "news", place.as_ref());
                 }
                 let (again, answer) = back.expect("subscribed");
                 let outcome = &answer["recovery"]["outcome"];

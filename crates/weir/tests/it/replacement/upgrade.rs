@@ -12,7 +12,7 @@ use crate::http::get;
 use crate::process::wait_until;
 use crate::weir::{Site, Weir};
 
-/// Weir from a file of its own, which may be replaced.
+/// Starts Weir from a separate file, which may be replaced.
 fn start() -> Weir {
     let site = Site::new("");
     fs::write(site.path().join("app.py"), APP).expect("written");
@@ -30,7 +30,7 @@ fn program(site: &Site) -> PathBuf {
     site.path().join("weir")
 }
 
-/// As a package manager does it: the old file is still there for who executes it.
+/// Replaces the program like a package manager: running processes keep the old file.
 fn replace_program(site: &Site, make: impl FnOnce(&PathBuf)) {
     let new = site.path().join("weir.new");
     make(&new);
@@ -42,8 +42,8 @@ fn copy(new: &PathBuf) {
     fs::copy(env!("CARGO_BIN_EXE_weir"), new).expect("copied");
 }
 
-/// The file that a process executes.
-fn image(pid: i64) -> u64 {
+/// Returns the inode of the file that a process executes.
+fn executable_inode(pid: i64) -> u64 {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}/exe")).expect("it runs").ino()
 }
@@ -58,14 +58,18 @@ fn upgrades_under_load_lose_nothing_and_keep_the_workers() {
     let before = workers(&weir);
     let load = Load::start(&weir);
     for _ in 0..3 {
-        let old = image(parent(&weir));
+        let old = executable_inode(parent(&weir));
         replace_program(&weir.site, copy);
         let (old_pid, new_pid) = replaced(&weir, "upgrade");
         assert_ne!(old_pid, new_pid);
-        let new = image(parent(&weir));
+        let new = executable_inode(parent(&weir));
         assert_ne!(new, old, "the parent is the new program");
-        assert_eq!(image(new_pid.as_i64().expect("a pid")), new, "and so is the service");
-        load.goes_on();
+        assert_eq!(
+            executable_inode(new_pid.as_i64().expect("a pid")),
+            new,
+            "and so is the service"
+        );
+        load.wait_for_progress();
     }
     load.stop(&weir);
     assert_eq!(workers(&weir), before, "the workers are those of before");
@@ -76,7 +80,7 @@ fn upgrades_under_load_lose_nothing_and_keep_the_workers() {
 }
 
 #[test]
-fn a_rolling_restart_goes_on_through_an_upgrade() {
+fn rolling_restart_continues_through_an_upgrade() {
     let weir = start();
     let before = workers(&weir);
     let load = Load::start(&weir);
@@ -91,7 +95,7 @@ fn a_rolling_restart_goes_on_through_an_upgrade() {
 }
 
 #[test]
-fn the_new_parent_watches_and_ends_the_workers_of_the_old() {
+fn new_parent_supervises_existing_workers() {
     let mut weir = start();
     replace_program(&weir.site, copy);
     weir.signal(Signal::USR2);
@@ -112,9 +116,9 @@ fn the_new_parent_watches_and_ends_the_workers_of_the_old() {
 }
 
 #[test]
-fn a_file_that_is_no_program_changes_nothing() {
+fn invalid_program_file_aborts_an_upgrade() {
     let mut weir = start();
-    let (before, service, old) = (workers(&weir), weir.service(), image(parent(&weir)));
+    let (before, service, old) = (workers(&weir), weir.service(), executable_inode(parent(&weir)));
     for (file, why) in [
         ("", "can't be executed: Exec format error"),
         ("#!/bin/sh\necho unfit >&2; exit 3\n", "can't take over: unfit"),
@@ -123,7 +127,7 @@ fn a_file_that_is_no_program_changes_nothing() {
         let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
         assert!(shown.starts_with("exit: 2\n") && shown.contains(why), "{shown}");
         weir.wait_for_log("not upgraded, nothing has changed");
-        assert_eq!((weir.service(), image(parent(&weir))), (service, old));
+        assert_eq!((weir.service(), executable_inode(parent(&weir))), (service, old));
     }
     assert_eq!(workers(&weir), before);
     assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
@@ -131,9 +135,9 @@ fn a_file_that_is_no_program_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_does_not_understand_the_state_is_not_executed() {
+fn incompatible_program_is_not_executed() {
     let mut weir = start();
-    let (service, old) = (weir.service(), image(parent(&weir)));
+    let (service, old) = (weir.service(), executable_inode(parent(&weir)));
     // It gives itself the state of a later version.
     let script = format!(
         "#!/bin/sh\nprintf '{{\"version\":4000}}' > later\nexec {} up --takeover-check=3 3< later\n",
@@ -143,12 +147,12 @@ fn a_program_that_does_not_understand_the_state_is_not_executed() {
     let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
     assert!(shown.contains("hands over in version 4000, but this program supports"), "{shown}");
     weir.wait_for_log("not upgraded, nothing has changed");
-    assert_eq!((weir.service(), image(parent(&weir))), (service, old));
+    assert_eq!((weir.service(), executable_inode(parent(&weir))), (service, old));
     assert!(weir.stop().success());
 }
 
 #[test]
-fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
+fn upgrade_applies_new_apps_and_addresses() {
     let mut weir = start();
     let (jobs, before) = (weir.jobs(), workers(&weir));
     let folder = weir.site.path().display().to_string();
@@ -170,7 +174,7 @@ fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
     // Another address for jobs, and another app in place of the one that there was.
     weir.site.write(&more.replace("name = \"shop\"", "name = \"cart\""));
     replaced(&weir, "upgrade");
-    assert!(crate::faktory::Client::dial(address).greeting.starts_with("+HI "));
+    assert!(crate::faktory::Client::connect_without_command(address).greeting.starts_with("+HI "));
     assert!(std::net::TcpStream::connect(jobs).is_err(), "nobody listens there any more");
     wait_until("the workers of the new app serve", || workers(&weir).len() == 3);
     assert_eq!(workers(&weir).intersection(&before).count(), 0);
@@ -185,7 +189,7 @@ fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
 }
 
 #[test]
-fn an_app_that_was_taken_out_and_put_back_has_its_workers_again() {
+fn app_removed_and_added_again_gets_its_workers() {
     let weir = start();
     let before = workers(&weir);
     let with = settings(&weir.site.path().display().to_string(), "");
@@ -210,7 +214,7 @@ const SLEEPER: &str = "trap 'echo INT >> told; exit 0' INT; trap 'echo QUIT >> t
                        while :; do sleep 0.01; done";
 
 #[test]
-fn a_worker_is_sent_the_signals_of_the_command_that_it_runs() {
+fn workers_get_the_signals_of_their_own_command() {
     let weir = start();
     let folder = weir.site.path().display().to_string();
     let told = || fs::read_to_string(weir.site.path().join("told")).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::target::Target;
 
 /// `weir gems mirror [UPSTREAM]`.
 #[derive(Debug, Args)]
-pub(super) struct LookArguments {
+pub(super) struct SyncArguments {
     #[command(flatten)]
     pub(super) target: Target,
     /// Address of an index, such as `https://rubygems.org`, if weir.toml has no upstreams
@@ -31,7 +31,7 @@ pub(super) struct LookArguments {
 
 /// Whether the upstream was in the settings already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum KnownUpstream {
     Yes,
     No,
 }

@@ -24,9 +24,9 @@ impl Bars {
         })
     }
 
-    pub(super) fn draw(&self, upstream: &str, at: &ProgressView) {
-        let bar = self.of(upstream);
-        let (what, style) = match at.phase {
+    pub(super) fn draw(&self, upstream: &str, progress: &ProgressView) {
+        let bar = self.bar_of(upstream);
+        let (what, style) = match progress.phase {
             PhaseView::Versions => ("/versions", &self.of_bytes),
             PhaseView::Gems => ("gems", &self.of_pieces),
             PhaseView::Files => (".gem files", &self.of_pieces),
@@ -37,17 +37,17 @@ impl Bars {
             bar.set_message(message);
             bar.reset_eta();
         }
-        bar.set_length(at.total.unwrap_or(at.done));
-        bar.set_position(at.done);
+        bar.set_length(progress.total.unwrap_or(progress.done));
+        bar.set_position(progress.done);
     }
 
     /// Removes all bars.
-    pub(super) fn end(&self) {
+    pub(super) fn clear(&self) {
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         bars.drain(..).for_each(|(_, bar)| bar.finish_and_clear());
     }
 
-    fn of(&self, upstream: &str) -> ProgressBar {
+    fn bar_of(&self, upstream: &str) -> ProgressBar {
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, bar)) = bars.iter().find(|(name, _)| name == upstream) {
             return bar.clone();

@@ -7,30 +7,30 @@ use anyhow::{Context, anyhow, bail};
 use weir_gems::mirror::policy::Policy;
 use weir_gems::store::GemStore;
 
-use super::arguments::{Known, LookArguments};
+use super::arguments::{KnownUpstream, SyncArguments};
 use super::store;
 use crate::target::SettingsArguments;
 use crate::{data_dir, output};
 use weir_config::{Settings, read_policy_file};
 
 /// Limit of names in an error.
-const NAMES_TOLD: usize = 3;
+const NAMES_MAX: usize = 3;
 
 /// Returns the settings of the index. Unlike other commands, this one also reads the settings file
 /// beside `--data-dir` if it is of the same index, since it may have a policy.
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
     let Some(data_dir) = &arguments.data_dir else { return store::settings(arguments) };
     if arguments.config.is_some() {
-        return data_dir::settings_of_both(arguments);
+        return data_dir::settings_from_file(arguments);
     }
-    let here = data_dir::settings_of_both(&SettingsArguments::default()).with_context(|| {
+    let found = data_dir::settings_from_file(&SettingsArguments::default()).with_context(|| {
         format!(
             "the settings file in this folder has errors, and may contain the policy of {}; correct it, or run the command in another folder",
             data_dir.display()
         )
     })?;
-    match is_same(&here.data_dir, data_dir) {
-        true if here.gems.is_enabled => Ok(here),
+    match is_same(&found.data_dir, data_dir) {
+        true if found.gems.is_enabled => Ok(found),
         _ => Ok(Settings::in_data_dir(data_dir)),
     }
 }
@@ -42,13 +42,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Returns the policy. Upstreams in the settings use the policy in the settings; others use the
 /// given policy, or the last one of this index.
-pub(super) async fn choose(
-    arguments: &LookArguments,
+pub(super) async fn select_policy(
+    arguments: &SyncArguments,
     settings: &Settings,
-    is_known: Known,
+    known_upstream: KnownUpstream,
     store: &GemStore,
 ) -> anyhow::Result<Policy> {
-    if is_known == Known::Yes {
+    if known_upstream == KnownUpstream::Yes {
         return Ok(settings.gems.mirror.policy.clone());
     }
     if let Some(path) = &arguments.policy {
@@ -61,15 +61,15 @@ pub(super) async fn choose(
         );
         return rules.parse().context("the policy stored in this index");
     }
-    let mut ours = store.local_names(NAMES_TOLD + 1).await?;
-    if ours.is_empty() {
+    let mut local_names = store.local_names(NAMES_MAX + 1).await?;
+    if local_names.is_empty() {
         return Ok(Policy::default());
     }
-    if ours.len() > NAMES_TOLD {
-        ours[NAMES_TOLD] = "..".to_owned();
+    if local_names.len() > NAMES_MAX {
+        local_names[NAMES_MAX] = "..".to_owned();
     }
     bail!(
         "the index has gems of your own ({}), but no policy that says which names never come from an upstream. Write a policy and name it with --policy FILE, for example with the line `private acme-*`, or with the line `none` if all other names may come from upstreams",
-        ours.join(", ")
+        local_names.join(", ")
     )
 }

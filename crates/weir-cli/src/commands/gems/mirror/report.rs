@@ -26,23 +26,23 @@ fn print_upstream(upstream: &UpstreamView) {
     if let Some(error) = &upstream.last_error {
         return output::note(&format!("{name}: {}", output::printable(error)));
     }
-    let Some(looked) = &upstream.last_result else { return };
-    output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
-    output::line(&format!("{name}: {}", whole(upstream)));
+    let Some(sync) = &upstream.last_result else { return };
+    output::line(&format!("{name}: {}; {}", describe_changes(sync), describe_cost(sync)));
+    output::line(&format!("{name}: {}", describe_names(upstream)));
     for (number, of, what) in [
-        (looked.failed, "name", "could not be synchronized: run the command again"),
-        (looked.waiting, "name", "are waiting for an earlier upstream that does not respond"),
-        (looked.files_failed, "file", "could not be fetched: run the command again"),
-        (looked.left_out, "line", "skipped as invalid"),
+        (sync.failed, "name", "could not be synchronized: run the command again"),
+        (sync.waiting, "name", "are waiting for an earlier upstream that does not respond"),
+        (sync.files_failed, "file", "could not be fetched: run the command again"),
+        (sync.left_out, "line", "skipped as invalid"),
     ] {
         if number > 0 {
             output::note(&format!("{name}: {} {what}", count(number, of)));
         }
     }
-    if let Some(replaced) = replaced(upstream) {
+    if let Some(replaced) = describe_replaced(upstream) {
         output::note(&format!("{name}: {replaced} (weir gems mirror status)"));
     }
-    if let Some(denied) = denied(upstream) {
+    if let Some(denied) = describe_denied(upstream) {
         output::note(&format!("{name}: {denied}"));
     }
     if let Some(reason) = &upstream.last_miss {
@@ -51,14 +51,14 @@ fn print_upstream(upstream: &UpstreamView) {
 }
 
 /// Describes the blocked versions; None: none.
-fn replaced(upstream: &UpstreamView) -> Option<String> {
+fn describe_replaced(upstream: &UpstreamView) -> Option<String> {
     let versions = count(upstream.replaced, "version");
     let text = format!("{versions} rejected: the upstream has replaced the file");
     (upstream.replaced > 0).then_some(text)
 }
 
 /// Describes the names that the last synchronization denied; None: none.
-pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
+pub(super) fn describe_denied(upstream: &UpstreamView) -> Option<String> {
     let total = upstream.last_result.as_ref()?.denied;
     let names = upstream.denied_names.join(", ");
     let more = match total.saturating_sub(upstream.denied_names.len() as u64) {
@@ -70,20 +70,20 @@ pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
     })
 }
 
-fn changes(looked: &LookView) -> String {
-    if looked.names + looked.added + looked.yanked + looked.files == 0 {
-        return match looked.read {
-            _ if looked.failed + looked.denied > 0 => "nothing could be synchronized".to_owned(),
+fn describe_changes(sync: &LookView) -> String {
+    if sync.names + sync.added + sync.yanked + sync.files == 0 {
+        return match sync.read {
+            _ if sync.failed + sync.denied > 0 => "nothing could be synchronized".to_owned(),
             ReadView::Whole => "compared everything, no differences".to_owned(),
             ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
         };
     }
-    let mut parts = vec![format!("{} changed", count(looked.names, "name"))];
+    let mut parts = vec![format!("{} changed", count(sync.names, "name"))];
     for (number, what) in [
-        (looked.added, "new version"),
-        (looked.yanked, "yanked version"),
-        (looked.changed, "changed version"),
-        (looked.files, "fetched .gem file"),
+        (sync.added, "new version"),
+        (sync.yanked, "yanked version"),
+        (sync.changed, "changed version"),
+        (sync.files, "fetched .gem file"),
     ] {
         if number > 0 {
             parts.push(count(number, what));
@@ -92,13 +92,13 @@ fn changes(looked: &LookView) -> String {
     parts.join(", ")
 }
 
-fn cost(looked: &LookView) -> String {
-    let LookView { requests, received_bytes, seconds, .. } = looked;
+fn describe_cost(sync: &LookView) -> String {
+    let LookView { requests, received_bytes, seconds, .. } = sync;
     let bytes = units::about_size(*received_bytes);
     format!("{}, {bytes}, {seconds:.1} s", count(*requests, "request"))
 }
 
-fn whole(upstream: &UpstreamView) -> String {
+fn describe_names(upstream: &UpstreamView) -> String {
     let names = count(upstream.names, "name");
     match upstream.refused {
         0 => format!("{names} there"),

@@ -3,7 +3,7 @@
 use clap::Args;
 use weir_gems::view::{MirrorView, PhaseView, ReplacedView, UpstreamView};
 
-use super::report::denied;
+use super::report::describe_denied;
 use super::running::PATH;
 use crate::admin_client::AdminClient;
 use crate::commands::status::seconds;
@@ -54,11 +54,11 @@ fn print(view: &MirrorView) {
             let reason = printable(reason);
             output::line(&format!("{}: not up to date: {reason}", upstream.name));
         }
-        if let Some(denied) = denied(upstream) {
+        if let Some(denied) = describe_denied(upstream) {
             output::line(&format!("{}: {denied}", upstream.name));
         }
         for release in &upstream.replaced_releases {
-            output::line(&format!("{}: {}", upstream.name, replaced(release)));
+            output::line(&format!("{}: {}", upstream.name, describe_replaced(release)));
         }
         let more = upstream.replaced.saturating_sub(upstream.replaced_releases.len() as u64);
         if more > 0 {
@@ -71,7 +71,7 @@ fn print(view: &MirrorView) {
     }
 }
 
-fn replaced(release: &ReplacedView) -> String {
+fn describe_replaced(release: &ReplacedView) -> String {
     let ReplacedView { name, number, platform, pinned_sha256, offered_sha256, .. } = release;
     let option = if platform == "ruby" { String::new() } else { format!(" --platform {platform}") };
     format!(
@@ -91,11 +91,11 @@ fn row(upstream: &UpstreamView) -> Vec<String> {
         upstream.pending.to_string(),
         upstream.refused.to_string(),
         upstream.replaced.to_string(),
-        doing(upstream),
+        describe_activity(upstream),
     ]
 }
 
-fn doing(upstream: &UpstreamView) -> String {
+fn describe_activity(upstream: &UpstreamView) -> String {
     let Some(at) = &upstream.progress else { return "idle".to_owned() };
     let what = match at.phase {
         PhaseView::Versions => "reading /versions",

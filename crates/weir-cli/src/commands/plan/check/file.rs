@@ -10,42 +10,43 @@ use weir_advisor::plan::{
 };
 use weir_advisor::wording::list;
 
-use super::queue_word::{Order, ordering, weighted};
+use super::queue_order::{QueueOrder, effective_ordering, parse_weighted};
 use weir_config::SettingError;
 use weir_config::units::parse_size;
 
 const STREAMING: &str = "streaming";
 
 /// The parsed file.
-pub(super) struct Said {
+pub(super) struct CheckedLayout {
     pub(super) layout: ProcessLayout,
     /// Queues that must be served.
     pub(super) queues: Vec<String>,
     /// Invalid values, with their lines.
     pub(super) remarks: Vec<Proof>,
     /// Whether the file sets the reserved connections of Postgres.
-    pub(super) is_reserved_said: bool,
+    pub(super) has_reserved: bool,
 }
 
 /// Parses the text.
 ///
 /// # Errors
 /// The text is not a layout.
-pub(super) fn parse(text: &str) -> anyhow::Result<Said> {
+pub(super) fn parse(text: &str) -> anyhow::Result<CheckedLayout> {
     let file: File = toml::from_str(text)?;
-    let mut remarks: Vec<_> = names_differ(text, &file).into_iter().collect();
-    let is_reserved_said = file.superuser_reserved_connections.is_some();
-    let mut lines = Lines { text, unread: Vec::new() };
-    let wanted: Vec<_> = file.queues.iter().filter_map(|word| lines.wanted(word)).collect();
+    let mut remarks: Vec<_> = duplicate_names(text, &file).into_iter().collect();
+    let has_reserved = file.superuser_reserved_connections.is_some();
+    let mut lines = LineSource { text, unread: Vec::new() };
+    let demanded: Vec<_> =
+        file.queues.iter().filter_map(|word| lines.demanded_queue(word)).collect();
     let layout = layout(file, &mut lines)?;
     if !lines.unread.is_empty() {
         let figures = lines.unread.join("; ");
         remarks.push(Proof { claim: Claim::QueuesRead, outcome: ClaimOutcome::Unknown, figures });
     }
-    let mut queues = if wanted.is_empty() { served(&layout) } else { wanted };
+    let mut queues = if demanded.is_empty() { served(&layout) } else { demanded };
     let mut seen = BTreeSet::new();
     queues.retain(|queue| seen.insert(queue.clone()));
-    Ok(Said { layout, queues, remarks, is_reserved_said })
+    Ok(CheckedLayout { layout, queues, remarks, has_reserved })
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,7 +76,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct ServiceEntry {
     name: Spanned<String>,
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     processes: u32,
     threads: Option<u32>,
     pool: u32,
@@ -86,31 +87,32 @@ struct ServiceEntry {
 #[serde(deny_unknown_fields)]
 struct WorkerEntry {
     name: Spanned<String>,
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     processes: u32,
     concurrency: Option<u32>,
     pool: Option<u32>,
-    order: Option<Order>,
+    order: Option<QueueOrder>,
     /// As after `-q`: "push", or with its weight "push,6".
     queues: Option<Vec<Spanned<String>>>,
     memory: Option<String>,
 }
 
-const fn one() -> u32 {
+const fn default_one() -> u32 {
     1
 }
 
 /// Reports duplicate names. Units, compose services and groups of Weir are identified by name: of
 /// two with the same name only one runs, or one is an unchanged copy.
-fn names_differ(text: &str, file: &File) -> Option<Proof> {
+fn duplicate_names(text: &str, file: &File) -> Option<Proof> {
     let services = file.services.iter().map(|it| &it.name);
     let mut lines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for name in services.chain(file.workers.iter().map(|it| &it.name)) {
         lines.entry(name.get_ref().as_str()).or_default().push(line_of(text, name));
     }
     let twice = lines.iter().filter(|(_, lines)| lines.len() > 1);
-    let figures: Vec<_> =
-        twice.map(|(name, lines)| format!("{name} is defined in {}", places(lines))).collect();
+    let figures: Vec<_> = twice
+        .map(|(name, lines)| format!("{name} is defined in {}", line_numbers(lines)))
+        .collect();
     (!figures.is_empty()).then(|| Proof {
         claim: Claim::NamesDiffer,
         outcome: ClaimOutcome::Broken,
@@ -119,7 +121,7 @@ fn names_differ(text: &str, file: &File) -> Option<Proof> {
 }
 
 /// Formats line numbers: "lines 7 and 8".
-fn places(lines: &[usize]) -> String {
+fn line_numbers(lines: &[usize]) -> String {
     let mut places: Vec<_> = lines.iter().map(ToString::to_string).collect();
     places.dedup();
     match places.as_slice() {
@@ -141,14 +143,14 @@ fn served(layout: &ProcessLayout) -> Vec<String> {
 }
 
 /// Invalid queue words, with their lines.
-struct Lines<'a> {
+struct LineSource<'a> {
     text: &'a str,
     unread: Vec<String>,
 }
 
-impl Lines<'_> {
-    fn wanted(&mut self, word: &Spanned<String>) -> Option<String> {
-        let queue = weighted(word.get_ref());
+impl LineSource<'_> {
+    fn demanded_queue(&mut self, word: &Spanned<String>) -> Option<String> {
+        let queue = parse_weighted(word.get_ref());
         let problem = |problem| format!("line {}: {problem}", line_of(self.text, word));
         queue.map_err(|it| self.unread.push(problem(it))).ok().map(|(queue, _)| queue)
     }
@@ -167,7 +169,7 @@ impl Lines<'_> {
         let before = self.unread.len();
         let mut queues = Vec::new();
         for word in words {
-            match weighted(word.get_ref()) {
+            match parse_weighted(word.get_ref()) {
                 Ok(queue) => queues.push(queue),
                 Err(problem) => {
                     let line = line_of(self.text, word);
@@ -179,17 +181,17 @@ impl Lines<'_> {
     }
 }
 
-fn layout(file: File, lines: &mut Lines<'_>) -> anyhow::Result<ProcessLayout> {
+fn layout(file: File, lines: &mut LineSource<'_>) -> anyhow::Result<ProcessLayout> {
     let memory_bytes_max = file.memory.as_deref().map(size).transpose()?;
     let services = file.services.into_iter().map(service).collect::<anyhow::Result<_>>()?;
     let workers = file.workers.into_iter().map(|entry| worker(entry, lines));
-    let kept = file.superuser_reserved_connections.unwrap_or(RESERVED_CONNECTIONS);
+    let superuser_reserved = file.superuser_reserved_connections.unwrap_or(RESERVED_CONNECTIONS);
     Ok(ProcessLayout {
         services,
         workers: workers.collect::<anyhow::Result<_>>()?,
         max_connections: file.max_connections,
         reserve: file.reserve,
-        reserved_connections: kept.saturating_add(file.reserved_connections),
+        reserved_connections: superuser_reserved.saturating_add(file.reserved_connections),
         pooler_connections: file.pgbouncer.filter(|connections| *connections > 0),
         memory_bytes_max,
     })
@@ -200,20 +202,20 @@ fn service(entry: ServiceEntry) -> anyhow::Result<ServiceLayout> {
     let name = name.into_inner();
     // Streaming has one thread, which shares its pool.
     let said = threads.or_else(|| (name == STREAMING).then_some(1));
-    let reckoned = usual_memory(&name, said.unwrap_or(pool));
+    let reckoned = assumed_memory(&name, said.unwrap_or(pool));
     let memory = memory.as_deref().map(size).transpose()?;
-    let gaps = gaps([(Gap::Threads, said.is_none()), (Gap::Memory, memory.is_none())]);
+    let gaps = collect_gaps([(Gap::Threads, said.is_none()), (Gap::Memory, memory.is_none())]);
     let memory_bytes = memory.unwrap_or(reckoned);
     Ok(ServiceLayout { name, processes, threads: said.unwrap_or(0), pool, memory_bytes, gaps })
 }
 
-fn worker(entry: WorkerEntry, lines: &mut Lines<'_>) -> anyhow::Result<WorkerLayout> {
+fn worker(entry: WorkerEntry, lines: &mut LineSource<'_>) -> anyhow::Result<WorkerLayout> {
     let said = lines.queues(&entry);
     let is_unread = said.is_none();
     let queues = said.unwrap_or_default();
-    let (ordering, is_clear) = ordering(entry.order, &queues);
+    let (ordering, is_clear) = effective_ordering(entry.order, &queues);
     let memory = entry.memory.as_deref().map(size).transpose()?;
-    let gaps = gaps([
+    let gaps = collect_gaps([
         (Gap::Threads, entry.concurrency.is_none()),
         (Gap::Pool, entry.pool.is_none()),
         (Gap::Memory, memory.is_none()),
@@ -228,25 +230,25 @@ fn worker(entry: WorkerEntry, lines: &mut Lines<'_>) -> anyhow::Result<WorkerLay
         pool: entry.pool.unwrap_or(concurrency),
         ordering,
         queues: queues.into_iter().map(|(queue, _)| queue).collect(),
-        memory_bytes: memory.unwrap_or_else(|| ruby_memory(concurrency)),
+        memory_bytes: memory.unwrap_or_else(|| assumed_ruby_memory(concurrency)),
         gaps,
     })
 }
 
-fn gaps<const COUNT: usize>(of: [(Gap, bool); COUNT]) -> Vec<Gap> {
+fn collect_gaps<const COUNT: usize>(of: [(Gap, bool); COUNT]) -> Vec<Gap> {
     of.into_iter().filter_map(|(gap, is_one)| is_one.then_some(gap)).collect()
 }
 
 /// Returns the memory that `weir plan` assumes without a measurement.
-fn usual_memory(service: &str, threads: u32) -> u64 {
+fn assumed_memory(service: &str, threads: u32) -> u64 {
     if service == STREAMING {
         ProcessMemory::default().streaming_bytes
     } else {
-        ruby_memory(threads)
+        assumed_ruby_memory(threads)
     }
 }
 
-fn ruby_memory(threads: u32) -> u64 {
+fn assumed_ruby_memory(threads: u32) -> u64 {
     let usual = ProcessMemory::default();
     usual.ruby_bytes.saturating_add(usual.thread_bytes.saturating_mul(u64::from(threads)))
 }

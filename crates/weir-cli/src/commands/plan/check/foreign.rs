@@ -26,10 +26,10 @@ use std::path::Path;
 
 use weir_advisor::plan::{ProcessLayout, RESERVED_CONNECTIONS};
 
-use self::database::Limits;
+use self::database::ServerLimits;
 pub(super) use self::files::candidates;
 use self::files::{Folder, Kind};
-use self::process::{Judged, Started};
+use self::process::{JudgedProcesses, StartedProcess};
 
 /// A deployment as a layout.
 pub(super) struct Deployment {
@@ -49,42 +49,42 @@ pub(super) struct Deployment {
 
 /// Values given in addition to the files.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
+pub(super) struct DatabaseLimits {
     pub(super) max_connections: Option<u32>,
     pub(super) reserve: u32,
 }
 
 /// Returns whether it is a file of these kinds, whatever it starts.
 pub(super) fn is_known(path: &Path, text: &str) -> bool {
-    Kind::of(path, text).is_some()
+    Kind::detect(path, text).is_some()
 }
 
 /// Reads a folder or a file. None: it is no such file, or it starts nothing that may use a
 /// database.
-pub(super) fn read(path: &Path, given: Given) -> anyhow::Result<Option<Deployment>> {
+pub(super) fn read(path: &Path, given: DatabaseLimits) -> anyhow::Result<Option<Deployment>> {
     let Some((folder, kind)) = Folder::open(path)? else { return Ok(None) };
-    let mut judged = Judged::default();
+    let mut judged = JudgedProcesses::default();
     let started = match kind {
         Kind::Units => unit::started(&folder)?,
         Kind::Compose => compose::started(&folder, &mut judged.not_counted)?,
         Kind::Procfile => procfile::started(&folder)?,
     };
-    judged.not_counted.extend(folder.left_out());
+    judged.not_counted.extend(folder.describe_skipped());
     started.iter().for_each(|process| judged.add(&folder, process));
     Ok(deployment(&folder, &started, judged, given))
 }
 
 fn deployment(
     folder: &Folder,
-    started: &[Started],
-    judged: Judged,
-    given: Given,
+    started: &[StartedProcess],
+    judged: JudgedProcesses,
+    given: DatabaseLimits,
 ) -> Option<Deployment> {
-    let Judged { workers, services, mut assumed, not_judged, not_counted } = judged;
+    let JudgedProcesses { workers, services, mut assumed, not_judged, not_counted } = judged;
     if workers.is_empty() && services.is_empty() {
         return None;
     }
-    let limits = Limits::of(folder, started, given.max_connections);
+    let limits = ServerLimits::from_files(folder, started, given.max_connections);
     assumed.extend(limits.assumed);
     let mut queues: Vec<_> = workers.iter().flat_map(|it| it.queues.clone()).collect();
     queues.sort();

@@ -15,7 +15,7 @@ pub(super) fn text(plan: &Plan) -> String {
         services:\n"
         .to_owned();
     for service in &plan.layout.services {
-        text.push_str(&of_service(service).unwrap_or_default());
+        text.push_str(&service_text(service).unwrap_or_default());
     }
     text.push_str("  sidekiq:\n    deploy:\n      replicas: 0\n");
     for worker in &plan.layout.workers {
@@ -32,7 +32,7 @@ pub(super) fn text(plan: &Plan) -> String {
     text
 }
 
-fn of_service(service: &ServiceLayout) -> Option<String> {
+fn service_text(service: &ServiceLayout) -> Option<String> {
     let ServiceLayout { name, processes, .. } = service;
     if *processes == 0 || ![WEB, STREAMING].contains(&name.as_str()) {
         return None;

@@ -10,29 +10,29 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::Planned;
+use super::PlannedFile;
 use crate::output;
 
 /// The first line of each unit and of each drop-in.
 pub(super) const MARK: &str = "# Written by weir plan. The next --write finds the file by this line, and reports it if it is no longer in the plan.\n";
 /// Precedes the names of all units that the file starts, in one of the first lines.
 const STARTS: &str = "systemctl restart ";
-/// Where systemd records that a unit of this folder is enabled.
+/// The folder in which systemd records enabled units.
 const ENABLED: &str = "multi-user.target.wants";
 /// Limit of the first lines of a file, which may have the names of thousands of instances.
 const HEAD_BYTES_MAX: u64 = 1 << 16;
 
 /// A unit or drop-in.
-struct Written {
-    /// Its path in the folder.
+struct WrittenFile {
+    /// The path within the folder.
     name: String,
     starts: BTreeSet<String>,
 }
 
 /// All files of an earlier plan in a folder.
-pub(super) struct Earlier(Vec<Written>);
+pub(super) struct EarlierFiles(Vec<WrittenFile>);
 
-impl Earlier {
+impl EarlierFiles {
     pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
         let read = || format!("cannot read {}", folder.display());
         let mut written = Vec::new();
@@ -42,9 +42,9 @@ impl Earlier {
                 if name.ends_with(".service.d") { format!("{name}/weir.conf") } else { name };
             let is_one = name.ends_with(".service") || name.ends_with(".service.d/weir.conf");
             // Unreadable files and those of others are ignored.
-            let head = if is_one { head(&folder.join(&name)).ok() } else { None };
+            let head = if is_one { read_head(&folder.join(&name)).ok() } else { None };
             if let Some(head) = head.filter(|head| head.starts_with(MARK)) {
-                written.push(Written { name, starts: starts(&head) });
+                written.push(WrittenFile { name, starts: started_units(&head) });
             }
         }
         written.sort_by(|one, other| one.name.cmp(&other.name));
@@ -53,13 +53,14 @@ impl Earlier {
 
     /// Reports the files that are not in `files` and how to stop their units; removes them with
     /// `prune`.
-    pub(super) fn settle(
+    pub(super) fn resolve(
         &self,
         folder: &Path,
-        files: &[Planned],
+        files: &[PlannedFile],
         prune: bool,
     ) -> anyhow::Result<()> {
-        let planned: BTreeSet<String> = files.iter().flat_map(|file| starts(&file.text)).collect();
+        let planned: BTreeSet<String> =
+            files.iter().flat_map(|file| started_units(&file.text)).collect();
         let all: BTreeSet<&String> = self.0.iter().flat_map(|it| &it.starts).collect();
         let gone: Vec<&str> =
             all.into_iter().filter(|it| !planned.contains(*it)).map(String::as_str).collect();
@@ -70,7 +71,7 @@ impl Earlier {
             output::note(&format!("  systemctl disable --now {}", gone.join(" ")));
         }
         // A drop-in is in a folder that is named like the unit.
-        let is_left = |it: &&Written| {
+        let is_left = |it: &&WrittenFile| {
             it.name.ends_with(".service") && !files.iter().any(|file| file.name == it.name)
         };
         for left in self.0.iter().filter(is_left) {
@@ -93,14 +94,14 @@ impl Earlier {
     }
 }
 
-fn head(path: &Path) -> io::Result<String> {
+fn read_head(path: &Path) -> io::Result<String> {
     let mut head = String::new();
     fs::File::open(path)?.take(HEAD_BYTES_MAX).read_to_string(&mut head)?;
     Ok(head)
 }
 
 /// Returns the units that a file says it starts. Invalid names are ignored: the file may be edited.
-fn starts(text: &str) -> BTreeSet<String> {
+fn started_units(text: &str) -> BTreeSet<String> {
     let comments = text.lines().take_while(|line| line.starts_with('#'));
     let names = comments.filter_map(|line| line.split_once(STARTS)).next();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-@".contains(letter);
@@ -124,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_it_starts_and_no_more_than_names() {
-        let of = |text: &str| starts(text).into_iter().collect::<Vec<_>>();
+    fn started_units_are_read_from_a_file() {
+        let of = |text: &str| started_units(text).into_iter().collect::<Vec<_>>();
         let unit =
             format!("{MARK}# systemctl enable a@1 a@2 && systemctl restart a@1 a@2\n[Unit]\n");
         assert_eq!(of(&unit), ["a@1", "a@2"]);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{Plan, PlanInput};
 
-pub(super) fn text(wanted: &PlanInput, plan: &Plan) -> String {
+pub(super) fn text(input: &PlanInput, plan: &Plan) -> String {
     let words = |words: &mut dyn Iterator<Item = &str>| {
         words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
     };
@@ -22,7 +22,7 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan) -> String {
     let _ = writeln!(
         text,
         "queues = [{}]",
-        words(&mut wanted.queues.iter().map(|queue| queue.name.as_str()))
+        words(&mut input.queues.iter().map(|queue| queue.name.as_str()))
     );
     for service in &plan.layout.services {
         let _ = write!(

@@ -39,9 +39,9 @@ pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String,
     (format!("{name}{many}.service"), text)
 }
 
-/// What changes the unit of a service that the application has already; none where it is to have none.
+/// Returns the drop-in for a unit that the application already has; None: it needs none.
 ///
-/// In a file of environment that all services read these would be the pools of Sidekiq as well.
+/// They are not in a shared environment file, since they would then also apply to Sidekiq.
 pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
     let (unit, then, why) = match service.name.as_str() {
         WEB => (
@@ -51,7 +51,7 @@ pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
         ),
         STREAMING => (
             "mastodon-streaming@",
-            instances(service.processes),
+            systemd_instances(service.processes),
             "# Connections of each instance. Each instance needs a port and a line in nginx's `upstream streaming`;\n\
              # Mastodon 4.2 has removed STREAMING_CLUSTER_NUM.\n",
         ),
@@ -79,7 +79,7 @@ pub(super) fn variables(service: &ServiceLayout) -> Vec<(&'static str, u32)> {
     }
 }
 
-fn instances(processes: u32) -> String {
+fn systemd_instances(processes: u32) -> String {
     let ports = (0..processes).map(|at| FIRST_PORT.saturating_add(at));
     let instances: Vec<_> = ports.map(|port| format!("mastodon-streaming@{port}")).collect();
     format!("systemctl enable {0} && systemctl restart {0}", instances.join(" "))

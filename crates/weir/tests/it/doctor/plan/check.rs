@@ -22,7 +22,7 @@ workers = [
 "#;
 
 #[test]
-fn the_split_that_guides_give_is_accounted_and_flagged() {
+fn recommended_split_is_accounted_for_and_flagged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("guides.toml");
     std::fs::write(&file, GUIDES).unwrap();
@@ -45,8 +45,8 @@ fn the_split_that_guides_give_is_accounted_and_flagged() {
     assert!(error.contains("unknown field `pools`"), "{error}");
 }
 
-/// The same with mail and the clock first: nothing is broken.
-fn sound() -> String {
+/// Returns a valid layout: the same with the queue `mail` and the scheduler first.
+fn valid_layout() -> String {
     let turned = |text: &str, queue: &str| {
         text.replace(&format!("[\"push\", \"{queue}\"]"), &format!("[\"{queue}\", \"push\"]"))
     };
@@ -54,15 +54,15 @@ fn sound() -> String {
 }
 
 #[test]
-fn what_a_layout_does_not_say_is_not_proved() {
+fn incomplete_layout_is_not_proved() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("layout.toml");
-    let judged = |layout: &str| {
+    let check = |layout: &str| {
         std::fs::write(&file, layout).unwrap();
         let output = plan(&["--check", &file.display().to_string()]);
         (code(&output), text(&output))
     };
-    let (ends, all) = judged(&sound());
+    let (ends, all) = check(&valid_layout());
     assert_eq!(ends, 0, "{all}");
     for (without, expected) in [
         (
@@ -83,7 +83,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
             "unknown mail and the scheduler have threads of their own: mailers is first in f: unknown",
         ),
     ] {
-        let (ends, said) = judged(&sound().replace(without, ""));
+        let (ends, said) = check(&valid_layout().replace(without, ""));
         assert_eq!(ends, 2, "{without}: {said}");
         assert!(said.contains(expected), "{without}: {said}");
         assert!(!said.contains("BROKEN"), "{without}: {said}");
@@ -115,37 +115,37 @@ fn what_a_layout_does_not_say_is_not_proved() {
             "BROKEN  connection pools fit the database: 190 of 185 ",
         ),
     ] {
-        let (_, said) = judged(&sound().replacen(from, to, 1));
+        let (_, said) = check(&valid_layout().replacen(from, to, 1));
         assert!(said.contains(expected), "{to}: {said}");
     }
     let (ends, said) =
-        judged(&sound().replace("[\"mailers\", \"push\"]", "[\"mailers,2\", \"push,6\"]"));
+        check(&valid_layout().replace("[\"mailers\", \"push\"]", "[\"mailers,2\", \"push,6\"]"));
     assert_eq!(ends, 2, "{said}");
     assert!(said.contains("mailers is chosen by weight or at random, in f with 1 more"), "{said}");
-    let unsaid = sound().replace("superuser_reserved_connections = 3\n", "");
-    assert!(judged(&unsaid).1.contains("default used  Postgres keeps 3 connections"));
+    let unsaid = valid_layout().replace("superuser_reserved_connections = 3\n", "");
+    assert!(check(&unsaid).1.contains("default used  Postgres keeps 3 connections"));
 }
 
 #[test]
-fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged() {
+fn endless_file_is_rejected_and_unknown_memory_is_not_judged() {
     let output = plan(&["--check", "/dev/zero"]);
     assert_eq!(code(&output), 2);
     assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/zero is too large"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("guides.toml");
-    let judged = |layout: &str| {
+    let check = |layout: &str| {
         std::fs::write(&file, layout).unwrap();
         text(&plan(&["--check", &file.display().to_string()]))
     };
-    let unknown = judged(GUIDES);
+    let unknown = check(GUIDES);
     assert!(unknown.contains("not checked  memory"), "{unknown}");
-    let known = judged(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
+    let known = check(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
     assert!(known.contains("holds   there is enough memory: processes need "), "{known}");
     assert!(!known.contains("need 0 kB"), "{known}");
 }
 
-/// A layout, judged: how it ends, and all that it says.
-fn judged(layout: &str) -> (i32, String) {
+/// Checks a layout; returns the exit code and the output.
+fn check_layout(layout: &str) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("layout.toml");
     std::fs::write(&file, layout).unwrap();
@@ -154,8 +154,8 @@ fn judged(layout: &str) -> (i32, String) {
 }
 
 #[test]
-fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
-    let (ends, said) = judged(&sound().replace("name = \"b\"", "name = \"a\""));
+fn duplicate_names_are_reported_with_lines() {
+    let (ends, said) = check_layout(&valid_layout().replace("name = \"b\"", "name = \"a\""));
     assert_eq!(ends, 1, "{said}");
     let expected = "BROKEN  process names are unique: a is defined in lines 10 and 11; each is \
                     counted:";
@@ -164,13 +164,13 @@ fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
         said.contains("holds   connection pools fit the database: 185 of 185 connections"),
         "{said}"
     );
-    let (ends, said) = judged(&sound().replace("name = \"f\"", "name = \"web\""));
+    let (ends, said) = check_layout(&valid_layout().replace("name = \"f\"", "name = \"web\""));
     assert_eq!(ends, 1, "a service and a worker: {said}");
     assert!(said.contains("web is defined in lines 6 and 15"), "{said}");
 }
 
 #[test]
-fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is_guessed() {
+fn missing_queues_are_reported_with_lines() {
     let mail = "queues = [\"mailers\", \"push\"]";
     for (to, expected) in [
         ("", "line 15: f has no `queues`: they are unknown, because Sidekiq without -q serves"),
@@ -185,13 +185,14 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
         ("queues = [\"$MAIL\", \"mailers\"]", "line 15: f: \"$MAIL\" contains a variable"),
         ("queues = [\"<%= q %>\"]", "line 15: f: \"<%= q %>\" contains a variable"),
     ] {
-        let layout = sound().replace(
+        let layout = valid_layout().replace(
             &format!(", {mail}"),
             &if to.is_empty() { String::new() } else { format!(", {to}") },
         );
         let wanted =
             "queues = [\"default\", \"push\", \"pull\", \"mailers\", \"scheduler\"]\nservices";
-        let (ends, said) = judged(&layout.replacen("services", wanted, 1).replacen('\n', "", 1));
+        let (ends, said) =
+            check_layout(&layout.replacen("services", wanted, 1).replacen('\n', "", 1));
         assert_eq!(ends, 2, "{to}: {said}");
         assert!(
             said.contains(&format!("unknown queues are written as for -q: {expected}")),
@@ -213,8 +214,11 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
                                {said}"
         );
     }
-    let (ends, said) =
-        judged(&sound().replacen("services", "queues = [\"push,6\", \"$X\"]\nservices", 1));
+    let (ends, said) = check_layout(&valid_layout().replacen(
+        "services",
+        "queues = [\"push,6\", \"$X\"]\nservices",
+        1,
+    ));
     assert_eq!(ends, 2, "{said}");
     assert!(
         said.contains("holds   each queue is first in a process: its only queue is first"),
@@ -224,7 +228,7 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
 }
 
 #[test]
-fn files_of_others_are_judged_by_their_sums() {
+fn foreign_files_are_judged_by_their_totals() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
@@ -288,10 +292,10 @@ fn files_of_others_are_judged_by_their_sums() {
 }
 
 #[test]
-fn what_a_layout_says_itself_is_not_said_beside_it_and_ignored() {
+fn options_that_a_layout_contains_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("layout.toml");
-    std::fs::write(&file, sound()).unwrap();
+    std::fs::write(&file, valid_layout()).unwrap();
     let file = file.display().to_string();
     assert_eq!(code(&plan(&["--check", &file])), 0);
     for option in [["--max-connections", "100"], ["--reserve", "20"], ["--memory", "1GiB"]] {

@@ -16,7 +16,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A plan for these queues; what it says.
+    /// Writes a plan for these queues, and returns the output.
     fn write(&self, queues: &[&str], more: &[&str]) -> String {
         let shown = self.0.path().display().to_string();
         let queues = queues.iter().flat_map(|queue| ["--queue", queue]).collect::<Vec<_>>();
@@ -34,7 +34,7 @@ fn disabled(said: &str) -> Option<&str> {
 const BOTH: [&str; 2] = ["default=1,0.1", "mailers=1,0.1"];
 
 #[test]
-fn a_unit_that_the_plan_has_no_more_is_named_with_what_ends_it_and_removed_only_if_asked() {
+fn obsolete_unit_is_listed_and_removed_only_on_request() {
     let folder = Folder::new();
     assert_eq!(disabled(&folder.write(&BOTH, &[])), None);
     std::fs::write(folder.path("puma.service"), "# mine\n").unwrap();
@@ -52,7 +52,7 @@ fn a_unit_that_the_plan_has_no_more_is_named_with_what_ends_it_and_removed_only_
 }
 
 #[test]
-fn one_that_is_enabled_from_the_folder_stays_until_it_is_disabled() {
+fn enabled_unit_is_kept_until_disabled() {
     let folder = Folder::new();
     folder.write(&BOTH, &[]);
     let left = folder.path("sidekiq-mailers.service");
@@ -67,7 +67,7 @@ fn one_that_is_enabled_from_the_folder_stays_until_it_is_disabled() {
 }
 
 #[test]
-fn instances_that_the_plan_has_no_more_are_named_though_their_unit_stays() {
+fn obsolete_instances_are_listed() {
     let folder = Folder::new();
     folder.write(&["push=90,0.5"], &["--streaming", "3x7"]);
     let text = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
@@ -79,7 +79,7 @@ fn instances_that_the_plan_has_no_more_are_named_though_their_unit_stays() {
 }
 
 #[test]
-fn a_drop_in_that_was_named_as_the_unit_of_this_machine_is_left_alone() {
+fn foreign_drop_in_is_not_removed() {
     let folder = Folder::new();
     folder.write(&BOTH, &[]);
     let named = folder.path("puma.service.d");

@@ -8,7 +8,7 @@ use crate::process::output_of;
 use crate::weir::Site;
 
 #[test]
-fn files_are_sound_and_never_replaced_without_asking() {
+fn files_are_valid_and_never_replaced_without_consent() {
     let site = Site::new("");
     let folder = site.path().join("plan").display().to_string();
     let app = site.path().display().to_string();
@@ -35,7 +35,7 @@ fn files_are_sound_and_never_replaced_without_asking() {
 }
 
 #[test]
-fn any_name_of_a_queue_gives_files_that_are_sound() {
+fn any_queue_name_gives_valid_files() {
     let site = Site::new("");
     let folder = site.path().join("plan").display().to_string();
     let app = site.path().display().to_string();
@@ -47,7 +47,7 @@ fn any_name_of_a_queue_gives_files_that_are_sound() {
 }
 
 #[test]
-fn names_that_would_be_more_than_names_are_not_written() {
+fn unsafe_names_are_not_written() {
     let site = Site::new("");
     let folder = site.path().join("plan").display().to_string();
     for name in ["a\nb=1,1", "../../x=1,1", "-r=1,1"] {
@@ -68,8 +68,8 @@ const COMPOSE: &str = "services:\n  web:\n    image: mastodon\n    environment:\
     streaming:\n    image: streaming\n    ports:\n      - '127.0.0.1:4000:4000'\n  sidekiq:\n    image: mastodon\n    \
     command: bundle exec sidekiq\n";
 
-/// Three streaming processes, and pushes in two processes.
-fn written(folder: &Path) -> String {
+/// Writes a plan with three streaming processes, and two processes for pushes.
+fn write_plan(folder: &Path) -> String {
     let shown = folder.display().to_string();
     let more =
         ["--streaming", "3x7", "--write", &shown, "--web-threads", "4", "--queue", "busy=60,0.5"];
@@ -79,9 +79,9 @@ fn written(folder: &Path) -> String {
 }
 
 #[test]
-fn the_web_and_streaming_get_what_the_plan_reckons_with() {
+fn web_and_streaming_get_their_planned_resources() {
     let folder = tempfile::tempdir().unwrap();
-    let said = written(folder.path());
+    let said = write_plan(folder.path());
     assert!(
         said.contains("mastodon-web.service.d/weir.conf") && said.contains("the first lines"),
         "{said}"
@@ -105,8 +105,8 @@ fn the_web_and_streaming_get_what_the_plan_reckons_with() {
     assert!(!compose.contains("ports:"), "one keeps its own: {compose}");
 }
 
-/// What systemd says of the units in a folder; none: it is not here.
-fn verified(folder: &Path) -> Option<Vec<String>> {
+/// Returns systemd's warnings about the units in a folder; None: systemd is not installed.
+fn systemd_warnings(folder: &Path) -> Option<Vec<String>> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let units = entries.filter(|path| path.extension().is_some_and(|it| it == "service"));
     let mut command = Command::new("systemd-analyze");
@@ -126,33 +126,33 @@ fn verified(folder: &Path) -> Option<Vec<String>> {
 }
 
 #[test]
-fn systemd_has_nothing_against_the_units() {
+fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
-    written(folder.path());
+    write_plan(folder.path());
     let file = |name: &str| folder.path().join(name);
     assert!(file("sidekiq-busy@.service").exists(), "one for several processes is among them");
     std::fs::write(file("mastodon-web.service"), WEB_UNIT).unwrap();
     std::fs::write(file("mastodon-streaming@.service"), STREAMING_UNIT).unwrap();
-    let Some(said) = verified(folder.path()) else { return };
+    let Some(said) = systemd_warnings(folder.path()) else { return };
     assert_eq!(said, [""; 0]);
     // What lies in the folders is read: a mistake there is found.
     for name in ["mastodon-web.service.d/weir.conf", "mastodon-streaming@.service.d/weir.conf"] {
         let text = std::fs::read_to_string(file(name)).unwrap();
         std::fs::write(file(name), text + "Nonsense=1\n").unwrap();
     }
-    let said = verified(folder.path()).unwrap();
+    let said = systemd_warnings(folder.path()).unwrap();
     assert_eq!(said.iter().filter(|line| line.contains("'Nonsense'")).count(), 2, "{said:?}");
 }
 
 #[test]
-fn compose_merges_the_override_with_the_applications_own_file() {
+fn compose_merges_the_override() {
     let is_there = Command::new("docker").args(["compose", "version"]).output();
     if !is_there.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: docker compose is not here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    written(folder.path());
+    write_plan(folder.path());
     std::fs::write(folder.path().join("docker-compose.yml"), COMPOSE).unwrap();
     let mut command = Command::new("docker");
     command.args(["compose", "--project-name", "weir-plan", "config"]).current_dir(folder.path());

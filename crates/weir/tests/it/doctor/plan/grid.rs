@@ -15,7 +15,7 @@ fn queues() -> &'static [&'static str] {
 }
 
 #[test]
-fn each_machine_gets_a_plan_that_is_judged_as_sound_or_is_told_what_it_takes() {
+fn every_machine_gets_a_valid_plan_or_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (mut made, mut refused) = (0, 0);
     for (cores, memory) in MACHINES {
@@ -56,7 +56,7 @@ fn each_machine_gets_a_plan_that_is_judged_as_sound_or_is_told_what_it_takes() {
 }
 
 #[test]
-fn numbers_that_no_machine_has_are_refused_in_words() {
+fn impossible_numbers_are_rejected_with_a_message() {
     for (arguments, expected) in [
         (&["--cores", "0"][..], 64),
         (&["--max-connections", "0"], 64),
@@ -91,7 +91,7 @@ fn numbers_that_no_machine_has_are_refused_in_words() {
 }
 
 #[test]
-fn what_nobody_said_is_said_to_be_assumed() {
+fn assumptions_are_stated() {
     let said = |more: &[&str]| {
         text(&plan(&[&["--memory", "8GiB", "--queue", "default=1,0.1"], more].concat()))
     };

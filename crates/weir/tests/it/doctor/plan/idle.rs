@@ -7,7 +7,7 @@ use super::super::sidekiq::{Sidekiq, make_healthy};
 use super::{code, plan, text};
 
 #[test]
-fn what_nobody_saw_is_assumed_and_takes_no_thread_away() {
+fn idle_queues_are_assumed_without_threads() {
     let Some(redis) = RedisServer::start() else { return };
     make_healthy(&redis);
     let Some(_sidekiq) = Sidekiq::start(&redis, &["-c", "8", "-q", "default"]) else { return };

@@ -29,8 +29,8 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// What `weir plan ..` prints, in a folder with this layout.toml.
-fn printed(command: &str, layout: &str) -> String {
+/// Returns the output of `weir plan ..`, in a folder with this layout.toml.
+fn plan_output(command: &str, layout: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("layout.toml"), layout).unwrap();
     let words = command.split_whitespace().filter(|word| *word != "\\").skip(1);
@@ -39,8 +39,8 @@ fn printed(command: &str, layout: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The page as it has to be, and how many commands it shows the output of.
-fn written(page: &str) -> (String, usize) {
+/// Returns the expected page, and how many commands it shows the output of.
+fn expected_page(page: &str) -> (String, usize) {
     let (mut new, mut until, mut count, mut layout) = (String::new(), 0, 0, "");
     let blocks = blocks(page);
     for (block, next) in blocks.iter().zip(blocks.iter().skip(1)) {
@@ -52,7 +52,7 @@ fn written(page: &str) -> (String, usize) {
             && next.language == "text";
         if is_shown {
             new.push_str(&page[until..next.at]);
-            new.push_str(&printed(block.text, layout));
+            new.push_str(&plan_output(block.text, layout));
             until = next.at + next.text.len();
             count += 1;
         }
@@ -65,9 +65,9 @@ fn path() -> PathBuf {
 }
 
 #[test]
-fn what_the_page_shows_is_what_is_printed() {
+fn page_shows_the_printed_plan() {
     let page = std::fs::read_to_string(path()).unwrap();
-    let (new, count) = written(&page);
+    let (new, count) = expected_page(&page);
     assert_eq!(count, 2, "a plan, and a layout that is judged");
     #[expect(clippy::disallowed_methods, reason = "whoever runs the test says so by it")]
     if std::env::var("WEIR_WRITE_DOCS").is_ok() {

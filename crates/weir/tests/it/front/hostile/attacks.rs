@@ -124,9 +124,9 @@ const FIELDS: [&str; 10] = [
 ];
 
 pub(super) fn next(random: &mut fastrand::Rng) -> Attack {
-    let mut bytes = message(random);
+    let mut bytes = random_message(random);
     if random.u8(..) < 50 {
-        bytes = mutated(random);
+        bytes = mutated_message(random);
     }
     let how = match random.u8(0..100) {
         0..50 => How::AtOnce,
@@ -138,17 +138,17 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Attack {
     Attack { bytes, how }
 }
 
-fn one<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
+fn choose<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
     choices[random.usize(..choices.len())]
 }
 
-fn message(random: &mut fastrand::Rng) -> Vec<u8> {
+fn random_message(random: &mut fastrand::Rng) -> Vec<u8> {
     let hidden = format!("0\r\n\r\n{SMUGGLED}");
     let text = match random.u8(0..10) {
-        9 => return unusual(random),
+        9 => return unusual_message(random),
         // All of it is the body, if it is anything.
         0 => {
-            let (coding, length) = (one(random, &CODINGS), hidden.len());
+            let (coding, length) = (choose(random, &CODINGS), hidden.len());
             match random.bool() {
                 true => format!(
                     "POST /probe HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{coding}\r\n\r\n{hidden}"
@@ -159,11 +159,11 @@ fn message(random: &mut fastrand::Rng) -> Vec<u8> {
             }
         }
         1 => {
-            let length = one(random, &LENGTHS);
+            let length = choose(random, &LENGTHS);
             format!("POST /probe HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n{SMUGGLED}")
         }
         2 => {
-            let size = one(random, &SIZES);
+            let size = choose(random, &SIZES);
             format!(
                 "POST /probe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n{SMUGGLED}"
             )
@@ -172,19 +172,19 @@ fn message(random: &mut fastrand::Rng) -> Vec<u8> {
         3 => {
             let size = SMUGGLED.len();
             let end =
-                one(random, &["\r\n0\r\n\r\n", "0\r\n\r\n", "\n0\n\n", "\r\n0\r\nX: 1\n\r\n"]);
+                choose(random, &["\r\n0\r\n\r\n", "0\r\n\r\n", "\n0\n\n", "\r\n0\r\nX: 1\n\r\n"]);
             format!(
                 "POST /probe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n{SMUGGLED}{end}"
             )
         }
-        4 => format!("{}\r\nHost: a\r\n{}", one(random, &LINES), "\r\n"),
+        4 => format!("{}\r\nHost: a\r\n{}", choose(random, &LINES), "\r\n"),
         5 => {
-            let (field, length) = (one(random, &FIELDS), SMUGGLED.len());
+            let (field, length) = (choose(random, &FIELDS), SMUGGLED.len());
             format!(
                 "GET /probe HTTP/1.1\r\nHost: a\r\n{field}\r\nContent-Length: {length}\r\n\r\n{SMUGGLED}"
             )
         }
-        6 => long(random),
+        6 => overlong_message(random),
         7 => "GET /fair HTTP/1.1\r\nHost: a\r\n\r\n".repeat(random.usize(1..60)),
         // A socket that the worker declines: what follows is for nobody.
         _ => format!(
@@ -194,9 +194,9 @@ fn message(random: &mut fastrand::Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Requests with unusual targets, behind one another. What looks like one more is the body of each,
-/// which the worker must get as it is.
-fn unusual(random: &mut fastrand::Rng) -> Vec<u8> {
+/// Requests with unusual targets, behind one another. What looks like one more is the body of each, which must reach
+/// the worker unchanged.
+fn unusual_message(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.usize(1..4) {
         bytes.extend_from_slice(b"POST /probe");
@@ -215,8 +215,8 @@ fn unusual(random: &mut fastrand::Rng) -> Vec<u8> {
     bytes
 }
 
-/// More than anybody keeps.
-fn long(random: &mut fastrand::Rng) -> String {
+/// Returns a message that exceeds all limits.
+fn overlong_message(random: &mut fastrand::Rng) -> String {
     let many = random.usize(1..200_000);
     match random.u8(0..4) {
         0 => format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(many)),
@@ -229,9 +229,9 @@ fn long(random: &mut fastrand::Rng) -> String {
     }
 }
 
-/// A sound message with a few bytes changed: whatever it is now, it may be refused or served.
-fn mutated(random: &mut fastrand::Rng) -> Vec<u8> {
-    let mut bytes = message(random);
+/// Returns a valid message with a few bytes changed. It may be rejected or served.
+fn mutated_message(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = random_message(random);
     let marker = b"GET /smuggled";
     while let Some(at) = bytes.windows(marker.len()).position(|part| part == marker) {
         // A changed length may make a request of it, which is none of the front's mistakes then.

@@ -27,7 +27,7 @@ impl Inspector {
         let address = listener.local_addr().expect("an address");
         let notes = Arc::<Notes>::default();
         let shared = Arc::clone(&notes);
-        // It ends with the test's process.
+        // Starts it; it ends with the process of the test.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 shared.inspect(stream);
@@ -36,11 +36,11 @@ impl Inspector {
         Self { address, notes }
     }
 
-    pub(super) fn seen(&self) -> u64 {
+    pub(super) fn request_count(&self) -> u64 {
         self.notes.seen.load(Ordering::Relaxed)
     }
 
-    pub(super) fn complaints(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         self.notes.complaints.lock().expect("no panic").clone()
     }
 }
@@ -55,8 +55,8 @@ impl Notes {
         };
         self.seen.fetch_add(1, Ordering::Relaxed);
         let head = String::from_utf8_lossy(&bytes[..head_length]).into_owned();
-        let complaint = match length_of(&head) {
-            Err(complaint) => Some(complaint),
+        let problem = match length_of(&head) {
+            Err(problem) => Some(problem),
             Ok(length) => {
                 while bytes.len() < head_length + length {
                     if !matches!(read_more(&mut stream, &mut bytes), Ok(1..)) {
@@ -73,18 +73,19 @@ impl Notes {
                 let (body, rest) = bytes[head_length..].split_at(length);
                 if body.starts_with(b"GET /smuggled\"") && !body.ends_with(KEPT.as_bytes()) {
                     let body = String::from_utf8_lossy(body);
-                    return self.complain(format!("the body {body:?} is changed in {head:?}"));
+                    return self
+                        .report_problem(format!("the body {body:?} is changed in {head:?}"));
                 }
                 (!rest.is_empty()).then(|| format!("{:?} follows", String::from_utf8_lossy(rest)))
             }
         };
-        if let Some(complaint) = complaint {
-            self.complain(format!("{complaint} in {head:?}"));
+        if let Some(problem) = problem {
+            self.report_problem(format!("{problem} in {head:?}"));
         }
     }
 
-    fn complain(&self, complaint: String) {
-        self.complaints.lock().expect("no panic").push(complaint);
+    fn report_problem(&self, problem: String) {
+        self.complaints.lock().expect("no panic").push(problem);
     }
 }
 
@@ -106,7 +107,7 @@ fn read_until_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Op
     }
 }
 
-/// The length of the body, of a head that has one meaning.
+/// Returns the length of the body, if the head is unambiguous.
 fn length_of(head: &str) -> Result<usize, String> {
     let mut lines = head.trim_end_matches("\r\n").split("\r\n");
     let first = lines.next().unwrap_or_default();

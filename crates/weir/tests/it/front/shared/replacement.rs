@@ -8,7 +8,7 @@ use super::*;
 /// Kinds of sharing, some of which take privileges. Nobody waits for a worker that is busy.
 const KINDS: [&str; 3] = ["", "queues = 3\nqueues_per_worker = 2\n", "selection = \"join-idle\"\n"];
 
-/// The pids of the workers that say that they are busy, and how long.
+/// Returns the pids of busy workers, and for how long they have been busy.
 fn busy_since(weir: &Weir) -> Vec<(i64, f64)> {
     let oldest = |worker: &Value| {
         Some((worker["pid"].as_i64()?, worker["oldest_request_seconds"].as_f64()?))
@@ -16,20 +16,20 @@ fn busy_since(weir: &Weir) -> Vec<(i64, f64)> {
     workers(weir).iter().filter_map(oldest).collect()
 }
 
-fn given(weir: &Weir) -> u64 {
+fn connections_given(weir: &Weir) -> u64 {
     workers(weir).iter().filter_map(|worker| worker["given"].as_u64()).sum()
 }
 
 #[test]
-fn a_restart_and_an_upgrade_leave_workers_their_words_and_every_request_alone() {
+fn restart_and_upgrade_keep_records_and_requests() {
     for settings in KINDS {
         let weir = start(3, "keeps", settings);
         let (before, selection) = (pids(&weir), listed(&weir)["selection"].clone());
-        let slow = ask_slowly(&weir);
-        until(|| busy(&weir) == 1);
+        let slow = start_slow_request(&weir);
+        wait_until_true(|| busy(&weir) == 1);
         let clients = Clients::start(weir.app("shop"));
         for verb in ["restart", "upgrade", "upgrade", "restart"] {
-            let (was, counted) = (busy_since(&weir), given(&weir));
+            let (was, counted) = (busy_since(&weir), connections_given(&weir));
             weir.site.ok(&[verb]);
             assert_eq!(pids(&weir), before, "{verb}: the workers are those of before");
             assert_eq!(listed(&weir)["selection"], selection);
@@ -37,83 +37,87 @@ fn a_restart_and_an_upgrade_leave_workers_their_words_and_every_request_alone() 
             let stuck = was.iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("a slow one");
             let same = now.iter().find(|it| it.0 == stuck.0).expect("still busy");
             assert!(same.1 > stuck.1, "{verb}: its request is older now: {was:?} {now:?}");
-            assert!(given(&weir) >= counted, "{verb}");
+            assert!(connections_given(&weir) >= counted, "{verb}");
         }
         clients.stop();
-        go(&weir);
+        finish_slow_requests(&weir);
         assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
-        until(|| busy(&weir) == 0);
+        wait_until_true(|| busy(&weir) == 0);
         assert!(weir.stop().success());
     }
 }
 
 #[test]
-fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
+fn join_idle_works_after_an_upgrade() {
     let Some(weir) = start_join_idle("advanced.claim_timeout = \"50ms\"\n") else { return };
     let address = weir.app("shop");
     weir.site.ok(&["upgrade"]);
-    ask_all(&weir);
+    reach_all_workers(&weir);
     // Chosen for three connections, they begin nothing.
     drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
     let repaired = "weir_front_worker_words_repaired_total{app=\"shop\"} 3";
-    until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
-    ask_all(&weir);
+    wait_until_true(|| get(weir.console(), "/metrics", "").1.contains(repaired));
+    reach_all_workers(&weir);
     // The present parent closes the door of one that dies, and opens that of its successor.
     let killed = *pids(&weir).first().expect("a worker");
     kill(killed);
     // In this order: what was seen of the states before may be older than its end.
-    until(|| !pids(&weir).contains(&killed) && states(&weir) == vec!["serving"; 3]);
-    ask_all(&weir);
+    wait_until_true(|| !pids(&weir).contains(&killed) && states(&weir) == vec!["serving"; 3]);
+    reach_all_workers(&weir);
     // One that is to end gets nothing more, one that was added helps where all are busy.
     write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nadvanced.claim_timeout = \"50ms\"\n");
     weir.site.ok(&["upgrade"]);
-    until(|| states(&weir) == vec!["serving"; 4]);
+    wait_until_true(|| states(&weir) == vec!["serving"; 4]);
     write(&weir.site, 2, "keeps", "selection = \"join-idle\"\nadvanced.claim_timeout = \"50ms\"\n");
     let clients = Clients::start(address);
     weir.site.ok(&["upgrade"]);
-    until(|| states(&weir) == vec!["serving"; 2]);
+    wait_until_true(|| states(&weir) == vec!["serving"; 2]);
     clients.stop();
     assert!(weir.stop().success());
 }
 
 #[test]
-fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
+fn upgrade_to_fewer_workers_drains_the_others() {
     let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
-    let slow = ask_slowly(&weir);
-    until(|| busy(&weir) == 1);
+    let slow = start_slow_request(&weir);
+    wait_until_true(|| busy(&weir) == 1);
     write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nfinish_timeout = \"60s\"\n");
     weir.site.ok(&["upgrade"]);
-    until(|| pids(&weir).len() == 1 || states(&weir).iter().any(|state| state == "draining"));
-    go(&weir);
+    wait_until_true(|| {
+        pids(&weir).len() == 1 || states(&weir).iter().any(|state| state == "draining")
+    });
+    finish_slow_requests(&weir);
     assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
-    until(|| states(&weir) == ["serving"]);
+    wait_until_true(|| states(&weir) == ["serving"]);
     let left = pids(&weir);
-    let served: BTreeSet<i32> = (0..6).map(|_| ask(weir.app("shop"), "/")).collect();
+    let served: BTreeSet<i32> = (0..6).map(|_| get_pid(weir.app("shop"), "/")).collect();
     assert_eq!(served, left);
     assert!(weir.stop().success());
 }
 
-/// Old and new service may both probe a worker that starts, and the new parent opens its door.
+/// The old and the new service may both probe a starting worker, and the new parent opens its socket.
 #[test]
-fn a_rolling_restart_goes_on_through_an_upgrade() {
+fn rolling_restart_continues_through_an_upgrade() {
     for settings in KINDS {
         let weir = start(3, "keeps", settings);
         let before = pids(&weir);
         let clients = Clients::start(weir.app("shop"));
         weir.site.ok(&["workers", "restart", "shop", "--no-wait"]);
         weir.site.ok(&["upgrade"]);
-        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        wait_until_true(|| {
+            listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before)
+        });
         clients.stop();
-        until(|| states(&weir) == ["serving"; 3]);
+        wait_until_true(|| states(&weir) == ["serving"; 3]);
         if listed(&weir)["selection"] == "join-idle" {
-            ask_all(&weir);
+            reach_all_workers(&weir);
         }
         assert!(weir.stop().success());
     }
 }
 
 #[test]
-fn what_workers_listen_on_is_the_parent_s_and_stays() {
+fn worker_sockets_belong_to_the_parent() {
     let weir = start(2, "keeps", "");
     let before = pids(&weir);
     write(&weir.site, 2, "keeps", "queues = 2\n");
@@ -132,14 +136,14 @@ fn what_workers_listen_on_is_the_parent_s_and_stays() {
     write(&weir.site, 2, "keeps", more);
     weir.site.ok(&["restart"]);
     assert_eq!(pids(&weir), before);
-    assert!(ask_slowly(&weir).join().is_err(), "it was too old");
-    until(|| pids(&weir).intersection(&before).count() == 1);
-    until(|| states(&weir) == ["serving"; 2]);
+    assert!(start_slow_request(&weir).join().is_err(), "it was too old");
+    wait_until_true(|| pids(&weir).intersection(&before).count() == 1);
+    wait_until_true(|| states(&weir) == ["serving"; 2]);
     assert!(weir.stop().success());
 }
 
 #[test]
-fn an_upgrade_takes_apps_with_sockets_of_the_settings_of_now() {
+fn upgrade_applies_new_apps_with_sockets() {
     let weir = start(2, "keeps", "");
     let (shop, before) = (weir.app("shop"), pids(&weir));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -158,10 +162,10 @@ fn an_upgrade_takes_apps_with_sockets_of_the_settings_of_now() {
     assert_eq!(pids(&weir), before);
     drop(taken);
     weir.site.ok(&["upgrade"]);
-    until(|| listed(&weir)["name"] == "cart" && states(&weir) == ["serving"; 2]);
-    assert!(pids(&weir).contains(&ask(address.parse().expect("an address"), "/")));
+    wait_until_true(|| listed(&weir)["name"] == "cart" && states(&weir) == ["serving"; 2]);
+    assert!(pids(&weir).contains(&get_pid(address.parse().expect("an address"), "/")));
     assert!(pids(&weir).is_disjoint(&before));
     // Nobody listens any more where the other app did.
-    until(|| TcpStream::connect(shop).is_err());
+    wait_until_true(|| TcpStream::connect(shop).is_err());
     assert!(weir.stop().success());
 }

@@ -4,7 +4,7 @@ use super::environment::{Environment, assignment};
 use super::files::Folder;
 use super::idle::holds_nothing;
 use super::package::{self, Resolved};
-use super::words::{base, split};
+use super::words::{file_name, split};
 
 /// Programs that run the command in their arguments.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
@@ -25,13 +25,13 @@ pub(super) enum Program {
 pub(super) struct Invocation {
     pub(super) program: Program,
     pub(super) arguments: Vec<String>,
-    /// Whether `dotenv` precedes it, which reads `.env`.
+    /// Whether it is started by `dotenv`, which reads `.env`.
     pub(super) has_dotenv: bool,
 }
 
 /// One command of a line.
 #[derive(Clone, Debug)]
-pub(super) enum Started {
+pub(super) enum CommandKind {
     Known(Invocation),
     /// Holds no connection: `rm`, `nginx`, a build of assets, a migration that ends.
     Idle,
@@ -48,54 +48,55 @@ pub(super) fn processes(
     words: &[String],
     environment: &mut Environment,
     folder: &Folder,
-) -> Vec<Started> {
+) -> Vec<CommandKind> {
     let mut all = Vec::new();
-    for (command, is_background) in commands(words) {
-        all.push((one(&command, environment, folder), is_background));
+    for (command, is_background) in resolve_commands(words) {
+        all.push((start_command(&command, environment, folder), is_background));
     }
-    let is_known = |it: &Started| matches!(it, Started::Known(_));
+    let is_known = |it: &CommandKind| matches!(it, CommandKind::Known(_));
     let any_known = all.iter().any(|(it, _)| is_known(it));
-    let runs = |(it, is_background): &(Started, bool)| is_known(it) || !any_known || *is_background;
+    let runs =
+        |(it, is_background): &(CommandKind, bool)| is_known(it) || !any_known || *is_background;
     all.into_iter().filter(runs).map(|(it, _)| it).collect()
 }
 
-fn one(words: &[String], environment: &mut Environment, folder: &Folder) -> Started {
+fn start_command(words: &[String], environment: &mut Environment, folder: &Folder) -> CommandKind {
     if holds_nothing(words) {
-        return Started::Idle;
+        return CommandKind::Idle;
     }
     if let Some(invocation) = invocation(words, environment) {
-        return Started::Known(invocation);
+        return CommandKind::Known(invocation);
     }
     match package::resolve(words, environment, folder) {
-        Resolved::Streaming => Started::Known(Invocation {
+        Resolved::Streaming => CommandKind::Known(Invocation {
             program: Program::Streaming,
             arguments: Vec::new(),
             has_dotenv: false,
         }),
-        Resolved::Idle => Started::Idle,
-        Resolved::Unknown => Started::Unrecognised,
+        Resolved::Idle => CommandKind::Idle,
+        Resolved::Unknown => CommandKind::Unrecognised,
     }
 }
 
 /// Splits a line into simple commands, each with whether it runs in the background. `bash -lc` is
 /// replaced by its commands.
-fn commands(words: &[String]) -> Vec<(Vec<String>, bool)> {
+fn resolve_commands(words: &[String]) -> Vec<(Vec<String>, bool)> {
     let mut all = Vec::new();
-    for (command, is_background) in parts(words) {
-        let shell = command.iter().position(|word| SHELLS.contains(&base(word)));
+    for (command, is_background) in split_commands(words) {
+        let shell = command.iter().position(|word| SHELLS.contains(&file_name(word)));
         let script = shell.and_then(|at| {
             let flag = command[at + 1..].iter().position(|it| is_command_flag(it))?;
             command.get(at + 1 + flag + 1)
         });
         match script.and_then(|script| split(script)) {
-            Some(inner) => all.extend(parts(&inner)),
+            Some(inner) => all.extend(split_commands(&inner)),
             None => all.push((command, is_background)),
         }
     }
     all
 }
 
-fn parts(words: &[String]) -> Vec<(Vec<String>, bool)> {
+fn split_commands(words: &[String]) -> Vec<(Vec<String>, bool)> {
     let is_operator = |word: &String| matches!(word.as_str(), "&&" | "||" | ";" | "|" | "&");
     let parts = words.split_inclusive(is_operator).map(|part| match part.split_last() {
         Some((last, command)) if is_operator(last) => (command.to_vec(), last == "&"),
@@ -112,17 +113,17 @@ fn is_command_flag(word: &str) -> bool {
 
 fn invocation(words: &[String], environment: &mut Environment) -> Option<Invocation> {
     let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
-        Some((at, program(base(word), words.get(at + 1).map(String::as_str))?))
+        Some((at, parse_program(file_name(word), words.get(at + 1).map(String::as_str))?))
     })?;
     for word in words[..at].iter().filter(|word| assignment(word).is_some()) {
         environment.set_word(word);
     }
-    let has_dotenv = words[..at].iter().any(|word| base(word) == "dotenv");
-    let arguments = words[at + 1..].iter().map(|word| environment.fill_in(word)).collect();
+    let has_dotenv = words[..at].iter().any(|word| file_name(word) == "dotenv");
+    let arguments = words[at + 1..].iter().map(|word| environment.substitute(word)).collect();
     Some(Invocation { program, arguments, has_dotenv })
 }
 
-fn program(name: &str, next: Option<&str>) -> Option<Program> {
+fn parse_program(name: &str, next: Option<&str>) -> Option<Program> {
     match (name, next) {
         ("sidekiq" | "sidekiqswarm", _) => Some(Program::Sidekiq),
         ("puma", _) | ("rails", Some("s" | "server")) => Some(Program::Puma),
@@ -156,24 +157,24 @@ pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Ve
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Vec<(Program, String)> {
+    fn programs_of(line: &str) -> Vec<(Program, String)> {
         let found = started(line).into_iter();
         found
             .filter_map(|it| match it {
-                Started::Known(it) => Some((it.program, it.arguments.join(" "))),
+                CommandKind::Known(it) => Some((it.program, it.arguments.join(" "))),
                 _ => None,
             })
             .collect()
     }
 
-    fn started(line: &str) -> Vec<Started> {
+    fn started(line: &str) -> Vec<CommandKind> {
         let mut environment = Environment::default();
         environment.set("N", "7");
         processes(&split(line).expect("words"), &mut environment, &Folder::default())
     }
 
     #[test]
-    fn what_a_line_starts_is_found_behind_shells_and_wrappers() {
+    fn programs_behind_shells_and_wrappers_are_found() {
         let sidekiq = |rest: &str| vec![(Program::Sidekiq, rest.to_owned())];
         for (line, expected) in [
             ("bundle exec sidekiq -c 25", sidekiq("-c 25")),
@@ -193,13 +194,13 @@ mod tests {
                 vec![(Program::Sidekiq, "-c 1".to_owned()), (Program::Puma, String::new())],
             ),
         ] {
-            assert_eq!(of(line), expected, "{line}");
+            assert_eq!(programs_of(line), expected, "{line}");
         }
         assert_eq!(split("sidekiq 'open"), None);
     }
 
     #[test]
-    fn a_command_is_known_or_holds_nothing_or_is_not_recognised() {
+    fn commands_are_known_or_idle_or_unrecognised() {
         for line in [
             "bin/dev",
             "bundle exec foreman start",
@@ -217,7 +218,7 @@ mod tests {
         ] {
             let found = started(line);
             assert!(
-                found.iter().any(|it| matches!(it, Started::Unrecognised)),
+                found.iter().any(|it| matches!(it, CommandKind::Unrecognised)),
                 "{line}: {found:?}"
             );
         }
@@ -238,12 +239,12 @@ mod tests {
             "sh -c 'redis-server --requirepass \"$P\"'",
         ] {
             let found = started(line);
-            assert!(found.iter().all(|it| matches!(it, Started::Idle)), "{line}: {found:?}");
+            assert!(found.iter().all(|it| matches!(it, CommandKind::Idle)), "{line}: {found:?}");
         }
     }
 
     #[test]
-    fn options_are_read_however_they_are_written() {
+    fn options_are_parsed_in_all_notations() {
         let words =
             split("-c25 -q a --queue b --queue=c,2 -qd --concurrency=5 -C x").expect("words");
         assert_eq!(values(&words, "-q", "--queue"), ["a", "b", "c,2", "d"]);

@@ -8,7 +8,7 @@ use self::project::{Project, Service};
 use super::environment::Environment;
 use super::files::Folder;
 use super::idle::is_other_image;
-use super::process::Started;
+use super::process::StartedProcess;
 use super::words::split;
 use super::yaml::Yaml;
 
@@ -20,7 +20,7 @@ const PROFILES: &str = "COMPOSE_PROFILES";
 pub(super) fn started(
     folder: &Folder,
     not_counted: &mut Vec<String>,
-) -> anyhow::Result<Vec<Started>> {
+) -> anyhow::Result<Vec<StartedProcess>> {
     let mut outer = Environment::default();
     if let Some(text) = folder.find(DOTENV) {
         outer.read_lines(&text);
@@ -29,17 +29,17 @@ pub(super) fn started(
     let mut all = Vec::new();
     for (name, service) in &project.services {
         match inactive_profiles(&outer, &service.yaml) {
-            None => all.push(one(folder, &outer, name, service)),
+            None => all.push(start_service(folder, &outer, name, service)),
             Some(profiles) if !is_other_image(&image(&outer, &service.yaml)) => {
                 not_counted.push(format!("{name}: runs only with the profile {profiles}"));
             }
             Some(_) => {}
         }
     }
-    all.extend(project.missing.into_iter().map(|file| Started {
+    all.extend(project.missing.into_iter().map(|file| StartedProcess {
         name: format!("include {file}"),
         unread: Some("this file is missing or cannot be read".to_owned()),
-        ..Started::default()
+        ..StartedProcess::default()
     }));
     Ok(all)
 }
@@ -55,23 +55,28 @@ fn inactive_profiles(outer: &Environment, service: &Yaml) -> Option<String> {
 }
 
 fn image(outer: &Environment, service: &Yaml) -> String {
-    service.get("image").and_then(Yaml::text).map(|it| outer.fill_in(it)).unwrap_or_default()
+    service.get("image").and_then(Yaml::text).map(|it| outer.substitute(it)).unwrap_or_default()
 }
 
-fn one(folder: &Folder, outer: &Environment, name: &str, service: &Service) -> Started {
+fn start_service(
+    folder: &Folder,
+    outer: &Environment,
+    name: &str,
+    service: &Service,
+) -> StartedProcess {
     let Service { yaml, unread } = service;
     let replicas = yaml.get("deploy").and_then(|it| it.get("replicas")?.text());
     let processes = match replicas.or_else(|| yaml.get("scale")?.text()) {
-        Some(said) => outer.fill_in(said).parse().ok(),
+        Some(said) => outer.substitute(said).parse().ok(),
         None => Some(1),
     };
     // The entry point may be the program itself, with the command as its arguments.
-    let mut words = words(outer, yaml.get("entrypoint"));
-    words.extend(self::words(outer, yaml.get("command")));
+    let mut words = command_words(outer, yaml.get("entrypoint"));
+    words.extend(self::command_words(outer, yaml.get("command")));
     // A path in the container: only its last component is a folder here, too.
-    let directory = yaml.get("working_dir").and_then(Yaml::text).map(|it| outer.fill_in(it));
+    let directory = yaml.get("working_dir").and_then(Yaml::text).map(|it| outer.substitute(it));
     let directory = directory.and_then(|it| Some(Path::new(&it).file_name()?.to_str()?.to_owned()));
-    Started {
+    StartedProcess {
         name: name.to_owned(),
         processes,
         words,
@@ -85,20 +90,20 @@ fn one(folder: &Folder, outer: &Environment, name: &str, service: &Service) -> S
 }
 
 /// Splits a text like a shell, or returns a list of words.
-fn words(outer: &Environment, command: Option<&Yaml>) -> Vec<String> {
+fn command_words(outer: &Environment, command: Option<&Yaml>) -> Vec<String> {
     match command {
-        Some(Yaml::Scalar(line)) => split(&outer_filled(outer, line)).unwrap_or_default(),
+        Some(Yaml::Scalar(line)) => split(&substitute_outer(outer, line)).unwrap_or_default(),
         Some(Yaml::List(words)) => {
             let texts = words.iter().filter_map(Yaml::text);
-            texts.map(|word| outer_filled(outer, word)).collect()
+            texts.map(|word| substitute_outer(outer, word)).collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// Fills in variables. `$$` is a literal dollar for the container.
-fn outer_filled(outer: &Environment, text: &str) -> String {
-    let parts: Vec<String> = text.split("$$").map(|part| outer.fill_in(part)).collect();
+fn substitute_outer(outer: &Environment, text: &str) -> String {
+    let parts: Vec<String> = text.split("$$").map(|part| outer.substitute(part)).collect();
     parts.join("$")
 }
 
@@ -109,14 +114,14 @@ fn environment(folder: &Folder, outer: &Environment, service: &Yaml) -> Environm
         // "FILE", or `path: FILE`.
         let Some(path) = file.text().or_else(|| file.get("path")?.text()) else { continue };
         let is_optional = file.get("required").and_then(Yaml::text) == Some("false");
-        let path = outer.fill_in(path);
+        let path = outer.substitute(path);
         if !is_optional || folder.find(&path).is_some() {
             environment.read(folder, &path);
         }
     }
     for (name, value) in service.get("environment").map(Yaml::pairs).unwrap_or_default() {
         if let Some(value) = value.text() {
-            environment.set(name, &outer_filled(outer, value));
+            environment.set(name, &substitute_outer(outer, value));
         }
     }
     environment

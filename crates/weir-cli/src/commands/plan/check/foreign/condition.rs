@@ -19,15 +19,15 @@ pub(super) struct Script {
 #[derive(Debug)]
 struct Statement {
     text: String,
-    /// Not known: whether it runs is decided elsewhere.
+    /// Unknown: whether it runs is decided elsewhere.
     is_known: bool,
 }
 
 /// Lines up to `end`.
 struct Block {
-    /// Whether a branch before this one was taken; none: not known.
+    /// Whether an earlier branch was taken; None: unknown.
     was_taken: Option<bool>,
-    /// Whether this branch is.
+    /// Whether this branch is taken; None: unknown.
     runs: Option<bool>,
     /// `if` or `unless`, which `else` turns around.
     is_condition: bool,
@@ -38,51 +38,51 @@ impl Script {
         let mut script = Self::default();
         let mut blocks: Vec<Block> = Vec::new();
         for line in lines(text) {
-            script.line(line, &mut blocks, environment);
+            script.read_line(line, &mut blocks, environment);
         }
         script
     }
 
-    fn line(&mut self, line: &str, blocks: &mut Vec<Block>, environment: &Environment) {
+    fn read_line(&mut self, line: &str, blocks: &mut Vec<Block>, environment: &Environment) {
         let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
         match keyword {
             "if" | "unless" => {
-                let runs = self.truth(condition(rest), environment);
+                let runs = self.evaluate_condition(condition(rest), environment);
                 let runs = if keyword == "if" { runs } else { not(runs) };
                 match rest.split_once(" then ") {
                     Some((_, body)) if body.ends_with(" end") => {
-                        self.push(body, both(runs, all(blocks)))
+                        self.push(body, and(runs, all_blocks_run(blocks)))
                     }
                     _ => blocks.push(Block { was_taken: runs, runs, is_condition: true }),
                 }
             }
             "elsif" | "else" | "when" | "in" | "rescue" | "ensure" => {
                 let runs = if keyword == "elsif" {
-                    self.truth(condition(rest), environment)
+                    self.evaluate_condition(condition(rest), environment)
                 } else {
                     Some(true)
                 };
                 if let Some(block) = blocks.last_mut().filter(|it| it.is_condition) {
-                    block.runs = both(not(block.was_taken), runs);
-                    block.was_taken = not(both(not(block.was_taken), not(runs)));
+                    block.runs = and(not(block.was_taken), runs);
+                    block.was_taken = not(and(not(block.was_taken), not(runs)));
                 }
             }
             _ if keyword == "end" || keyword.starts_with("end.") || keyword.starts_with("end)") => {
                 blocks.pop();
             }
-            _ => self.statement(line, blocks, environment),
+            _ => self.read_statement(line, blocks, environment),
         }
     }
 
-    fn statement(&mut self, line: &str, blocks: &mut Vec<Block>, environment: &Environment) {
+    fn read_statement(&mut self, line: &str, blocks: &mut Vec<Block>, environment: &Environment) {
         let (text, runs) = match modifier(line) {
             Some((text, condition, is_if)) => {
-                let runs = self.truth(condition, environment);
+                let runs = self.evaluate_condition(condition, environment);
                 (text, if is_if { runs } else { not(runs) })
             }
             None => (line, Some(true)),
         };
-        self.push(text, both(runs, all(blocks)));
+        self.push(text, and(runs, all_blocks_run(blocks)));
         if opens_block(line) {
             blocks.push(Block { was_taken: None, runs: None, is_condition: false });
         }
@@ -96,7 +96,7 @@ impl Script {
 
     /// Returns the arguments of the last call of a setting: `threads min, max`. Undecided: whether
     /// it is called is unknown.
-    pub(super) fn call(&self, name: &str) -> Option<Result<&str, Undecided>> {
+    pub(super) fn find_call(&self, name: &str) -> Option<Result<&str, Undecided>> {
         let arguments = |it: &'_ Statement| {
             it.text.strip_prefix(name).is_some_and(|it| it.starts_with([' ', '(']))
         };
@@ -129,23 +129,24 @@ impl Script {
     }
 
     /// Returns whether a condition is true; None: unknown.
-    fn truth(&self, condition: &str, environment: &Environment) -> Option<bool> {
+    fn evaluate_condition(&self, condition: &str, environment: &Environment) -> Option<bool> {
         let plain = condition.trim();
         for (word, is_or) in [(" || ", true), (" or ", true), (" && ", false), (" and ", false)] {
             if plain.contains(word) {
-                let parts = plain.split(word).map(|part| self.truth(part, environment));
+                let parts =
+                    plain.split(word).map(|part| self.evaluate_condition(part, environment));
                 return match is_or {
-                    true => not(every(parts.map(not))),
-                    false => every(parts),
+                    true => not(all_true(parts.map(not))),
+                    false => all_true(parts),
                 };
             }
         }
         if let Some(rest) = plain.strip_prefix('!').or_else(|| plain.strip_prefix("not ")) {
-            return not(self.truth(rest, environment));
+            return not(self.evaluate_condition(rest, environment));
         }
         for operator in [" == ", " != ", " >= ", " <= ", " > ", " < "] {
             if let Some((left, right)) = plain.split_once(operator) {
-                let sides = [left, right].map(|side| self.operand(side, environment));
+                let sides = [left, right].map(|side| self.evaluate_operand(side, environment));
                 return compare(operator.trim(), &sides);
             }
         }
@@ -155,13 +156,13 @@ impl Script {
         environment.get(name?.trim_matches(['"', '\''])).map(|_| true)
     }
 
-    fn operand(&self, text: &str, environment: &Environment) -> Value {
+    fn evaluate_operand(&self, text: &str, environment: &Environment) -> Value {
         let text = text.trim();
         let quoted = |quote: char| {
             text.strip_prefix(quote)?.strip_suffix(quote).filter(|it| !it.contains(quote))
         };
         if let Some(text) = quoted('"').or_else(|| quoted('\'')) {
-            return Value::Said(text.to_owned());
+            return Value::CheckedLayout(text.to_owned());
         }
         // `.downcase` and others change it.
         let known = [".to_i", ".to_s", ".fetch", ".presence"];
@@ -170,7 +171,7 @@ impl Script {
     }
 }
 
-/// Whether a setting is called is unknown.
+/// It is unknown whether the setting is called.
 #[derive(Debug)]
 pub(super) struct Undecided;
 
@@ -189,8 +190,8 @@ fn compare(operator: &str, sides: &[Value; 2]) -> Option<bool> {
         });
     }
     match (left, right, operator) {
-        (Value::Said(left), Value::Said(right), "==") => Some(left == right),
-        (Value::Said(left), Value::Said(right), "!=") => Some(left != right),
+        (Value::CheckedLayout(left), Value::CheckedLayout(right), "==") => Some(left == right),
+        (Value::CheckedLayout(left), Value::CheckedLayout(right), "!=") => Some(left != right),
         _ => None,
     }
 }
@@ -202,7 +203,7 @@ const fn not(truth: Option<bool>) -> Option<bool> {
     }
 }
 
-const fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+const fn and(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     match (one, other) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
@@ -211,16 +212,16 @@ const fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 /// Returns false if any part is false, even if others are unknown.
-fn every(parts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+fn all_true(parts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut every = Some(true);
     for part in parts {
-        every = both(every, part);
+        every = and(every, part);
     }
     every
 }
 
-fn all(blocks: &[Block]) -> Option<bool> {
-    every(blocks.iter().map(|block| block.runs))
+fn all_blocks_run(blocks: &[Block]) -> Option<bool> {
+    all_true(blocks.iter().map(|block| block.runs))
 }
 
 /// Without `then` and what follows.
@@ -277,7 +278,7 @@ mod tests {
         environment.set("RAILS_ENV", "production");
         environment.set("N", "3");
         let script = Script::read(text, &environment);
-        match script.call("workers") {
+        match script.find_call("workers") {
             Some(Ok(expression)) => script.value(expression, &environment).number(),
             Some(Err(_)) => None,
             None => Some(0),
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_in_a_condition_counts_only_where_the_condition_is_decided() {
+    fn settings_in_undecided_conditions_are_ignored() {
         for (text, expected) in [
             ("workers 2", Some(2)),
             ("if ENV['RAILS_ENV'] == 'production'\n  workers 2\nend", Some(2)),

@@ -1,11 +1,11 @@
 //! The size of pools, and the connection limit of Postgres.
 
-use super::command::{self, Program, processes};
+use super::command::{CommandKind, Program, processes};
 use super::environment::Environment;
 use super::evaluate::value;
 use super::files::Folder;
 use super::idle::is_other_image;
-use super::process::{Notes, Started};
+use super::process::{Notes, StartedProcess};
 
 /// The default of Postgres.
 const MAX_CONNECTIONS: u32 = 100;
@@ -17,22 +17,27 @@ const RAILS_SETTINGS: &str = "config/database.yml";
 const SERVER_SETTINGS: &str = "postgresql.conf";
 
 /// The connection limits of the database.
-pub(super) struct Limits {
+pub(super) struct ServerLimits {
     pub(super) max_connections: u32,
-    /// Of those kept for superusers; none: as Postgres ships.
+    /// Connections reserved for superusers; None: the default of Postgres.
     pub(super) reserved: Option<u32>,
     pub(super) assumed: Option<String>,
 }
 
-impl Limits {
-    pub(super) fn of(folder: &Folder, started: &[Started], given: Option<u32>) -> Self {
+impl ServerLimits {
+    pub(super) fn from_files(
+        folder: &Folder,
+        started: &[StartedProcess],
+        given_max: Option<u32>,
+    ) -> Self {
         let script = folder.find(SERVER_SETTINGS).unwrap_or_default();
-        let words: Vec<String> = started.iter().flat_map(|it| of_server(folder, it)).collect();
+        let words: Vec<String> =
+            started.iter().flat_map(|it| server_arguments(folder, it)).collect();
         let setting = |name: &str| {
-            let on_line = words.iter().rev().find_map(|word| number_of(word, name));
-            on_line.or_else(|| script.lines().rev().find_map(|line| number_of(line, name)))
+            let on_line = words.iter().rev().find_map(|word| parse_setting(word, name));
+            on_line.or_else(|| script.lines().rev().find_map(|line| parse_setting(line, name)))
         };
-        let seen = given.or_else(|| setting("max_connections"));
+        let seen = given_max.or_else(|| setting("max_connections"));
         let assumed = seen.is_none().then(|| {
             format!("max_connections = {MAX_CONNECTIONS}, the default of Postgres (set another with --max-connections)")
         });
@@ -41,12 +46,12 @@ impl Limits {
     }
 }
 
-/// Words of a command line that starts Postgres.
-fn of_server(folder: &Folder, started: &Started) -> Vec<String> {
+/// Returns the arguments of a command that starts Postgres.
+fn server_arguments(folder: &Folder, started: &StartedProcess) -> Vec<String> {
     let mut environment = started.environment.clone();
     let all = processes(&started.words, &mut environment, folder);
     let server = all.into_iter().find_map(|it| match it {
-        command::Started::Known(it) if it.program == Program::Postgres => Some(it.arguments),
+        CommandKind::Known(it) if it.program == Program::Postgres => Some(it.arguments),
         _ => None,
     });
     match server {
@@ -57,15 +62,16 @@ fn of_server(folder: &Folder, started: &Started) -> Vec<String> {
     }
 }
 
-/// "name = 200", "name=200", "--name=200", "-cname=200".
-fn number_of(text: &str, name: &str) -> Option<u32> {
+/// Parses a setting: "name = 200", "name=200", "--name=200", "-cname=200".
+fn parse_setting(text: &str, name: &str) -> Option<u32> {
     let text = text.trim().trim_start_matches("--").trim_start_matches("-c");
     let (key, value) = text.split_once('=')?;
     let number: String = value.trim().chars().take_while(char::is_ascii_digit).collect();
     (key.trim() == name).then(|| number.parse().ok()).flatten()
 }
 
-/// The pool of a process with so many threads; none: it is filled in elsewhere, or as large as threads that are.
+/// Returns the pool of a process with this many threads. None: it is set elsewhere, or equals an unknown number of
+/// threads.
 pub(super) fn pool(
     folder: &Folder,
     environment: &Environment,
@@ -73,17 +79,17 @@ pub(super) fn pool(
     is_sidekiq: bool,
     notes: &mut Notes,
 ) -> Option<u32> {
-    if let Some(said) = environment.get(URL_VARIABLE).and_then(of_url) {
+    if let Some(said) = environment.get(URL_VARIABLE).and_then(pool_in_url) {
         return said.parse().ok();
     }
     let said = environment.get(POOL_VARIABLE);
     let rails = folder.find(RAILS_SETTINGS);
-    match (rails.as_deref().map(expression), said) {
-        // Where its settings do not ask for the variable, it says nothing.
+    match (rails.as_deref().map(pool_expression), said) {
+        // The variable only matters if the settings read it.
         (Some(Some(expression)), Some(said)) if expression.contains(POOL_VARIABLE) => {
             said.parse().ok()
         }
-        (Some(Some(expression)), _) => of_expression(expression, environment, threads, is_sidekiq),
+        (Some(Some(expression)), _) => evaluate_pool(expression, environment, threads, is_sidekiq),
         (Some(None), _) => {
             notes.add(format!(
                 "a pool of {RAILS_POOL}, the default of Rails ({RAILS_SETTINGS} has no `pool`)"
@@ -101,13 +107,13 @@ pub(super) fn pool(
 }
 
 /// Returns "20" of "postgres://host/shop?pool=20".
-fn of_url(url: &str) -> Option<&str> {
+fn pool_in_url(url: &str) -> Option<&str> {
     let query = url.split_once('?')?.1;
     query.split('&').find_map(|pair| pair.strip_prefix("pool="))
 }
 
-/// What stands behind `pool:` may ask whether the process is Sidekiq.
-fn of_expression(
+/// Evaluates the text after `pool:`, which may depend on whether the process is Sidekiq.
+fn evaluate_pool(
     expression: &str,
     environment: &Environment,
     threads: Option<u32>,
@@ -129,14 +135,14 @@ fn of_expression(
 }
 
 /// Returns the expression after the first `pool:`, or `max_connections:` since Rails 8.1.
-fn expression(text: &str) -> Option<&str> {
-    let of = |line: &'_ str| -> Option<usize> {
+fn pool_expression(text: &str) -> Option<&str> {
+    let value_start = |line: &'_ str| -> Option<usize> {
         ["pool:", "max_connections:"]
             .iter()
             .find(|key| line.starts_with(**key))
             .map(|key| key.len())
     };
-    let line = text.lines().map(str::trim).find_map(|line| Some(&line[of(line)?..]))?;
+    let line = text.lines().map(str::trim).find_map(|line| Some(&line[value_start(line)?..]))?;
     let line = line.trim().trim_matches('"');
     Some(line.strip_prefix("<%=").and_then(|it| it.split("%>").next()).map_or(line, str::trim))
 }

@@ -55,7 +55,7 @@ impl Environment {
     }
 
     /// Fills in variables: `$NAME`, `${NAME}`, `${NAME:-5}`. Undefined ones are left unchanged.
-    pub(super) fn fill_in(&self, word: &str) -> String {
+    pub(super) fn substitute(&self, word: &str) -> String {
         let mut filled = String::new();
         let mut rest = word;
         while let Some((before, behind)) = rest.split_once('$') {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_filled_in_and_what_nobody_sets_stays() {
+    fn set_variables_are_substituted_and_others_left() {
         let mut environment = Environment::default();
         environment.read_lines("# NAME=no\nexport THREADS=\"25\"\nQUEUE='push'\nEMPTY=\n1X=2\n");
         for (word, expected) in [
@@ -142,7 +142,7 @@ mod tests {
             ("${open", "${open"),
             ("$1X", "$1X"),
         ] {
-            assert_eq!(environment.fill_in(word), expected, "{word}");
+            assert_eq!(environment.substitute(word), expected, "{word}");
         }
     }
 }

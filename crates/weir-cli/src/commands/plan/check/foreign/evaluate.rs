@@ -6,14 +6,14 @@ use super::environment::Environment;
 /// Operators that are not evaluated.
 const OPERATORS: [&str; 9] = [" * ", " / ", " - ", " % ", " ? ", ".max", ".min", ".clamp", "if "];
 
-/// Where variables are read.
+/// Expressions that read variables.
 const MARK: &str = "\0";
 
 /// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// Set by a variable, or a literal.
-    Said(String),
+    CheckedLayout(String),
     /// No variable is set: the default in the expression.
     Default(String),
     /// Neither, or an unsupported expression.
@@ -23,7 +23,7 @@ pub(super) enum Value {
 impl Value {
     pub(super) fn text(&self) -> Option<&str> {
         match self {
-            Self::Said(text) | Self::Default(text) => Some(text),
+            Self::CheckedLayout(text) | Self::Default(text) => Some(text),
             Self::Unknown => None,
         }
     }
@@ -38,7 +38,7 @@ impl Value {
 pub(super) fn value(expression: &str, environment: &Environment) -> Value {
     let plain = expression.trim();
     if plain.parse::<u32>().is_ok() {
-        return Value::Said(plain.to_owned());
+        return Value::CheckedLayout(plain.to_owned());
     }
     if plain.contains(" + ") {
         return sum(plain.split(" + ").map(|part| value(part, environment)));
@@ -56,7 +56,7 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
         let Some((name, rest)) = quoted(part) else { return Value::Unknown };
         is_read = true;
         if let Some(value) = environment.get(name) {
-            return Value::Said(value.to_owned());
+            return Value::CheckedLayout(value.to_owned());
         }
         default = number_in(rest);
     }
@@ -72,13 +72,17 @@ fn sum(parts: impl Iterator<Item = Value>) -> Value {
     for part in parts {
         let Some(number) = part.number() else { return Value::Unknown };
         total = total.saturating_add(number);
-        is_said &= matches!(part, Value::Said(_));
+        is_said &= matches!(part, Value::CheckedLayout(_));
     }
-    if is_said { Value::Said(total.to_string()) } else { Value::Default(total.to_string()) }
+    if is_said {
+        Value::CheckedLayout(total.to_string())
+    } else {
+        Value::Default(total.to_string())
+    }
 }
 
-/// A text with each `<%= .. %>` filled in; none: it has code that decides what else it has.
-pub(super) fn fill_in(text: &str, environment: &Environment) -> Option<String> {
+/// Renders each `<%= .. %>` in a text; None: the text contains code.
+pub(super) fn render_template(text: &str, environment: &Environment) -> Option<String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("<%") {
@@ -118,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_settings_say_with_the_environment_is_read() {
+    fn settings_can_read_the_environment() {
         let mut environment = Environment::default();
         environment.set("MAX_THREADS", "16");
-        let said = |text: &str| Value::Said(text.to_owned());
+        let said = |text: &str| Value::CheckedLayout(text.to_owned());
         let default = |text: &str| Value::Default(text.to_owned());
         for (expression, expected) in [
             ("5", said("5")),
@@ -145,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_filled_in_unless_code_decides() {
+    fn templates_are_rendered_unless_they_contain_code() {
         let environment = Environment::default();
-        let fill = |text: &str| fill_in(text, &environment);
+        let fill = |text: &str| render_template(text, &environment);
         assert_eq!(fill("c: <%= ENV['N'] || 5 %>\n").as_deref(), Some("c: 5\n"));
         assert_eq!(fill("<%# a comment %>c: 1").as_deref(), Some("c: 1"));
         assert_eq!(fill("<% if x %>c: 1<% end %>"), None);

@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(path: &Path, text: &str) -> Option<Self> {
+    pub(super) fn detect(path: &Path, text: &str) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let any = |is: fn(&str) -> bool| text.lines().map(str::trim_end).any(is);
         if name.ends_with(".service") || any(|line| line == "[Service]") {
@@ -66,7 +66,7 @@ impl Folder {
     /// Opens a folder or a file. None: nothing in it defines processes.
     pub(super) fn open(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
         if path.is_dir() {
-            return Self::of_folder(path);
+            return Self::open_folder(path);
         }
         let text = read_text(path)?;
         let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -78,10 +78,10 @@ impl Folder {
             let files = vec![path.to_owned()];
             (Self { path: folder, files, others, ..Self::default() }, kind)
         };
-        Ok(Kind::of(path, &text).map(one))
+        Ok(Kind::detect(path, &text).map(one))
     }
 
-    fn of_folder(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
+    fn open_folder(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
         let entries =
             fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -111,7 +111,7 @@ impl Folder {
         self.files.iter().map(|file| name(file)).collect()
     }
 
-    pub(super) fn left_out(&self) -> Option<String> {
+    pub(super) fn describe_skipped(&self) -> Option<String> {
         let others: Vec<_> = self.others.iter().map(|file| name(file)).collect();
         let first = others.first()?;
         Some(match OVERRIDES.contains(&first.as_str()) {
@@ -121,7 +121,7 @@ impl Folder {
     }
 
     /// Returns the folder for a process that starts in `directory`.
-    pub(super) fn at(&self, directory: &str) -> Self {
+    pub(super) fn in_directory(&self, directory: &str) -> Self {
         Self { directory: Some(self.path.join(directory)), ..self.clone() }
     }
 
@@ -145,8 +145,8 @@ impl Folder {
         own.chain(candidates).find_map(|file| read_text(&file).ok())
     }
 
-    /// Returns the template instances that a folder such as `multi-user.target.wants` starts:
-    /// "4000" of "app@4000.service".
+    /// Returns the template instances that a folder such as `multi-user.target.wants` starts: Returns "4000" for
+    /// "app@4000.service".
     pub(super) fn wanted_instances(&self, template: &str) -> Vec<String> {
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().take(FILES_MAX);
         let folders = entries(&self.path).filter_map(|entry| Some(entry.ok()?.path()));

@@ -1,7 +1,7 @@
 //! Commands and images that hold no connection of the application's, so that nothing of them is counted.
 
 use super::environment::assignment;
-use super::words::base;
+use super::words::file_name;
 
 /// Words that stand before a command.
 const WRAPPERS: [&str; 11] = [
@@ -116,11 +116,12 @@ const IMAGES: [&str; 38] = [
     "registry",
 ];
 
-/// Whether a command holds no connection.
+/// Returns whether a command uses no database connection.
 pub(super) fn holds_nothing(words: &[String]) -> bool {
-    let is_wrapper = |word: &&String| WRAPPERS.contains(&base(word)) || assignment(word).is_some();
+    let is_wrapper =
+        |word: &&String| WRAPPERS.contains(&file_name(word)) || assignment(word).is_some();
     let mut words = words.iter().skip_while(is_wrapper);
-    let Some(program) = words.next().map(|word| base(word)) else { return false };
+    let Some(program) = words.next().map(|word| file_name(word)) else { return false };
     match program {
         "rails" | "rake" => {
             let is_other = |word: &str| word.starts_with('-') || word.contains('>');
@@ -135,23 +136,24 @@ pub(super) fn holds_nothing(words: &[String]) -> bool {
 
 /// Folders of programs that a distribution installs.
 const SYSTEM: [&str; 6] = ["/usr/bin/", "/usr/sbin/", "/usr/lib/", "/bin/", "/sbin/", "/lib/"];
-/// Of those, programs that start others.
+/// System programs that start other programs.
 const STARTERS: [&str; 22] = [
     "sh", "bash", "dash", "zsh", "env", "sudo", "su", "runuser", "ruby", "bundle", "rails", "rake",
     "foreman", "node", "npm", "yarn", "python", "python3", "java", "php", "docker", "podman",
 ];
 
-/// Whether a unit starts a program of the distribution, such as sshd.
+/// Returns whether a unit starts a program of the distribution, such as sshd.
 pub(super) fn is_system_program(words: &[String]) -> bool {
     let Some(program) = words.first() else { return false };
-    SYSTEM.iter().any(|folder| program.starts_with(folder)) && !STARTERS.contains(&base(program))
+    SYSTEM.iter().any(|folder| program.starts_with(folder))
+        && !STARTERS.contains(&file_name(program))
 }
 
-/// Whether an image is that of a server or a tool, none of the application's.
+/// Returns whether an image is that of a server or a tool, not of the application.
 pub(super) fn is_other_image(image: &str) -> bool {
     let name = image.split('@').next().unwrap_or(image);
-    let name = base(name);
-    // What a variable fills in is not the name: `${REGISTRY_IMAGE}`.
+    let name = file_name(name);
+    // The text of a variable is not the name: `${REGISTRY_IMAGE}`.
     let name = name.split([':', '$']).next().unwrap_or(name);
     name.split(['-', '_', '.']).any(|word| IMAGES.contains(&word))
 }
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_a_distribution_are_those_in_its_folders_that_start_no_other() {
+    fn system_programs_are_recognised_by_their_folder() {
         for (program, expected) in [
             ("/usr/sbin/sshd", true),
             ("/lib/systemd/systemd-udevd", true),
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn images_of_servers_are_known_by_a_word_of_their_name() {
+    fn server_images_are_recognised_by_name() {
         for image in [
             "postgres:16-alpine",
             "docker.io/library/redis",

@@ -3,7 +3,7 @@
 use super::environment::Environment;
 use super::files::Folder;
 use super::idle::holds_nothing;
-use super::words::{base, split};
+use super::words::{file_name, split};
 
 /// Prefixes of scripts that build assets.
 const BUILDS: [&str; 5] = ["build", "watch", "css", "js", "lint"];
@@ -18,9 +18,10 @@ pub(super) enum Resolved {
     Unknown,
 }
 
-/// `npm run start`, `yarn start`, `yarn workspace NAME start`, `npm start --prefix streaming`.
+/// Resolves `npm run start`, `yarn start`, `yarn workspace NAME start`, `npm start --prefix streaming`.
 pub(super) fn resolve(words: &[String], environment: &Environment, folder: &Folder) -> Resolved {
-    let Some(at) = words.iter().position(|it| matches!(base(it), "npm" | "yarn" | "pnpm")) else {
+    let Some(at) = words.iter().position(|it| matches!(file_name(it), "npm" | "yarn" | "pnpm"))
+    else {
         return Resolved::Unknown;
     };
     let arguments = &words[at + 1..];
@@ -34,7 +35,7 @@ pub(super) fn resolve(words: &[String], environment: &Environment, folder: &Fold
     }
     folder
         .find("package.json")
-        .map_or(Resolved::Unknown, |text| of_package(&text, script, environment))
+        .map_or(Resolved::Unknown, |text| resolve_script(&text, script, environment))
 }
 
 /// Returns the name of the script: the word after `run`, or the first word that is not an option.
@@ -50,13 +51,13 @@ fn script(arguments: &[String]) -> Option<&str> {
     }
 }
 
-fn of_package(text: &str, script: &str, environment: &Environment) -> Resolved {
+fn resolve_script(text: &str, script: &str, environment: &Environment) -> Resolved {
     let package: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let line = package["scripts"][script].as_str().and_then(split);
     let words: Vec<String> =
-        line.unwrap_or_default().iter().map(|word| environment.fill_in(word)).collect();
+        line.unwrap_or_default().iter().map(|word| environment.substitute(word)).collect();
     match words.as_slice() {
-        [program, script, ..] if base(program) == "node" && script.contains(STREAMING) => {
+        [program, script, ..] if file_name(program) == "node" && script.contains(STREAMING) => {
             Resolved::Streaming
         }
         words if holds_nothing(words) => Resolved::Idle,
@@ -69,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_followed_into_package_json() {
+    fn scripts_are_resolved_in_package_json() {
         let directory = tempfile::tempdir().expect("a folder");
         let package = r#"{"scripts": {"start": "node ./streaming/index.js", "dev": "vite", "serve": "node x.js"}}"#;
         std::fs::write(directory.path().join("package.json"), package).expect("written");
-        let folder = Folder::default().at(directory.path().to_str().expect("a path"));
+        let folder = Folder::default().in_directory(directory.path().to_str().expect("a path"));
         for (line, expected) in [
             ("/usr/bin/npm run start", Resolved::Streaming),
             ("yarn start", Resolved::Streaming),
@@ -87,7 +88,7 @@ mod tests {
             let words = split(line).expect("words");
             assert_eq!(resolve(&words, &Environment::default(), &folder), expected, "{line}");
         }
-        let folder = Folder::default().at("/srv/app/streaming");
+        let folder = Folder::default().in_directory("/srv/app/streaming");
         let words = split("npm start").expect("words");
         assert_eq!(resolve(&words, &Environment::default(), &folder), Resolved::Streaming);
     }

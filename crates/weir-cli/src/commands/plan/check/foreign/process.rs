@@ -2,7 +2,7 @@
 
 use weir_advisor::plan::{Gap, ProcessMemory, ServiceLayout, WorkerLayout};
 
-use super::command::{self, Invocation, Program, processes};
+use super::command::{CommandKind, Invocation, Program, processes};
 use super::environment::Environment;
 use super::files::Folder;
 use super::idle::{is_other_image, is_system_program};
@@ -17,7 +17,7 @@ const CLUSTER_VARIABLE: &str = "STREAMING_CLUSTER_NUM";
 
 /// A process as a file defines it.
 #[derive(Debug, Default)]
-pub(super) struct Started {
+pub(super) struct StartedProcess {
     pub(super) name: String,
     /// None: set elsewhere, or a systemd template without known instances.
     pub(super) processes: Option<u32>,
@@ -36,7 +36,7 @@ pub(super) struct Started {
 
 /// The layout collected from the files.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
+pub(super) struct JudgedProcesses {
     pub(super) workers: Vec<WorkerLayout>,
     pub(super) services: Vec<ServiceLayout>,
     /// Values that use a default.
@@ -47,15 +47,21 @@ pub(super) struct Judged {
     pub(super) not_counted: Vec<String>,
 }
 
-impl Judged {
-    pub(super) fn add(&mut self, folder: &Folder, started: &Started) {
-        let folder = &started.directory.as_ref().map_or_else(|| folder.clone(), |it| folder.at(it));
+impl JudgedProcesses {
+    pub(super) fn add(&mut self, folder: &Folder, started: &StartedProcess) {
+        let folder = &started
+            .directory
+            .as_ref()
+            .map_or_else(|| folder.clone(), |it| folder.in_directory(it));
         if let Some(reason) = &started.unread {
-            return self.not_recognised(started, reason);
+            return self.add_unrecognised(started, reason);
         }
         if started.words.is_empty() {
             if started.is_container && !is_other_image(&started.image) {
-                self.not_recognised(started, "its image determines what it starts (no `command`)");
+                self.add_unrecognised(
+                    started,
+                    "its image determines what it starts (no `command`)",
+                );
             }
             return;
         }
@@ -64,41 +70,41 @@ impl Judged {
         let is_one = found.len() == 1;
         for process in found {
             match process {
-                command::Started::Known(invocation) => {
-                    self.known(folder, started, &invocation, &environment, is_one);
+                CommandKind::Known(invocation) => {
+                    self.add_known(folder, started, &invocation, &environment, is_one);
                 }
-                command::Started::Idle => {}
-                command::Started::Unrecognised if is_other_image(&started.image) => {}
-                command::Started::Unrecognised
+                CommandKind::Idle => {}
+                CommandKind::Unrecognised if is_other_image(&started.image) => {}
+                CommandKind::Unrecognised
                     if started.is_unit && is_system_program(&started.words) =>
                 {
                     self.not_counted
                         .push(format!("{}: a program of the distribution", started.name));
                 }
-                command::Started::Unrecognised => {
+                CommandKind::Unrecognised => {
                     let command = started.words.join(" ");
-                    self.not_recognised(started, &format!("`{command}` is not recognised"));
+                    self.add_unrecognised(started, &format!("`{command}` is not recognised"));
                 }
             }
         }
     }
 
-    fn not_recognised(&mut self, started: &Started, reason: &str) {
+    fn add_unrecognised(&mut self, started: &StartedProcess, reason: &str) {
         self.not_judged.push(format!("{}: {reason}", started.name));
         self.services.push(ServiceLayout {
             name: started.name.clone(),
             processes: started.processes.unwrap_or(1),
             threads: 0,
             pool: 0,
-            memory_bytes: memory(0),
+            memory_bytes: assumed_ruby_memory(0),
             gaps: vec![Gap::Command],
         });
     }
 
-    fn known(
+    fn add_known(
         &mut self,
         folder: &Folder,
-        started: &Started,
+        started: &StartedProcess,
         invocation: &Invocation,
         environment: &Environment,
         is_one: bool,
@@ -153,7 +159,7 @@ fn read_dotenv(environment: &mut Environment, folder: &Folder, notes: &mut Notes
 /// A process of a known program.
 pub(super) struct Process<'a> {
     pub(super) folder: &'a Folder,
-    pub(super) started: &'a Started,
+    pub(super) started: &'a StartedProcess,
     pub(super) invocation: &'a Invocation,
     pub(super) environment: &'a Environment,
     pub(super) name: String,
@@ -194,7 +200,7 @@ impl Process<'_> {
             pool: pool.unwrap_or(concurrency),
             ordering: settings.ordering,
             queues: settings.queues.unwrap_or_default(),
-            memory_bytes: memory(concurrency),
+            memory_bytes: assumed_ruby_memory(concurrency),
             gaps,
         }
     }
@@ -207,7 +213,7 @@ impl Process<'_> {
             notes.add(format!("a pool of {STREAMING_POOL} ({POOL_VARIABLE} is not set)"));
         }
         let pool = said.map_or(Some(STREAMING_POOL), |it| it.parse().ok());
-        let cluster = self.cluster(script.as_deref(), notes);
+        let cluster = self.streaming_processes(script.as_deref(), notes);
         let processes =
             self.started.processes.zip(cluster).map(|(all, each)| all.saturating_mul(each));
         let mut gaps = Vec::new();
@@ -226,7 +232,7 @@ impl Process<'_> {
 
     /// Processes that one streaming server forks: until Mastodon 4.2 one for each core but one, unless a variable
     /// says how many. None: nobody has set it.
-    fn cluster(&self, script: Option<&str>, notes: &mut Notes) -> Option<u32> {
+    fn streaming_processes(&self, script: Option<&str>, notes: &mut Notes) -> Option<u32> {
         let forks = script.map(|it| it.contains(CLUSTER_VARIABLE));
         match (forks, self.environment.get(CLUSTER_VARIABLE)) {
             (Some(false), _) | (None, None) => Some(1),
@@ -241,7 +247,7 @@ impl Process<'_> {
     }
 }
 
-pub(super) fn memory(threads: u32) -> u64 {
+pub(super) fn assumed_ruby_memory(threads: u32) -> u64 {
     let usual = ProcessMemory::default();
     usual.ruby_bytes.saturating_add(usual.thread_bytes.saturating_mul(u64::from(threads)))
 }

@@ -3,14 +3,14 @@
 use super::super::text::read_text;
 use super::environment::Environment;
 use super::files::Folder;
-use super::process::Started;
+use super::process::StartedProcess;
 use super::words::split;
 
-/// What foreman and its like read first.
+/// The file that foreman and similar programs read first.
 const DOTENV: &str = ".env";
 const RELEASE: &str = "release";
 
-pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
+pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<StartedProcess>> {
     let mut environment = Environment::default();
     if let Some(text) = folder.find(DOTENV) {
         environment.read_lines(&text);
@@ -24,21 +24,21 @@ pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
     Ok(all)
 }
 
-fn process(line: &str, environment: &Environment) -> Option<Started> {
+fn process(line: &str, environment: &Environment) -> Option<StartedProcess> {
     let (name, command) = line.split_once(':')?;
     let name = name.trim();
-    // It runs to its end before a deploy.
+    // It ends before a deploy is complete.
     if name == RELEASE {
         return None;
     }
     let words = split(command);
     let unread = words.is_none().then(|| "its command has an unclosed quote".to_owned());
-    Some(Started {
+    Some(StartedProcess {
         name: name.to_owned(),
         processes: Some(1),
         words: words.unwrap_or_default(),
         environment: environment.clone(),
         unread,
-        ..Started::default()
+        ..StartedProcess::default()
     })
 }

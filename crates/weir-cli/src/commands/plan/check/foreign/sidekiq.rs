@@ -3,10 +3,10 @@
 
 use weir_advisor::observation::Ordering;
 
-use super::super::queue_word::{ordering, weighted};
+use super::super::queue_order::{effective_ordering, parse_weighted};
 use super::command::values;
 use super::environment::Environment;
-use super::evaluate::fill_in;
+use super::evaluate::render_template;
 use super::process::{Notes, Process};
 use super::yaml::Yaml;
 
@@ -65,8 +65,9 @@ pub(super) fn settings(process: &Process<'_>, notes: &mut Notes) -> Settings {
         _ => Some(words),
     };
     let queues: Option<Vec<(String, u32)>> =
-        words.and_then(|words| words.iter().map(|word| weighted(word).ok()).collect());
-    let (ordering, is_order_clear) = ordering(None, queues.as_deref().unwrap_or_default());
+        words.and_then(|words| words.iter().map(|word| parse_weighted(word).ok()).collect());
+    let (ordering, is_order_clear) =
+        effective_ordering(None, queues.as_deref().unwrap_or_default());
     let queues = queues.map(|all| all.into_iter().map(|(queue, _)| queue).collect());
     Settings { concurrency, queues, ordering, is_order_clear }
 }
@@ -99,7 +100,7 @@ fn concurrency(
 
 /// Parses a settings file. None: its content depends on code, or it is invalid.
 fn file(text: &str, block: &str, environment: &Environment) -> Option<File> {
-    let yaml = Yaml::parse(&fill_in(text, environment)?)?;
+    let yaml = Yaml::parse(&render_template(text, environment)?)?;
     let mut file = File::default();
     // A block for an environment takes precedence.
     let own = get(&yaml, block);
@@ -114,12 +115,12 @@ fn file(text: &str, block: &str, environment: &Environment) -> Option<File> {
     Some(file)
 }
 
-/// `key:` or `:key:`.
+/// Returns the value of `key:` or `:key:`.
 fn get<'a>(yaml: &'a Yaml, key: &str) -> Option<&'a Yaml> {
     yaml.get(key).or_else(|| yaml.get(&format!(":{key}")))
 }
 
-/// `push`, `[push, 6]` or `push,6`.
+/// Converts `push`, `[push, 6]` or `push,6`.
 fn queue(entry: &Yaml) -> String {
     match entry.items() {
         [] => entry.text().unwrap_or_default().to_owned(),

@@ -5,7 +5,7 @@ use weir_advisor::plan::{ClaimOutcome, Gap, judge};
 
 use super::*;
 
-/// Of an application like those that are run so: anchors, lists, `env_file`, a container for Postgres.
+/// A typical compose file: anchors, lists, `env_file`, and a container for Postgres.
 const COMPOSE: &str = r#"
 x-app: &app
   image: registry.example/shop:1
@@ -46,8 +46,8 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-fn given() -> Given {
-    Given { max_connections: None, reserve: 15 }
+fn given() -> DatabaseLimits {
+    DatabaseLimits { max_connections: None, reserve: 15 }
 }
 
 fn read_all(files: &[(&str, &str)]) -> Deployment {
@@ -55,7 +55,7 @@ fn read_all(files: &[(&str, &str)]) -> Deployment {
     read(folder.path(), given()).expect("it can be read").expect("it starts something")
 }
 
-/// (name, processes, threads, pool) of all that is started.
+/// Returns name, processes, threads and pool of each started process.
 fn rows(deployment: &Deployment) -> Vec<(&str, u32, u32, u32)> {
     let layout = &deployment.layout;
     let services =
@@ -65,7 +65,7 @@ fn rows(deployment: &Deployment) -> Vec<(&str, u32, u32, u32)> {
     services.chain(workers).collect()
 }
 
-/// Of the sum of all pools.
+/// Returns the outcome for the sum of all pools.
 fn outcome(deployment: &Deployment) -> ClaimOutcome {
     judge(&deployment.layout, &[])[0].outcome
 }
@@ -75,7 +75,7 @@ fn figures(deployment: &Deployment) -> String {
 }
 
 #[test]
-fn a_compose_file_is_summed_with_what_it_names() {
+fn compose_file_is_read_with_the_files_it_names() {
     let deployment = read_all(&[
         ("docker-compose.yml", COMPOSE),
         (".env.production", "JOB_THREADS=12\n# DB_POOL=99\n"),
@@ -94,7 +94,7 @@ fn a_compose_file_is_summed_with_what_it_names() {
 }
 
 #[test]
-fn an_override_is_taken_as_compose_takes_it() {
+fn override_file_is_merged_as_compose_does() {
     let over =
         "services:\n  jobs:\n    deploy:\n      replicas: 3\n    environment:\n      DB_POOL: 20\n";
     let deployment = read_all(&[
@@ -108,7 +108,7 @@ fn an_override_is_taken_as_compose_takes_it() {
 }
 
 #[test]
-fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
+fn container_with_the_default_command_of_its_image_is_not_ignored() {
     let text = "services:\n  base: &base\n    image: shop:1\n  web:\n    image: shop:1\n    ports: [80:80]\n  \
         db:\n    image: postgres:16\n    ports: [5432:5432]\n  jobs:\n    <<: *base\n    command: sidekiq -c 3\n";
     let deployment = read_all(&[("compose.yml", text)]);
@@ -124,7 +124,7 @@ fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
 }
 
 #[test]
-fn files_of_a_folder_that_are_not_looked_at_are_named() {
+fn skipped_files_of_a_folder_are_reported() {
     let folder = folder(&[
         ("docker-compose.production.yaml", "services:\n"),
         ("Procfile.production", "web: puma\n"),
@@ -135,7 +135,7 @@ fn files_of_a_folder_that_are_not_looked_at_are_named() {
 }
 
 #[test]
-fn units_are_read_with_their_files_shells_and_drop_ins() {
+fn units_are_read_with_environment_files_and_drop_ins() {
     let worker = "[Service]\nWorkingDirectory=/srv/app\nEnvironment=\"RAILS_ENV=production\" DB_POOL=25\n\
         ExecStart=/opt/rbenv/shims/bundle exec sidekiq -c 25 \\\n  -q default -qpush\n";
     let web = "[Service]\nEnvironmentFile=-/srv/app/.env\nExecStart=\nExecStart=/bin/bash -lc 'bin/rails server -p $PORT'\n";
@@ -193,7 +193,7 @@ fn a_compose_file_alone_leaves_its_override_out_and_says_so() {
 }
 
 #[test]
-fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
+fn procfile_is_read_with_the_settings_of_puma_and_rails() {
     let puma = "# workers 9\nmax_threads = ENV.fetch(\"MAX_THREADS\") { 5 }.to_i\nthreads max_threads, max_threads\n\
         workers ENV.fetch('WEB_CONCURRENCY', 2).to_i\n";
     let rails = "production:\n  pool: <%= ENV['DB_POOL'] || ENV['MAX_THREADS'] || 5 %>\n";
@@ -214,7 +214,7 @@ fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
 }
 
 #[test]
-fn the_file_that_a_sidekiq_names_comes_before_the_usual_one() {
+fn named_sidekiq_file_takes_precedence_over_the_default() {
     let usual = ("config/sidekiq.yml", ":concurrency: 25\n:queues: [default]\n");
     let named = ("config/mail.yml", ":concurrency: 3\n:queues: [mailers]\n");
     for option in ["-C config/mail.yml", "--config=config/mail.yml"] {
@@ -226,7 +226,7 @@ fn the_file_that_a_sidekiq_names_comes_before_the_usual_one() {
 }
 
 #[test]
-fn what_is_filled_in_elsewhere_is_unknown() {
+fn variables_set_elsewhere_are_unknown() {
     for (line, gap) in [
         ("DB_POOL=9 bundle exec sidekiq -c $THREADS -q a", Gap::Threads),
         ("bundle exec sidekiq -c 5 -q $QUEUE", Gap::Queues),
@@ -256,11 +256,11 @@ fn what_is_filled_in_elsewhere_is_unknown() {
 }
 
 #[test]
-fn blocks_of_an_environment_win_and_one_file_is_read_as_well() {
+fn environment_blocks_take_precedence_and_a_single_file_works() {
     let settings = ":concurrency: 5\n:queues: [default, push]\nproduction:\n  :concurrency: 15\n";
     let folder = folder(&[("config/sidekiq.yml", settings), ("Procfile", "worker: sidekiq\n")]);
     let file = folder.path().join("Procfile");
-    let deployment = read(&file, Given { max_connections: Some(50), reserve: 0 });
+    let deployment = read(&file, DatabaseLimits { max_connections: Some(50), reserve: 0 });
     let deployment = deployment.expect("it can be read").expect("it starts something");
     assert_eq!(rows(&deployment), [("worker", 1, 15, 15)]);
     assert_eq!(deployment.layout.max_connections, 50);
@@ -268,7 +268,7 @@ fn blocks_of_an_environment_win_and_one_file_is_read_as_well() {
 }
 
 #[test]
-fn a_folder_that_starts_nothing_is_none() {
+fn folder_without_processes_has_no_deployment() {
     let empty = folder(&[("README.md", "services:\n")]);
     assert!(read(empty.path(), given()).expect("it can be read").is_none());
     let other = folder(&[("Procfile", "web: nginx\n")]);
@@ -278,7 +278,7 @@ fn a_folder_that_starts_nothing_is_none() {
 }
 
 #[test]
-fn a_command_that_is_not_recognised_makes_the_sum_unknown() {
+fn unrecognised_command_makes_the_sum_unknown() {
     for (file, text, name) in [
         ("Procfile", "web: bin/dev\nworker: sidekiq -c 3\n", "web"),
         ("Procfile", "jobs: bundle exec rake jobs:work\nworker: sidekiq -c 3\n", "jobs"),
@@ -319,7 +319,7 @@ fn a_command_that_is_not_recognised_makes_the_sum_unknown() {
 }
 
 #[test]
-fn what_holds_no_connection_makes_no_noise() {
+fn processes_without_connections_are_not_reported() {
     let compose = "services:\n  db:\n    image: postgres\n  cache:\n    image: redis:7\n    command: --loglevel warning\n  \
         proxy:\n    image: nginx:1\n  search:\n    image: elasticsearch:9\n  pool:\n    image: edoburu/pgbouncer\n  \
         idle:\n    build: .\n    command: sleep infinity\n  jobs:\n    build: .\n    command: sidekiq -c 3\n";
@@ -346,7 +346,7 @@ fn what_holds_no_connection_makes_no_noise() {
 }
 
 #[test]
-fn streaming_is_found_behind_npm_and_yarn_and_its_processes_are_not_guessed() {
+fn streaming_is_found_behind_npm_and_yarn() {
     let package = ("package.json", "{\"scripts\": {\"start\": \"node ./streaming/index.js\"}}");
     let unit =
         "[Service]\nWorkingDirectory=/srv/none/streaming\nExecStart=/usr/bin/npm run start\n";
@@ -374,7 +374,7 @@ fn streaming_is_found_behind_npm_and_yarn_and_its_processes_are_not_guessed() {
 }
 
 #[test]
-fn instances_of_a_template_and_replicas_that_are_not_here_are_unknown() {
+fn template_instances_and_replicas_set_elsewhere_are_unknown() {
     let template = ("jobs@.service", "[Service]\nExecStart=sidekiq -c 3\n");
     let deployment = read_all(&[template, ("config/sidekiq.yml", ":concurrency: 3\n")]);
     assert_eq!(deployment.layout.workers[0].gaps, [Gap::Processes]);
@@ -387,7 +387,7 @@ fn instances_of_a_template_and_replicas_that_are_not_here_are_unknown() {
 }
 
 #[test]
-fn a_line_that_starts_several_counts_each() {
+fn line_that_starts_several_processes_counts_each() {
     let line = "all: bash -c 'cd /app && sidekiq -c 3 -q a & exec puma -t 2 -w 2'\n";
     let deployment = read_all(&[("Procfile", line)]);
     assert_eq!(rows(&deployment), [("all (web)", 2, 2, 2), ("all (sidekiq)", 1, 3, 3)]);
@@ -396,7 +396,7 @@ fn a_line_that_starts_several_counts_each() {
 }
 
 #[test]
-fn includes_and_what_is_extended_are_followed_and_profiles_are_not_counted() {
+fn includes_and_extends_are_resolved_and_profiles_not_counted() {
     let base = "services:\n  base:\n    image: redis\n    environment: [A=1, RAILS_MAX_THREADS=4]\n    env_file: base.env\n";
     let main = "include:\n  - more/jobs.yml\nservices:\n  web:\n    extends: {service: base, file: common.yml}\n    \
         image: shop\n    command: puma\n    environment:\n      WEB_CONCURRENCY: 2\n    env_file: [web.env]\n  \
@@ -427,7 +427,7 @@ fn includes_and_what_is_extended_are_followed_and_profiles_are_not_counted() {
 }
 
 #[test]
-fn an_override_adds_to_a_list_of_variables() {
+fn override_file_adds_to_the_list_of_variables() {
     let main = "services:\n  web:\n    build: .\n    command: puma\n    environment: [WEB_CONCURRENCY=2, MAX_THREADS=4]\n";
     let over = "services:\n  web:\n    environment: [MAX_THREADS=6]\n";
     let deployment = read_all(&[("compose.yml", main), ("compose.override.yml", over)]);
@@ -435,14 +435,14 @@ fn an_override_adds_to_a_list_of_variables() {
 }
 
 #[test]
-fn an_entry_point_and_a_command_are_one_line() {
+fn entry_point_and_command_are_joined() {
     let text = "services:\n  a:\n    image: shop\n    entrypoint: [bundle, exec]\n    command: sidekiq -c 4 -q a\n  \
         b:\n    image: shop\n    entrypoint: sidekiq\n    command: [-c, '5', -q, a]\n";
     assert_eq!(rows(&read_all(&[("compose.yml", text)])), [("a", 1, 4, 4), ("b", 1, 5, 5)]);
 }
 
 #[test]
-fn settings_that_are_named_and_not_here_are_not_guessed() {
+fn missing_settings_file_makes_values_unknown() {
     let deployment = read_all(&[("Procfile", "web: puma -C config/other.rb\n")]);
     assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool, Gap::Processes]);
     let deployment = read_all(&[
@@ -450,7 +450,7 @@ fn settings_that_are_named_and_not_here_are_not_guessed() {
         ("config/other.rb", "workers 3\n"),
     ]);
     assert_eq!(rows(&deployment), [("web", 3, 5, 5)]);
-    // Those of an image are not here either.
+    // The settings in an image are not available either.
     let compose = "services:\n  a:\n    image: shop\n    command: sidekiq -q a\n  b:\n    image: shop\n    command: puma\n";
     let deployment = read_all(&[("compose.yml", compose)]);
     assert_eq!(deployment.layout.workers[0].gaps, [Gap::Threads, Gap::Pool]);
@@ -461,7 +461,7 @@ fn settings_that_are_named_and_not_here_are_not_guessed() {
 }
 
 #[test]
-fn unicorn_has_its_own_settings_and_one_thread() {
+fn unicorn_has_own_settings_and_one_thread() {
     let files = [
         ("Procfile", "web: bundle exec unicorn -c config/u.rb\n"),
         ("config/u.rb", "worker_processes Integer(ENV['UNICORN'] || 3)\n"),
@@ -471,7 +471,7 @@ fn unicorn_has_its_own_settings_and_one_thread() {
 }
 
 #[test]
-fn a_unit_is_read_with_the_folder_in_which_it_starts() {
+fn unit_is_read_with_its_working_directory() {
     let application = folder(&[("config/puma.rb", "workers 3\nthreads 4, 4\n")]);
     let unit =
         format!("[Service]\nWorkingDirectory={}\nExecStart=puma\n", application.path().display());
@@ -479,7 +479,7 @@ fn a_unit_is_read_with_the_folder_in_which_it_starts() {
 }
 
 #[test]
-fn a_pool_may_stand_in_the_url_or_depend_on_sidekiq_or_be_that_of_rails() {
+fn pool_comes_from_the_url_or_sidekiq_or_rails() {
     let procfile = ("Procfile", "web: puma -t 4 -w 1\nworker: sidekiq -c 9 -q a\n");
     let chosen =
         "p:\n  pool: <%= Sidekiq.server? ? ENV.fetch('JOBS', 8) : ENV.fetch('WEBS', 4) %>\n";

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::super::text::read_text;
 use super::environment::Environment;
 use super::files::{Folder, instance, name};
-use super::process::Started;
+use super::process::StartedProcess;
 use super::words::split;
 
-pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
+pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<StartedProcess>> {
     let mut units = Vec::new();
     for file in &folder.files {
         let unit = name(file);
@@ -33,7 +33,7 @@ fn instances(folder: &Folder, template: &str, units: &[(String, Unit)]) -> Optio
     let mut all: BTreeSet<String> = folder.wanted_instances(template).into_iter().collect();
     for (_, unit) in units {
         for key in ["Wants", "Requires", "BindsTo", "Upholds"] {
-            let names = unit.of(key).flat_map(str::split_whitespace);
+            let names = unit.values_of(key).flat_map(str::split_whitespace);
             all.extend(names.filter_map(|it| instance(it, template).map(str::to_owned)));
         }
     }
@@ -48,18 +48,23 @@ struct Unit {
 }
 
 impl Unit {
-    fn of<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
+    fn values_of<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
         self.lines.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the process. None: the unit starts nothing that keeps running.
-    fn started(&self, folder: &Folder, unit: &str, processes: Option<u32>) -> Option<Started> {
-        let last = |key| self.of(key).next_back();
+    fn started(
+        &self,
+        folder: &Folder,
+        unit: &str,
+        processes: Option<u32>,
+    ) -> Option<StartedProcess> {
+        let last = |key| self.values_of(key).next_back();
         if last("Type") == Some("oneshot") && !last("RemainAfterExit").is_some_and(is_yes) {
             return None;
         }
         // An empty value resets the earlier ones.
-        let commands: Vec<&str> = self.of("ExecStart").collect();
+        let commands: Vec<&str> = self.values_of("ExecStart").collect();
         let since = commands.iter().rposition(|it| it.is_empty()).map_or(0, |at| at + 1);
         let lines =
             commands[since..].iter().map(|it| it.trim_start_matches(['-', '@', ':', '+', '!']));
@@ -69,7 +74,7 @@ impl Unit {
         }
         let unread = words.is_none().then(|| "its command has an unclosed quote".to_owned());
         let name = unit.trim_end_matches(".service");
-        Some(Started {
+        Some(StartedProcess {
             name: name.trim_end_matches('@').to_owned(),
             processes,
             words: words.unwrap_or_default(),
@@ -77,17 +82,17 @@ impl Unit {
             directory: last("WorkingDirectory").map(|it| it.trim_start_matches('-').to_owned()),
             unread,
             is_unit: true,
-            ..Started::default()
+            ..StartedProcess::default()
         })
     }
 
     fn environment(&self, folder: &Folder) -> Environment {
         let mut environment = Environment::default();
-        for line in self.of("Environment") {
+        for line in self.values_of("Environment") {
             split(line).unwrap_or_default().iter().for_each(|word| environment.set_word(word));
         }
         // Files take precedence over lines, in any order.
-        for file in self.of("EnvironmentFile") {
+        for file in self.values_of("EnvironmentFile") {
             environment.read(folder, file.trim_start_matches('-'));
         }
         environment

@@ -6,7 +6,7 @@ use weir_advisor::plan::{Gap, ServiceLayout};
 use super::command::{Program, values};
 use super::condition::{Script, Undecided};
 use super::database;
-use super::process::{Notes, Process, memory};
+use super::process::{Notes, Process, assumed_ruby_memory};
 
 /// Puma's default.
 const THREADS: u32 = 5;
@@ -14,7 +14,7 @@ const THREAD_VARIABLES: [&str; 3] = ["MAX_THREADS", "RAILS_MAX_THREADS", "PUMA_M
 const PROCESS_VARIABLES: [&str; 1] = ["WEB_CONCURRENCY"];
 
 pub(super) fn service(process: &Process<'_>, notes: &mut Notes) -> ServiceLayout {
-    let server = Server::of(process);
+    let server = Server::from_process(process);
     let workers = server.workers(notes);
     let threads = server.threads(notes);
     let pool = database::pool(process.folder, process.environment, threads, false, notes);
@@ -30,7 +30,7 @@ pub(super) fn service(process: &Process<'_>, notes: &mut Notes) -> ServiceLayout
         processes: processes.unwrap_or(1),
         threads: count,
         pool: pool.unwrap_or(count),
-        memory_bytes: memory(count),
+        memory_bytes: assumed_ruby_memory(count),
         gaps,
     }
 }
@@ -47,28 +47,28 @@ struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    fn of(process: &'a Process<'a>) -> Self {
+    fn from_process(process: &'a Process<'a>) -> Self {
         let is_unicorn = process.invocation.program == Program::Unicorn;
-        let (usual, short, long) = match is_unicorn {
+        let (default, short, long) = match is_unicorn {
             true => ("config/unicorn.rb", "-c", "--config-file"),
             false => ("config/puma.rb", "-C", "--config"),
         };
         let named = values(&process.invocation.arguments, short, long).last().copied();
-        let text = process.folder.find(named.unwrap_or(usual));
+        let text = process.folder.find(named.unwrap_or(default));
         let script = Script::read(text.as_deref().unwrap_or_default(), process.environment);
         // `-C -` means no file. An image may have one that is not here.
         let is_missing = text.is_none()
             && named != Some("-")
             && (named.is_some() || process.started.is_container);
-        Self { process, is_unicorn, file: named.unwrap_or(usual), script, is_missing }
+        Self { process, is_unicorn, file: named.unwrap_or(default), script, is_missing }
     }
 
     /// Returns the number of processes. `workers 0` is one process without forks.
     fn workers(&self, notes: &mut Notes) -> Option<u32> {
         let count = if self.is_unicorn {
-            self.figure(None, ("worker_processes", 0), &[], 1, "processes", notes)
+            self.read_number(None, ("worker_processes", 0), &[], 1, "processes", notes)
         } else {
-            self.figure(
+            self.read_number(
                 Some(("-w", "--workers")),
                 ("workers", 0),
                 &PROCESS_VARIABLES,
@@ -85,7 +85,7 @@ impl<'a> Server<'a> {
         if self.is_unicorn {
             return Some(1);
         }
-        self.figure(
+        self.read_number(
             Some(("-t", "--threads")),
             ("threads", 1),
             &THREAD_VARIABLES,
@@ -96,12 +96,12 @@ impl<'a> Server<'a> {
     }
 
     /// Returns a number from options, settings or the environment. None: set elsewhere.
-    fn figure(
+    fn read_number(
         &self,
         option: Option<(&str, &str)>,
         (call, at): (&str, usize),
         variables: &[&str],
-        usual: u32,
+        default: u32,
         what: &str,
         notes: &mut Notes,
     ) -> Option<u32> {
@@ -111,7 +111,7 @@ impl<'a> Server<'a> {
         if let Some(said) = said {
             return said.rsplit(':').next()?.parse().ok();
         }
-        match script.call(call) {
+        match script.find_call(call) {
             Some(Ok(call)) => {
                 let known = script.value(&argument(call, at), process.environment).number();
                 if known.is_none() {
@@ -125,14 +125,14 @@ impl<'a> Server<'a> {
                 ));
                 None
             }
-            None => self.by_variable(variables, usual, what, notes),
+            None => self.number_from_environment(variables, default, what, notes),
         }
     }
 
-    fn by_variable(
+    fn number_from_environment(
         &self,
         variables: &[&str],
-        usual: u32,
+        default: u32,
         what: &str,
         notes: &mut Notes,
     ) -> Option<u32> {
@@ -144,14 +144,14 @@ impl<'a> Server<'a> {
                 None
             }
             None => {
-                notes.add(format!("{what}: {usual}, the default (no file sets a number)"));
-                Some(usual)
+                notes.add(format!("{what}: {default}, the default (no file sets a number)"));
+                Some(default)
             }
         }
     }
 }
 
-/// One of the arguments of a call, or the last if there are fewer: one may have a comma of its own.
+/// Returns an argument of a call, or the last one if there are fewer. An argument may itself contain a comma.
 fn argument(arguments: &str, at: usize) -> String {
     let mut parts = vec![String::new()];
     let mut depth = 0_i32;

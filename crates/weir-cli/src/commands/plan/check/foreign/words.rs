@@ -33,6 +33,6 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
 }
 
 /// Returns the last component of a path.
-pub(super) fn base(word: &str) -> &str {
+pub(super) fn file_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

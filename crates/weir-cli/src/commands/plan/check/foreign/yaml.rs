@@ -59,7 +59,7 @@ impl Yaml {
         }
     }
 
-    /// This with what `other` has as well or instead, as a file of compose and its override.
+    /// Merges `other` into this value, which it overrides, like compose files.
     pub(super) fn merged(self, other: Self) -> Self {
         match (self, other) {
             (Self::Map(mut pairs), Self::Map(others)) => {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anchors_and_merged_mappings_are_followed() {
+    fn anchors_and_merge_keys_are_resolved() {
         let text = "a: &a\n  env: .env\n  x: 1\nb:\n  <<: *a\n  x: 2\n  list: [a, 'b c']\n";
         let yaml = Yaml::parse(text).unwrap();
         let b = yaml.get("b").unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_uses_itself_a_million_times_is_none() {
+    fn document_with_exponential_aliases_is_rejected() {
         let mut text = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for (now, before) in
             [('b', 'a'), ('c', 'b'), ('d', 'c'), ('e', 'd'), ('f', 'e'), ('g', 'f')]

@@ -29,7 +29,7 @@ pub(super) struct Project {
 
 impl Project {
     /// # Errors
-    /// When one of `files` is no YAML that can be read.
+    /// One of `files` is not valid YAML.
     pub(super) fn read(files: &[PathBuf], outer: &Environment) -> anyhow::Result<Self> {
         let mut project = Self::default();
         for file in files {
@@ -42,8 +42,8 @@ impl Project {
     }
 
     fn add(&mut self, file: &Path, yaml: &Yaml, outer: &Environment, depth: usize) {
-        for name in included(yaml) {
-            let path = beside(file, &outer.fill_in(&name));
+        for name in included_files(yaml) {
+            let path = sibling_path(file, &outer.substitute(&name));
             let text = read_text(&path).ok().filter(|_| depth < DEPTH_MAX);
             match text.and_then(|text| Yaml::parse(&text)) {
                 Some(yaml) => self.add(&path, &yaml, outer, depth + 1),
@@ -51,10 +51,10 @@ impl Project {
             }
         }
         for (name, service) in yaml.get(SERVICES).map(Yaml::pairs).unwrap_or_default() {
-            let service = extended(file, yaml, service, 0);
+            let service = resolve_extends(file, yaml, service, 0);
             match self.services.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) => {
-                    known.yaml = merged(&known.yaml, &service.yaml);
+                    known.yaml = merge(&known.yaml, &service.yaml);
                     known.unread = known.unread.take().or(service.unread);
                 }
                 None => self.services.push((name.clone(), service)),
@@ -63,8 +63,8 @@ impl Project {
     }
 }
 
-/// `include: [a.yml, {path: b.yml}, {path: [c.yml, d.yml]}]`.
-fn included(yaml: &Yaml) -> Vec<String> {
+/// Returns the files of `include: [a.yml, {path: b.yml}, {path: [c.yml, d.yml]}]`.
+fn included_files(yaml: &Yaml) -> Vec<String> {
     let texts = |it: &Yaml| {
         let one = it.text().map(str::to_owned);
         one.into_iter()
@@ -75,26 +75,26 @@ fn included(yaml: &Yaml) -> Vec<String> {
     entries.iter().flat_map(|entry| texts(entry.get("path").unwrap_or(entry))).collect()
 }
 
-fn beside(file: &Path, name: &str) -> PathBuf {
+fn sibling_path(file: &Path, name: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(name)
 }
 
 /// Returns a service with what it extends: `extends: base`, or `extends: {service: base, file:
 /// other.yml}`.
-fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
-    let own = normal(service);
+fn resolve_extends(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
+    let own = normalize(service);
     let Some(extends) = service.get("extends") else {
         return Service { yaml: own, unread: None };
     };
     let name = extends.text().or_else(|| extends.get("service")?.text()).unwrap_or_default();
     let from = extends.get("file").and_then(Yaml::text);
-    let path = from.map_or_else(|| file.to_owned(), |from| beside(file, from));
+    let path = from.map_or_else(|| file.to_owned(), |from| sibling_path(file, from));
     let other = from.and_then(|_| Yaml::parse(&read_text(&path).ok()?));
     let other = if from.is_some() { other.as_ref() } else { Some(yaml) };
     match other.and_then(|other| Some((other, other.get(SERVICES)?.get(name)?))) {
         Some((other, base)) if depth < DEPTH_MAX => {
-            let base = extended(&path, other, base, depth + 1);
-            Service { yaml: merged(&base.yaml, &own), unread: base.unread }
+            let base = resolve_extends(&path, other, base, depth + 1);
+            Service { yaml: merge(&base.yaml, &own), unread: base.unread }
         }
         _ => {
             let from = from.unwrap_or("this file");
@@ -105,11 +105,11 @@ fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
 }
 
 /// Converts `environment` to a mapping and `env_file` to a list.
-fn normal(service: &Yaml) -> Yaml {
+fn normalize(service: &Yaml) -> Yaml {
     let pairs = service.pairs().iter().filter(|(key, _)| key != "extends").map(|(key, value)| {
         let value = match (key.as_str(), value) {
             ("environment", Yaml::List(words)) => {
-                Yaml::Map(words.iter().filter_map(Yaml::text).map(variable).collect())
+                Yaml::Map(words.iter().filter_map(Yaml::text).map(parse_variable).collect())
             }
             ("env_file", file) if file.items().is_empty() => Yaml::List(vec![file.clone()]),
             (_, value) => value.clone(),
@@ -120,16 +120,16 @@ fn normal(service: &Yaml) -> Yaml {
 }
 
 /// A name without a value takes its value from the shell that runs compose.
-fn variable(word: &str) -> (String, Yaml) {
+fn parse_variable(word: &str) -> (String, Yaml) {
     match word.split_once('=') {
         Some((name, value)) => (name.to_owned(), Yaml::Scalar(value.to_owned())),
         None => (word.to_owned(), Yaml::Scalar(format!("${{{word}-}}"))),
     }
 }
 
-/// As compose merges two of a service: mappings by key, files of environment one after the other, and of everything
+/// Merges two definitions of a service like compose: mappings by key, environment files in order, and for everything
 /// else the later.
-fn merged(base: &Yaml, own: &Yaml) -> Yaml {
+fn merge(base: &Yaml, own: &Yaml) -> Yaml {
     let mut pairs = base.pairs().to_vec();
     for (key, value) in own.pairs() {
         match pairs.iter_mut().find(|(known, _)| known == key) {

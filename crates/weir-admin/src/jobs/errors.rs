@@ -1,0 +1,58 @@
+//! Errors of jobs as HTTP responses, with their statuses.
+
+use axum::http::StatusCode;
+use weir_base::admin_api::AdminError;
+
+use weir_jobs::handle::HandleError;
+use weir_jobs::store::StoreError;
+
+pub(super) fn no_such_job(jid: &str) -> AdminError {
+    let hint = "it may be done already; an id is case-sensitive";
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no job {jid:?}"), hint)
+}
+
+pub(super) fn no_such_worker(wid: &str) -> AdminError {
+    let hint = "it may have stopped beating; GET workers lists those that beat";
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
+}
+
+const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
+
+/// Converts an error of the job server's handle.
+pub(super) fn handle_error(error: HandleError) -> AdminError {
+    let text = error.to_string();
+    match error {
+        HandleError::Gone => {
+            let hint = "is it being restarted? try again";
+            AdminError::new(StatusCode::SERVICE_UNAVAILABLE, text, hint)
+        }
+        HandleError::Busy => {
+            let hint = "try again, or raise jobs.limits.admin_requests_max";
+            AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
+        }
+        HandleError::Invalid(_) => AdminError::new(StatusCode::BAD_REQUEST, text, PLACES),
+        HandleError::Store(error) => AdminError::new(status(&error), text, hint(&error)),
+    }
+}
+
+const fn status(error: &StoreError) -> StatusCode {
+    match error {
+        StoreError::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        StoreError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        StoreError::Limit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        StoreError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        StoreError::NotFound(_) => StatusCode::NOT_FOUND,
+        StoreError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+const fn hint(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::DiskFull => "free space in data_dir",
+        StoreError::Failed(_) => "see the log, check the disk, then restart",
+        StoreError::Limit(_) => "the limit is a setting under [jobs.limits]",
+        StoreError::TooLarge { .. } => "keep large data elsewhere and put its address into the job",
+        StoreError::NotFound(_) => "it may be done already",
+        StoreError::Closed => "is it being restarted? try again",
+    }
+}

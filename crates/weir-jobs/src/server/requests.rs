@@ -1,0 +1,278 @@
+//! Processes the requests of [`crate::handle::Handle`], each in its own task.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use tokio::sync::mpsc::Receiver;
+use weir_base::shutdown::ShutdownToken;
+
+use super::{JobService, import, reload, search, views, walk};
+use crate::faktory::push_all;
+use crate::handle::{
+    Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
+};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName};
+use crate::store::{Action, Filter, ScanRequest, Selection, Store, StoreCondition, StoreError};
+use crate::view;
+use crate::workers::WorkerDirective;
+
+/// Processes requests until the server ends.
+pub(super) async fn run<S: Store>(
+    service: Rc<JobService<S>>,
+    mut requests: Receiver<Envelope>,
+    shutdown: ShutdownToken,
+) {
+    loop {
+        let envelope = tokio::select! {
+            biased;
+            () = shutdown.requested() => return,
+            envelope = requests.recv() => envelope,
+        };
+        let Some(Envelope { request, slot }) = envelope else {
+            return;
+        };
+        let service = Rc::clone(&service);
+        shutdown.spawn_local(async move {
+            let _slot = slot;
+            process_request(&service, request).await;
+        });
+    }
+}
+
+async fn process_request<S: Store>(service: &JobService<S>, request: HandleRequest) {
+    match request {
+        HandleRequest::Overview(reply) => send_reply(reply, Ok(views::overview(service))),
+        HandleRequest::Queues(reply) => send_reply(reply, Ok(views::queues(service))),
+        HandleRequest::Jobs(query, reply) => {
+            reply_unless_dropped(reply, page(service, query)).await
+        }
+        HandleRequest::Count(query, reply) => {
+            reply_unless_dropped(reply, count(service, query)).await
+        }
+        HandleRequest::Job(jid, reply) => reply_unless_dropped(reply, job(service, jid)).await,
+        HandleRequest::Workers(reply) => {
+            let busy = |wid: &_| service.store.busy(wid);
+            send_reply(reply, Ok(service.workers.borrow().view(busy)));
+        }
+        HandleRequest::Reservations(limit, reply) => {
+            let limit = limit.min(service.settings().limits.page_jobs_max);
+            let reserved = service.store.reservations(limit);
+            send_reply(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
+        }
+        HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
+        HandleRequest::Import(lines, reply) => {
+            send_reply(reply, import::import(service, &lines).await)
+        }
+        HandleRequest::Act(location, which, action, reply) => {
+            send_reply(reply, act(service, &location, which, action).await);
+        }
+        HandleRequest::ActOnQueues(queues, action, reply) => {
+            let affected = async {
+                let names = resolve_queues(service, queues)?;
+                Ok(service.store.act_on_queues(&names, action).await?)
+            };
+            send_reply(reply, affected.await);
+        }
+        HandleRequest::SignalWorkers(wid, signal, reply) => {
+            let state = match signal {
+                WorkerSignal::Quiet => WorkerDirective::Quiet,
+                WorkerSignal::Terminate => WorkerDirective::Terminate,
+            };
+            send_reply(
+                reply,
+                Ok(service.workers.borrow_mut().send_directive(wid.as_deref(), state)),
+            );
+        }
+        HandleRequest::Damages(reply) => {
+            let damages = service.store.damages();
+            send_reply(reply, Ok(damages.into_iter().map(views::damage).collect()));
+        }
+        HandleRequest::AcknowledgeDamages(reply) => {
+            let acknowledged = service.store.acknowledge_damages().await;
+            send_reply(reply, acknowledged.map_err(HandleError::from));
+        }
+        HandleRequest::Ready(reply) => send_reply(reply, ready(service)),
+        HandleRequest::Reload(settings, reply) => {
+            send_reply(reply, Ok(reload::reload(service, *settings)))
+        }
+    }
+}
+
+fn send_reply<T>(reply: Reply<T>, result: Result<T, HandleError>) {
+    // The receiver may have been dropped; the action is complete regardless.
+    let _ = reply.send(result);
+}
+
+/// Runs a read request, and cancels it if the receiver is dropped.
+async fn reply_unless_dropped<T>(
+    mut reply: Reply<T>,
+    work: impl Future<Output = Result<T, HandleError>>,
+) {
+    let result = tokio::select! {
+        biased;
+        () = reply.closed() => return,
+        result = work => result,
+    };
+    send_reply(reply, result);
+}
+
+async fn page<S: Store>(
+    service: &JobService<S>,
+    query: JobQuery,
+) -> Result<view::JobListPage, HandleError> {
+    let settings = service.settings();
+    let limits = &settings.limits;
+    let location = parse_location(&query.place, service)?;
+    let after = query.after.as_deref().map(parse_key).transpose()?;
+    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    let total = walk::total(service, &location);
+    let page = service
+        .store
+        .scan(ScanRequest {
+            place: location,
+            after,
+            newest_first: query.newest_first,
+            limit: query.limit.unwrap_or(limits.page_jobs_max).clamp(1, limits.page_jobs_max),
+            scan_max: limits.scan_jobs_max,
+            filter,
+        })
+        .await?;
+    Ok(view::JobListPage {
+        jobs: page.jobs.into_iter().map(views::job).collect(),
+        next: page.next.map(|key| key.to_string()),
+        scanned: page.scanned as u64,
+        total,
+    })
+}
+
+async fn count<S: Store>(service: &JobService<S>, query: JobQuery) -> Result<u64, HandleError> {
+    let location = parse_location(&query.place, service)?;
+    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    Ok(walk::count_matching(service, &service.settings(), location, filter).await?)
+}
+
+async fn job<S: Store>(
+    service: &JobService<S>,
+    jid: String,
+) -> Result<Option<view::JobView>, HandleError> {
+    Ok(service.store.find(&jid).await?.map(views::job))
+}
+
+async fn push<S: Store>(
+    service: &JobService<S>,
+    texts: &[Vec<u8>],
+) -> Result<view::Pushed, HandleError> {
+    let settings = service.settings();
+    let now = service.clock.now();
+    let mut batch = service.take_batch();
+    let mut pushed = view::Pushed::default();
+    let mut lines = Vec::with_capacity(texts.len());
+    for (line, text) in (1..).zip(texts) {
+        match batch.add(text, now, &settings.limits) {
+            Ok(()) => lines.push(line),
+            Err(error) => {
+                let error = error.to_string();
+                pushed.rejected.push(view::Rejected { line, jid: None, error });
+            }
+        }
+    }
+    let jobs = batch.jobs();
+    let stored = push_all(&*service.store, &jobs).await;
+    for ((line, job), stored) in lines.into_iter().zip(&jobs).zip(stored) {
+        match stored {
+            Ok(()) => pushed.accepted += 1,
+            Err(error) => pushed.rejected.push(view::Rejected {
+                line,
+                jid: Some(job.jid.to_owned()),
+                error: error.to_string(),
+            }),
+        }
+    }
+    service.recycle_batch(batch);
+    pushed.rejected.sort_by_key(|rejected| rejected.line);
+    pushed.rejected_total = pushed.rejected.len() as u64;
+    Ok(pushed)
+}
+
+async fn act<S: Store>(
+    service: &JobService<S>,
+    text: &str,
+    which: Which,
+    action: Action,
+) -> Result<u64, HandleError> {
+    let location = parse_location(text, service)?;
+    let settings = service.settings();
+    match which {
+        Which::Keys(keys) => {
+            let keys = keys.iter().map(|text| parse_key(text)).collect::<Result<_, _>>()?;
+            Ok(service.store.act(&location, &Selection::Entries(keys), action).await?)
+        }
+        Which::Matching { search, jobtype } => {
+            let filter = parse_filter(search.as_deref(), jobtype);
+            Ok(walk::act_on_matching(service, &settings, &location, filter, action).await?)
+        }
+    }
+}
+
+/// Returns the queues to act on. Unknown names are an error here, because they are typos of an
+/// operator.
+fn resolve_queues<S: Store>(
+    service: &JobService<S>,
+    queues: Queues,
+) -> Result<Vec<QueueName>, HandleError> {
+    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
+    let names = match queues {
+        Queues::All => return Ok(known.collect()),
+        Queues::Named(names) => names,
+    };
+    let known: Vec<QueueName> = known.collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let found = known.iter().find(|queue| queue.as_str() == name);
+            found.cloned().ok_or_else(|| unknown_queue(&name))
+        })
+        .collect()
+}
+
+fn unknown_queue(name: &str) -> HandleError {
+    HandleError::Invalid(format!("there is no queue {name:?}"))
+}
+
+fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
+    match service.store.storage().condition {
+        StoreCondition::Ok => Ok(()),
+        StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
+        StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
+    }
+}
+
+/// Parses `scheduled`, `retries`, `dead` or `queue:NAME`.
+pub(super) fn parse_location<S: Store>(
+    text: &str,
+    service: &JobService<S>,
+) -> Result<JobLocation, HandleError> {
+    if let Some(name) = text.strip_prefix("queue:") {
+        let name = QueueName::parse(name, &service.settings().limits)
+            .map_err(|error| HandleError::Invalid(error.to_string()))?;
+        return Ok(JobLocation::Queue(name));
+    }
+    let set = SetName::ALL.into_iter().find(|set| set.as_str() == text);
+    set.map(JobLocation::Set).ok_or_else(|| {
+        let hint = "scheduled, retries, dead or queue:NAME";
+        HandleError::Invalid(format!("place {text:?} is not one of {hint}"))
+    })
+}
+
+fn parse_key(text: &str) -> Result<EntryKey, HandleError> {
+    text.parse()
+        .map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
+}
+
+fn parse_filter(search: Option<&str>, jobtype: Option<String>) -> Filter {
+    Filter {
+        pattern: search.filter(|text| !text.is_empty()).map(search::pattern),
+        jobtype: jobtype.filter(|text| !text.is_empty()),
+        jids: Vec::new(),
+    }
+}
