@@ -96,7 +96,7 @@ impl Observe {
     /// How often, and how long at most.
     pub fn pace(&self) -> PollSchedule {
         let ObserveLimits { look_timeout, retry_max, .. } = self.limits;
-        PollSchedule { interval: self.interval, look_timeout, retry_max }
+        PollSchedule { interval: self.interval, sample_timeout: look_timeout, retry_max }
     }
 
     /// How many names have metrics of their own.
