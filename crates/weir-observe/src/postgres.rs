@@ -42,7 +42,7 @@ pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
 pub(crate) use self::error_kind::PostgresErrorKind;
 use self::host::Whereabouts;
-pub(crate) use self::missing::{MAX_CLIENT_CONN, missing};
+pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;
 use crate::environment::StartEnvironment;

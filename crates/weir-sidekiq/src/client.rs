@@ -10,7 +10,8 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates, TlsMode,
 };
 
-use crate::endpoint::{RedisAddress, RedisEndpoint, Sentinel, TlsFiles};
+use crate::address::{RedisAddress, Sentinel};
+use crate::endpoint::{RedisEndpoint, TlsFiles};
 use crate::error::SidekiqError;
 use crate::limits::SampleLimits;
 

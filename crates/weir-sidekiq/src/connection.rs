@@ -3,8 +3,9 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value};
 
+use crate::address::RedisAddress;
 use crate::client;
-use crate::endpoint::{RedisAddress, RedisEndpoint};
+use crate::endpoint::RedisEndpoint;
 use crate::error::{RedisConnectionError, SidekiqError};
 use crate::error_kind::{self, RedisErrorKind};
 use crate::explanation::Explanation;

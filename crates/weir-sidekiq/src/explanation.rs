@@ -1,6 +1,6 @@
 //! Explains errors that concern a Redis as a whole, with remedies.
 
-use crate::endpoint::RedisAddress;
+use crate::address::RedisAddress;
 use crate::error_kind::{Blocker, RedisErrorKind};
 use crate::network_error::{NetworkErrorKind, TlsErrorKind};
 

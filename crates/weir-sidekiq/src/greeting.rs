@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::endpoint::RedisAddress;
+use crate::address::RedisAddress;
 
 /// A rejected client gets the error at once; an accepted one gets nothing.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -14,6 +14,7 @@
 //! whole only if they were counted first and are small. The number of commands, the bytes of jobs
 //! and the time are limited. Job arguments do not leave this crate.
 
+mod address;
 mod backlog;
 mod client;
 mod connection;
@@ -39,12 +40,13 @@ mod snapshot;
 pub mod text;
 mod time;
 
+pub use self::address::{RedisAddress, Sentinel};
 pub use self::backlog::{
     Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 pub use self::connection::RedisConnection;
 pub use self::counts::Lengths;
-pub use self::endpoint::{RedisAddress, RedisEndpoint, Sentinel, TlsFiles};
+pub use self::endpoint::{RedisEndpoint, TlsFiles};
 pub use self::error::{RedisConnectionError, SidekiqError};
 pub use self::error_kind::{Blocker, RedisErrorKind};
 pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};

@@ -4,7 +4,7 @@ use weir_advisor::observation::{Missing, MissingReason};
 use weir_sidekiq::{NetworkErrorKind, TlsErrorKind};
 
 use crate::postgres::{
-    MAX_CLIENT_CONN, PostgresEndpoint, PostgresError, PostgresErrorKind, missing as of_postgres,
+    PostgresEndpoint, PostgresError, PostgresErrorKind, connecting, missing as of_postgres,
 };
 
 const BROKEN: &str = "check the host and port in the address, and its log";
@@ -17,31 +17,35 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
 }
 
 fn explain(kind: &PostgresErrorKind, user: &str) -> (MissingReason, String) {
-    match kind {
-        PostgresErrorKind::NotAdmin => {
-            let line = format!(
+    let of_user = match kind {
+        PostgresErrorKind::NotAdmin => Some((
+            MissingReason::NotAllowed,
+            format!(
                 "stats_users = {user} in pgbouncer.ini (in addition to the existing users), then \
                  RELOAD"
-            );
-            (MissingReason::NotAllowed, line)
-        }
-        PostgresErrorKind::WrongPassword => {
-            let remedy = format!(
+            ),
+        )),
+        PostgresErrorKind::WrongPassword => Some((
+            MissingReason::Login,
+            format!(
                 "{user} must be in PgBouncer's auth_file (userlist.txt) with the password that is \
                  given here (--pgbouncer-password-env, --pgbouncer-password-file)"
-            );
-            (MissingReason::Login, remedy)
-        }
-        kind => {
-            let (obstacle, remedy) = fixed(kind);
-            (obstacle, remedy.to_owned())
-        }
-    }
+            ),
+        )),
+        _ => None,
+    };
+    of_user.unwrap_or_else(|| {
+        let (obstacle, remedy) = own(kind)
+            .or_else(|| connecting(kind, false))
+            .unwrap_or((MissingReason::Unreachable, BROKEN));
+        (obstacle, remedy.to_owned())
+    })
 }
 
-const fn fixed(kind: &PostgresErrorKind) -> (MissingReason, &'static str) {
-    use NetworkErrorKind::{HostNotFound, NotFound, Refused, TimedOut, Tls};
-    match kind {
+/// Explains errors that have another remedy than those of Postgres.
+const fn own(kind: &PostgresErrorKind) -> Option<(MissingReason, &'static str)> {
+    use NetworkErrorKind::{NotFound, Refused, Tls};
+    Some(match kind {
         PostgresErrorKind::PasswordMissing => (
             MissingReason::Login,
             "pass it with --pgbouncer-password-env or --pgbouncer-password-file (in [observe]: \
@@ -51,14 +55,13 @@ const fn fixed(kind: &PostgresErrorKind) -> (MissingReason, &'static str) {
         PostgresErrorKind::CertificateFile => {
             (MissingReason::Login, "check the path of --pgbouncer-ca (pgbouncer_ca in [observe])")
         }
-        PostgresErrorKind::PoolerFull => (MissingReason::Unreachable, MAX_CLIENT_CONN),
         PostgresErrorKind::Network(Tls(TlsErrorKind::UnknownIssuer)) => (
             MissingReason::Login,
             "pass the file of the authority that signed its certificate with --pgbouncer-ca \
              (pgbouncer_ca in [observe])",
         ),
-        PostgresErrorKind::Network(Tls(TlsErrorKind::WrongName)) => {
-            (MissingReason::Login, "use the host name of its certificate in the address")
+        PostgresErrorKind::Network(Tls(TlsErrorKind::ClientCertificate)) => {
+            (MissingReason::Unreachable, BROKEN)
         }
         PostgresErrorKind::NoTls => (
             MissingReason::Login,
@@ -72,18 +75,12 @@ const fn fixed(kind: &PostgresErrorKind) -> (MissingReason, &'static str) {
             "check that it is running (systemctl status pgbouncer), and the host and port in the \
              address",
         ),
-        PostgresErrorKind::Network(HostNotFound) => {
-            (MissingReason::Unreachable, "check the host name in the address")
-        }
-        PostgresErrorKind::Network(TimedOut) | PostgresErrorKind::Deadline => {
-            (MissingReason::Unreachable, "check the host and port in the address, and firewalls")
-        }
         // PgBouncer always has this database, so the server is another program.
         PostgresErrorKind::NoSuchDatabase => {
             (MissingReason::Login, "use the address of PgBouncer, not of the database behind it")
         }
-        _ => (MissingReason::Unreachable, BROKEN),
-    }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ use super::endpoint::PostgresEndpoint;
 use super::error::PostgresError;
 use super::error_kind::PostgresErrorKind;
 
-/// The remedy for a PgBouncer that rejects further clients.
-pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then \
-                                          RELOAD; SHOW CLIENTS there lists the clients";
 /// Placeholder for an unknown user.
 const USER: &str = "USER";
 
@@ -97,14 +94,13 @@ fn rejected(kind: &PostgresErrorKind, user: Option<&str>) -> (MissingReason, Opt
         PostgresErrorKind::NotAccepting => {
             (MissingReason::Unreachable, "wait until it accepts connections: see its log")
         }
-        PostgresErrorKind::PoolerFull => (MissingReason::Unreachable, MAX_CLIENT_CONN),
         _ => return (MissingReason::Unreachable, None),
     };
     (obstacle, Some(remedy.to_owned()))
 }
 
-/// Explains why no connection was made, unless the server reported it.
-const fn connecting(
+/// Explains why no connection was made, unless Postgres reported it.
+pub(crate) const fn connecting(
     kind: &PostgresErrorKind,
     is_tls: bool,
 ) -> Option<(MissingReason, &'static str)> {
@@ -134,6 +130,11 @@ const fn connecting(
         },
         PostgresErrorKind::Network(kind) => (MissingReason::Unreachable, network(*kind, is_tls)),
         PostgresErrorKind::Protocol => (MissingReason::Unreachable, broken(is_tls)),
+        PostgresErrorKind::PoolerFull => (
+            MissingReason::Unreachable,
+            "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there lists \
+             the clients",
+        ),
         _ => return None,
     })
 }
