@@ -96,7 +96,7 @@ impl Observe {
     /// Returns the schedule of polls.
     pub fn poll_schedule(&self) -> PollSchedule {
         let ObserveLimits { look_timeout, retry_max, .. } = self.limits;
-        PollSchedule { interval: self.interval, look_timeout, retry_max }
+        PollSchedule { interval: self.interval, sample_timeout: look_timeout, retry_max }
     }
 
     /// Returns the limits of label values.

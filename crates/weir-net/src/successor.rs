@@ -1,4 +1,7 @@
 //! Forwards requests to another process of this machine, which has taken over the addresses.
+//!
+//! This is no use of `http_client`, which keeps a request's body in memory for a repetition and
+//! verifies certificates: here bodies are passed on in both directions as they arrive.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use weir_sidekiq::{
     CapsuleMode, JobSummary, ProcessSample, QueueSample, RedisSnapshot, RunningJobSample, SetSample,
 };
 
-use crate::redis::{known, refused};
+use crate::redis::{known, rejected};
 
 /// Processes send a heartbeat every 10 s (5 s before version 6.5). After twice that time, at least
 /// one is missing.
@@ -37,9 +37,9 @@ pub(crate) fn jobs(
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
         // A process without a heartbeat in the second sample has ended, as in any deployment.
         let is_there = |it: &&ProcessSample| now.contains_key(it.identity.as_str());
-        let of = |look: &ProcessSample| {
-            let id = look.identity.as_str();
-            let mut process = job_process(look, described.at);
+        let of = |sample: &ProcessSample| {
+            let id = sample.identity.as_str();
+            let mut process = job_process(sample, described.at);
             let (before, now) = (before.get(id), now.get(id));
             if before.is_some_and(|it| it.quiet) && now.is_some_and(|it| it.quiet) {
                 process.quiet_for = second.at.since(first.at);
@@ -92,8 +92,8 @@ pub(crate) fn jobs(
     })
 }
 
-fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
-    let processes = look.processes.as_deref().unwrap_or_default();
+fn by_identity(sample: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
+    let processes = sample.processes.as_deref().unwrap_or_default();
     processes.iter().map(|it| (it.identity.as_str(), it)).collect()
 }
 
@@ -125,10 +125,10 @@ fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
 }
 
 /// Returns the odd keys of all samples without duplicates.
-fn odd_keys(looks: &[&RedisSnapshot]) -> Vec<Missing> {
+fn odd_keys(samples: &[&RedisSnapshot]) -> Vec<Missing> {
     let odd: BTreeMap<&str, _> =
-        looks.iter().flat_map(|look| &look.odd).map(|odd| (odd.what.as_str(), odd)).collect();
-    odd.into_iter().map(|(what, odd)| refused(what, &odd.refusal)).collect()
+        samples.iter().flat_map(|sample| &sample.odd).map(|odd| (odd.what.as_str(), odd)).collect();
+    odd.into_iter().map(|(what, odd)| rejected(what, &odd.refusal)).collect()
 }
 
 fn processed_per_second(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
@@ -187,8 +187,8 @@ fn merged(
 }
 
 /// Counts the jobs in progress as of the last heartbeats.
-fn count_in_hand(queues: &mut [ObservedQueue], look: &RedisSnapshot) {
-    let processes = look.processes.as_deref().unwrap_or_default();
+fn count_in_hand(queues: &mut [ObservedQueue], sample: &RedisSnapshot) {
+    let processes = sample.processes.as_deref().unwrap_or_default();
     for work in processes.iter().flat_map(|process| &process.work) {
         if let Some(queue) = queues.iter_mut().find(|queue| queue.name == work.queue) {
             queue.in_hand = queue.in_hand.saturating_add(1);
@@ -290,33 +290,33 @@ fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<SampleShare> 
     shares
 }
 
-fn job_process(look: &ProcessSample, redis: Timestamp) -> JobProcess {
-    let clock_ahead_seconds = clock_ahead_seconds(look, redis);
+fn job_process(sample: &ProcessSample, redis: Timestamp) -> JobProcess {
+    let clock_ahead_seconds = clock_ahead_seconds(sample, redis);
     // The host has written the times by its own clock.
     let now = ahead(redis, clock_ahead_seconds);
     JobProcess {
-        identity: look.identity.clone(),
-        hostname: look.hostname.clone(),
-        pid: look.pid,
-        busy: look.busy,
-        in_hand: look.work.iter().filter_map(|work| in_hand(work, now)).collect(),
-        quiet: look.quiet,
+        identity: sample.identity.clone(),
+        hostname: sample.hostname.clone(),
+        pid: sample.pid,
+        busy: sample.busy,
+        in_hand: sample.work.iter().filter_map(|work| in_hand(work, now)).collect(),
+        quiet: sample.quiet,
         quiet_for: Duration::ZERO,
-        running_for: look.started_at.map(|started| now.since(started)),
-        beat_age: look
+        running_for: sample.started_at.map(|started| now.since(started)),
+        beat_age: sample
             .beat_age
-            .unwrap_or_else(|| look.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
+            .unwrap_or_else(|| sample.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
         presence: ProcessPresence::Presumed,
         clock_ahead_seconds,
-        capsules: look.capsules.iter().map(capsule).collect(),
+        capsules: sample.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
     }
 }
 
 /// Returns how far the host's clock is ahead of Redis' clock, from the last heartbeat; 0 if they
 /// agree.
-fn clock_ahead_seconds(look: &ProcessSample, redis: Timestamp) -> f64 {
-    let (Some(beat), Some(age)) = (look.beat, look.beat_age) else { return 0.0 };
+fn clock_ahead_seconds(sample: &ProcessSample, redis: Timestamp) -> f64 {
+    let (Some(beat), Some(age)) = (sample.beat, sample.beat_age) else { return 0.0 };
     let ahead = beat.as_secs_f64() - (redis.as_secs_f64() - age.as_secs_f64());
     if ahead.abs() < CLOCKS_DIFFER_MIN_SECONDS { 0.0 } else { ahead }
 }
@@ -332,21 +332,21 @@ fn in_hand(work: &RunningJobSample, now: Timestamp) -> Option<JobInHand> {
     Some(JobInHand { class, age: now.since(work.run_at?) })
 }
 
-fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
+fn capsule(sample: &weir_sidekiq::Capsule) -> Capsule {
     let queue = |it: &weir_sidekiq::WeightedQueue| WeightedQueue {
         name: it.name.clone(),
         weight: it.weight,
     };
     Capsule {
-        name: look.name.clone(),
-        concurrency: look.concurrency,
-        ordering: match look.mode {
+        name: sample.name.clone(),
+        concurrency: sample.concurrency,
+        ordering: match sample.mode {
             CapsuleMode::Strict => Ordering::Strict,
             CapsuleMode::Random => Ordering::Random,
             CapsuleMode::Weighted => Ordering::Weighted,
             CapsuleMode::Unknown => Ordering::Unknown,
         },
-        queues: look.queues.iter().map(queue).collect(),
+        queues: sample.queues.iter().map(queue).collect(),
     }
 }
 

@@ -68,14 +68,14 @@ pub async fn observe(sources: &Sources) -> Observation {
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
     count_meanwhile(&mut shards, sources).await;
-    let mut looks = Vec::new();
+    let mut samples = Vec::new();
     for shard in &mut shards {
-        looks.push(shard.sample_again(&sources.limits).await);
+        samples.push(shard.sample_again(&sources.limits).await);
     }
     let later = proc.and_then(counters);
-    let variances = shards.iter().zip(&looks).map(|(shard, look)| shard.variances(look));
+    let variances = shards.iter().zip(&samples).map(|(shard, sample)| shard.variances(sample));
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
-    let mut observation = shards::of_jobs(sources, &names, looks, Described::First, &local);
+    let mut observation = shards::of_jobs(sources, &names, samples, Described::First, &local);
     set_deviations(&mut observation, variances);
     if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
         shard.lately.add_to(jobs);
@@ -186,8 +186,8 @@ impl ObservedShard {
         }
     }
 
-    fn variances(&self, look: &ShardSamples) -> Option<Variances> {
-        look.as_ref().ok().map(|(_, second)| self.counts.variances(second))
+    fn variances(&self, sample: &ShardSamples) -> Option<Variances> {
+        sample.as_ref().ok().map(|(_, second)| self.counts.variances(second))
     }
 
     async fn first(

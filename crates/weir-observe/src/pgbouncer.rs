@@ -3,7 +3,7 @@
 //! It supports only the simple protocol and no transactions, so each query is a `SHOW` command.
 
 mod address;
-mod refused;
+mod missing;
 
 use std::time::Duration;
 
@@ -36,25 +36,25 @@ pub(crate) const QUESTIONS: u64 = 3;
 /// for the next one, unless it failed.
 pub(crate) async fn sample(
     source: &PgBouncerSource,
-    held: Option<PostgresConnection>,
+    connection: Option<PostgresConnection>,
 ) -> (Option<PostgresConnection>, Fact<PgBouncer>) {
-    match try_look(source, held).await {
-        Ok((connection, seen)) => (Some(connection), Fact::Known(seen)),
-        Err(error) => (None, Fact::Unknown(refused::missing(&source.endpoint, &error))),
+    match try_sample(source, connection).await {
+        Ok((connection, snapshot)) => (Some(connection), Fact::Known(snapshot)),
+        Err(error) => (None, Fact::Unknown(missing::missing(&source.endpoint, &error))),
     }
 }
 
 /// Returns the reason for a timeout.
 pub(crate) fn late(source: &PgBouncerSource, after: Duration) -> Missing {
-    refused::missing(&source.endpoint, &PostgresError::Deadline(after))
+    missing::missing(&source.endpoint, &PostgresError::Deadline(after))
 }
 
-async fn try_look(
+async fn try_sample(
     source: &PgBouncerSource,
-    held: Option<PostgresConnection>,
+    connection: Option<PostgresConnection>,
 ) -> Result<(PostgresConnection, PgBouncer), PostgresError> {
     let PostgresLimits { connect_timeout, statement_timeout, .. } = source.limits;
-    let connection = match held {
+    let connection = match connection {
         Some(connection) => connection,
         None => PostgresConnection::open(&source.endpoint, connect_timeout).await?,
     };

@@ -15,14 +15,14 @@ use crate::{commands, memory};
 /// Name of a pooler of unknown kind.
 const UNNAMED: &str = "a pooler";
 /// Name of a configured pooler.
-const SAID: &str = "pgbouncer";
+const CONFIGURED: &str = "pgbouncer";
 
 /// Returns the pooler. Configured values take precedence: its maximum of connections, or 0 for no
 /// pooler.
 pub(crate) fn pooler(sources: &Sources, observation: &Observation) -> Option<Pooler> {
     let Observation { postgres, pgbouncer, .. } = observation;
     let endpoint = sources.postgres.as_ref().map(|source| &source.endpoint);
-    let most = |asked: &PgBouncer| asked.connections_max(endpoint.and_then(|it| it.database()));
+    let most = |pooler: &PgBouncer| pooler.connections_max(endpoint.and_then(|it| it.database()));
     let connections = sources.pooler.or_else(|| pgbouncer.known().and_then(most));
     let is_said = sources.pooler.is_some() || sources.pgbouncer.is_some();
     found(connections, is_said, postgres, sources.proc.as_deref())
@@ -37,8 +37,8 @@ fn found(
     if connections == Some(0) {
         return None;
     }
-    let said = || (SAID.to_owned(), "as configured".to_owned());
-    let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(said))?;
+    let configured = || (CONFIGURED.to_owned(), "as configured".to_owned());
+    let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(configured))?;
     Some(Pooler { name, shown_by, connections })
 }
 
@@ -119,8 +119,11 @@ mod tests {
 
     #[test]
     fn one_that_nobody_sees_is_there_because_somebody_says_so() {
-        let said = found(Some(40), true, &Fact::NotAsked, None).unwrap();
-        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as configured"));
+        let pooler = found(Some(40), true, &Fact::NotAsked, None).unwrap();
+        assert_eq!(
+            (pooler.name.as_str(), pooler.shown_by.as_str()),
+            ("pgbouncer", "as configured")
+        );
         assert_eq!(found(None, true, &Fact::NotAsked, None).unwrap().connections, None);
         assert_eq!(found(None, false, &Fact::NotAsked, None), None);
     }

@@ -6,18 +6,19 @@
 //!   pooler;
 //! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: the
 //!   queries and their results;
-//! - `error`, `away`: reasons for failures, with remedies;
+//! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
 //! - `titles`: lists the holders of connections when the database has no free slot for a query.
 
 mod activity;
-mod away;
 mod cache;
 mod connection;
 mod endpoint;
 mod error;
+mod error_kind;
 mod exceptions;
 mod host;
 mod locks;
+mod missing;
 mod session;
 mod settings;
 mod slots;
@@ -39,8 +40,9 @@ use self::cache::Blocks;
 pub(crate) use self::connection::PostgresConnection;
 pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
-pub(crate) use self::error::{MAX_CLIENT_CONN, missing};
+pub(crate) use self::error_kind::PostgresErrorKind;
 use self::host::Whereabouts;
+pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;
 use crate::environment::StartEnvironment;
@@ -103,7 +105,7 @@ impl Database {
                 Ok((session, blocks))
             }
             Err(error) => {
-                let mut missing = error::unreachable(&source.endpoint, &error);
+                let mut missing = missing::unreachable(&source.endpoint, &error);
                 if let Some(ledger) = ledger_without_asking(source, proc, &missing) {
                     missing.reason = format!("{}; held by {ledger}", missing.reason);
                 }
@@ -126,7 +128,7 @@ impl Database {
         let Whereabouts { local, other_port } = host::whereabouts(session, proc).await;
         // The session does not respond, so each further query would time out as well.
         if let Some(after) = session.silent_for() {
-            return Fact::Unknown(error::silent(&self.source.endpoint, after));
+            return Fact::Unknown(missing::silent(&self.source.endpoint, after));
         }
         let (backends, waits) = activity::backends(session).await;
         let mut owners = BTreeMap::new();
@@ -144,9 +146,9 @@ impl Database {
         if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
             *before = blocks;
         }
-        let said =
+        let configured =
             |memory_bytes| DatabaseHost { memory_bytes, share_bytes: memory_bytes, is_said: true };
-        let given = self.source.memory_bytes.map(said);
+        let given = self.source.memory_bytes.map(configured);
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
         let replication = slots::replication(session).await;
         Fact::Known(DatabaseObservation {
@@ -183,7 +185,7 @@ impl Database {
 
 /// Returns the reason for a timeout.
 pub(crate) fn late(source: &PostgresSource, after: Duration) -> Missing {
-    error::unreachable(&source.endpoint, &PostgresError::Deadline(after))
+    missing::unreachable(&source.endpoint, &PostgresError::Deadline(after))
 }
 
 /// Lists the holders of connections by local process titles when no slot is free for a query.

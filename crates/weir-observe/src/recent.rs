@@ -11,7 +11,7 @@ use weir_base::clock::Timestamp;
 /// samples could see the same data again.
 const BEAT: Duration = Duration::from_secs(10);
 /// Samples per period. Two periods are stored, each of half an hour with samples 15 s apart.
-const LOOKS_MAX: u32 = 120;
+const SAMPLES_MAX: u32 = 120;
 
 /// Totals of the samples of one Sidekiq.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct RecentSamples {
 
 #[derive(Debug, Default)]
 struct Period {
-    looks: u32,
+    samples: u32,
     /// Limited to the queues of a sample.
     queues: BTreeMap<String, QueueActivity>,
 }
@@ -50,10 +50,10 @@ impl RecentSamples {
             return;
         }
         self.last = Some(at);
-        if self.now.looks >= LOOKS_MAX {
+        if self.now.samples >= SAMPLES_MAX {
             self.before = std::mem::take(&mut self.now);
         }
-        self.now.looks += 1;
+        self.now.samples += 1;
         for (name, in_hand, per_second) in queues {
             let seen = self.now.queues.entry(name.to_owned()).or_default();
             seen.in_hand = seen.in_hand.saturating_add(in_hand);
@@ -80,15 +80,15 @@ impl RecentSamples {
     /// Returns the averages of a queue, or `None` before the second sample.
     fn of(&self, name: &str) -> Option<RecentActivity> {
         let periods = [&self.before, &self.now];
-        let looks: u32 = periods.iter().map(|period| period.looks).sum();
+        let samples: u32 = periods.iter().map(|period| period.samples).sum();
         let seen = periods.iter().filter_map(|period| period.queues.get(name));
         let (in_hand, per_second) = seen.fold((0, 0.0), |(in_hand, per_second), seen| {
             (seen.in_hand + in_hand, seen.per_second + per_second)
         });
-        (looks > 1).then(|| RecentActivity {
-            looks,
-            in_hand: in_hand as f64 / f64::from(looks),
-            per_second: per_second / f64::from(looks),
+        (samples > 1).then(|| RecentActivity {
+            looks: samples,
+            in_hand: in_hand as f64 / f64::from(samples),
+            per_second: per_second / f64::from(samples),
         })
     }
 }
@@ -99,11 +99,11 @@ mod tests {
 
     use super::*;
 
-    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<RecentActivity> {
+    fn after(samples: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<RecentActivity> {
         let mut history = RecentSamples::default();
-        for look in 0..looks {
-            let at = Timestamp::from_millis(u64::from(look) * every);
-            history.note(at, [("push", in_hand(look), 3.0)]);
+        for sample in 0..samples {
+            let at = Timestamp::from_millis(u64::from(sample) * every);
+            history.note(at, [("push", in_hand(sample), 3.0)]);
         }
         let queue = ObservedQueue { name: "push".to_owned(), ..ObservedQueue::default() };
         let mut jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn jobs_in_hand_are_what_they_are_on_average() {
-        let seen = after(10, 15_000, |look| u64::from(look == 3)).unwrap();
+        let seen = after(10, 15_000, |sample| u64::from(sample == 3)).unwrap();
         assert_eq!((seen.looks, seen.in_hand, seen.per_second), (10, 0.1, 3.0));
         assert_eq!(after(1, 15_000, |_| 1), None, "the look itself tells it");
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_was_hours_ago_is_forgotten() {
-        let seen = after(1_000, 15_000, |look| u64::from(look < 700)).unwrap();
-        assert!(seen.looks <= 2 * LOOKS_MAX && seen.in_hand == 0.0, "{seen:?}");
+        let seen = after(1_000, 15_000, |sample| u64::from(sample < 700)).unwrap();
+        assert!(seen.looks <= 2 * SAMPLES_MAX && seen.in_hand == 0.0, "{seen:?}");
     }
 }

@@ -9,8 +9,8 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CommandSample, ForeignKeys, Read, RedisSnapshot, RejectedCommand, ServerSample, SidekiqError,
-    UnreadyKind,
+    Blocker, CommandSample, ForeignKeys, NetworkErrorKind, Read, RedisErrorKind, RedisSnapshot,
+    RejectedCommand, ServerSample, SidekiqError, TlsErrorKind,
 };
 
 /// Smaller samples of keys do not show what a Redis is used for.
@@ -21,23 +21,23 @@ const FILES: &str = "check the paths of --redis-ca, --redis-cert and --redis-key
 /// Returns the server from a sample with all data.
 pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
-    known(read, "the status of Redis", |look| RedisServer {
+    known(read, "the status of Redis", |sample| RedisServer {
         name: name.to_owned(),
         database,
         info: RedisInfo {
             persistence: Persistence {
                 // If unknown, the state of the append-only file is decisive, which INFO reports.
-                snapshots: look.snapshots.as_ref().ok().copied(),
-                ..look.info.persistence
+                snapshots: sample.snapshots.as_ref().ok().copied(),
+                ..sample.info.persistence
             },
-            ..look.info.clone()
+            ..sample.info.clone()
         },
         namespaces: match &snapshot.foreign_keys {
             Some(Ok(keys)) => keys.namespaces.iter().cloned().collect(),
             Some(Err(_)) | None => Vec::new(),
         },
         lately: Fact::NotAsked,
-        slow_commands: known(&look.slow_commands, "Redis' slow log", |slow| {
+        slow_commands: known(&sample.slow_commands, "Redis' slow log", |slow| {
             slow.iter().map(|it| slow_command(it, snapshot.at)).collect()
         }),
         cache_like_share: match &snapshot.foreign_keys {
@@ -53,8 +53,8 @@ pub(crate) fn recent_operations(
     earlier: &RedisSnapshot,
     later: &RedisSnapshot,
 ) -> Fact<RedisOperations> {
-    let look = |snapshot: &RedisSnapshot| snapshot.server.clone()?.ok();
-    let (Some(before), Some(now)) = (look(earlier), look(later)) else { return Fact::NotAsked };
+    let sample = |snapshot: &RedisSnapshot| snapshot.server.clone()?.ok();
+    let (Some(before), Some(now)) = (sample(earlier), sample(later)) else { return Fact::NotAsked };
     let window = later.at.since(earlier.at);
     if window.is_zero() || now.info.operations < before.info.operations {
         return Fact::NotAsked;
@@ -101,11 +101,11 @@ fn cache_like_share(keys: &ForeignKeys) -> f64 {
 pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U) -> Fact<U> {
     match read {
         Ok(value) => Fact::Known(map(value)),
-        Err(refusal) => Fact::Unknown(refused(what, refusal)),
+        Err(refusal) => Fact::Unknown(rejected(what, refusal)),
     }
 }
 
-pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
+pub(crate) fn rejected(what: &str, refusal: &RejectedCommand) -> Missing {
     let RejectedCommand { command, reason, grant } = refusal;
     let obstacle =
         if grant.is_some() { MissingReason::NotAllowed } else { MissingReason::NotSupported };
@@ -115,44 +115,34 @@ pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
 
 /// Returns why nothing is known of a Redis.
 pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
-    let what = what.to_owned();
-    match error {
-        SidekiqError::Refused { name, command, reason, grant } => Missing {
-            what,
-            obstacle: MissingReason::NotAllowed,
-            reason: format!("Redis {name} rejects {command}: {reason}"),
-            remedy: Some(grant.clone()),
-        },
+    let (obstacle, reason, remedy) = match error {
+        SidekiqError::Redis(error) => {
+            (obstacle(&error.kind), error.description(), error.remedy().map(str::to_owned))
+        }
         // A local error: the Redis was not contacted.
-        SidekiqError::Certificate { .. } => Missing {
-            what,
-            obstacle: MissingReason::Login,
-            reason: error.to_string(),
-            remedy: Some(FILES.to_owned()),
-        },
-        SidekiqError::Unready { name, kind, what: does, reason, remedy } => Missing {
-            what,
-            obstacle: obstacle(*kind),
-            reason: format!("Redis {name} {does} ({reason})"),
-            remedy: Some((*remedy).to_owned()),
-        },
-        _ => Missing {
-            what,
-            obstacle: MissingReason::Unreachable,
-            reason: error.to_string(),
-            remedy: None,
-        },
-    }
+        SidekiqError::Certificate { .. } => {
+            (MissingReason::Login, error.to_string(), Some(FILES.to_owned()))
+        }
+        _ => (MissingReason::Unreachable, error.to_string(), None),
+    };
+    Missing { what: what.to_owned(), obstacle, reason, remedy }
 }
 
-const fn obstacle(kind: UnreadyKind) -> MissingReason {
+const fn obstacle(kind: &RedisErrorKind) -> MissingReason {
     match kind {
-        UnreadyKind::ClientsExhausted => MissingReason::ClientsExhausted,
-        UnreadyKind::Script => MissingReason::Script,
-        UnreadyKind::Loading => MissingReason::Loading,
-        UnreadyKind::MasterLost => MissingReason::MasterLost,
-        UnreadyKind::Login | UnreadyKind::Certificate => MissingReason::Login,
-        UnreadyKind::Away | UnreadyKind::ReadOnly => MissingReason::Unreachable,
+        RedisErrorKind::ClientsExhausted => MissingReason::ClientsExhausted,
+        RedisErrorKind::Busy(Blocker::Script) => MissingReason::Script,
+        RedisErrorKind::Busy(Blocker::Function) => MissingReason::Function,
+        RedisErrorKind::Loading => MissingReason::Loading,
+        RedisErrorKind::MasterDown => MissingReason::MasterLost,
+        RedisErrorKind::NoPermission { .. } => MissingReason::NotAllowed,
+        RedisErrorKind::Network(NetworkErrorKind::Tls(TlsErrorKind::Other)) => {
+            MissingReason::Unreachable
+        }
+        RedisErrorKind::AuthRequired
+        | RedisErrorKind::WrongPassword
+        | RedisErrorKind::Network(NetworkErrorKind::Tls(_)) => MissingReason::Login,
+        _ => MissingReason::Unreachable,
     }
 }
 
@@ -171,20 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_two_looks_give_rates_and_shares_of_redis_time() {
-        let look = |name: &str, calls, micros| CommandSample {
+    fn commands_of_two_samples_give_rates_and_shares_of_redis_time() {
+        let command = |name: &str, calls, micros| CommandSample {
             name: name.to_owned(),
             calls,
             took: Duration::from_micros(micros),
         };
         let server = |commands| ServerSample { commands: Ok(commands), ..ServerSample::default() };
-        let before =
-            server(vec![look("get", 100, 1_000), look("brpop", 7, 70), look("idle", 5, 5)]);
+        let before = server(vec![
+            command("get", 100, 1_000),
+            command("brpop", 7, 70),
+            command("idle", 5, 5),
+        ]);
         let now = server(vec![
-            look("config|get", 2, 90),
-            look("get", 300, 11_000),
-            look("brpop", 9, 10_070),
-            look("idle", 5, 5),
+            command("config|get", 2, 90),
+            command("get", 300, 11_000),
+            command("brpop", 9, 10_070),
+            command("idle", 5, 5),
         ]);
         let rates = commands(&before, &now, Duration::from_secs(10));
         let shown: Vec<_> = rates.iter().map(|it| (it.command.as_str(), it.per_second)).collect();
@@ -198,42 +191,36 @@ mod tests {
         let grant = Some("ACL SETUSER weir +zcard".to_owned());
         let refusal =
             RejectedCommand { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
-        let missing = refused("the retry set", &refusal);
+        let missing = rejected("the retry set", &refusal);
         assert_eq!(missing.obstacle, MissingReason::NotAllowed);
         assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER weir +zcard"));
-        let missing = refused("the retry set", &RejectedCommand { grant: None, ..refusal });
+        let missing = rejected("the retry set", &RejectedCommand { grant: None, ..refusal });
         assert_eq!((missing.obstacle, missing.remedy), (MissingReason::NotSupported, None));
     }
 
     #[test]
-    fn a_redis_that_answers_nobody_is_told_with_what_to_do_and_no_grant() {
-        let error = SidekiqError::Unready {
-            name: "a:6379".to_owned(),
-            kind: UnreadyKind::Loading,
-            what: "is still loading its data from disk",
-            reason: "LOADING".to_owned(),
-            remedy: "wait",
-        };
-        let missing = unreachable("Redis a:6379", &error);
-        assert_eq!(
-            (missing.obstacle, missing.remedy.as_deref()),
-            (MissingReason::Loading, Some("wait"))
-        );
-        assert_eq!(missing.reason, "Redis a:6379 is still loading its data from disk (LOADING)");
+    fn each_kind_of_error_has_its_reason() {
+        for (kind, expected) in [
+            (RedisErrorKind::Loading, MissingReason::Loading),
+            (RedisErrorKind::Busy(Blocker::Function), MissingReason::Function),
+            (RedisErrorKind::WrongPassword, MissingReason::Login),
+            (RedisErrorKind::Network(NetworkErrorKind::Refused), MissingReason::Unreachable),
+            (
+                RedisErrorKind::Network(NetworkErrorKind::Tls(TlsErrorKind::WrongName)),
+                MissingReason::Login,
+            ),
+            (RedisErrorKind::NoPermission { command: "SELECT".into() }, MissingReason::NotAllowed),
+        ] {
+            assert_eq!(obstacle(&kind), expected, "{kind:?}");
+        }
     }
 
     #[test]
-    fn a_refused_command_and_a_missing_file_say_that_nobody_is_let_in() {
-        let (name, command) = ("a:6379/1".to_owned(), "SELECT".to_owned());
-        let (reason, grant) = ("no permissions".to_owned(), "ACL SETUSER weir +select".to_owned());
-        let refused = SidekiqError::Refused { name, command, reason, grant };
-        let missing = unreachable("Redis a:6379/1", &refused);
-        assert_eq!(missing.reason, "Redis a:6379/1 rejects SELECT: no permissions");
-        assert_eq!(missing.obstacle, MissingReason::NotAllowed);
+    fn a_missing_file_is_no_outage() {
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
         let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };
         let missing = unreachable("Redis a:6379", &no_file);
-        assert_eq!(missing.obstacle, MissingReason::Login, "not that nobody answers there");
+        assert_eq!(missing.obstacle, MissingReason::Login);
         assert!(missing.remedy.unwrap().contains("--redis-ca"));
     }
 }

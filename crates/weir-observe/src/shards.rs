@@ -15,14 +15,14 @@ use crate::{jobs, services};
 pub(crate) fn of_jobs(
     sources: &Sources,
     names: &[String],
-    looks: Vec<ShardSamples>,
+    samples: Vec<ShardSamples>,
     described: Described,
     local: &BTreeMap<String, u32>,
 ) -> Observation {
     let mut observation = Observation {
-        cut: cut(&looks),
-        shards: shards(names, &looks, described),
-        jobs: all_jobs(looks, described),
+        cut: cut(&samples),
+        shards: shards(names, &samples, described),
+        jobs: all_jobs(samples, described),
         redis_access: access(&sources.redis, names),
         postgres_access: sources.postgres.as_ref().map(|source| source.endpoint.access()),
         ..Observation::default()
@@ -111,9 +111,9 @@ impl Described {
 }
 
 /// Returns the jobs of each of several shards.
-fn shards(names: &[String], looks: &[ShardSamples], described: Described) -> Vec<ShardJobs> {
-    let of = |(name, looked): (&String, &ShardSamples)| {
-        let jobs = match looked {
+fn shards(names: &[String], samples: &[ShardSamples], described: Described) -> Vec<ShardJobs> {
+    let of = |(name, both): (&String, &ShardSamples)| {
+        let jobs = match both {
             Ok((first, second)) => {
                 named(jobs::jobs(described.of(first, second), first, second), name)
             }
@@ -121,7 +121,7 @@ fn shards(names: &[String], looks: &[ShardSamples], described: Described) -> Vec
         };
         ShardJobs { name: name.clone(), jobs }
     };
-    if looks.len() > 1 { names.iter().zip(looks).map(of).collect() } else { Vec::new() }
+    if samples.len() > 1 { names.iter().zip(samples).map(of).collect() } else { Vec::new() }
 }
 
 /// Adds the shard's name to the description of missing facts.
@@ -137,12 +137,12 @@ fn named(mut jobs: Fact<SidekiqObservation>, shard: &str) -> Fact<SidekiqObserva
 
 /// Returns the jobs of all shards, or unknown if one is missing, because partial data would be
 /// misleading.
-fn all_jobs(looks: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObservation> {
-    let looks: Vec<_> = match looks.into_iter().collect() {
-        Ok(looks) => looks,
+fn all_jobs(samples: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObservation> {
+    let samples: Vec<_> = match samples.into_iter().collect() {
+        Ok(samples) => samples,
         Err(missing) => return Fact::Unknown(missing),
     };
-    let (firsts, seconds): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
+    let (firsts, seconds): (Vec<_>, Vec<_>) = samples.into_iter().unzip();
     match (join(firsts), join(seconds)) {
         (Some(first), Some(second)) => jobs::jobs(described.of(&first, &second), &first, &second),
         _ => Fact::NotAsked,
@@ -150,8 +150,8 @@ fn all_jobs(looks: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObser
 }
 
 /// Returns the limits that truncated one of the samples.
-fn cut(looks: &[ShardSamples]) -> Vec<String> {
-    let seen = looks.iter().flatten();
+fn cut(samples: &[ShardSamples]) -> Vec<String> {
+    let seen = samples.iter().flatten();
     let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));
     limits.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }

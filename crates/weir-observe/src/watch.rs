@@ -2,7 +2,7 @@
 //!
 //! A source keeps its connection between samples. If it fails, its facts are unknown, with its
 //! error, and it is skipped for a while, longer after each failure. It delays other sources by at
-//! most [`PollSchedule::look_timeout`].
+//! most [`PollSchedule::sample_timeout`].
 
 mod database;
 mod goodput;
@@ -33,7 +33,7 @@ pub struct PollSchedule {
     /// Time from the start of one sample to the start of the next.
     pub interval: Duration,
     /// Timeout for sampling one source.
-    pub look_timeout: Duration,
+    pub sample_timeout: Duration,
     /// Longest time for which a source is skipped after failures.
     pub retry_max: Duration,
 }
@@ -56,7 +56,7 @@ pub struct Round {
 pub struct Watcher {
     /// `window` is not used, because each sample is compared with the previous one.
     sources: Sources,
-    pace: PollSchedule,
+    schedule: PollSchedule,
     clock: Clock,
     shards: Vec<WatchedShard>,
     database: Option<Box<WatchedDatabase>>,
@@ -75,44 +75,45 @@ impl Watcher {
     #[must_use]
     pub fn new(
         sources: Sources,
-        pace: PollSchedule,
+        schedule: PollSchedule,
         clock: Clock,
         random: &mut fastrand::Rng,
     ) -> Self {
         let names = shards::names(&sources);
-        let of = |(endpoint, name)| WatchedShard::new(endpoint, name, pace, random.fork());
+        let of = |(endpoint, name)| WatchedShard::new(endpoint, name, schedule, random.fork());
         let shards: Vec<_> = sources.redis.iter().zip(names).map(of).collect();
         let database = sources.postgres.as_ref();
         let database =
-            database.map(|source| Box::new(WatchedDatabase::new(source, pace, random.fork())));
+            database.map(|source| Box::new(WatchedDatabase::new(source, schedule, random.fork())));
         let pooler = sources.pgbouncer.as_ref();
-        let pooler = pooler.map(|source| Box::new(WatchedPooler::new(source, pace, random.fork())));
+        let pooler =
+            pooler.map(|source| Box::new(WatchedPooler::new(source, schedule, random.fork())));
         let (earlier, before, levels, lately) = (None, None, Levels::default(), Vec::new());
-        Self { shards, database, pooler, earlier, before, levels, lately, sources, pace, clock }
+        Self { shards, database, pooler, earlier, before, levels, lately, sources, schedule, clock }
     }
 
     /// Samples all sources once. If the future is dropped, its connections are closed and the
     /// watcher must not be used again.
     pub async fn round(&mut self) -> Round {
         let began = self.clock.now();
-        let looks = self.sample_shards().await;
+        let samples = self.sample_shards().await;
         let proc = self.sources.proc.clone();
         let proc = proc.as_deref();
-        let redis = self.shards.iter().zip(&looks).map(|(shard, look)| server(shard, look));
+        let redis = self.shards.iter().zip(&samples).map(|(shard, sample)| server(shard, sample));
         let redis = redis.collect();
-        let seconds = || looks.iter().flatten().map(|(_, second)| second);
+        let seconds = || samples.iter().flatten().map(|(_, second)| second);
         let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
         let names: Vec<_> = self.shards.iter().map(|it| it.state().name.clone()).collect();
         let described = Described::Second;
-        let mut observation = shards::of_jobs(&self.sources, &names, looks, described, &local);
+        let mut observation = shards::of_jobs(&self.sources, &names, samples, described, &local);
         observation.redis = redis;
         shards::name_masters(&mut observation, self.shards.iter().map(WatchedShard::master));
         if let Some(database) = &mut self.database {
             let names = services::names(shards::processes(&observation).as_ref(), &local);
-            observation.postgres = database.sample(proc, &names, self.pace, &self.clock).await;
+            observation.postgres = database.sample(proc, &names, self.schedule, &self.clock).await;
         }
         if let Some(pooler) = &mut self.pooler {
-            observation.pgbouncer = pooler.sample(self.pace, &self.clock).await;
+            observation.pgbouncer = pooler.sample(self.schedule, &self.clock).await;
         }
         observe::add_database(&mut observation, &self.sources);
         self.sample_machine(proc, &local, &mut observation);
@@ -145,19 +146,21 @@ impl Watcher {
 
     /// Samples all shards concurrently, so that a slow one does not delay the others.
     async fn sample_shards(&mut self) -> Vec<ShardSamples> {
-        let mut looking = JoinSet::new();
+        let mut sampling = JoinSet::new();
         for (place, mut shard) in std::mem::take(&mut self.shards).into_iter().enumerate() {
-            let (limits, pace, clock) = (self.sources.limits, self.pace, self.clock.clone());
-            looking.spawn(async move {
-                let looked = shard.sample(&limits, pace, &clock).await;
-                (place, shard, looked)
+            let (limits, schedule, clock) =
+                (self.sources.limits, self.schedule, self.clock.clone());
+            sampling.spawn(async move {
+                let samples = shard.sample(&limits, schedule, &clock).await;
+                (place, shard, samples)
             });
         }
-        let mut looked = looking.join_all().await;
-        looked.sort_by_key(|(place, ..)| *place);
-        let (shards, looks) = looked.into_iter().map(|(_, shard, looked)| (shard, looked)).unzip();
+        let mut sampled = sampling.join_all().await;
+        sampled.sort_by_key(|(place, ..)| *place);
+        let (shards, samples) =
+            sampled.into_iter().map(|(_, shard, samples)| (shard, samples)).unzip();
         self.shards = shards;
-        looks
+        samples
     }
 
     fn add_lately(&mut self, observation: &mut Observation, at: Timestamp) {
@@ -191,9 +194,9 @@ impl Watcher {
 
 fn server(
     shard: &WatchedShard,
-    look: &ShardSamples,
+    sample: &ShardSamples,
 ) -> Fact<weir_advisor::observation::RedisServer> {
-    match look {
+    match sample {
         Ok((earlier, later)) => shard.server(later).map(|mut server| {
             server.lately = redis::recent_operations(earlier, later);
             server

@@ -8,11 +8,12 @@
 
 use std::time::Duration;
 
-use redis::{ErrorKind, Script, ServerErrorKind};
+use redis::Script;
 use weir_base::clock::Timestamp;
 
 use crate::connection::RedisConnection;
-use crate::error::SidekiqError;
+use crate::error::{RedisConnectionError, SidekiqError};
+use crate::error_kind::{self, RedisErrorKind};
 use crate::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 use crate::keys;
 use crate::snapshot::{ProcessSample, RejectedCommand};
@@ -107,23 +108,19 @@ impl Backlog {
             .arg(jobs)
             .arg(&self.queue);
         let answer = invocation.invoke_async(self.connection.inner()).await;
-        answer.map_err(|error| self.failed(&error))
+        answer.map_err(|error| self.failed(&error).into())
     }
 
-    fn failed(&self, error: &redis::RedisError) -> SidekiqError {
-        let reason = error.detail().map_or_else(|| error.to_string(), str::to_owned);
-        // The error for missing permissions in a script has a code in Redis 6 and various texts in
-        // later versions.
-        let not_allowed = error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
-            || ["NOPERM", "The user executing the script can't", "ACL failure in script"]
-                .iter()
-                .any(|sign| reason.contains(sign));
-        if not_allowed {
-            let (command, grant) = ("a script".to_owned(), Some(GRANT.to_owned()));
-            let refusal = RejectedCommand { command, reason, grant };
-            return self.connection.refused(self.connection.with_line(refusal));
+    fn failed(&self, error: &redis::RedisError) -> RedisConnectionError {
+        let message = error_kind::message(error);
+        match RedisErrorKind::of(error, "a script") {
+            RedisErrorKind::NoPermission { command } => {
+                let (reason, grant) = (message, Some(GRANT.to_owned()));
+                let rejected = RejectedCommand { command, reason, grant };
+                self.connection.rejected(self.connection.with_line(rejected))
+            }
+            kind => RedisConnectionError::new(self.connection.name(), kind, message),
         }
-        self.connection.failed(error)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Errors that prevent a sample.
 
+use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::unready::UnreadyKind;
+use crate::error_kind::RedisErrorKind;
+use crate::explanation::Explanation;
 
 /// Each error names the Redis and the remedy.
 #[derive(Debug, Error)]
@@ -25,40 +27,9 @@ pub enum SidekiqError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The connection or the login failed.
-    #[error("Redis {name}: {reason}")]
-    Connection {
-        /// Address of the Redis.
-        name: String,
-        /// The error of the connection.
-        reason: String,
-    },
-    /// The Redis rejects all commands at present, or all from this client.
-    #[error("Redis {name} {what} ({reason}); {remedy}")]
-    Unready {
-        /// Address of the Redis.
-        name: String,
-        /// Why it rejects commands.
-        kind: UnreadyKind,
-        /// What it does, in words.
-        what: &'static str,
-        /// The error message from Redis.
-        reason: String,
-        /// What an operator can do.
-        remedy: &'static str,
-    },
-    /// The user lacks permission for an indispensable command.
-    #[error("Redis {name}: {command} is rejected: {reason}; {grant}")]
-    Refused {
-        /// Address of the Redis.
-        name: String,
-        /// The command.
-        command: String,
-        /// The error message from Redis.
-        reason: String,
-        /// The command that grants the permission: `ACL SETUSER weir +zcard`.
-        grant: String,
-    },
+    /// The Redis cannot be used, or rejects an indispensable command.
+    #[error(transparent)]
+    Redis(#[from] RedisConnectionError),
     /// The sample takes too long.
     #[error("Redis {name}: no snapshot within {after:?}; it is overloaded, or far away")]
     Deadline {
@@ -75,4 +46,89 @@ pub enum SidekiqError {
         /// The limit.
         commands_max: usize,
     },
+}
+
+/// The error of connecting to a Redis, of logging in, or of a command that a caller cannot do
+/// without. Callers decide by its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct RedisConnectionError {
+    /// Address of the Redis.
+    pub name: String,
+    /// The kind of error.
+    pub kind: RedisErrorKind,
+    /// The message of Redis, of the operating system or of TLS.
+    pub message: String,
+    pub(crate) explanation: Option<Explanation>,
+}
+
+impl RedisConnectionError {
+    /// Creates an error. States of Redis explain themselves.
+    pub(crate) fn new(name: &str, kind: RedisErrorKind, message: String) -> Self {
+        let explanation = Explanation::of_state(&kind);
+        Self { name: name.to_owned(), kind, message, explanation }
+    }
+
+    /// Creates the error of a command that `grant` allows: `ACL SETUSER weir +zcard`.
+    pub(crate) fn no_permission(
+        name: &str,
+        command: String,
+        message: String,
+        grant: String,
+    ) -> Self {
+        let description = format!("rejects {command}");
+        let explanation = Some(Explanation { description, remedy: grant });
+        let kind = RedisErrorKind::NoPermission { command };
+        Self { name: name.to_owned(), kind, message, explanation }
+    }
+
+    /// Returns what an operator can do.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&str> {
+        self.explanation.as_ref().map(|explanation| explanation.remedy.as_str())
+    }
+
+    /// Returns the message without the remedy.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let Self { name, message, .. } = self;
+        match &self.explanation {
+            Some(Explanation { description, .. }) => {
+                format!("Redis {name} {description} ({message})")
+            }
+            None => format!("Redis {name}: {message}"),
+        }
+    }
+}
+
+impl fmt::Display for RedisConnectionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.description())?;
+        self.remedy().map_or(Ok(()), |remedy| write!(formatter, "; {remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_has_the_state_and_the_remedy() {
+        let message = "LOADING Redis is loading".to_owned();
+        let error = RedisConnectionError::new("a:6379", RedisErrorKind::Loading, message);
+        let expected =
+            "Redis a:6379 is still loading its data from disk (LOADING Redis is loading)";
+        assert_eq!(error.description(), expected);
+        assert!(
+            error
+                .to_string()
+                .ends_with("; wait until `redis-cli INFO persistence` shows loading:0")
+        );
+        let (command, message) = ("SELECT".to_owned(), "NOPERM no".to_owned());
+        let grant = "ACL SETUSER weir +select".to_owned();
+        let error = RedisConnectionError::no_permission("a:6379/1", command, message, grant);
+        let expected = "Redis a:6379/1 rejects SELECT (NOPERM no); ACL SETUSER weir +select";
+        assert_eq!(error.to_string(), expected);
+        let error = RedisConnectionError::new("a:1", RedisErrorKind::Other, "ERR x".to_owned());
+        assert_eq!((error.to_string(), error.remedy()), ("Redis a:1: ERR x".to_owned(), None));
+    }
 }

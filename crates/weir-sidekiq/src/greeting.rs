@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::endpoint::RedisAddress;
+use crate::address::RedisAddress;
 
 /// A rejected client gets the error at once; an accepted one gets nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -17,10 +17,10 @@ const LONGEST: usize = 200;
 /// Returns an error such as "ERR max number of clients reached". Returns `None` if there is none,
 /// and for TLS and Sentinel, where it cannot be read.
 pub(crate) async fn of(address: &RedisAddress) -> Option<String> {
-    tokio::time::timeout(PATIENCE, said(address)).await.ok().flatten()
+    tokio::time::timeout(PATIENCE, error(address)).await.ok().flatten()
 }
 
-async fn said(address: &RedisAddress) -> Option<String> {
+async fn error(address: &RedisAddress) -> Option<String> {
     match address {
         RedisAddress::Tcp { host, port, tls: false } => {
             line(TcpStream::connect((host.as_str(), *port)).await.ok()?).await

@@ -7,18 +7,22 @@
 //! - [`RedisConnection::sample`]: returns a [`RedisSnapshot`], each part of which Redis may reject;
 //! - [`RedisConnection::lengths`]: returns the lengths of some queues, cheaply enough for frequent
 //!   use;
-//! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client.
+//! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client;
+//! - [`RedisConnectionError`]: what any use of a Redis can end with, by [`RedisErrorKind`].
 //!
 //! Guarantees: samples use only commands of [`READ_ONLY_ACL`]. Lists, sets and hashes are read
 //! whole only if they were counted first and are small. The number of commands, the bytes of jobs
 //! and the time are limited. Job arguments do not leave this crate.
 
-mod away;
+mod address;
 mod backlog;
+mod client;
 mod connection;
 mod counts;
 mod endpoint;
 mod error;
+mod error_kind;
+mod explanation;
 mod grant;
 mod greeting;
 mod heartbeat;
@@ -27,6 +31,7 @@ mod job;
 mod keys;
 mod limits;
 mod look;
+mod network_error;
 mod questions;
 mod server;
 mod shards;
@@ -34,20 +39,22 @@ mod snapshot;
 #[doc(hidden)]
 pub mod text;
 mod time;
-mod unready;
 
+pub use self::address::{RedisAddress, Sentinel};
 pub use self::backlog::{
     Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 pub use self::connection::RedisConnection;
 pub use self::counts::Lengths;
-pub use self::endpoint::{RedisAddress, RedisEndpoint, Sentinel, TlsFiles};
-pub use self::error::SidekiqError;
+pub use self::endpoint::{RedisEndpoint, TlsFiles};
+pub use self::error::{RedisConnectionError, SidekiqError};
+pub use self::error_kind::{Blocker, RedisErrorKind};
 pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 pub use self::heartbeats::Heartbeat;
 pub use self::job::JobSummary;
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
+pub use self::network_error::{NetworkErrorKind, TlsErrorKind};
 pub use self::questions::READ_ONLY_ACL;
 pub use self::server::{CommandSample, ServerSample, SlowCommand};
 pub use self::shards::join;
@@ -55,4 +62,3 @@ pub use self::snapshot::{
     ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot, RejectedCommand,
     RunningJobSample, SetSample,
 };
-pub use self::unready::UnreadyKind;

@@ -150,7 +150,7 @@ impl<'a> SnapshotReader<'a> {
     /// Returns the time by Redis' clock, which determines latencies and due jobs.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
         let answer = self.query_one(Question::new(ReadCommand::Time, &[])).await?;
-        answer.and_then(time_of).map_err(|refusal| self.connection.refused(refusal))
+        Ok(answer.and_then(time_of).map_err(|refusal| self.connection.rejected(refusal))?)
     }
 
     async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {

@@ -1,7 +1,8 @@
 //! The commands that are sent, none of which writes, and parsing of their replies.
 
-use redis::{Cmd, FromRedisValue, ServerErrorKind, Value};
+use redis::{Cmd, FromRedisValue, Value};
 
+use crate::error_kind::{RedisErrorKind, missing_rule};
 use crate::keys;
 use crate::snapshot::{Read, RejectedCommand};
 
@@ -135,25 +136,23 @@ impl Question {
         command
     }
 
-    /// Converts Redis' value to a reply or an error.
-    pub(crate) fn answer(&self, value: Value) -> ReplyResult {
-        match value {
-            Value::ServerError(error) => Err(self.refusal(
-                error.kind() == Some(ServerErrorKind::NoPerm),
-                error.details().unwrap_or_else(|| error.code()),
-            )),
-            value => Ok(RedisReply { value, question: self.clone() }),
-        }
+    /// Returns the command as Redis' documentation writes it: `CONFIG GET`.
+    fn command(&self) -> String {
+        self.command.rule().replace('|', " ").to_ascii_uppercase()
     }
 
-    fn refusal(&self, not_allowed: bool, reason: &str) -> RejectedCommand {
-        let rule = self.command.rule();
-        let grant = not_allowed.then(|| {
-            // The error "no permissions to access one of the keys" is not about a command.
-            if reason.contains("keys") { "~*".to_owned() } else { format!("+{rule}") }
-        });
-        let command = rule.replace('|', " ").to_ascii_uppercase();
-        RejectedCommand { command, reason: reason.to_owned(), grant }
+    /// Converts Redis' value to a reply or an error.
+    pub(crate) fn answer(&self, value: Value) -> ReplyResult {
+        let Value::ServerError(error) = value else {
+            return Ok(RedisReply { value, question: self.clone() });
+        };
+        let (command, text) = (self.command(), error.details().unwrap_or_default());
+        let grant = match RedisErrorKind::of_reply(error.code(), text, &command) {
+            RedisErrorKind::NoPermission { command } => Some(missing_rule(text, &command)),
+            _ => None,
+        };
+        let reason = error.details().unwrap_or_else(|| error.code()).to_owned();
+        Err(RejectedCommand { command, reason, grant })
     }
 }
 
@@ -172,8 +171,8 @@ impl RedisReply {
     pub(crate) fn read<T: FromRedisValue>(self) -> Read<T> {
         redis::from_redis_value(self.value).map_err(|_| {
             let key = self.question.arguments.first().map_or("", String::as_str);
-            self.question
-                .refusal(false, &format!("the answer for {key:?} is not in Sidekiq's layout"))
+            let reason = format!("the answer for {key:?} is not in Sidekiq's layout");
+            RejectedCommand { command: self.question.command(), reason, grant: None }
         })
     }
 }

@@ -45,6 +45,9 @@ pub enum MissingReason {
     ClientsExhausted,
     /// A script blocks the Redis.
     Script,
+    /// A function blocks the Redis.
+    #[serde(rename = "script")]
+    Function,
     /// The Redis is still loading its data from disk.
     Loading,
     /// The Redis is a replica that has lost its master.

@@ -1,4 +1,5 @@
-//! A Redis rejects all commands: too many clients, a running script, loading, or a lost master.
+//! A Redis rejects all commands: too many clients, a running script or function, loading, or a lost
+//! master.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Missing, MissingReason, Observation, RedisServer};
@@ -34,8 +35,8 @@ fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
 
 /// Reports whether this rule handles the reason.
 pub(super) const fn says(obstacle: MissingReason) -> bool {
-    use MissingReason::{ClientsExhausted, Loading, MasterLost, Script};
-    matches!(obstacle, ClientsExhausted | Loading | MasterLost | Script)
+    use MissingReason::{ClientsExhausted, Function, Loading, MasterLost, Script};
+    matches!(obstacle, ClientsExhausted | Function | Loading | MasterLost | Script)
 }
 
 fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
@@ -60,14 +61,10 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
                     redis_settings::set(cli, "maxclients", MORE_CLIENTS)
                 }))
         }
-        MissingReason::Script => finding
-            .leads_to(
-                "Every push and fetch is rejected until it ends. A script that has already written \
-                 cannot be ended without losing its writes: in that case wait for it.",
-            )
-            .next(observation.redis_command(name, |cli| {
-                format!("{cli} {} KILL", kind_of_script(&missing.reason))
-            })),
+        MissingReason::Script => blocked(finding)
+            .next(observation.redis_command(name, |cli| format!("{cli} SCRIPT KILL"))),
+        MissingReason::Function => blocked(finding)
+            .next(observation.redis_command(name, |cli| format!("{cli} FUNCTION KILL"))),
         MissingReason::Loading => finding
             .leads_to("Every push and fetch is rejected until all data is loaded.")
             .next(observation.redis_command(name, redis_settings::wait_for_data)),
@@ -85,13 +82,11 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     })
 }
 
-/// Returns the command that stops the script: Redis names it in its error.
-fn kind_of_script(reason: &str) -> &'static str {
-    if reason.contains("FUNCTION KILL") && !reason.contains("SCRIPT KILL") {
-        "FUNCTION"
-    } else {
-        "SCRIPT"
-    }
+fn blocked(finding: Finding) -> Finding {
+    finding.leads_to(
+        "Every push and fetch is rejected until it ends. A script that has already written cannot \
+         be ended without losing its writes: in that case wait for it.",
+    )
 }
 
 #[cfg(test)]
@@ -140,7 +135,7 @@ mod tests {
                 "SCRIPT KILL",
             ),
             (
-                MissingReason::Script,
+                MissingReason::Function,
                 "BUSY You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
                 "FUNCTION KILL",
             ),

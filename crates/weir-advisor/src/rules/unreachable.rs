@@ -45,6 +45,7 @@ const fn severity(obstacle: MissingReason) -> Option<Severity> {
         | MissingReason::LimitReached
         | MissingReason::ClientsExhausted
         | MissingReason::Script
+        | MissingReason::Function
         | MissingReason::Loading
         | MissingReason::MasterLost
         | MissingReason::NotSupported => None,

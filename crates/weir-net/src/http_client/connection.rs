@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -15,7 +14,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::reach::Reach;
 use super::settings::{ClientSettings, Server};
@@ -35,7 +33,6 @@ pub(super) struct Connection {
     host: HeaderValue,
     /// How near the server's address is.
     pub(super) reach: Reach,
-    last_used: Instant,
     /// The task that reads and writes. It is aborted when the connection is dropped.
     _driver: JoinSet<()>,
 }
@@ -84,7 +81,7 @@ impl Connection {
             // An error is reported by the request in progress, if there is one.
             drop(connection.await);
         });
-        Ok(Self { sender, host, reach, last_used: Instant::now(), _driver: driver })
+        Ok(Self { sender, host, reach, _driver: driver })
     }
 
     pub(super) async fn send(
@@ -107,14 +104,6 @@ impl Connection {
 
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
-    }
-
-    pub(super) fn was_used(&mut self) {
-        self.last_used = Instant::now();
-    }
-
-    pub(super) fn idle_for(&self) -> Duration {
-        self.last_used.elapsed()
     }
 }
 

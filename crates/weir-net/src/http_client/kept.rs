@@ -3,15 +3,17 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::connection::Connection;
 
 #[derive(Debug)]
 pub(super) struct KeptConnections {
     max: usize,
     keep_alive: Duration,
-    /// A std mutex: it is held to take or return a connection. The newest is used first, because it
-    /// is the least likely to have been closed.
-    idle: Mutex<Vec<Connection>>,
+    /// With the time of their last use. A std mutex: it is held to take or return a connection. The
+    /// newest is used first, because it is the least likely to have been closed.
+    idle: Mutex<Vec<(Instant, Connection)>>,
 }
 
 impl KeptConnections {
@@ -21,19 +23,18 @@ impl KeptConnections {
 
     pub(super) fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(connection) = idle.pop() {
-            if !connection.is_closed() && connection.idle_for() < self.keep_alive {
+        while let Some((last_used, connection)) = idle.pop() {
+            if !connection.is_closed() && last_used.elapsed() < self.keep_alive {
                 return Some(connection);
             }
         }
         None
     }
 
-    pub(super) fn give_back(&self, mut connection: Connection) {
-        connection.was_used();
+    pub(super) fn give_back(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.max && !connection.is_closed() {
-            idle.push(connection);
+            idle.push((Instant::now(), connection));
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::HeaderName;
+use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 
 use super::connection::Connection;
@@ -17,8 +18,7 @@ use super::{BoxFuture, HttpError};
 /// A response. Once its body was read to the end, its connection can serve another request.
 #[derive(Debug)]
 pub struct HttpResponse {
-    status: StatusCode,
-    headers: HeaderMap,
+    head: Parts,
     body: Incoming,
     reach: Reach,
     connection: Option<Connection>,
@@ -35,19 +35,18 @@ impl HttpResponse {
     ) -> Self {
         let (head, body) = response.into_parts();
         let reach = connection.reach;
-        let connection = Some(connection);
-        Self { status: head.status, headers: head.headers, body, reach, connection, kept, limits }
+        Self { head, body, reach, connection: Some(connection), kept, limits }
     }
 
     #[must_use]
     pub const fn status(&self) -> StatusCode {
-        self.status
+        self.head.status
     }
 
     /// Returns the value of a header if it is text.
     #[must_use]
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
+        self.head.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Returns how near the server's address is.
@@ -78,18 +77,6 @@ impl HttpResponse {
                 body.extend_from_slice(&chunk);
             }
             Ok(body)
-        })
-    }
-
-    /// Discards the rest of the body, so that the connection can be used again. If it exceeds
-    /// `bytes_max`, the connection is closed.
-    pub fn discard(mut self, bytes_max: usize) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let mut left = bytes_max;
-            while let Ok(Some(chunk)) = self.next_chunk().await {
-                let Some(rest) = left.checked_sub(chunk.len()) else { return };
-                left = rest;
-            }
         })
     }
 

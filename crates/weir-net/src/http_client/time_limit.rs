@@ -65,16 +65,12 @@ impl ResponseLimits {
     /// Waits for the next part of a response. Fails if it exceeds a limit.
     pub(super) async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, HttpError> {
         let silence = self.silence.map(TimeLimit::from_now);
-        let is_deadline_first = match (silence, self.deadline) {
-            (Some(silence), Some(deadline)) => deadline.at <= silence.at,
-            (None, _) => true,
-            (_, None) => false,
-        };
-        until(Deadline::first(self.deadline, silence), future).await.map_err(|setting| {
-            match is_deadline_first {
-                true => HttpError::TimedOut(setting),
-                false => HttpError::Silent(setting),
+        let first = Deadline::first(self.deadline, silence);
+        until(first, future).await.map_err(|setting| match self.deadline {
+            Some(whole) if first.is_some_and(|first| first.at == whole.at) => {
+                HttpError::TimedOut(setting)
             }
+            _ => HttpError::Silent(setting),
         })
     }
 }

@@ -13,18 +13,18 @@ use weir_settings::{Setting, TableReader};
 #[derive(Clone, Debug)]
 pub struct Trust(Arc<ClientConfig>);
 
-/// Why a file of certificate authorities is unusable.
+/// Why a file of certificate authorities is unusable. `file`: the setting and the path.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// The file can't be read.
-    #[error("cannot read {setting} {path}: {source}")]
-    Read { setting: String, path: PathBuf, source: std::io::Error },
+    #[error("cannot read {file}: {source}")]
+    Read { file: String, source: std::io::Error },
     /// The file has no certificate.
-    #[error("{setting} {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
-    Nothing { setting: String, path: PathBuf },
+    #[error("{file} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
+    Nothing { file: String },
     /// PEM or a certificate in it is malformed.
-    #[error("{setting} {path} holds a damaged certificate: {reason}")]
-    Damaged { setting: String, path: PathBuf, reason: String },
+    #[error("{file} holds a damaged certificate: {reason}")]
+    Damaged { file: String, reason: String },
 }
 
 /// Reads a [`Trust`] from a settings file: `#[setting(trust)]`.
@@ -58,26 +58,24 @@ impl Trust {
     /// # Errors
     /// Fails if the file is unreadable, or has no certificate or a malformed one.
     pub fn with_ca(path: &Path, setting: &str) -> Result<Self, CaError> {
-        let text = std::fs::read(path).map_err(|source| CaError::Read {
-            setting: setting.to_owned(),
-            path: path.to_owned(),
-            source,
-        })?;
-        let damaged = |reason: String| CaError::Damaged {
-            setting: setting.to_owned(),
-            path: path.to_owned(),
-            reason,
+        let file = format!("{setting} {}", path.display());
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(source) => return Err(CaError::Read { file, source }),
         };
         let mut roots = public_roots();
         let public = roots.len();
         for certificate in CertificateDer::pem_slice_iter(&text) {
-            let certificate = certificate.map_err(|error| damaged(error.to_string()))?;
-            roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
+            let certificate = certificate.map_err(|error| error.to_string());
+            let add = |it| roots.add(it).map_err(|error| error.to_string());
+            if let Err(reason) = certificate.and_then(add) {
+                return Err(CaError::Damaged { file, reason });
+            }
         }
-        if roots.len() == public {
-            return Err(CaError::Nothing { setting: setting.to_owned(), path: path.to_owned() });
+        match roots.len() == public {
+            true => Err(CaError::Nothing { file }),
+            false => Ok(Self::of(roots)),
         }
-        Ok(Self::of(roots))
     }
 
     fn of(roots: RootCertStore) -> Self {

@@ -188,8 +188,8 @@ fn a_queue_that_keeps_nothing_of_before_may_have_had_more_than_is_told() {
         (3, &[209, 208], Some(190), false),
         (900, &[209, 208], Some(207), false),
     ] {
-        let look = QueueSample { oldest: oldest.map(at), ..queue("pull", length, newest) };
-        assert_eq!(is_least(&look, at(200)), expected, "{length} {newest:?}");
+        let sample = QueueSample { oldest: oldest.map(at), ..queue("pull", length, newest) };
+        assert_eq!(is_least(&sample, at(200)), expected, "{length} {newest:?}");
     }
 }
 

@@ -77,12 +77,12 @@ fn backend(row: &SimpleQueryRow) -> Option<Backend> {
     let address: Option<IpAddr> = row.get("address").and_then(|it| it.parse().ok());
     let port = row.get("client_port").and_then(|it| it.parse().ok());
     let seconds = row.get("seconds").and_then(|it| it.parse().ok()).unwrap_or_default();
-    let said = row.get("application_name").unwrap_or_default();
+    let application_name = row.get("application_name").unwrap_or_default();
     let (user, database) =
         (row.get("usename").unwrap_or_default(), row.get("datname").unwrap_or_default());
     Some(Backend {
         pid: row.get("pid")?.parse().ok()?,
-        service: service(said, user, database, address),
+        service: service(application_name, user, database, address),
         client: address.zip(port),
         state: state(row.get("state"), is_hidden),
         since: Duration::from_secs(seconds),
@@ -105,9 +105,14 @@ pub(super) fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
 }
 
 /// Returns the service from the session's own name, or else "user@database from address".
-pub(super) fn service(said: &str, user: &str, database: &str, address: Option<IpAddr>) -> String {
-    if !said.is_empty() {
-        return commands::service(said);
+pub(super) fn service(
+    application_name: &str,
+    user: &str,
+    database: &str,
+    address: Option<IpAddr>,
+) -> String {
+    if !application_name.is_empty() {
+        return commands::service(application_name);
     }
     match address {
         Some(address) => format!("{user}@{database} from {address}"),

@@ -156,9 +156,9 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts = causes.map(ToString::to_string);
     // The library's prefix for errors from the server adds nothing.
-    let said = texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ");
+    let message = texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ");
     // The library adds DETAIL and HINT as separate lines.
-    said.lines().collect::<Vec<_>>().join("; ")
+    message.lines().collect::<Vec<_>>().join("; ")
 }
 
 /// Removes the parameters and everything before the last `@`, which may contain a password.
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_one_line() {
-        let said = std::io::Error::other("permission denied\nDETAIL: no CONNECT privilege");
-        assert_eq!(chain(&said), "permission denied; DETAIL: no CONNECT privilege");
+        let message = std::io::Error::other("permission denied\nDETAIL: no CONNECT privilege");
+        assert_eq!(chain(&message), "permission denied; DETAIL: no CONNECT privilege");
     }
 }

@@ -9,7 +9,8 @@ use weir_advisor::observation::Missing;
 use super::PostgresLimits;
 use super::connection::PostgresConnection;
 use super::endpoint::PostgresEndpoint;
-use super::error::{self, PostgresError};
+use super::error::PostgresError;
+use super::missing;
 
 /// Time that Postgres may need to report that its own timeout has expired.
 const GRACE: Duration = Duration::from_secs(1);
@@ -64,7 +65,7 @@ impl PostgresSession {
 
     /// Returns why a part of the data could not be read.
     pub(super) fn missing(&self, what: &str, error: &PostgresError) -> Missing {
-        error::missing(what, self.user(), error)
+        missing::missing(what, self.user(), error)
     }
 
     /// Returns the timeout after which a query failed although the server accepts clients.

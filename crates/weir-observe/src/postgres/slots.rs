@@ -69,24 +69,24 @@ fn slot(row: &SimpleQueryRow) -> Option<ReplicationSlot> {
     })
 }
 
-fn state(said: Option<&str>) -> WalStatus {
-    match said {
+fn state(value: Option<&str>) -> WalStatus {
+    match value {
         Some("lost") => WalStatus::Lost,
         Some("unreserved") => WalStatus::Unreserved,
         _ => WalStatus::Kept,
     }
 }
 
-fn limit(said: Option<&str>) -> SlotLimit {
-    match said {
+fn limit(value: Option<&str>) -> SlotLimit {
+    match value {
         None => SlotLimit::NotSupported,
-        Some(said) => megabytes(said).map_or(SlotLimit::Unlimited, SlotLimit::Bytes),
+        Some(value) => megabytes(value).map_or(SlotLimit::Unlimited, SlotLimit::Bytes),
     }
 }
 
 /// Parses a size. Returns `None` for -1.
-fn megabytes(said: &str) -> Option<u64> {
-    Some(said.parse::<u64>().ok()?.saturating_mul(1 << 20))
+fn megabytes(value: &str) -> Option<u64> {
+    Some(value.parse::<u64>().ok()?.saturating_mul(1 << 20))
 }
 
 #[cfg(test)]

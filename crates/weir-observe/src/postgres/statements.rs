@@ -10,7 +10,6 @@ use tokio_postgres::SimpleQueryRow;
 use tokio_postgres::error::SqlState;
 use weir_advisor::observation::{Fact, Missing, MissingReason, StatementTimes};
 
-use super::error::code;
 use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' slow statements";
@@ -36,7 +35,7 @@ pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<Statem
     let question = QUESTION.replace("$READ", &READ_MAX.to_string());
     match session.query(&question.replace("$MAX", &max.to_string())).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(statement).collect()),
-        Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error), code(&error))),
+        Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error), error.code())),
     }
 }
 

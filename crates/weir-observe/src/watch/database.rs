@@ -15,15 +15,19 @@ use crate::postgres::{self, Database, PostgresSource};
 #[derive(Debug)]
 pub(super) struct WatchedDatabase {
     source: PostgresSource,
-    patience: SourceRetry,
-    held: Option<Database>,
+    retry: SourceRetry,
+    database: Option<Database>,
 }
 
 impl WatchedDatabase {
-    pub(super) fn new(source: &PostgresSource, pace: PollSchedule, random: fastrand::Rng) -> Self {
+    pub(super) fn new(
+        source: &PostgresSource,
+        schedule: PollSchedule,
+        random: fastrand::Rng,
+    ) -> Self {
         let name = source.endpoint.to_string();
-        let patience = SourceRetry::new(SourceKind::Postgres, name, pace, random);
-        Self { source: source.clone(), patience, held: None }
+        let retry = SourceRetry::new(SourceKind::Postgres, name, schedule, random);
+        Self { source: source.clone(), retry, database: None }
     }
 
     /// Takes a sample. `names` are services by local process ID.
@@ -31,57 +35,59 @@ impl WatchedDatabase {
         &mut self,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
-        pace: PollSchedule,
+        schedule: PollSchedule,
         clock: &Clock,
     ) -> Fact<DatabaseObservation> {
         let began = clock.now();
-        if let Some(missing) = self.patience.spared(began) {
+        if let Some(missing) = self.retry.spared(began) {
             return Fact::Unknown(missing);
         }
-        let asked_before = self.held.as_ref().map_or(0, Database::questions);
-        let looking = Self::once(self.held.take(), &self.source, proc, names);
-        let (held, seen) = match tokio::time::timeout(pace.look_timeout, looking).await {
-            Ok((database, seen)) => (Some(database), seen),
-            Err(_) => (None, Fact::Unknown(postgres::late(&self.source, pace.look_timeout))),
+        let queries_before = self.database.as_ref().map_or(0, Database::questions);
+        let sampling = Self::once(self.database.take(), &self.source, proc, names);
+        let (database, snapshot) = match tokio::time::timeout(schedule.sample_timeout, sampling)
+            .await
+        {
+            Ok((database, snapshot)) => (Some(database), snapshot),
+            Err(_) => (None, Fact::Unknown(postgres::late(&self.source, schedule.sample_timeout))),
         };
-        let asked = held.as_ref().map_or(asked_before, Database::questions);
-        self.patience.count(asked.saturating_sub(asked_before));
-        let problem = problem(&seen);
+        let queries = database.as_ref().map_or(queries_before, Database::questions);
+        self.retry.count(queries.saturating_sub(queries_before));
+        let problem = problem(&snapshot);
         // A broken connection is dropped.
-        self.held = held.filter(|_| problem.is_none());
-        self.patience.note(began, clock.now(), problem);
-        seen
+        self.database = database.filter(|_| problem.is_none());
+        self.retry.note(began, clock.now(), problem);
+        snapshot
     }
 
     async fn once(
-        held: Option<Database>,
+        database: Option<Database>,
         source: &PostgresSource,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
     ) -> (Database, Fact<DatabaseObservation>) {
-        let mut database = match held {
+        let mut database = match database {
             Some(database) => database,
             None => Database::sample(source, proc).await,
         };
-        let seen = database.sample_again(proc, names).await;
-        (database, seen)
+        let snapshot = database.sample_again(proc, names).await;
+        (database, snapshot)
     }
 
     pub(super) async fn close(self: Box<Self>) {
-        if let Some(held) = self.held {
-            held.close().await;
+        if let Some(database) = self.database {
+            database.close().await;
         }
     }
 
     pub(super) const fn state(&self) -> &SourceState {
-        self.patience.state()
+        self.retry.state()
     }
 }
 
 /// Returns the first timeout or connection error. Denied permissions and missing features do not
 /// count.
-fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
-    let Some(postgres) = seen.known() else { return seen.missing().cloned() };
+fn problem(snapshot: &Fact<DatabaseObservation>) -> Option<Missing> {
+    let Some(postgres) = snapshot.known() else { return snapshot.missing().cloned() };
     let parts = [
         postgres.settings.missing(),
         postgres.connections.missing(),
@@ -90,8 +96,8 @@ fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
         postgres.statements.missing(),
         postgres.replication.missing(),
     ];
-    let away = |missing: &&Missing| missing.obstacle == MissingReason::Unreachable;
-    parts.into_iter().flatten().find(away).cloned()
+    let unreachable = |missing: &&Missing| missing.obstacle == MissingReason::Unreachable;
+    parts.into_iter().flatten().find(unreachable).cloned()
 }
 
 #[cfg(test)]

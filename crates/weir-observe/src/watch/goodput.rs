@@ -83,10 +83,10 @@ mod tests {
     fn goodput(before: u64, after: u64, busy: u64) -> Fact<Vec<Throughput>> {
         let mut levels = Levels::default();
         let observation = observation(before, after, busy);
-        let looks = (0..3).map(|second| {
+        let samples = (0..3).map(|second| {
             of_sidekiq(&mut levels, &observation, Timestamp::from_millis(second * 15_000))
         });
-        looks.last().unwrap()
+        samples.last().unwrap()
     }
 
     #[test]

@@ -11,40 +11,48 @@ use crate::postgres::PostgresConnection;
 #[derive(Debug)]
 pub(super) struct WatchedPooler {
     source: PgBouncerSource,
-    patience: SourceRetry,
-    held: Option<PostgresConnection>,
+    retry: SourceRetry,
+    connection: Option<PostgresConnection>,
 }
 
 impl WatchedPooler {
-    pub(super) fn new(source: &PgBouncerSource, pace: PollSchedule, random: fastrand::Rng) -> Self {
+    pub(super) fn new(
+        source: &PgBouncerSource,
+        schedule: PollSchedule,
+        random: fastrand::Rng,
+    ) -> Self {
         let name = source.endpoint.to_string();
-        let patience = SourceRetry::new(SourceKind::PgBouncer, name, pace, random);
-        Self { source: source.clone(), patience, held: None }
+        let retry = SourceRetry::new(SourceKind::PgBouncer, name, schedule, random);
+        Self { source: source.clone(), retry, connection: None }
     }
 
-    pub(super) async fn sample(&mut self, pace: PollSchedule, clock: &Clock) -> Fact<PgBouncer> {
+    pub(super) async fn sample(
+        &mut self,
+        schedule: PollSchedule,
+        clock: &Clock,
+    ) -> Fact<PgBouncer> {
         let began = clock.now();
-        if let Some(missing) = self.patience.spared(began) {
+        if let Some(missing) = self.retry.spared(began) {
             return Fact::Unknown(missing);
         }
-        let looking = pgbouncer::sample(&self.source, self.held.take());
-        let (held, seen) =
-            tokio::time::timeout(pace.look_timeout, looking).await.unwrap_or_else(|_| {
-                (None, Fact::Unknown(pgbouncer::late(&self.source, pace.look_timeout)))
+        let sampling = pgbouncer::sample(&self.source, self.connection.take());
+        let (connection, snapshot) =
+            tokio::time::timeout(schedule.sample_timeout, sampling).await.unwrap_or_else(|_| {
+                (None, Fact::Unknown(pgbouncer::late(&self.source, schedule.sample_timeout)))
             });
-        self.held = held;
-        self.patience.count(if seen.known().is_some() { QUESTIONS } else { 0 });
-        self.patience.note(began, clock.now(), seen.missing().cloned());
-        seen
+        self.connection = connection;
+        self.retry.count(if snapshot.known().is_some() { QUESTIONS } else { 0 });
+        self.retry.note(began, clock.now(), snapshot.missing().cloned());
+        snapshot
     }
 
     pub(super) async fn close(self: Box<Self>) {
-        if let Some(held) = self.held {
-            held.close().await;
+        if let Some(connection) = self.connection {
+            connection.close().await;
         }
     }
 
     pub(super) const fn state(&self) -> &SourceState {
-        self.patience.state()
+        self.retry.state()
     }
 }

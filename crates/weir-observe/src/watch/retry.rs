@@ -20,7 +20,7 @@ impl SourceRetry {
     pub(super) fn new(
         kind: SourceKind,
         name: String,
-        pace: PollSchedule,
+        schedule: PollSchedule,
         random: fastrand::Rng,
     ) -> Self {
         let state = SourceState {
@@ -33,8 +33,12 @@ impl SourceRetry {
             questions: 0,
             took: Duration::ZERO,
         };
-        let retry_max = pace.retry_max.max(pace.interval);
-        Self { state, backoff: Backoff::new(pace.interval, retry_max, random), not_before: None }
+        let retry_max = schedule.retry_max.max(schedule.interval);
+        Self {
+            state,
+            backoff: Backoff::new(schedule.interval, retry_max, random),
+            not_before: None,
+        }
     }
 
     /// Returns the last error if the source is to be skipped now.
@@ -84,35 +88,35 @@ mod tests {
     #[test]
     fn a_source_that_fails_is_left_alone_longer_each_time_and_no_longer_than_allowed() {
         let seconds = Duration::from_secs;
-        let pace = PollSchedule {
+        let schedule = PollSchedule {
             interval: seconds(10),
-            look_timeout: seconds(5),
+            sample_timeout: seconds(5),
             retry_max: seconds(100),
         };
         let random = fastrand::Rng::with_seed(1);
-        let mut patience = SourceRetry::new(SourceKind::Redis, "r".to_owned(), pace, random);
+        let mut retry = SourceRetry::new(SourceKind::Redis, "r".to_owned(), schedule, random);
         let (obstacle, reason) = (MissingReason::Unreachable, "refused".to_owned());
         let missing = Missing { what: "Redis".to_owned(), obstacle, reason, remedy: None };
-        assert_eq!(patience.spared(at(0)), None);
+        assert_eq!(retry.spared(at(0)), None);
         let mut tries = Vec::new();
         for second in 0..1_000 {
-            if patience.spared(at(second)).is_none() {
+            if retry.spared(at(second)).is_none() {
                 tries.push(second);
-                patience.note(at(second), at(second), Some(missing.clone()));
+                retry.note(at(second), at(second), Some(missing.clone()));
             } else {
-                assert_eq!(patience.state().problem, Some(missing.clone()));
+                assert_eq!(retry.state().problem, Some(missing.clone()));
             }
         }
         let gaps: Vec<u64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps[0] <= 10 && gaps[5..].iter().all(|gap| (50..=100).contains(gap)), "{gaps:?}");
-        let state = patience.state();
+        let state = retry.state();
         assert_eq!((state.looks, state.failures), (tries.len() as u64, tries.len() as u64));
         assert_eq!(state.looks + state.spared, 1_000);
 
-        patience.note(at(1_000), at(1_002), None);
-        assert_eq!((patience.spared(at(1_002)), patience.state().took), (None, seconds(2)));
-        assert_eq!(patience.state().problem, None);
-        patience.note(at(1_003), at(1_003), Some(missing));
-        assert_eq!(patience.spared(at(1_014)), None, "it begins anew");
+        retry.note(at(1_000), at(1_002), None);
+        assert_eq!((retry.spared(at(1_002)), retry.state().took), (None, seconds(2)));
+        assert_eq!(retry.state().problem, None);
+        retry.note(at(1_003), at(1_003), Some(missing));
+        assert_eq!(retry.spared(at(1_014)), None, "it begins anew");
     }
 }

@@ -20,7 +20,7 @@ const FIRST_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct WatchedShard {
     endpoint: RedisEndpoint,
-    patience: SourceRetry,
+    retry: SourceRetry,
     /// The connection. Not kept with Sentinel, because the master may change.
     connection: Option<RedisConnection>,
     /// The master's address from Sentinel.
@@ -32,34 +32,34 @@ impl WatchedShard {
     pub(super) fn new(
         endpoint: &RedisEndpoint,
         name: String,
-        pace: PollSchedule,
+        schedule: PollSchedule,
         random: fastrand::Rng,
     ) -> Self {
-        let patience = SourceRetry::new(SourceKind::Redis, name, pace, random);
+        let retry = SourceRetry::new(SourceKind::Redis, name, schedule, random);
         let (connection, master, earlier) = (None, None, None);
-        Self { endpoint: endpoint.clone(), patience, connection, master, earlier }
+        Self { endpoint: endpoint.clone(), retry, connection, master, earlier }
     }
 
     pub(super) async fn sample(
         &mut self,
         limits: &SampleLimits,
-        pace: PollSchedule,
+        schedule: PollSchedule,
         clock: &Clock,
     ) -> ShardSamples {
         let began = clock.now();
-        if let Some(missing) = self.patience.spared(began) {
+        if let Some(missing) = self.retry.spared(began) {
             return Err(missing);
         }
-        let first_window = FIRST_WINDOW.min(pace.interval);
-        let deadline = pace.look_timeout.saturating_add(first_window);
-        let looked = tokio::time::timeout(deadline, self.twice(limits, first_window)).await;
-        let looked = looked.unwrap_or_else(|_| {
-            let (name, after) = (self.endpoint.to_string(), pace.look_timeout);
+        let first_window = FIRST_WINDOW.min(schedule.interval);
+        let deadline = schedule.sample_timeout.saturating_add(first_window);
+        let samples = tokio::time::timeout(deadline, self.twice(limits, first_window)).await;
+        let samples = samples.unwrap_or_else(|_| {
+            let (name, after) = (self.endpoint.to_string(), schedule.sample_timeout);
             Err(SidekiqError::Deadline { name, after })
         });
-        let looked = looked.map_err(|error| self.unreachable(&error));
-        self.patience.note(began, clock.now(), looked.as_ref().err().cloned());
-        looked
+        let samples = samples.map_err(|error| self.unreachable(&error));
+        self.retry.note(began, clock.now(), samples.as_ref().err().cloned());
+        samples
     }
 
     async fn twice(
@@ -95,7 +95,7 @@ impl WatchedShard {
         limits: &SampleLimits,
     ) -> Result<RedisSnapshot, SidekiqError> {
         let snapshot = connection.sample_since(SampleScope::Everything, since, limits).await?;
-        self.patience.count(snapshot.commands as u64);
+        self.retry.count(snapshot.commands as u64);
         Ok(snapshot)
     }
 
@@ -107,8 +107,8 @@ impl WatchedShard {
         redis::unreachable(&format!("Redis {}", self.endpoint), error)
     }
 
-    pub(super) fn server(&self, look: &RedisSnapshot) -> Fact<RedisServer> {
-        redis::server(&self.state().name, self.endpoint.database, look)
+    pub(super) fn server(&self, sample: &RedisSnapshot) -> Fact<RedisServer> {
+        redis::server(&self.state().name, self.endpoint.database, sample)
     }
 
     pub(super) fn master(&self) -> Option<&str> {
@@ -116,6 +116,6 @@ impl WatchedShard {
     }
 
     pub(super) const fn state(&self) -> &SourceState {
-        self.patience.state()
+        self.retry.state()
     }
 }

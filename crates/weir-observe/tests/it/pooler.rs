@@ -15,8 +15,8 @@ use weir_sidekiq::SampleLimits;
 use crate::pgbouncer::PgBouncer;
 use crate::postgres_server::{PostgresClient, PostgresServer};
 
-/// Looks before a test gives up: half a minute.
-const LOOKS_MAX: usize = 300;
+/// Samples before a test gives up: half a minute.
+const SAMPLES_MAX: usize = 300;
 const STATEMENT: &str = "BEGIN; SELECT 1";
 
 fn server() -> Option<PostgresServer> {
@@ -27,11 +27,11 @@ fn server() -> Option<PostgresServer> {
 }
 
 async fn sample(url: &str, opens: Option<u32>) -> (Observation, Advice) {
-    look_and_ask(url, opens, None).await
+    sample_both(url, opens, None).await
 }
 
 /// `console`: PgBouncer's own database.
-async fn look_and_ask(
+async fn sample_both(
     url: &str,
     opens: Option<u32>,
     console: Option<&str>,
@@ -68,14 +68,14 @@ fn asked(console: &str, limits: PostgresLimits) -> PgBouncerSource {
     PgBouncerSource { endpoint: pgbouncer_endpoint(console).unwrap(), limits }
 }
 
-async fn look_until(url: &str, opens: u32, is_there: impl Fn(&Advice) -> bool) -> Advice {
-    for _ in 0..LOOKS_MAX {
+async fn sample_until(url: &str, opens: u32, is_there: impl Fn(&Advice) -> bool) -> Advice {
+    for _ in 0..SAMPLES_MAX {
         let (_, advice) = sample(url, Some(opens)).await;
         if is_there(&advice) {
             return advice;
         }
     }
-    panic!("it was not seen in {LOOKS_MAX} looks");
+    panic!("it was not seen in {SAMPLES_MAX} samples");
 }
 
 fn of<'a>(advice: &'a Advice, rule: &str) -> Option<&'a Finding> {
@@ -99,7 +99,7 @@ fn busy(pooler: &PgBouncer, count: usize) -> Vec<PostgresClient> {
 
 /// Until so many clients wait.
 fn wait_for(pooler: &PgBouncer, clients: u64) {
-    let are_waiting = (0..LOOKS_MAX).any(|_| {
+    let are_waiting = (0..SAMPLES_MAX).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         pooler.waiting() == clients
     });
@@ -161,7 +161,7 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     let _busy = busy(&pooler, 2);
     let mut waiting = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
     let is_told = |advice: &Advice| of(advice, "busy-pooler").is_some();
-    let seen = look_until(&server.url("postgres"), 2, is_told).await;
+    let seen = sample_until(&server.url("postgres"), 2, is_told).await;
     let finding = of(&seen, "busy-pooler").unwrap();
     let expected = "all 2 connections that it may open are busy: 0 run a statement, 2 are idle in \
                     a transaction";
@@ -197,7 +197,7 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
     let Some(pooler) = PgBouncer::start(&server, &pool_of(2)) else { return };
     let (url, console) = (server.url("postgres"), pooler.console("weir"));
     let _busy = busy(&pooler, 2);
-    let (observation, advice) = look_and_ask(&url, None, Some(&console)).await;
+    let (observation, advice) = sample_both(&url, None, Some(&console)).await;
     assert_eq!(of(&advice, "busy-pooler"), None, "nobody waits, however busy all are");
     assert_eq!(observation.pooler.unwrap().connections, Some(2), "it says so itself");
 
@@ -205,8 +205,8 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
     let mut waiting: Vec<_> = (0..2).map(client).collect();
     wait_for(&pooler, 2);
     let mut told = None;
-    for _ in 0..LOOKS_MAX {
-        let (_, advice) = look_and_ask(&url, None, Some(&console)).await;
+    for _ in 0..SAMPLES_MAX {
+        let (_, advice) = sample_both(&url, None, Some(&console)).await;
         told = of(&advice, "busy-pooler").cloned();
         if told.is_some() {
             break;
@@ -223,7 +223,7 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
     assert!(consequence.contains("for 2 min are rejected"), "{consequence}");
 
     // Who looks through it waits as well, and is told why all the same.
-    let (_, advice) = look_and_ask(&pooler.url("shop"), None, Some(&console)).await;
+    let (_, advice) = sample_both(&pooler.url("shop"), None, Some(&console)).await;
     let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["unreachable", "busy-pooler"], "{:?}", advice.findings);
 
@@ -231,7 +231,7 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
     assert_eq!(line, "default_pool_size = 4");
     pooler.reload(&pool_of(4));
     waiting.iter_mut().for_each(|client| client.say("COMMIT"));
-    let (observation, advice) = look_and_ask(&url, None, Some(&console)).await;
+    let (observation, advice) = sample_both(&url, None, Some(&console)).await;
     assert_eq!(of(&advice, "busy-pooler"), None);
     assert_eq!(observation.pooler.unwrap().connections, Some(4));
 }
@@ -241,18 +241,18 @@ async fn who_may_not_ask_it_is_told_the_line() {
     let Some(server) = server() else { return };
     let Some(pooler) = PgBouncer::start(&server, "") else { return };
     let (_, advice) =
-        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
+        sample_both(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
     let line = line(&advice, "unreachable");
     assert!(line.starts_with("stats_users = shop in pgbouncer.ini"), "{line}");
     pooler.reload("stats_users = shop");
     let (observation, advice) =
-        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
+        sample_both(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
     assert_eq!(of(&advice, "unreachable"), None);
     let seen = observation.pgbouncer.known().unwrap();
     assert_eq!((seen.pools.len(), observation.pooler.unwrap().connections), (0, None));
 
     let (_, advice) =
-        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("nobody"))).await;
+        sample_both(&server.url("postgres"), None, Some(&pooler.console("nobody"))).await;
     let finding = of(&advice, "unreachable").unwrap();
     let next = finding.next.as_deref().unwrap_or_default();
     assert!(next.contains("nobody must be in PgBouncer's auth_file"), "{finding:?}");

@@ -10,8 +10,8 @@ use weir_sidekiq::SampleLimits;
 
 use crate::postgres_server::PostgresServer;
 
-/// Looks before a test gives up: half a minute.
-pub(crate) const LOOKS_MAX: usize = 300;
+/// Samples before a test gives up: half a minute.
+pub(crate) const SAMPLES_MAX: usize = 300;
 const GIB: u64 = 1 << 30;
 
 fn source(url: &str) -> PostgresSource {
@@ -20,7 +20,7 @@ fn source(url: &str) -> PostgresSource {
     PostgresSource { endpoint, limits, memory_bytes: Some(GIB / 2) }
 }
 
-async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
+async fn sample_at(postgres: PostgresSource) -> (Observation, Advice) {
     let sources = Sources {
         redis: Vec::new(),
         limits: SampleLimits::default(),
@@ -38,7 +38,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
 }
 
 pub(crate) async fn sample(server: &PostgresServer, user: &str) -> (DatabaseObservation, Advice) {
-    let (observation, advice) = look_at(source(&server.url(user))).await;
+    let (observation, advice) = sample_at(source(&server.url(user))).await;
     (observation.postgres.known().unwrap().clone(), advice)
 }
 
@@ -60,13 +60,13 @@ async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
     assert_eq!((settings.shared_buffers_bytes, settings.work_mem_bytes), (128 << 20, 4 << 20));
 
     let stock = PostgresSource { memory_bytes: Some(8 * GIB), ..source(&server.url("postgres")) };
-    let (_, advice) = look_at(stock).await;
+    let (_, advice) = sample_at(stock).await;
     assert_eq!(rules(&advice), ["untuned-database", "untuned-database"]);
     let line = &advice.findings[0].change.as_ref().unwrap().line;
     assert_eq!(line, "-c shared_buffers=2GB", "it was started with another value");
 
     let here = PostgresSource { memory_bytes: None, ..source(&server.url("postgres")) };
-    let (observation, _) = look_at(here).await;
+    let (observation, _) = sample_at(here).await;
     let host = observation.postgres.known().unwrap().host.known().copied();
     let machine = observation.machine.known().unwrap().memory_bytes;
     assert!(host.is_some_and(|host| host.memory_bytes <= machine), "{host:?}");
@@ -91,7 +91,7 @@ async fn a_pooler_is_seen_by_the_sessions_that_it_holds() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };
     server.run("CREATE ROLE shop LOGIN");
     let _pool = [server.client("shop", "pgbouncer"), server.client("shop", "pgbouncer")];
-    let (observation, _) = look_at(source(&server.url("postgres"))).await;
+    let (observation, _) = sample_at(source(&server.url("postgres"))).await;
     let pooler = observation.pooler.unwrap();
     assert_eq!((pooler.name.as_str(), pooler.connections), ("pgbouncer", None));
     assert_eq!(pooler.shown_by, "it holds 2 connections");
@@ -127,7 +127,7 @@ async fn an_address_that_is_not_the_databases_own_is_seen() {
     let _web = server.client("shop", "puma: cluster worker 0: 7 [shop]");
     let through = forward(server.port);
     let url = format!("postgres://postgres@127.0.0.1:{through}/postgres");
-    let (observation, _) = look_at(source(&url)).await;
+    let (observation, _) = sample_at(source(&url)).await;
     let postgres = observation.postgres.known().unwrap();
     assert_eq!(postgres.other_port, Some(server.port));
     let shown = observation.pooler.unwrap().shown_by;
@@ -148,7 +148,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     };
     // The reload takes its time.
     let mut seen = None;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         let (postgres, advice) = sample(&server, "postgres").await;
         let altered = origin(&postgres, "work_mem");
         if altered.is_some_and(|(_, file)| file.ends_with("/postgresql.auto.conf"))
@@ -173,7 +173,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     }
     let mended = |advice: &Advice| advice.findings.iter().all(|it| it.subject != "work_mem");
     let mut is_mended = false;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         is_mended = mended(&sample(&server, "postgres").await.1);
         if is_mended {
             break;
@@ -230,7 +230,7 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     let (_, advice) = sample(&server, "postgres").await;
     assert_eq!(rules(&advice), ["connection-limit"], "a superuser is let in");
     // Who is none is refused, as the application is.
-    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let (observation, advice) = sample_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
     assert_eq!(missing.obstacle, MissingReason::LimitReached, "{missing:?}");
     assert!(missing.reason.contains("(SQLSTATE 53300); held by web 2 (2 idle)"), "{missing:?}");
@@ -240,7 +240,7 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     assert_eq!(sample(&server, "weir").await.1.findings, []);
 
     server.run("ALTER ROLE weir CONNECTION LIMIT 0");
-    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let (observation, advice) = sample_at(source(&server.url("weir"))).await;
     let what = &observation.postgres.missing().unwrap().what;
     assert_eq!(obey(&server, &advice, what), r#"ALTER ROLE "weir" CONNECTION LIMIT -1;"#);
     assert_eq!(sample(&server, "weir").await.1.findings, []);
@@ -280,7 +280,7 @@ async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
     let evidence = &advice.findings[0].evidence;
     assert_eq!(evidence, "5 of 5 usable slots are taken: web 4 (4 idle), sidekiq 1 (1 idle)");
 
-    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let (observation, advice) = sample_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
     assert_eq!(missing.obstacle, MissingReason::SlotsExhausted);
     let held = "(SQLSTATE 53300); held by web 4 (4 idle), sidekiq 1 (1 idle)";
@@ -302,7 +302,7 @@ async fn who_waits_for_whom_and_what_waits_for_a_restart() {
     waiter.begin("SELECT count(*) FROM accounts");
     // The reload and the lock take their time.
     let mut seen = None;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         let (postgres, advice) = sample(&server, "postgres").await;
         let pending = postgres.pending_restart == ["max_connections"];
         if let ([wait], true) = (postgres.lock_waits.known().unwrap().as_slice(), pending) {
@@ -327,8 +327,8 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
     between.begin("SELECT count(*) FROM accounts");
     let mut victim = server.client("postgres", "sidekiq");
     victim.begin("SELECT count(*) FROM statuses");
-    for _ in 0..LOOKS_MAX {
-        let (mut observation, _) = look_at(source(&server.url("postgres"))).await;
+    for _ in 0..SAMPLES_MAX {
+        let (mut observation, _) = sample_at(source(&server.url("postgres"))).await;
         let Fact::Known(postgres) = &mut observation.postgres else { panic!("{observation:?}") };
         let Fact::Known(waits) = &mut postgres.lock_waits else { panic!("{observation:?}") };
         if waits.len() < 2 {
@@ -344,7 +344,7 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
         assert!(evidence.ends_with(waiting), "{evidence}");
         return;
     }
-    panic!("the waits were not seen in {LOOKS_MAX} looks");
+    panic!("the waits were not seen in {SAMPLES_MAX} samples");
 }
 
 #[tokio::test]
@@ -380,7 +380,7 @@ async fn a_server_that_says_nothing_is_left_within_the_limit() {
     let port = silent.local_addr().unwrap().port();
     let mut postgres = source(&format!("postgres://weir@127.0.0.1:{port}/shop"));
     postgres.limits.connect_timeout = Duration::from_millis(200);
-    let (observation, advice) = look_at(postgres).await;
+    let (observation, advice) = sample_at(postgres).await;
     let missing = observation.postgres.missing().unwrap();
     assert_eq!(missing.obstacle, MissingReason::Unreachable);
     assert!(missing.what.contains(&format!("127.0.0.1:{port}/shop")), "{missing:?}");
@@ -421,8 +421,8 @@ async fn a_certificate_is_verified() {
     };
     // The reload takes its time; until then TLS is refused.
     let mut seen = false;
-    for _ in 0..LOOKS_MAX {
-        match look_at(with(&authority)).await.0.postgres {
+    for _ in 0..SAMPLES_MAX {
+        match sample_at(with(&authority)).await.0.postgres {
             Fact::Unknown(missing) => assert!(missing.reason.contains("TLS"), "{missing:?}"),
             _ => seen = true,
         }
@@ -431,7 +431,7 @@ async fn a_certificate_is_verified() {
         }
     }
     assert!(seen);
-    let (observation, _) = look_at(with(&stranger)).await;
+    let (observation, _) = sample_at(with(&stranger)).await;
     let missing = observation.postgres.missing().unwrap();
     assert!(missing.reason.contains("certificate"), "{}", missing.reason);
 }

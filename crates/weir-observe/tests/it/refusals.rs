@@ -11,28 +11,28 @@ use weir_sidekiq::RedisEndpoint;
 use crate::findings::{push, rules, serve, sources};
 use crate::redis_server::RedisServer;
 
-/// Looks before a test gives up: half a minute.
-const LOOKS_MAX: usize = 300;
+/// Samples before a test gives up: half a minute.
+const SAMPLES_MAX: usize = 300;
 
 async fn sample(redis: &RedisServer) -> Advice {
-    look_at(&redis.endpoint()).await
+    sample_at(&redis.endpoint()).await
 }
 
-async fn look_at(endpoint: &RedisEndpoint) -> Advice {
+async fn sample_at(endpoint: &RedisEndpoint) -> Advice {
     let window = Duration::from_millis(1);
     let sources = Sources { window, ..sources(vec![endpoint.clone()]) };
     advise(&observe(&sources).await)
 }
 
-async fn look_until(redis: &RedisServer, rule: &str) -> Advice {
-    for _ in 0..LOOKS_MAX {
+async fn sample_until(redis: &RedisServer, rule: &str) -> Advice {
+    for _ in 0..SAMPLES_MAX {
         let advice = sample(redis).await;
         if rules(&advice).contains(&rule) {
             return advice;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{rule} was not found in {LOOKS_MAX} looks");
+    panic!("{rule} was not found in {SAMPLES_MAX} samples");
 }
 
 #[tokio::test]
@@ -42,9 +42,9 @@ async fn the_last_connection_is_told_with_the_setting() {
     let _: () = ::redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query(&mut held).unwrap();
     let with_password =
         RedisEndpoint { password: Some(Secret::new("hunter2")), ..redis.endpoint() };
-    // Who sends a password at once mostly loses what was said.
+    // Who sends a password at once mostly loses the error.
     for endpoint in [redis.endpoint(), with_password].iter().cycle().take(20) {
-        let advice = look_at(endpoint).await;
+        let advice = sample_at(endpoint).await;
         assert_eq!(rules(&advice), ["redis-refuses"], "{:?}", advice.findings);
         let finding = &advice.findings[0];
         assert_eq!(finding.severity, Severity::Critical);
@@ -63,7 +63,7 @@ async fn a_script_that_does_not_end_is_told_with_what_ends_it() {
         let script = ::redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut client);
         let _: Result<(), _> = script;
     });
-    let advice = look_until(&redis, "redis-refuses").await;
+    let advice = sample_until(&redis, "redis-refuses").await;
     let next = advice.findings[0].next.clone().unwrap();
     assert_eq!(next, format!("redis-cli -h 127.0.0.1 -p {} SCRIPT KILL", redis.port));
     // What it says ends it.
@@ -86,7 +86,7 @@ async fn a_redis_that_loads_is_told_with_how_to_wait() {
     }
     // Each key takes a millisecond: it loads for longer than the test.
     let Some(redis) = RedisServer::start_loading(&file) else { return };
-    let advice = look_until(&redis, "redis-refuses").await;
+    let advice = sample_until(&redis, "redis-refuses").await;
     let finding = &advice.findings[0];
     assert!(finding.evidence.contains("LOADING"), "{finding:?}");
     let next = finding.next.as_ref().unwrap();
@@ -96,13 +96,13 @@ async fn a_redis_that_loads_is_told_with_how_to_wait() {
     waits_for_nothing_else(next, redis.port);
 }
 
-/// Its exit code, and what it said.
+/// Its exit code, and what it printed.
 fn pasted(command: &str, password: &str) -> (Option<i32>, String) {
     let mut shell = std::process::Command::new("timeout");
     let output = shell.args(["30", "sh", "-c", command]).env("REDISCLI_AUTH", password).output();
     let output = output.unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
 }
 
 /// What waits for the Redis on `port`, of others.
@@ -111,13 +111,13 @@ fn waits_for_nothing_else(next: &str, port: u16) {
     let of = |other: u16| next.replace(&format!("-p {port} "), &format!("-p {other} "));
     assert_eq!(pasted(&of(loaded.port), "").0, Some(0), "it has loaded");
     loaded.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
-    let (ended, said) = pasted(&of(loaded.port), "hunter3");
-    assert_eq!(ended, Some(1), "with a wrong password it ends: {said}");
-    assert!(said.contains("stopped; Redis replied: ") && said.contains("NOAUTH"), "{said}");
+    let (ended, output) = pasted(&of(loaded.port), "hunter3");
+    assert_eq!(ended, Some(1), "with a wrong password it ends: {output}");
+    assert!(output.contains("stopped; Redis replied: ") && output.contains("NOAUTH"), "{output}");
     assert_eq!(pasted(&of(loaded.port), "hunter2").0, Some(0));
-    let (ended, said) = pasted(&of(1), "");
-    assert_eq!(ended, Some(1), "of nobody: {said}");
-    assert!(said.contains("Could not connect"), "{said}");
+    let (ended, output) = pasted(&of(1), "");
+    assert_eq!(ended, Some(1), "of nobody: {output}");
+    assert!(output.contains("Could not connect"), "{output}");
 }
 
 #[tokio::test]
@@ -129,26 +129,27 @@ async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() 
     redis.run(&[&["CONFIG", "SET", "appendonly", "no"]]);
     let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", sentinel.port);
     let endpoint = RedisEndpoint::parse(&url).unwrap();
-    let advice = look_at(&endpoint).await;
+    let advice = sample_at(&endpoint).await;
     assert_eq!(rules(&advice), ["redis-persistence"]);
     let next = advice.findings[0].next.clone().unwrap();
     let cli = format!("redis-cli -h 127.0.0.1 -p {} CONFIG SET appendonly yes", redis.port);
     assert!(next.starts_with(&cli), "{next}");
 
     let second = Duration::from_secs(1);
-    let pace = PollSchedule { interval: second, look_timeout: 30 * second, retry_max: second };
+    let schedule =
+        PollSchedule { interval: second, sample_timeout: 30 * second, retry_max: second };
     let mut watcher = Watcher::new(
         sources(vec![endpoint.clone()]),
-        pace,
+        schedule,
         Clock::system(),
         &mut fastrand::Rng::new(),
     );
     let watched = advise(&watcher.round().await.observation);
     assert_eq!(watched.findings[0].next.as_ref(), Some(&next));
 
-    let (ended, said) = pasted(&next, "");
-    assert_eq!(ended, Some(0), "{said}");
-    assert_eq!(rules(&look_at(&endpoint).await), [""; 0]);
+    let (ended, output) = pasted(&next, "");
+    assert_eq!(ended, Some(0), "{output}");
+    assert_eq!(rules(&sample_at(&endpoint).await), [""; 0]);
 }
 
 #[tokio::test]
@@ -165,7 +166,7 @@ async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
     };
     let line = format!("redis://127.0.0.1:{port}");
     let mut seen = None;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         seen = severity(&sample(&replica).await);
         if seen == Some((Severity::Notice, line.clone())) {
             break;
@@ -174,7 +175,7 @@ async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
     }
     assert_eq!(seen, Some((Severity::Notice, line.clone())), "it has its master's heartbeats");
     master.run(&[&["DEL", "processes"]]);
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         seen = severity(&sample(&replica).await);
         if seen == Some((Severity::Critical, line.clone())) {
             break;

@@ -3,7 +3,7 @@
 use weir_advisor::Severity;
 use weir_advisor::observation::SlotLimit;
 
-use crate::postgres::{LOOKS_MAX, TUNED, obey, rules, sample};
+use crate::postgres::{SAMPLES_MAX, TUNED, obey, rules, sample};
 use crate::postgres_server::PostgresServer;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
     server.run("ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'");
     server.run("SELECT pg_reload_conf()");
     let mut lost = None;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SAMPLES_MAX {
         server.run("CHECKPOINT");
         let (_, advice) = sample(&server, "weir").await;
         if advice.findings[0].evidence.ends_with("(wal_status is lost)") {

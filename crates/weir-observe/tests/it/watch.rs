@@ -13,9 +13,9 @@ use weir_sidekiq::{RedisEndpoint, SampleLimits};
 use crate::postgres_server::PostgresServer;
 use crate::redis_server::RedisServer;
 
-const PACE: PollSchedule = PollSchedule {
+const SCHEDULE: PollSchedule = PollSchedule {
     interval: Duration::from_millis(20),
-    look_timeout: Duration::from_secs(30),
+    sample_timeout: Duration::from_secs(30),
     retry_max: Duration::from_millis(40),
 };
 /// A source that came back is asked again within this many looks of a millisecond's pause.
@@ -30,10 +30,10 @@ fn watcher(redis: Vec<RedisEndpoint>, postgres: Option<PostgresSource>, clock: &
         pooler: None,
         pgbouncer: None,
         pushed_queues: Vec::new(),
-        window: PACE.interval,
+        window: SCHEDULE.interval,
         proc: Some("/proc".into()),
     };
-    Watcher::new(sources, PACE, clock.clone(), &mut fastrand::Rng::with_seed(7))
+    Watcher::new(sources, SCHEDULE, clock.clone(), &mut fastrand::Rng::with_seed(7))
 }
 
 fn database(server: &PostgresServer) -> PostgresSource {
@@ -170,12 +170,12 @@ async fn a_source_that_says_nothing_ends_with_its_time() {
         pooler: None,
         pgbouncer: None,
         pushed_queues: Vec::new(),
-        window: PACE.interval,
+        window: SCHEDULE.interval,
         proc: None,
     };
-    let pace = PollSchedule { look_timeout: Duration::from_millis(50), ..PACE };
+    let schedule = PollSchedule { sample_timeout: Duration::from_millis(50), ..SCHEDULE };
     let mut random = fastrand::Rng::with_seed(7);
-    let mut watcher = Watcher::new(sources, pace, Clock::system(), &mut random);
+    let mut watcher = Watcher::new(sources, schedule, Clock::system(), &mut random);
     let round = watcher.round().await;
     let reason = &round.observation.jobs.missing().unwrap().reason;
     assert!(reason.contains("50ms"), "{reason}");

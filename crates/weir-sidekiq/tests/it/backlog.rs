@@ -2,9 +2,10 @@
 
 use weir_base::secret::Secret;
 use weir_sidekiq::{
-    Backlog, READ_ONLY_ACL, RedisConnection, RedisEndpoint, SampleLimits, SetAside, SidekiqError,
+    Backlog, READ_ONLY_ACL, RedisConnection, RedisEndpoint, SampleLimits, SetAside,
 };
 
+use crate::connections::is_denied;
 use crate::redis_server::RedisServer;
 
 async fn backlog(endpoint: &RedisEndpoint) -> Backlog {
@@ -93,7 +94,7 @@ async fn who_may_do_all_but_rename_is_told_so() {
     push(&redis, 1..=3);
     redis.run(&[&["ACL", "SETUSER", "default", "-rename"]]);
     let error = backlog(&redis.endpoint()).await.set_aside().await.unwrap_err();
-    assert!(matches!(error, SidekiqError::Refused { .. }), "{error}");
+    assert!(is_denied(&error), "{error}");
     assert_eq!(list(&redis, "queue:pull"), [3, 2, 1]);
 }
 
@@ -110,7 +111,7 @@ async fn who_may_only_look_is_told_what_is_missing() {
         ..redis.endpoint()
     };
     let error = backlog(&endpoint).await.set_aside().await.unwrap_err();
-    assert!(matches!(error, SidekiqError::Refused { .. }), "{error}");
+    assert!(is_denied(&error), "{error}");
     assert!(error.to_string().contains("+eval +evalsha"), "{error}");
     assert_eq!(list(&redis, "queue:pull"), [3, 2, 1]);
 
