@@ -35,7 +35,6 @@ command = ["python3", "app.py", "{socket}"]
 evict_after = "2s"
 [gems]
 listen = "127.0.0.1:0"
-public_pages = true
 [[gems.mirror.upstreams]]
 name = "one"
 url = "http://127.0.0.1:1"

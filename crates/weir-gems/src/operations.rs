@@ -1,7 +1,5 @@
 //! Actions and queries for operators, used by the console, the admin API and the command line.
 
-mod dependents;
-mod latest;
 mod mirroring;
 mod names;
 mod release_line;
@@ -13,7 +11,6 @@ use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
-pub(crate) use self::dependents::DependentsIndex;
 pub use self::mirroring::AcceptError;
 use self::release_line::{ReleaseLine, newest_first};
 use crate::Gems;
@@ -23,9 +20,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::webhooks::EndpointState;
 use crate::store::{KeySettings, Scope, StoreError, TextKind, YankError};
-use crate::view::{
-    ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
-};
+use crate::view::{EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView};
 
 /// Maximum length of a key's name in characters: it has to fit one line of a table.
 pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
@@ -94,61 +89,15 @@ impl Gems {
             let text = String::from_utf8_lossy(&info.content);
             let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
             newest_first(&mut lines);
-            let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
-            let full_names: Vec<_> = lines.iter().map(full_name).collect();
-            let counts = self.store().downloads(&full_names).await?;
             let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-            let newest = lines.iter().zip(&full_names).zip(&counts).take(releases_max);
-            for ((line, full_name), downloads) in newest {
-                let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
-                releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });
+            for line in lines.iter().take(releases_max) {
+                let full_name = format!("{name}-{}", line.identity);
+                let bytes = self.store().file(&full_name).await?.map(|file| file.bytes);
+                releases.push(ReleaseView { bytes, ..line.view() });
             }
-            let (releases_total, downloads) = (lines.len(), counts.iter().sum());
-            let view = || GemView { name: name.to_owned(), releases, releases_total, downloads };
+            let releases_total = lines.len();
+            let view = || GemView { name: name.to_owned(), releases, releases_total, downloads: 0 };
             Ok((releases_total > 0).then(view))
-        })
-    }
-
-    /// Returns the gems that depend on this one in any release. The first call waits until all gems
-    /// have been read.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn dependents<'a>(
-        &'a self,
-        name: &'a str,
-        names_max: usize,
-    ) -> BoxFuture<'a, Result<Dependents, StoreError>> {
-        Box::pin(async move { self.dependents_index().of(self.store(), name, names_max).await })
-    }
-
-    /// Returns the last changes, latest first, from the end of `/versions`. Directly after a
-    /// rebaseline the order is that of names.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn latest(&self, changes_max: usize) -> BoxFuture<'_, Result<Vec<ChangeView>, StoreError>> {
-        Box::pin(async move {
-            Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
-        })
-    }
-
-    /// Saves the download counts since the previous call. Counts that can't be saved are retried at
-    /// the next call.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn write_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            let counts = self.downloads().take();
-            if counts.is_empty() {
-                return Ok(());
-            }
-            let kept = self.store().add_downloads(counts.clone()).await;
-            if kept.is_err() {
-                self.downloads().put_back(counts);
-            }
-            kept
         })
     }
 

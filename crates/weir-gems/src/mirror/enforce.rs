@@ -86,16 +86,6 @@ impl Mirror {
         Ok(enforced.downgrade())
     }
 
-    /// Saves the policy before it is used, for commands that write to the same index without having
-    /// the settings.
-    async fn store_policy(&self, policy: &Policy) -> Result<(), StoreError> {
-        let rules = (!policy.has_no_rules()).then(|| policy.to_string());
-        match self.store.policy().await? == rules {
-            true => Ok(()),
-            false => self.store.keep_policy(rules).await,
-        }
-    }
-
     /// Removes gems from upstreams that the policy forbids, and makes all rejected names pending
     /// again. Removed names become pending as well.
     async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
@@ -103,7 +93,6 @@ impl Mirror {
             return Ok(());
         }
         let policy = self.policy.load_full();
-        self.store_policy(&policy).await?;
         let mut next = Some(0);
         while let Some(from) = next {
             let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;

@@ -12,7 +12,6 @@ mod analyze;
 mod columns;
 mod connect;
 mod database;
-mod downloads;
 mod failure;
 mod import;
 mod index;
@@ -304,14 +303,6 @@ impl Store for PostgresStore {
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
         let _timer = self.0.queries.start("verify");
         verify::verify(&self.0, repair, now).await
-    }
-
-    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.write("add_downloads", move |it| Box::pin(downloads::add(it, counts))).await
-    }
-
-    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        ask!(self, "downloads", downloads::of, full_names)
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {

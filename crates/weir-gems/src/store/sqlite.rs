@@ -7,7 +7,6 @@
 
 mod connections;
 mod database;
-mod downloads;
 mod import;
 mod index;
 mod info_cache;
@@ -297,15 +296,6 @@ impl Store for SqliteStore {
             Repair::Fix => inner.write(|transaction| verify::fix(transaction, now)),
         })
         .await
-    }
-
-    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.blocking("add_downloads", move |inner| inner.write(|it| downloads::add(it, &counts)))
-            .await
-    }
-
-    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        self.read("downloads", |connection| downloads::of(connection, full_names))
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {

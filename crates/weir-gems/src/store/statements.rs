@@ -9,6 +9,5 @@ pub(super) mod pushes;
 pub(super) mod refusals;
 pub(super) mod releases;
 pub(super) mod replaced;
-pub(super) mod rules;
 pub(super) mod upstreams;
 pub(super) mod webhooks;

@@ -6,7 +6,6 @@ mod client;
 mod keys;
 mod mirror;
 mod mirror_command;
-mod mirror_policy;
 mod operators;
 mod postgres;
 mod readers;

@@ -27,7 +27,7 @@ use crate::store::mirror::{
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     ReplacedRelease, Standing,
 };
-use crate::store::statements::{self, refusals, rules, upstreams};
+use crate::store::statements::{self, refusals, upstreams};
 
 /// Tables of a mirror.
 pub(super) const TABLES: &str = "
@@ -254,24 +254,6 @@ impl MirrorStore for SqliteStore {
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
         self.blocking("disown", move |inner| inner.write(|it| apply::disown(it, &names))).await
-    }
-
-    async fn policy(&self) -> Result<Option<String>, StoreError> {
-        self.read_once("policy", |it| at_once(rules::policy(&Sqlite(it))))
-    }
-
-    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
-        self.blocking("keep_policy", move |inner| {
-            inner.write(|it| at_once(rules::keep_policy(&Sqlite(it), rules)))
-        })
-        .await
-    }
-
-    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
-        self.blocking("local_names", move |inner| {
-            inner.read(|it| at_once(rules::local_names(&Sqlite(it), names_max)))
-        })
-        .await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

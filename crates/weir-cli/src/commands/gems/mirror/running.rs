@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use weir_gems::view::{MirrorView, UpstreamView};
 
-use super::arguments::LookArguments;
+use super::arguments::SyncArguments;
 use super::bar::Bars;
 use super::report;
 use crate::admin_client::AdminClient;
@@ -16,17 +16,14 @@ pub(super) const PATH: &str = "/v1/gems/mirror";
 /// Interval of progress queries.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-pub(super) async fn look(
-    arguments: &LookArguments,
+pub(super) async fn synchronize(
+    arguments: &SyncArguments,
     mut client: AdminClient,
 ) -> anyhow::Result<Exit> {
     if arguments.files {
         bail!(
             "--files cannot be used while Weir mirrors: set gems.mirror.files to \"eagerly\", or stop Weir first"
         );
-    }
-    if arguments.policy.is_some() {
-        bail!("--policy cannot be used while Weir mirrors: set gems.mirror.policy instead");
     }
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
@@ -79,7 +76,7 @@ async fn round(client: &mut AdminClient, wanted: &Look, bars: &Bars) -> anyhow::
     }
 }
 
-fn reject_unknown(arguments: &LookArguments, view: &MirrorView) -> anyhow::Result<()> {
+fn reject_unknown(arguments: &SyncArguments, view: &MirrorView) -> anyhow::Result<()> {
     let Some(url) = arguments.upstream.as_ref().map(ToString::to_string) else { return Ok(()) };
     match view.upstreams.iter().any(|upstream| upstream.url == url) {
         true => Ok(()),
