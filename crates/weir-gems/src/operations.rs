@@ -2,7 +2,7 @@
 
 mod mirroring;
 mod names;
-mod release_line;
+mod releases;
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
 pub use self::mirroring::AcceptError;
-use self::release_line::{ReleaseLine, newest_first};
 use crate::Gems;
 use crate::index::digest::Digests;
 use crate::keys;
+use crate::mirror::read::read_info;
 use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::webhooks::EndpointState;
 use crate::store::{KeySettings, Scope, StoreError, TextKind, YankError};
-use crate::view::{EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView};
+use crate::view::{EndpointView, GemView, KeyView, NamePage, Overview};
 
 /// Maximum length of a key's name in characters: it has to fit one line of a table.
 pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
@@ -39,9 +39,6 @@ pub struct KeyWanted {
 
 impl Gems {
     /// Returns a summary of the index.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn overview(&self) -> BoxFuture<'_, Result<Overview, StoreError>> {
         Box::pin(async move {
             let names = self.store().text(TextKind::Names).await?;
@@ -59,9 +56,6 @@ impl Gems {
 
     /// Returns up to `names_max` names that contain `search`, ignoring case, starting after the
     /// name `after`, or at the first name if it is None.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn names<'a>(
         &'a self,
         search: &'a str,
@@ -76,9 +70,6 @@ impl Gems {
 
     /// Returns a gem with up to `releases_max` of its releases, newest first, or None if it has no
     /// releases.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn gem<'a>(
         &'a self,
         name: &'a str,
@@ -86,16 +77,16 @@ impl Gems {
     ) -> BoxFuture<'a, Result<Option<GemView>, StoreError>> {
         Box::pin(async move {
             let Some(info) = self.store().info(name).await? else { return Ok(None) };
-            let text = String::from_utf8_lossy(&info.content);
-            let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
-            newest_first(&mut lines);
-            let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-            for line in lines.iter().take(releases_max) {
-                let full_name = format!("{name}-{}", line.identity);
+            let damaged = |error| StoreError::Damaged(format!("/info/{name}: {error}"));
+            let mut stored = read_info(&info.content).map_err(damaged)?.releases;
+            releases::newest_first(&mut stored);
+            let mut releases = Vec::with_capacity(stored.len().min(releases_max));
+            for release in stored.iter().take(releases_max) {
+                let full_name = format!("{name}-{}", release.identity);
                 let bytes = self.store().file(&full_name).await?.map(|file| file.bytes);
-                releases.push(ReleaseView { bytes, ..line.view() });
+                releases.push(releases::view(release, bytes));
             }
-            let releases_total = lines.len();
+            let releases_total = stored.len();
             let view = || GemView { name: name.to_owned(), releases, releases_total, downloads: 0 };
             Ok((releases_total > 0).then(view))
         })
@@ -118,9 +109,6 @@ impl Gems {
     }
 
     /// Rewrites `/versions` and `/names`, so that all clients fetch them completely.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn rebaseline(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             self.store().rebaseline(self.now()).await?;
@@ -130,9 +118,6 @@ impl Gems {
     }
 
     /// Creates a key and returns its text, which can't be recovered later.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn create_key(
         &self,
         wanted: KeyWanted,
@@ -149,9 +134,6 @@ impl Gems {
     }
 
     /// Returns all keys in order of creation.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyView>, StoreError>> {
         Box::pin(async move {
             let now = self.now();
@@ -161,9 +143,6 @@ impl Gems {
     }
 
     /// Revokes a key. Returns false if there is none.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn revoke_key(&self, id: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
         Box::pin(async move {
             let removed = self.store().remove_key(id).await;
@@ -181,9 +160,6 @@ impl Gems {
 
 impl Gems {
     /// Returns the webhook endpoints with their delivery state.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn webhooks(&self) -> BoxFuture<'_, Result<Vec<EndpointView>, StoreError>> {
         Box::pin(async move {
             let endpoints = self.store().webhook_endpoints().await?;

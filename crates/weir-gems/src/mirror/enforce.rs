@@ -29,9 +29,6 @@ impl Mirror {
     /// Prepares the mirror before anything is served: removes gems that only an earlier policy
     /// allowed, makes rejected names pending again, and loads the times of earlier
     /// synchronizations. Each synchronization does this, too.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             drop(self.in_force().await?);

@@ -14,7 +14,6 @@ mod connect;
 mod database;
 mod failure;
 mod import;
-mod index;
 mod indexing;
 mod locate;
 mod metrics;
@@ -23,6 +22,7 @@ mod pool;
 mod prepare;
 mod push;
 mod read;
+mod replacing;
 mod rows;
 mod settings;
 mod text_rows;
@@ -49,7 +49,7 @@ use self::metrics::Limit;
 use self::pool::{Lease, Pool};
 use self::write::Turns;
 use super::queries::QueryMetrics;
-use super::statements::keys;
+use super::statements::{index, keys};
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -255,7 +255,7 @@ impl Store for PostgresStore {
     }
 
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
-        ask!(self, "fragment_page", read::fragment_page, from, gems_max)
+        ask!(self, "fragment_page", index::fragment_page, from, gems_max)
     }
 
     async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
