@@ -119,7 +119,7 @@ fn an_endpoint_that_is_off_stays_off_over_a_restart() {
     exit: 2
     -- stdout
     -- stderr
-    error: the gem index has no endpoint "dependency"; its endpoints are root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook, page
+    error: the gem index has no endpoint "dependency"; its endpoints are root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook
     "#);
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "typing"]), @r"
     exit: 2
