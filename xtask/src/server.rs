@@ -35,7 +35,6 @@ command = ["python3", "app.py", "{socket}"]
 evict_after = "2s"
 [gems]
 listen = "127.0.0.1:0"
-public_pages = true
 [[gems.mirror.upstreams]]
 name = "one"
 url = "http://127.0.0.1:1"
@@ -90,12 +89,11 @@ impl Server {
     }
 
     /// Returns the environment variables by which tests find it.
-    pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 7]> {
+    pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 6]> {
         Ok([
             ("WEIR_CONSOLE_URL", format!("http://{}", self.address("console")?)),
             ("WEIR_JOBS_URL", format!("tcp://{}", self.address("jobs")?)),
             ("WEIR_REALTIME_URL", format!("http://{}", self.address("front")?)),
-            ("WEIR_GEMS_URL", format!("http://{}", self.address("gems")?)),
             ("WEIR_REALTIME_APP", "tests".to_owned()),
             ("WEIR_REALTIME_KEY", "tests-key".to_owned()),
             (SECRET.0, SECRET.1.to_owned()),

@@ -98,8 +98,8 @@ pub fn router(gems: Option<OperatedGems>) -> Router {
         .route("/overview", get(overview))
         .route("/names", get(names))
         .route("/gem", get(gem))
-        .route("/dependents", get(dependents))
-        .route("/latest", get(latest))
+        .route("/dependents", get(async || problem::removed(DEPENDENTS_HINT)))
+        .route("/latest", get(async || problem::removed(LATEST_HINT)))
         .route("/webhooks", get(webhooks))
         .route("/yank", post(yank))
         .route("/rebaseline", post(rebaseline))
@@ -113,6 +113,9 @@ pub fn router(gems: Option<OperatedGems>) -> Router {
         .with_state(index);
     Router::new().nest("/gems", pages)
 }
+
+const DEPENDENTS_HINT: &str = "use `gem dependency NAME --reverse-dependencies --remote`";
+const LATEST_HINT: &str = "read the end of /versions: curl -r -4096 ADDRESS/versions";
 
 async fn overview(State(index): State<Arc<Gems>>) -> AdminResult<view::Overview> {
     index.overview().await.map(Json).map_err(errors::store_error)
@@ -146,26 +149,6 @@ async fn gem(
 ) -> AdminResult<view::GemView> {
     let gem = index.gem(&query.name, row_limit(query.limit)).await.map_err(errors::store_error)?;
     gem.map(Json).ok_or_else(|| errors::no_such_gem(&query.name))
-}
-
-async fn dependents(
-    State(index): State<Arc<Gems>>,
-    Params(query): Params<GemQuery>,
-) -> AdminResult<view::Dependents> {
-    let dependents = index.dependents(&query.name, row_limit(query.limit)).await;
-    dependents.map(Json).map_err(errors::store_error)
-}
-
-#[derive(Deserialize)]
-struct LatestQuery {
-    limit: Option<usize>,
-}
-
-async fn latest(
-    State(index): State<Arc<Gems>>,
-    Params(query): Params<LatestQuery>,
-) -> AdminResult<Vec<view::ChangeView>> {
-    index.latest(row_limit(query.limit)).await.map(Json).map_err(errors::store_error)
 }
 
 async fn webhooks(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::EndpointView>> {

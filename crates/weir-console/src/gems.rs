@@ -7,9 +7,7 @@ use std::pin::Pin;
 use weir_gems::Gems;
 use weir_gems::mirror::Scope;
 use weir_gems::store::StoreError;
-use weir_gems::view::{
-    ChangeView, Dependents, EndpointView, GemView, KeyView, MirrorView, NamePage, Overview,
-};
+use weir_gems::view::{EndpointView, GemView, KeyView, MirrorView, NamePage, Overview};
 
 /// A query of the index in progress.
 pub type IndexFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -27,10 +25,6 @@ pub trait GemIndex: fmt::Debug + Send + Sync {
     ) -> IndexFuture<'a, NamePage>;
     /// Returns a gem with its newest releases; None: no gem with releases has this name.
     fn gem<'a>(&'a self, name: &'a str, releases_max: usize) -> IndexFuture<'a, Option<GemView>>;
-    /// Returns the gems that depend on a gem.
-    fn dependents<'a>(&'a self, name: &'a str, names_max: usize) -> IndexFuture<'a, Dependents>;
-    /// Returns the latest changes.
-    fn latest(&self, changes_max: usize) -> IndexFuture<'_, Vec<ChangeView>>;
     /// Returns the endpoints of webhooks.
     fn webhooks(&self) -> IndexFuture<'_, Vec<EndpointView>>;
     /// Returns the mirror; None: no other index is mirrored.
@@ -57,14 +51,6 @@ impl GemIndex for Gems {
 
     fn gem<'a>(&'a self, name: &'a str, releases_max: usize) -> IndexFuture<'a, Option<GemView>> {
         self.gem(name, releases_max)
-    }
-
-    fn dependents<'a>(&'a self, name: &'a str, names_max: usize) -> IndexFuture<'a, Dependents> {
-        self.dependents(name, names_max)
-    }
-
-    fn latest(&self, changes_max: usize) -> IndexFuture<'_, Vec<ChangeView>> {
-        self.latest(changes_max)
     }
 
     fn webhooks(&self) -> IndexFuture<'_, Vec<EndpointView>> {

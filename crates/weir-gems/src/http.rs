@@ -13,7 +13,6 @@ mod failure;
 mod hook;
 mod known_keys;
 mod memory;
-mod page;
 mod patient;
 mod push;
 mod range;
@@ -46,11 +45,9 @@ use self::representation::set_private;
 pub use self::route::Endpoint;
 use self::route::{Route, not_served};
 use self::specs::SpecLists;
-use crate::downloads::Downloads;
 use crate::files::Files;
 use crate::metrics::GemsMetrics;
 use crate::mirror::MirrorDoor;
-use crate::operations::DependentsIndex;
 use crate::settings::{GemsSettings, Readers};
 use crate::store::GemStore;
 
@@ -82,9 +79,6 @@ pub struct Gems {
     specs: SpecLists,
     /// The mirror that fetches files which this index does not have yet, if there is one.
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
-    /// The index of dependents, for operators.
-    dependents: DependentsIndex,
-    downloads: Arc<Downloads>,
 }
 
 impl fmt::Debug for Gems {
@@ -124,8 +118,6 @@ impl Gems {
             waiting_keys,
             specs: SpecLists::default(),
             mirror: OnceLock::new(),
-            dependents: DependentsIndex::default(),
-            downloads: Arc::default(),
         })
     }
 
@@ -155,17 +147,9 @@ impl Gems {
         self.mirror.set(mirror).is_ok()
     }
 
-    pub(crate) fn downloads(&self) -> &Downloads {
-        &self.downloads
-    }
-
     /// Clears the cache of valid keys, so that a revoked key stops working at once.
     pub(crate) fn forget_keys(&self) {
         self.known_keys.forget();
-    }
-
-    pub(crate) fn dependents_index(&self) -> &DependentsIndex {
-        &self.dependents
     }
 
     pub(crate) fn mirror(&self) -> Option<&dyn MirrorDoor> {
@@ -268,7 +252,6 @@ impl Gems {
             Route::File(full_name) => self.file(call, &full_name).await,
             Route::Push => self.push(call, body).await,
             Route::Yank => self.yank(call, body).await,
-            Route::Page(name) => self.page(call, &name).await,
             Route::Hook(route) => self.hook(call, route, body).await,
         }
     }

@@ -16,7 +16,6 @@
 
 mod blocking;
 pub mod dependency_api;
-mod downloads;
 mod files;
 mod http;
 pub mod import_file;

@@ -54,13 +54,12 @@ pub(crate) enum Limit {
     GemBytesMax,
     /// Any limit that applies to the contents of a package.
     Package,
-    DownloadsWaitingMax,
     WrongKeysMax,
     WaitingKeysMax,
 }
 
 impl Limit {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 12] = [
         Self::DependencyNamesMax,
         Self::DependencyAnswerBytesMax,
         Self::DependencyMemoryBytesMax,
@@ -71,7 +70,6 @@ impl Limit {
         Self::FormBytesMax,
         Self::GemBytesMax,
         Self::Package,
-        Self::DownloadsWaitingMax,
         Self::WrongKeysMax,
         Self::WaitingKeysMax,
     ];
@@ -88,7 +86,6 @@ impl Limit {
             Self::FormBytesMax => "form_bytes_max",
             Self::GemBytesMax => "gem_bytes_max",
             Self::Package => "package",
-            Self::DownloadsWaitingMax => "downloads_waiting_max",
             Self::WrongKeysMax => "wrong_keys_max",
             Self::WaitingKeysMax => "waiting_keys_max",
         }

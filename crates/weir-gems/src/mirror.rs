@@ -163,9 +163,6 @@ impl Mirror {
     }
 
     /// Returns the state of the mirror and its upstreams.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn state(&self) -> BoxFuture<'_, Result<MirrorState, StoreError>> {
         Box::pin(async move {
             let mut state = MirrorState {
@@ -199,9 +196,6 @@ impl Mirror {
     }
 
     /// Returns the state of the mirror for operators.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn view(&self) -> BoxFuture<'_, Result<MirrorView, StoreError>> {
         Box::pin(async move { Ok(MirrorView::of(self.state().await?, self.clock.now())) })
     }
@@ -221,9 +215,6 @@ impl Mirror {
     /// the earlier one. Requests a synchronization, which then adds the release. If the upstream
     /// changes the file once more, it is rejected again. Returns None if no such release is
     /// rejected.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn accept<'a>(
         &'a self,
         name: &'a GemName,

@@ -1,10 +1,8 @@
 //! Actions and queries for operators, used by the console, the admin API and the command line.
 
-mod dependents;
-mod latest;
 mod mirroring;
 mod names;
-mod release_line;
+mod releases;
 
 use std::time::Duration;
 
@@ -13,19 +11,16 @@ use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
-pub(crate) use self::dependents::DependentsIndex;
 pub use self::mirroring::AcceptError;
-use self::release_line::{ReleaseLine, newest_first};
 use crate::Gems;
 use crate::index::digest::Digests;
 use crate::keys;
+use crate::mirror::read::read_info;
 use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::webhooks::EndpointState;
 use crate::store::{KeySettings, Scope, StoreError, TextKind, YankError};
-use crate::view::{
-    ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
-};
+use crate::view::{EndpointView, GemView, KeyView, NamePage, Overview};
 
 /// Maximum length of a key's name in characters: it has to fit one line of a table.
 pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
@@ -44,9 +39,6 @@ pub struct KeyWanted {
 
 impl Gems {
     /// Returns a summary of the index.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn overview(&self) -> BoxFuture<'_, Result<Overview, StoreError>> {
         Box::pin(async move {
             let names = self.store().text(TextKind::Names).await?;
@@ -64,9 +56,6 @@ impl Gems {
 
     /// Returns up to `names_max` names that contain `search`, ignoring case, starting after the
     /// name `after`, or at the first name if it is None.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn names<'a>(
         &'a self,
         search: &'a str,
@@ -81,9 +70,6 @@ impl Gems {
 
     /// Returns a gem with up to `releases_max` of its releases, newest first, or None if it has no
     /// releases.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn gem<'a>(
         &'a self,
         name: &'a str,
@@ -91,64 +77,18 @@ impl Gems {
     ) -> BoxFuture<'a, Result<Option<GemView>, StoreError>> {
         Box::pin(async move {
             let Some(info) = self.store().info(name).await? else { return Ok(None) };
-            let text = String::from_utf8_lossy(&info.content);
-            let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
-            newest_first(&mut lines);
-            let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
-            let full_names: Vec<_> = lines.iter().map(full_name).collect();
-            let counts = self.store().downloads(&full_names).await?;
-            let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-            let newest = lines.iter().zip(&full_names).zip(&counts).take(releases_max);
-            for ((line, full_name), downloads) in newest {
-                let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
-                releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });
+            let damaged = |error| StoreError::Damaged(format!("/info/{name}: {error}"));
+            let mut stored = read_info(&info.content).map_err(damaged)?.releases;
+            releases::newest_first(&mut stored);
+            let mut releases = Vec::with_capacity(stored.len().min(releases_max));
+            for release in stored.iter().take(releases_max) {
+                let full_name = format!("{name}-{}", release.identity);
+                let bytes = self.store().file(&full_name).await?.map(|file| file.bytes);
+                releases.push(releases::view(release, bytes));
             }
-            let (releases_total, downloads) = (lines.len(), counts.iter().sum());
-            let view = || GemView { name: name.to_owned(), releases, releases_total, downloads };
+            let releases_total = stored.len();
+            let view = || GemView { name: name.to_owned(), releases, releases_total, downloads: 0 };
             Ok((releases_total > 0).then(view))
-        })
-    }
-
-    /// Returns the gems that depend on this one in any release. The first call waits until all gems
-    /// have been read.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn dependents<'a>(
-        &'a self,
-        name: &'a str,
-        names_max: usize,
-    ) -> BoxFuture<'a, Result<Dependents, StoreError>> {
-        Box::pin(async move { self.dependents_index().of(self.store(), name, names_max).await })
-    }
-
-    /// Returns the last changes, latest first, from the end of `/versions`. Directly after a
-    /// rebaseline the order is that of names.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn latest(&self, changes_max: usize) -> BoxFuture<'_, Result<Vec<ChangeView>, StoreError>> {
-        Box::pin(async move {
-            Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
-        })
-    }
-
-    /// Saves the download counts since the previous call. Counts that can't be saved are retried at
-    /// the next call.
-    ///
-    /// # Errors
-    /// Returns the store's error.
-    pub fn write_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            let counts = self.downloads().take();
-            if counts.is_empty() {
-                return Ok(());
-            }
-            let kept = self.store().add_downloads(counts.clone()).await;
-            if kept.is_err() {
-                self.downloads().put_back(counts);
-            }
-            kept
         })
     }
 
@@ -169,9 +109,6 @@ impl Gems {
     }
 
     /// Rewrites `/versions` and `/names`, so that all clients fetch them completely.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn rebaseline(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             self.store().rebaseline(self.now()).await?;
@@ -181,9 +118,6 @@ impl Gems {
     }
 
     /// Creates a key and returns its text, which can't be recovered later.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn create_key(
         &self,
         wanted: KeyWanted,
@@ -200,9 +134,6 @@ impl Gems {
     }
 
     /// Returns all keys in order of creation.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyView>, StoreError>> {
         Box::pin(async move {
             let now = self.now();
@@ -212,9 +143,6 @@ impl Gems {
     }
 
     /// Revokes a key. Returns false if there is none.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn revoke_key(&self, id: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
         Box::pin(async move {
             let removed = self.store().remove_key(id).await;
@@ -232,9 +160,6 @@ impl Gems {
 
 impl Gems {
     /// Returns the webhook endpoints with their delivery state.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn webhooks(&self) -> BoxFuture<'_, Result<Vec<EndpointView>, StoreError>> {
         Box::pin(async move {
             let endpoints = self.store().webhook_endpoints().await?;

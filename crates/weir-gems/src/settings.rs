@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use weir_settings::{COUNT, Choice, DAY, SECOND, Section, TableReader, WAIT};
+use weir_settings::{COUNT, Choice, Section, TableReader, WAIT};
 
 use crate::import_file::ImportLimits;
 use crate::package::PackageLimits;
 
 /// How gems are served. Replaced as a whole when the settings are reloaded.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload, path = "gems", check = Self::check_files_url)]
+#[section(
+    reload,
+    path = "gems",
+    check = Self::check_files_url,
+    removed = "public_pages",
+    removed = "downloads_interval"
+)]
 pub struct GemsSettings {
     /// What every path begins with: `/gems-index`. Empty: nothing, it has an address of its own.
     #[setting(skip)]
@@ -21,12 +27,6 @@ pub struct GemsSettings {
     /// index_rubygems: "key". Pushing and yanking always require a key.
     #[setting(choice)]
     pub read: Readers,
-    /// Whether /gems/NAME is a page about the gem, for all clients that may read the index.
-    pub public_pages: bool,
-    /// How often download counts are written. A crash loses those since the last time; with
-    /// files_url nothing is counted.
-    #[setting(advanced, range = SECOND..=DAY, default = Duration::from_secs(10))]
-    pub downloads_interval: Duration,
     #[setting(section)]
     pub limits: GemsLimits,
 }
@@ -44,7 +44,7 @@ pub enum Readers {
 
 /// `[gems.limits]`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload, path = "gems.limits")]
+#[section(reload, path = "gems.limits", removed = "downloads_waiting_max")]
 pub struct GemsLimits {
     /// Names in one request to the dependency API; more get 422. Bundler sends 50 at a time.
     // The same limit as formerly on rubygems.org.
@@ -99,11 +99,6 @@ pub struct GemsLimits {
     /// 429.
     #[setting(advanced, range = 1..=10_000, default = 100)]
     pub waiting_keys_max: u32,
-    /// Releases whose downloads are counted in memory until they are written; further ones are
-    /// not counted.
-    // This takes about 10 MB.
-    #[setting(advanced, range = COUNT, default = 100_000)]
-    pub downloads_waiting_max: usize,
     #[setting(flatten)]
     pub package: PackageLimits,
     #[setting(flatten)]

@@ -196,12 +196,6 @@ pub trait Store: Send + Sync + 'static {
     /// stored data.
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError>;
 
-    /// Adds to the download counts of files, by full name. Each name must occur only once.
-    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError>;
-
-    /// Returns the download counts of these full names, in the given order.
-    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError>;
-
     /// Stores a new key.
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError>;
 

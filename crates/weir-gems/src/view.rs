@@ -41,7 +41,7 @@ pub struct GemView {
     /// The newest releases, up to the requested number.
     pub releases: Vec<ReleaseView>,
     pub releases_total: usize,
-    /// Downloads of all releases from this server.
+    /// Always 0: Weir counts no downloads any more. The field stays for clients of 0.2.
     pub downloads: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct ReleaseView {
     pub rubygems: Option<String>,
     /// Size of its file in bytes; None if it was imported without its file.
     pub bytes: Option<u64>,
-    /// Downloads of its file from this server.
+    /// Always 0, like that of the gem.
     pub downloads: u64,
 }
 
@@ -69,25 +69,6 @@ pub struct DependencyView {
     pub name: String,
     /// For example `>= 2.0, < 3`.
     pub requirement: String,
-}
-
-/// The gems that depend on a gem.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dependents {
-    /// Names in order, up to the requested number.
-    pub names: Vec<String>,
-    pub total: u64,
-}
-
-/// A line at the end of `/versions`: a change of a gem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangeView {
-    pub name: String,
-    /// For example `1.0` or `1.0-java`.
-    pub pushed: Vec<String>,
-    pub yanked: Vec<String>,
-    /// Number of further versions in the line.
-    pub more: usize,
 }
 
 /// Delivery state of a webhook endpoint.

@@ -18,6 +18,11 @@ pub(super) fn router() -> Router {
     Router::new().route("/gems/{*rest}", any(async || not_served()))
 }
 
+/// The error of a path that was removed, for one release.
+pub(super) fn removed(hint: &'static str) -> AdminError {
+    AdminError::new(StatusCode::GONE, "this path was removed from the admin API", hint)
+}
+
 pub(super) fn no_such_gem(name: &str) -> AdminError {
     let hint = "`weir gems list --search TEXT` finds names; case counts";
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no release of a gem {name:?}"), hint)

@@ -2,7 +2,6 @@
 //! the command line.
 
 pub(super) mod gem;
-mod latest;
 mod link;
 mod mirror;
 mod webhooks;
@@ -12,7 +11,6 @@ use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
 use weir_gems::view::{KeyView, NamePage, Overview};
 
-use self::latest::ChangeRow;
 use self::link::{GemLink, unavailable};
 use self::mirror::MirrorPart;
 use self::webhooks::EndpointRow;
@@ -36,7 +34,6 @@ struct GemsPage {
     /// None: no other index is mirrored.
     mirror: Option<MirrorPart>,
     webhooks: Vec<EndpointRow>,
-    latest: Vec<ChangeRow>,
     keys: Vec<KeyRow>,
 }
 
@@ -59,8 +56,6 @@ pub(crate) struct GemsQuery {
     done: Option<String>,
 }
 
-/// Changes that the page shows.
-const LATEST_MAX: usize = 20;
 const POLLING: &str = "Weir is polling the upstreams. Reload the page to see the result.";
 
 /// `POST /gems/look`
@@ -83,7 +78,6 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let keys = index.keys().await.map_err(unavailable)?;
     let mirror = index.mirrored().await.map_err(unavailable)?;
     let webhooks = index.webhooks().await.map_err(unavailable)?;
-    let latest = index.latest(LATEST_MAX).await.map_err(unavailable)?;
     let now = console.deps.clock.now().as_secs_f64();
     let flash = (query.done.as_deref() == Some("look")).then(|| POLLING.to_owned());
     Ok(html(&GemsPage {
@@ -97,7 +91,6 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         search: query.search,
         mirror: mirror.map(|mirror| MirrorPart::of(mirror, now)),
         webhooks: webhooks.into_iter().map(|endpoint| EndpointRow::of(endpoint, now)).collect(),
-        latest: latest.into_iter().map(ChangeRow::of).collect(),
         keys: keys.into_iter().map(|key| KeyRow::of(key, now)).collect(),
     }))
 }

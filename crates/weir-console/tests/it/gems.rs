@@ -181,29 +181,3 @@ async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_
     assert_eq!(asked.status, StatusCode::SEE_OTHER);
     browser.get("/gems?done=look").await.assert_shows("Weir is polling the upstreams");
 }
-
-#[tokio::test]
-async fn what_changed_last_is_first_and_a_gem_says_who_needs_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let names = ["shop-1", "rack", "shop-2"].map(str::to_owned).to_vec();
-    let index = index(folder.path(), names).await;
-    let site = Site::with_gems(Arc::clone(&index) as _);
-    let mut browser = site.browser();
-    let page = browser.get("/gems").await;
-    let latest = page.text.split("Latest changes").nth(1).expect("a table");
-    let place = |name: &str| latest.find(&format!(">{name}</a>")).expect("a row");
-    assert!(place("shop-2") < place("rack") && place("rack") < place("shop-1"));
-    let page = browser.get("/gem?name=rack").await;
-    // It needs itself, as all do here.
-    page.assert_shows("3 gems");
-    page.assert_shows("href=\"/gem?name=shop-1\"");
-    let identity = |number: &str| release(number, "").identity;
-    for number in ["1.0", "2.0"] {
-        let name = "shop-1".parse().expect("a name");
-        index.yank_by_operator(&name, &identity(number)).await.expect("yanked");
-    }
-    let page = browser.get("/gem?name=rack").await;
-    page.assert_shows("2 gems");
-    assert!(!page.text.contains("name=shop-1\""));
-    browser.get("/gem?name=shop-2").await.assert_shows("No gem in this index depends on it.");
-}

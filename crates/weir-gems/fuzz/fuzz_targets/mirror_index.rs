@@ -6,26 +6,23 @@
 use libfuzzer_sys::fuzz_target;
 use weir_gems::index::info;
 use weir_gems::mirror::policy::Policy;
-use weir_gems::mirror::read::{NamesReader, VersionsLine, VersionsReader, read_info};
+use weir_gems::mirror::read::{VersionsLine, VersionsReader, read_info};
 
 const LINE_BYTES_MAX: usize = 10_000;
 
 fuzz_target!(|input: (u8, u16, &[u8])| {
     let (kind, cut, bytes) = input;
-    match kind % 4 {
+    match kind % 3 {
         0 => assert_eq!(versions(&[bytes]), versions(&cut_at(bytes, cut))),
-        1 => assert_eq!(names(&[bytes]), names(&cut_at(bytes, cut))),
-        2 => infos(bytes),
+        1 => infos(bytes),
         _ => policies(bytes),
     }
 });
 
-/// Checks that a policy is equal after it was written and read again.
+/// Checks that a policy is read or rejected.
 fn policies(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    if let Ok(policy) = text.parse::<Policy>() {
-        assert_eq!(policy.to_string().parse::<Policy>(), Ok(policy));
-    }
+    let _ = text.parse::<Policy>();
 }
 
 fn cut_at(bytes: &[u8], cut: u16) -> [&[u8]; 2] {
@@ -48,14 +45,6 @@ fn versions(pieces: &[&[u8]]) -> Option<(Vec<(String, [u8; 16])>, u64)> {
     }
     reader.finish().ok()?;
     Some((gems, malformed))
-}
-
-fn names(pieces: &[&[u8]]) -> Option<(Vec<String>, u64)> {
-    let (mut reader, mut names) = (NamesReader::new(LINE_BYTES_MAX), Vec::new());
-    for piece in pieces {
-        reader.feed(piece, |name| names.push(name.to_owned())).ok()?;
-    }
-    reader.finish().ok().map(|malformed| (names, malformed))
 }
 
 fn infos(bytes: &[u8]) {

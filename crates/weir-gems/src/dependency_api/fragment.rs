@@ -128,12 +128,6 @@ impl<'a> Fragment<'a> {
         &self.lists[release.list]
     }
 
-    /// Iterates over the names that some release depends on. A name is repeated for each list that
-    /// has it; there are usually far fewer lists than releases.
-    pub fn needed(&self) -> impl Iterator<Item = &'a str> {
-        self.lists.iter().flatten().map(|(name, _)| *name)
-    }
-
     /// Returns the distinct lists of dependencies.
     pub(super) fn lists(&self) -> &[Vec<(&'a str, &'a str)>] {
         &self.lists

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::JoinHandle;
-use weir_net::server::{BoxError, ResponseBody};
+use weir_net::server::ResponseBody;
 
 use crate::index::text::Text;
 
@@ -120,52 +120,5 @@ impl HttpBody for FilePart {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.end - self.at)
-    }
-}
-
-/// A body that runs a callback after its end.
-struct Then<F> {
-    body: ResponseBody,
-    left: u64,
-    done: Option<F>,
-}
-
-/// Returns a body that calls `done` with the number of bytes when the connection has taken all of
-/// them. `done` is not called if the client disconnects before that.
-pub(super) fn then(
-    body: ResponseBody,
-    length: u64,
-    done: impl FnOnce() + Unpin + 'static,
-) -> ResponseBody {
-    ResponseBody::new(Then { body, left: length, done: Some(done) })
-}
-
-impl<F: FnOnce() + Unpin> HttpBody for Then<F> {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
-            let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
-            self.left = self.left.saturating_sub(sent);
-        }
-        if self.left == 0
-            && let Some(done) = self.done.take()
-        {
-            done();
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

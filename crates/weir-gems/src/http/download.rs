@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{self, HeaderValue};
-use hyper::{Method, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use weir_net::server::ResponseBody;
 
@@ -15,7 +14,6 @@ use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::blocking::blocking_io;
 use crate::index::digest::Digests;
-use crate::metrics::Limit;
 use crate::platform::Platform;
 use crate::store::StoredFile;
 use crate::store::cuts::{Cut, cuts};
@@ -41,26 +39,7 @@ impl Gems {
 
     async fn send(&self, call: &Call<'_>, full_name: &str, stored: StoredFile) -> Answer {
         let (stored, file) = self.open(full_name, stored).await?;
-        let described = described(&stored);
-        let answer = described.answer(call.request, |range| body::of_file(file, range));
-        // Partial responses are not counted: they resume an earlier download.
-        if call.request.method == Method::GET && answer.status() == StatusCode::OK {
-            let counted = self.when_fetched(full_name, call.settings.limits.downloads_waiting_max);
-            return Ok(answer.map(|body| body::then(body, stored.bytes, counted)));
-        }
-        Ok(answer)
-    }
-
-    /// Returns a callback that counts a download once the whole file is sent. A client that
-    /// disconnects early tries again, so it is not counted twice.
-    fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<> {
-        let (downloads, metrics) = (Arc::clone(&self.downloads), self.metrics.clone());
-        let full_name = full_name.to_owned();
-        move || {
-            if !downloads.count(&full_name, waiting_max) {
-                metrics.limit_hit(Limit::DownloadsWaitingMax);
-            }
-        }
+        Ok(described(&stored).answer(call.request, |range| body::of_file(file, range)))
     }
 
     /// Returns the stored file, or fetches it from an upstream.

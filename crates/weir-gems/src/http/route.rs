@@ -25,7 +25,6 @@ pub enum Endpoint {
     Push,
     Yank,
     Hook,
-    Page,
 }
 
 impl Endpoint {
@@ -42,10 +41,9 @@ impl Endpoint {
         Self::Push,
         Self::Yank,
         Self::Hook,
-        Self::Page,
     ];
     /// Number of endpoints.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 11;
 
     /// Returns the endpoint's name.
     #[must_use]
@@ -62,11 +60,10 @@ impl Endpoint {
             Self::Push => "push",
             Self::Yank => "yank",
             Self::Hook => "hook",
-            Self::Page => "page",
         }
     }
 
-    /// Returns whether the endpoint serves data that clients install or people read. The others
+    /// Returns whether the endpoint serves data that clients install. The others
     /// require a key or a secret of their own.
     pub(super) const fn is_read(self) -> bool {
         !matches!(self, Self::Push | Self::Yank | Self::Hook)
@@ -111,8 +108,6 @@ pub(super) enum Route<'a> {
     Push,
     Yank,
     Hook(HookRoute),
-    /// Name of a gem.
-    Page(Cow<'a, str>),
 }
 
 impl<'a> Route<'a> {
@@ -143,10 +138,7 @@ impl<'a> Route<'a> {
             return decoded(name).map(Self::Info);
         }
         if let Some(file) = path.strip_prefix("/gems/") {
-            return match file.strip_suffix(".gem") {
-                Some(file) => decoded(file).map(Self::File),
-                None => decoded(file).map(Self::Page),
-            };
+            return decoded(file.strip_suffix(".gem")?).map(Self::File);
         }
         let file = path.strip_prefix("/quick/Marshal.4.8/")?;
         decoded(file.strip_suffix(".gemspec.rz")?).map(Self::Gemspec)
@@ -165,7 +157,6 @@ impl<'a> Route<'a> {
             Self::Push => Endpoint::Push,
             Self::Yank => Endpoint::Yank,
             Self::Hook(_) => Endpoint::Hook,
-            Self::Page(_) => Endpoint::Page,
         }
     }
 }
@@ -206,8 +197,7 @@ mod tests {
         assert_eq!(parse(quick), Some(Route::Gemspec("rack-3.0".into())));
         assert_eq!(parse("/api/v1/gems"), Some(Route::Push));
         assert_eq!(parse("/"), Some(Route::Root));
-        assert_eq!(parse("/gems/rack"), Some(Route::Page("rack".into())));
-        for path in ["/versions/", "/gems", "/info", "/info/%ff", "/quick/x"] {
+        for path in ["/versions/", "/gems", "/gems/rack", "/info", "/info/%ff", "/quick/x"] {
             assert_eq!(parse(path), None, "{path}");
         }
     }

@@ -29,9 +29,6 @@ impl Mirror {
     /// Prepares the mirror before anything is served: removes gems that only an earlier policy
     /// allowed, makes rejected names pending again, and loads the times of earlier
     /// synchronizations. Each synchronization does this, too.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             drop(self.in_force().await?);
@@ -86,16 +83,6 @@ impl Mirror {
         Ok(enforced.downgrade())
     }
 
-    /// Saves the policy before it is used, for commands that write to the same index without having
-    /// the settings.
-    async fn store_policy(&self, policy: &Policy) -> Result<(), StoreError> {
-        let rules = (!policy.has_no_rules()).then(|| policy.to_string());
-        match self.store.policy().await? == rules {
-            true => Ok(()),
-            false => self.store.keep_policy(rules).await,
-        }
-    }
-
     /// Removes gems from upstreams that the policy forbids, and makes all rejected names pending
     /// again. Removed names become pending as well.
     async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
@@ -103,7 +90,6 @@ impl Mirror {
             return Ok(());
         }
         let policy = self.policy.load_full();
-        self.store_policy(&policy).await?;
         let mut next = Some(0);
         while let Some(from) = next {
             let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;

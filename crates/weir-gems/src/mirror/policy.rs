@@ -18,7 +18,6 @@
 //! regard to case, and `_` equals `-`. Names that could be confused with a private name, by the
 //! policy or by a push, are rejected, too.
 
-use std::fmt;
 use std::str::FromStr;
 
 use weir_base::switch::Pattern;
@@ -95,12 +94,6 @@ impl Policy {
         self.rules.iter().find(|(pattern, _)| pattern.matches(&name))
     }
 
-    /// Returns whether the policy has no rules.
-    #[must_use]
-    pub fn has_no_rules(&self) -> bool {
-        self.rules.is_empty()
-    }
-
     /// Returns whether a name never comes from an upstream.
     #[must_use]
     pub fn is_private(&self, name: &str) -> bool {
@@ -142,22 +135,6 @@ impl FromStr for Policy {
         }
         let rules = rules.into_iter().map(|(line, text)| parse_line(line, text));
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
-    }
-}
-
-/// Writes the policy in its file format.
-impl fmt::Display for Policy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.rules.is_empty() {
-            return writeln!(formatter, "{NONE}");
-        }
-        for (pattern, rule) in &self.rules {
-            match rule {
-                Rule::Private => writeln!(formatter, "private {pattern}")?,
-                Rule::From(upstream) => writeln!(formatter, "from {upstream} {pattern}")?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -215,17 +192,6 @@ mod tests {
         assert!(policy.invites("shop-core") && policy.invites("Shop_Core"));
         // The first matching line applies.
         assert!(!policy.invites("rack") && !policy.invites("a-b") && !policy.invites("acme"));
-    }
-
-    #[test]
-    fn a_policy_is_written_as_it_is_read() {
-        for text in ["none\n", "private acme-*\nfrom pro acme-*\nprivate *-internal\n"] {
-            let policy: Policy = text.parse().unwrap();
-            assert_eq!(
-                (policy.to_string().as_str(), policy.has_no_rules()),
-                (text, text.len() < 9)
-            );
-        }
     }
 
     #[test]

@@ -5,12 +5,10 @@
 
 mod info;
 mod lines;
-mod names;
 mod versions;
 
 pub use self::info::{InfoText, read_info};
 pub use self::lines::LineError;
-pub use self::names::NamesReader;
 pub(super) use self::versions::is_usable;
 pub use self::versions::{VersionsLine, VersionsReader};
 

@@ -22,9 +22,6 @@ pub enum AcceptError {
 
 impl Gems {
     /// Returns the state of the mirror, or None if there is no mirror.
-    ///
-    /// # Errors
-    /// Returns the store's error.
     pub fn mirrored(&self) -> BoxFuture<'_, Result<Option<MirrorView>, StoreError>> {
         Box::pin(async move {
             match self.mirror() {

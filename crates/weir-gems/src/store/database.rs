@@ -79,6 +79,17 @@ pub(super) trait Database {
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
+/// A transaction that may change the index.
+pub(super) trait WritableDatabase: Database {
+    /// Replaces an info. The values are the gem's id, its name, which only Postgres stores with the
+    /// info, MD5, SHA-256 and the content.
+    const STORE_INFO: &'static str;
+    /// Replaces a fragment. The values are the gem's id, its name and the content.
+    const STORE_FRAGMENT: &'static str;
+    /// Whether the stored info and fragment of a gem have its name, as an expression.
+    const HAS_ITS_NAME: &'static str;
+}
+
 /// Runs a statement and returns the first row of its result, if there is one.
 pub(super) async fn query_one<D: Database>(
     database: &D,

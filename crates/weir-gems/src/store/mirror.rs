@@ -123,15 +123,6 @@ pub trait MirrorStore: Store {
     /// and are pending for each upstream that lists them. Yanked releases stay yanked.
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError>;
 
-    /// Returns the rules that were last in force as text, or None if there were none.
-    async fn policy(&self) -> Result<Option<String>, StoreError>;
-
-    /// Saves the rules that are in force.
-    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError>;
-
-    /// Returns up to `names_max` names that were pushed or imported here.
-    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError>;
-
     /// Returns the times of the last successful synchronizations of an upstream.
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError>;
 

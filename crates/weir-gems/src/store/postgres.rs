@@ -12,10 +12,8 @@ mod analyze;
 mod columns;
 mod connect;
 mod database;
-mod downloads;
 mod failure;
 mod import;
-mod index;
 mod indexing;
 mod locate;
 mod metrics;
@@ -24,6 +22,7 @@ mod pool;
 mod prepare;
 mod push;
 mod read;
+mod replacing;
 mod rows;
 mod settings;
 mod text_rows;
@@ -50,7 +49,7 @@ use self::metrics::Limit;
 use self::pool::{Lease, Pool};
 use self::write::Turns;
 use super::queries::QueryMetrics;
-use super::statements::keys;
+use super::statements::{index, keys};
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -256,7 +255,7 @@ impl Store for PostgresStore {
     }
 
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
-        ask!(self, "fragment_page", read::fragment_page, from, gems_max)
+        ask!(self, "fragment_page", index::fragment_page, from, gems_max)
     }
 
     async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
@@ -304,14 +303,6 @@ impl Store for PostgresStore {
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
         let _timer = self.0.queries.start("verify");
         verify::verify(&self.0, repair, now).await
-    }
-
-    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.write("add_downloads", move |it| Box::pin(downloads::add(it, counts))).await
-    }
-
-    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        ask!(self, "downloads", downloads::of, full_names)
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {

@@ -7,21 +7,15 @@
 
 mod connections;
 mod database;
-mod downloads;
 mod import;
-mod index;
 mod info_cache;
 mod locate;
 mod mirror;
-mod push;
 mod read;
-mod rows;
 mod schema;
 mod text_rows;
-mod verify;
 mod webhook_tables;
 mod webhooks;
-mod yank;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +33,7 @@ use self::database::Sqlite;
 use self::info_cache::InfoCache;
 use super::database::at_once;
 use super::queries::QueryMetrics;
-use super::statements::keys;
+use super::statements::{index, keys, pushes, verify};
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -127,7 +121,7 @@ impl SqliteStore {
             versions: ArcSwap::from_pointee(Text::empty(0)),
             names: ArcSwap::from_pointee(Text::empty(0)),
         }));
-        store.0.write(|transaction| index::begin_if_missing(transaction, now))?;
+        store.0.write(|it| at_once(index::begin_if_missing(&Sqlite(it), now)))?;
         Ok(store)
     }
 
@@ -155,6 +149,24 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         let _timer = self.0.queries.start(query);
         self.0.read_once(work)
+    }
+
+    /// Changes the store on a thread that may wait.
+    async fn write<T: Send + 'static>(
+        &self,
+        query: &'static str,
+        work: impl FnOnce(&Sqlite<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.blocking(query, move |inner| inner.write(|it| work(&Sqlite(it)))).await
+    }
+
+    /// Reads one snapshot on a thread that may wait.
+    async fn read_blocking<T: Send + 'static>(
+        &self,
+        query: &'static str,
+        work: impl FnOnce(&Sqlite<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.blocking(query, move |inner| inner.read(|it| work(&Sqlite(it)))).await
     }
 
     /// Runs `work` on a blocking thread.
@@ -241,8 +253,8 @@ impl Store for SqliteStore {
     }
 
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
-        self.read_once("fragment_page", |connection| {
-            read::fragment_page(connection, from, gems_max)
+        self.read_once("fragment_page", |it| {
+            at_once(index::fragment_page(&Sqlite(it), from, gems_max))
         })
     }
 
@@ -256,7 +268,7 @@ impl Store for SqliteStore {
 
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
         self.blocking("push", move |inner| {
-            let pushed = inner.write(|it| push::push(it, &release, now))?;
+            let pushed = inner.write(|it| at_once(pushes::push(&Sqlite(it), &release, now)))?;
             inner.changes.send_replace(());
             Ok(pushed)
         })
@@ -271,7 +283,7 @@ impl Store for SqliteStore {
     ) -> Result<(), YankError> {
         let (name, identity) = (name.clone(), identity.clone());
         self.blocking("yank", move |inner| {
-            inner.write(|it| yank::yank(it, &name, &identity, now))?;
+            inner.write(|it| at_once(pushes::yank(&Sqlite(it), &name, &identity, now)))?;
             inner.changes.send_replace(());
             Ok(())
         })
@@ -288,31 +300,19 @@ impl Store for SqliteStore {
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.blocking("rebaseline", move |inner| inner.write(|it| index::rebaseline(it, now))).await
+        self.write("rebaseline", move |it| at_once(index::rebaseline(it, now))).await
     }
 
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
         self.blocking("verify", move |inner| match repair {
-            Repair::Leave => inner.read(verify::check),
-            Repair::Fix => inner.write(|transaction| verify::fix(transaction, now)),
+            Repair::Leave => inner.read(|it| at_once(verify::verify(&Sqlite(it), repair, now))),
+            Repair::Fix => inner.write(|it| at_once(verify::verify(&Sqlite(it), repair, now))),
         })
         .await
-    }
-
-    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.blocking("add_downloads", move |inner| inner.write(|it| downloads::add(it, &counts)))
-            .await
-    }
-
-    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        self.read("downloads", |connection| downloads::of(connection, full_names))
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
-        self.blocking("add_key", move |inner| {
-            inner.write(|it| at_once(keys::add(&Sqlite(it), key)))
-        })
-        .await
+        self.write("add_key", move |it| at_once(keys::add(it, key))).await
     }
 
     async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError> {
@@ -324,9 +324,6 @@ impl Store for SqliteStore {
     }
 
     async fn remove_key(&self, id: u64) -> Result<bool, StoreError> {
-        self.blocking("remove_key", move |inner| {
-            inner.write(|it| at_once(keys::remove(&Sqlite(it), id)))
-        })
-        .await
+        self.write("remove_key", move |it| at_once(keys::remove(it, id))).await
     }
 }

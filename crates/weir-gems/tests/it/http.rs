@@ -4,7 +4,6 @@ mod compact_index;
 mod download;
 mod memory;
 mod older_clients;
-mod page;
 mod push;
 mod readers;
 mod wrong_keys;

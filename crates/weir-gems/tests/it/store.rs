@@ -15,7 +15,6 @@ macro_rules! suite {
             an_import_adds_what_is_not_there
             an_import_takes_a_gem_that_comes_twice
             pages_go_over_all_gems
-            downloads_add_up
             names_that_no_gem_has_are_not_found
             a_rebaseline_says_the_same_in_fewer_lines
             queries_are_measured_by_their_names
@@ -42,7 +41,6 @@ macro_rules! suite {
             mirror::origins_and_missing_files_come_in_pages
             mirror::a_kept_file_belongs_to_its_checksum
             mirror::hooks_wait_in_their_order
-            mirror::whose_names_are_whose_is_kept
             mirror::hooks_of_each_upstream_are_apart
             mirror::what_has_gone_is_counted_for_each_upstream
             mirror::many_gems_are_applied_together

@@ -1,6 +1,5 @@
 //! The gem index in the service process.
 
-mod downloads;
 mod mirror;
 mod webhooks;
 
@@ -19,7 +18,6 @@ use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteStore};
 use weir_gems::webhooks::WebhookMetrics;
 use weir_gems::{Files, GemsMetrics, GemsParts};
 
-use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
 use crate::gems::GemsMounts;
@@ -34,7 +32,6 @@ pub(super) struct Gems {
     switches: Switchboard,
     mount: Option<Arc<str>>,
     webhooks: Webhooks,
-    downloads: Downloads,
     /// None: it has no upstreams.
     mirror: Option<Mirroring>,
 }
@@ -69,8 +66,7 @@ impl Gems {
         });
         let mirror = Mirroring::open(settings, &index, files, clock, registry).await?;
         let mount = settings.gems.mount().map(Arc::from);
-        let downloads = Downloads::new(Arc::clone(&index), Arc::clone(&current));
-        Ok(Self { index, settings: current, switches, mount, webhooks, downloads, mirror })
+        Ok(Self { index, settings: current, switches, mount, webhooks, mirror })
     }
 
     /// Returns the paths of the index on its own listener and on the front's.
@@ -97,7 +93,6 @@ impl Gems {
     /// Starts sending webhooks and synchronizing with upstreams.
     pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         self.webhooks.start();
-        self.downloads.start();
         match &mut self.mirror {
             Some(mirror) => mirror.start(data_dir),
             None => Ok(()),
@@ -120,8 +115,7 @@ impl Gems {
                 mirror.finish(time_left).await;
             }
         };
-        let downloads = self.downloads.finish(time_left);
-        tokio::join!(self.webhooks.finish(time_left), downloads, mirror);
+        tokio::join!(self.webhooks.finish(time_left), mirror);
     }
 }
 

@@ -6,7 +6,6 @@ mod client;
 mod keys;
 mod mirror;
 mod mirror_command;
-mod mirror_policy;
 mod operators;
 mod postgres;
 mod readers;
@@ -120,7 +119,7 @@ fn disabled_endpoint_stays_disabled_after_a_restart() {
     exit: 2
     -- stdout
     -- stderr
-    error: the gem index has no endpoint "dependency"; its endpoints are root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook, page
+    error: the gem index has no endpoint "dependency"; its endpoints are root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook
     "#);
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "typing"]), @r"
     exit: 2

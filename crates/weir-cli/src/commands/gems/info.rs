@@ -5,7 +5,7 @@ use weir_gems::view::{GemView, ReleaseView};
 
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
-use crate::output::{self, count};
+use crate::output;
 use crate::target::Target;
 use weir_config::units;
 
@@ -34,11 +34,9 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let rows: Vec<Vec<String>> = gem.releases.iter().map(row).collect();
-    let head = ["VERSION", "PLATFORM", "FILE", "DOWNLOADS", "SHA256", "NEEDS"];
+    let head = ["VERSION", "PLATFORM", "FILE", "SHA256", "NEEDS"];
     output::table(&head, &rows);
-    let GemView { releases, releases_total, downloads, .. } = &gem;
-    let downloads = count(*downloads, "download");
-    output::note(&format!("{} of {releases_total}; {downloads}", releases.len()));
+    output::note(&format!("{} of {}", gem.releases.len(), gem.releases_total));
     Ok(Exit::Fine)
 }
 
@@ -55,7 +53,6 @@ fn row(release: &ReleaseView) -> Vec<String> {
         release.number.clone(),
         release.platform.clone(),
         release.bytes.map_or_else(|| "elsewhere".to_owned(), units::about_size),
-        release.downloads.to_string(),
         release.sha256.chars().take(SHA256_SHOWN).collect(),
         needs.join("; "),
     ]

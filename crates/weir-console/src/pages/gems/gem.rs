@@ -2,11 +2,11 @@
 
 use askama::Template;
 use serde::Deserialize;
-use weir_gems::view::{Dependents, ReleaseView};
+use weir_gems::view::ReleaseView;
 
 use super::super::frame::{PageFrame, Section, html};
 use super::super::request::{PageRequest, PageResult};
-use super::link::{GemLink, gem_address, unavailable};
+use super::link::{gem_address, unavailable};
 use crate::figures;
 use crate::page_error::PageError;
 use crate::visible::visible;
@@ -21,8 +21,6 @@ struct GemPage {
     name: String,
     summary: String,
     rows: Vec<ReleaseRow>,
-    dependents: Vec<GemLink>,
-    dependents_summary: String,
 }
 
 struct ReleaseRow {
@@ -47,38 +45,24 @@ pub(crate) struct GemQuery {
 /// `GET /gem`
 pub(crate) async fn page(request: PageRequest) -> PageResult {
     let GemQuery { name } = request.query()?;
-    let limits = &request.console.deps.settings.limits;
     let index = request.console.gems()?;
     let gem = index.gem(&name, RELEASES_MAX).await.map_err(unavailable)?;
     let gem = gem.ok_or_else(|| {
         let name = figures::shortened(&name, 100);
         PageError::NotFound(format!("the index has no release of gem {name:?}"))
     })?;
-    let dependents = index.dependents(&gem.name, limits.page_gems).await.map_err(unavailable)?;
     let (shown, total) = (gem.releases.len(), gem.releases_total);
     let mut summary = figures::counted(total as u64, "release");
     if shown < total {
         summary.push_str(&format!("; the newest {shown} are shown"));
     }
-    summary.push_str(&format!(" · {}", figures::counted(gem.downloads, "download")));
     let name = visible(&gem.name).into_owned();
     Ok(html(&GemPage {
         frame: request.frame(Section::Gems, name.clone()),
         name,
         summary,
         rows: gem.releases.into_iter().map(ReleaseRow::of).collect(),
-        dependents_summary: dependents_summary(&dependents),
-        dependents: dependents.names.iter().map(|name| GemLink::of(name)).collect(),
     }))
-}
-
-fn dependents_summary(dependents: &Dependents) -> String {
-    let shown = dependents.names.len() as u64;
-    match dependents.total {
-        0 => "No gem in this index depends on it.".to_owned(),
-        total if total == shown => figures::counted(total, "gem"),
-        total => format!("{} of {}", figures::count(shown), figures::counted(total, "gem")),
-    }
 }
 
 impl ReleaseRow {

@@ -5,7 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::pool::Lease;
 use crate::store::StoreError;
-use crate::store::database::{Column, Database, Row, Values};
+use crate::store::database::{Column, Database, Row, Values, WritableDatabase};
 
 type PostgresRow = tokio_postgres::Row;
 
@@ -53,6 +53,17 @@ impl Database for Lease {
     async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, StoreError> {
         execute(self.client(), sql, values).await
     }
+}
+
+impl WritableDatabase for Transaction<'_> {
+    const STORE_INFO: &'static str = "INSERT INTO infos (gem, name, md5, sha256, content)
+         VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (gem) DO UPDATE SET name = excluded.name, md5 = excluded.md5,
+             sha256 = excluded.sha256, content = excluded.content";
+    const STORE_FRAGMENT: &'static str = "INSERT INTO fragments (gem, name, content)
+         VALUES ($1, $2, $3)
+         ON CONFLICT (gem) DO UPDATE SET name = excluded.name, content = excluded.content";
+    const HAS_ITS_NAME: &'static str = "infos.name = gems.name AND fragments.name = gems.name";
 }
 
 impl Row for PostgresRow {

@@ -4,18 +4,19 @@ use std::fmt::Display;
 
 use deadpool_postgres::Transaction;
 
-use super::index::{Replacing, write_names};
-use super::rows::Gem;
-use super::text_rows::Writing;
+use super::replacing::Replacing;
 use crate::index::{names, versions};
 use crate::release::Release;
 use crate::store::derived::Derived;
+use crate::store::statements::gems::Gem;
+use crate::store::statements::index::write_names;
+use crate::store::statements::texts::TextWriter;
 use crate::store::{StoreError, TextKind};
 
 pub(super) struct Indexing<'a> {
     transaction: &'a Transaction<'a>,
-    versions: Writing<'a>,
-    names: Writing<'a>,
+    versions: TextWriter,
+    names: TextWriter,
     replacing: Replacing<'a>,
     /// Whether a name must be removed from the middle of `/names`.
     has_gone: bool,
@@ -25,8 +26,8 @@ impl<'a> Indexing<'a> {
     pub(super) async fn begin(transaction: &'a Transaction<'a>) -> Result<Self, StoreError> {
         Ok(Self {
             transaction,
-            versions: Writing::go_on(transaction, TextKind::Versions).await?,
-            names: Writing::go_on(transaction, TextKind::Names).await?,
+            versions: TextWriter::resume(transaction, TextKind::Versions).await?,
+            names: TextWriter::resume(transaction, TextKind::Names).await?,
             replacing: Replacing::default(),
             has_gone: false,
         })
@@ -44,9 +45,13 @@ impl<'a> Indexing<'a> {
         let derived = Derived::of(releases);
         let md5 = derived.digests.md5;
         self.replacing.add(gem.id, name, derived, releases.len());
-        self.versions.append(|text| versions::write_gem(text, name, line, md5)).await?;
+        self.versions
+            .append(self.transaction, |text| versions::write_gem(text, name, line, md5))
+            .await?;
         match (gem.live, releases.len()) {
-            (0, 1..) => self.names.append(|text| names::write_line(text, name)).await,
+            (0, 1..) => {
+                self.names.append(self.transaction, |text| names::write_line(text, name)).await
+            }
             (1.., 0) => {
                 self.has_gone = true;
                 Ok(())
@@ -57,8 +62,8 @@ impl<'a> Indexing<'a> {
 
     pub(super) async fn finish(self) -> Result<(), StoreError> {
         self.replacing.write(self.transaction).await?;
-        self.versions.finish().await?;
-        self.names.finish().await?;
+        self.versions.finish(self.transaction).await?;
+        self.names.finish(self.transaction).await?;
         match self.has_gone {
             true => write_names(self.transaction).await,
             false => Ok(()),

@@ -1,6 +1,5 @@
 //! Finds releases by their full names.
 
-use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
 use super::pool::Lease;
@@ -70,21 +69,4 @@ pub(super) async fn gemspec(lease: &Lease, full_name: &str) -> Result<Option<Vec
     );
     let row = first(lease, full_name, &sql).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
-}
-
-/// Returns name and version of a release of another gem with the same full name, yanked or not.
-pub(super) async fn other(
-    transaction: &Transaction<'_>,
-    name: &str,
-    full_name: &str,
-) -> Result<Option<String>, StoreError> {
-    let columns = Cuts::of(cuts(full_name).filter(|cut| cut.name != name));
-    let sql = format!("SELECT place {RELEASE_OF_CUT} ORDER BY place LIMIT 1");
-    let statement = transaction.prepare_cached(&sql).await?;
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-        [&columns.names, &columns.numbers, &columns.platforms];
-    let Some(row) = transaction.query_opt(&statement, &parameters).await? else { return Ok(None) };
-    let place = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default();
-    let found = cuts(full_name).filter(|cut| cut.name != name).nth(place.saturating_sub(1));
-    Ok(found.map(|cut| format!("{} {}", cut.name, cut.identity)))
 }

@@ -33,7 +33,7 @@ use crate::store::mirror::{
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     ReplacedRelease, Standing,
 };
-use crate::store::statements::{self, refusals, rules, upstreams};
+use crate::store::statements::{self, refusals, upstreams};
 
 #[async_trait]
 impl MirrorStore for PostgresStore {
@@ -139,18 +139,6 @@ impl MirrorStore for PostgresStore {
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
         self.write("disown", move |it| Box::pin(disown::disown(it, names))).await
-    }
-
-    async fn policy(&self) -> Result<Option<String>, StoreError> {
-        ask!(self, "policy", rules::policy)
-    }
-
-    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
-        self.write("keep_policy", move |it| Box::pin(rules::keep_policy(it, rules))).await
-    }
-
-    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
-        ask!(self, "local_names", rules::local_names, names_max)
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

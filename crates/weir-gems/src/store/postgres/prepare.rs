@@ -6,11 +6,12 @@ use std::time::Duration;
 use siphasher::sip::SipHasher13;
 use weir_base::clock::Timestamp;
 
+use super::SchemaName;
 use super::pool::Lease;
 use super::settings::for_server;
-use super::{SchemaName, index};
 use crate::store::StoreError;
 use crate::store::column::signed;
+use crate::store::statements::index;
 
 /// A migration from the previous format.
 struct Step {

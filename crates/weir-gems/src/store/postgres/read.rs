@@ -5,8 +5,7 @@ use hashbrown::HashMap;
 use super::pool::Lease;
 use super::rows::digest;
 use crate::index::digest::Digests;
-use crate::store::column::signed;
-use crate::store::{FragmentPage, Info, StoreError};
+use crate::store::{Info, StoreError};
 
 /// Returns whether Postgres can store the name. It can't store NUL, which no gem has in its name.
 fn is_storable(name: &str) -> bool {
@@ -39,28 +38,4 @@ pub(super) async fn fragments(
     }
     let in_order = storable.iter().filter_map(|name| found.get_key_value(name));
     Ok(in_order.map(|(name, content)| ((*name).to_owned(), content.to_vec())).collect())
-}
-
-pub(super) async fn fragment_page(
-    lease: &Lease,
-    from: u64,
-    gems_max: usize,
-) -> Result<FragmentPage, StoreError> {
-    let statement = lease
-        .prepare_cached(
-            "SELECT gem, name, content FROM fragments WHERE gem >= $1 ORDER BY gem LIMIT $2",
-        )
-        .await?;
-    let from = signed(from);
-    let limit = signed(gems_max);
-    let rows = lease.query(&statement, &[&from, &limit]).await?;
-    let mut page = FragmentPage::default();
-    let mut last = None;
-    for row in &rows {
-        last = Some(row.try_get::<_, i64>(0)?);
-        page.gems.push((row.try_get(1)?, row.try_get(2)?));
-    }
-    let is_full = page.gems.len() == gems_max;
-    page.next = last.filter(|_| is_full).and_then(|last| u64::try_from(last + 1).ok());
-    Ok(page)
 }

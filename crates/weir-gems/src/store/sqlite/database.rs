@@ -6,10 +6,7 @@ use rusqlite::types::{FromSql, Value as Owned, ValueRef};
 use rusqlite::{CachedStatement, Connection};
 
 use crate::store::StoreError;
-use crate::store::database::{Column, Database, Row, Values};
-
-/// Names of a statement's parameters.
-const PLACES: [&str; 8] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8"];
+use crate::store::database::{Column, Database, Row, Values, WritableDatabase};
 
 /// A connection, or a transaction on one.
 pub(super) struct Sqlite<'a>(pub(super) &'a Connection);
@@ -18,11 +15,10 @@ pub(super) struct SqliteRow(Vec<Owned>);
 
 impl Sqlite<'_> {
     fn prepare(&self, sql: &str, values: Values<'_>) -> rusqlite::Result<CachedStatement<'_>> {
-        let mut statement = self.0.prepare_cached(sql)?;
-        for (place, value) in PLACES.into_iter().zip(values) {
-            if let Some(index) = statement.parameter_index(place)? {
-                statement.raw_bind_parameter(index, value)?;
-            }
+        // SQLite takes `$1` for a name and `?1` for a number, which needs no lookup.
+        let mut statement = self.0.prepare_cached(&sql.replace('$', "?"))?;
+        for (index, value) in (1..).zip(values) {
+            statement.raw_bind_parameter(index, value)?;
         }
         Ok(statement)
     }
@@ -64,10 +60,24 @@ impl Database for Sqlite<'_> {
     }
 }
 
+impl WritableDatabase for Sqlite<'_> {
+    const STORE_INFO: &'static str =
+        "INSERT OR REPLACE INTO infos (gem, md5, sha256, content) VALUES ($1, $3, $4, $5)";
+    const STORE_FRAGMENT: &'static str =
+        "INSERT OR REPLACE INTO fragments (gem, content) VALUES ($1, $3)";
+    const HAS_ITS_NAME: &'static str = "true";
+}
+
 impl Row for SqliteRow {
     fn get<T: Column>(&self, column: usize) -> Result<T, StoreError> {
         let value = self.0.get(column).map_or(ValueRef::Null, ValueRef::from);
         let read = <T as FromSql>::column_result(value);
         Ok(read.map_err(rusqlite::Error::from)?)
+    }
+}
+
+impl Row for rusqlite::Row<'_> {
+    fn get<T: Column>(&self, column: usize) -> Result<T, StoreError> {
+        Ok(rusqlite::Row::get(self, column)?)
     }
 }

@@ -1,18 +1,21 @@
 //! Imports releases: several gems in each transaction, including their index.
 
-use rusqlite::Connection;
 use weir_base::clock::{Clock, Timestamp};
 
+use super::Inner;
 use super::database::Sqlite;
-use super::index::go_on;
-use super::text_rows::Writing;
-use super::{Inner, mirror, rows};
 use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
 use crate::store::cuts::may_clash;
 use crate::store::database::at_once;
 use crate::store::derived::Derived;
+use crate::store::statements::gems::{
+    Gem, add_gem, add_release, clash, gem, make_local, releases as releases_of,
+};
+use crate::store::statements::index::store_derived;
+use crate::store::statements::releases::key;
+use crate::store::statements::texts::TextWriter;
 use crate::store::statements::upstreams::origin_of;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
 
@@ -30,24 +33,25 @@ pub(super) fn import(
         }
         let (start, indexing) = (clock.now(), done.indexing);
         inner.write(|transaction| -> Result<(), StoreError> {
+            let database = Sqlite(transaction);
             let mut texts = Texts {
-                versions: go_on(transaction, TextKind::Versions)?,
-                names: go_on(transaction, TextKind::Names)?,
+                versions: at_once(TextWriter::resume(&database, TextKind::Versions))?,
+                names: at_once(TextWriter::resume(&database, TextKind::Names))?,
             };
             for gem in batch {
-                if at_once(origin_of(&Sqlite(transaction), gem.name.as_str()))?.is_some() {
+                if at_once(origin_of(&database, gem.name.as_str()))?.is_some() {
                     // A name never has releases from two sources.
                     done.known += gem.releases.len() as u64;
                 } else {
-                    let changed = add_rows(transaction, gem, now, &mut done)?;
+                    let changed = add_rows(&database, gem, now, &mut done)?;
                     let stored = clock.now();
-                    changed.map_or(Ok(()), |changed| index(transaction, &mut texts, changed))?;
+                    changed.map_or(Ok(()), |changed| index(&database, &mut texts, changed))?;
                     done.indexing += clock.now().since(stored);
                 }
             }
             let stored = clock.now();
-            texts.versions.finish()?;
-            texts.names.finish()?;
+            at_once(texts.versions.finish(&database))?;
+            at_once(texts.names.finish(&database))?;
             done.indexing += clock.now().since(stored);
             Ok(())
         })?;
@@ -55,14 +59,14 @@ pub(super) fn import(
     }
 }
 
-struct Texts<'a> {
-    versions: Writing<'a>,
-    names: Writing<'a>,
+struct Texts {
+    versions: TextWriter,
+    names: TextWriter,
 }
 
 /// A gem whose releases have changed.
 struct Changed {
-    gem: rows::Gem,
+    gem: Gem,
     is_new: bool,
     name: GemName,
     /// New releases, in order.
@@ -71,33 +75,33 @@ struct Changed {
 
 /// Adds the rows of a gem. Returns None if all its releases already existed.
 fn add_rows(
-    connection: &Connection,
+    database: &Sqlite<'_>,
     imported: ImportedGem,
     now: Timestamp,
     done: &mut Imported,
 ) -> Result<Option<Changed>, StoreError> {
     let ImportedGem { name, mut releases } = imported;
-    let known = rows::gem(connection, name.as_str())?;
+    let known = at_once(gem(database, name.as_str()))?;
     let gem = match known {
         Some(gem) => {
-            mirror::make_local(connection, gem.id)?;
+            at_once(make_local(database, gem.id))?;
             gem
         }
-        None => rows::add_gem(connection, &name, now)?,
+        None => at_once(add_gem(database, &name, now))?,
     };
-    leave_out_clashes(connection, &name, &mut releases, done)?;
+    leave_out_clashes(database, &name, &mut releases, done)?;
     let before = releases.len();
     // Inserted in the order of the key, which is the order on disk.
-    releases.sort_by(|one, other| key(one).cmp(&key(other)));
+    releases.sort_by(|one, other| key(&one.identity).cmp(&key(&other.identity)));
     let mut failure = None;
     releases.retain(|release| {
-        rows::add_release(connection, gem.id, release, None).unwrap_or_else(|error| {
+        at_once(add_release(database, gem.id, release, None)).unwrap_or_else(|error| {
             failure.get_or_insert(error);
             false
         })
     });
     if let Some(error) = failure {
-        return Err(error.into());
+        return Err(error);
     }
     let is_new = known.is_none();
     done.gems += u64::from(is_new);
@@ -111,7 +115,7 @@ fn add_rows(
 /// Removes releases with the full name of another release, because files are looked up by full
 /// name.
 fn leave_out_clashes(
-    connection: &Connection,
+    database: &Sqlite<'_>,
     name: &GemName,
     releases: &mut Vec<Release>,
     done: &mut Imported,
@@ -120,10 +124,10 @@ fn leave_out_clashes(
     let before = releases.len();
     releases.retain(|release| {
         let clash = may_clash(name.as_str(), &release.identity)
-            .then(|| mirror::clashes(connection, name, &release.identity));
-        !clash.unwrap_or(Ok(false)).unwrap_or_else(|error| {
+            .then(|| at_once(clash(database, name, &release.identity)));
+        clash.unwrap_or(Ok(None)).map(|clash| clash.is_none()).unwrap_or_else(|error| {
             failure.get_or_insert(error);
-            true
+            false
         })
     });
     done.clashing += (before - releases.len()) as u64;
@@ -131,28 +135,22 @@ fn leave_out_clashes(
 }
 
 /// Writes the derived data of a gem.
-fn index(
-    connection: &Connection,
-    texts: &mut Texts<'_>,
-    changed: Changed,
-) -> Result<(), StoreError> {
+fn index(database: &Sqlite<'_>, texts: &mut Texts, changed: Changed) -> Result<(), StoreError> {
     let Changed { gem, is_new, name, added } = changed;
     let all = match is_new {
         true => &added,
-        false => &rows::releases(connection, gem.id)?,
+        false => &at_once(releases_of(database, gem.id))?,
     };
     let derived = Derived::of(all);
-    derived.store(connection, gem.id, all.len())?;
-    texts.versions.append(|text| {
+    at_once(store_derived(database, gem.id, name.as_str(), &derived, all.len()))?;
+    at_once(texts.versions.append(database, |text| {
         let new = added.iter().map(|release| &release.identity);
         versions::write_gem(text, name.as_str(), new, derived.digests.md5);
-    })?;
+    }))?;
     match gem.live == 0 && !all.is_empty() {
-        true => texts.names.append(|text| names::write_line(text, name.as_str())),
+        true => {
+            at_once(texts.names.append(database, |text| names::write_line(text, name.as_str())))
+        }
         false => Ok(()),
     }
-}
-
-fn key(release: &Release) -> (&str, &str) {
-    (release.identity.number.as_str(), release.identity.platform.as_str())
 }

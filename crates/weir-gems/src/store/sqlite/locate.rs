@@ -2,10 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows;
+use super::database::Sqlite;
 use crate::release::Checksum;
 use crate::store::column::unsigned;
-use crate::store::cuts::{Cut, cuts};
+use crate::store::cuts::cuts;
+use crate::store::database::at_once;
+use crate::store::statements::gems::gem;
 use crate::store::{StoreError, StoredFile};
 
 pub(super) fn file(
@@ -18,7 +20,7 @@ pub(super) fn file(
            AND yanked_at IS NULL AND bytes IS NOT NULL",
     )?;
     for cut in cuts(full_name) {
-        let Some(gem) = rows::gem(connection, cut.name)? else { continue };
+        let Some(gem) = at_once(gem(&Sqlite(connection), cut.name))? else { continue };
         let (number, platform) = (cut.identity.number.as_str(), cut.identity.platform.as_str());
         let found = statement.query_row(params![gem.id, number, platform], |row| {
             let bytes: i64 = row.get(1)?;
@@ -41,7 +43,7 @@ pub(super) fn gemspec(
          WHERE gem = ?1 AND number = ?2 AND platform = ?3 AND yanked_at IS NULL",
     )?;
     for cut in cuts(full_name) {
-        let Some(gem) = rows::gem(connection, cut.name)? else { continue };
+        let Some(gem) = at_once(gem(&Sqlite(connection), cut.name))? else { continue };
         let (number, platform) = (cut.identity.number.as_str(), cut.identity.platform.as_str());
         let found = statement.query_row(params![gem.id, number, platform], |row| row.get(0));
         if let Some(gemspec) = found.optional()? {
@@ -49,14 +51,4 @@ pub(super) fn gemspec(
         }
     }
     Ok(None)
-}
-
-/// Returns whether the gem has this release, yanked or not.
-pub(super) fn exists(connection: &Connection, cut: &Cut<'_>) -> Result<bool, StoreError> {
-    let Some(gem) = rows::gem(connection, cut.name)? else { return Ok(false) };
-    let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM releases WHERE gem = ?1 AND number = ?2 AND platform = ?3",
-    )?;
-    let (number, platform) = (cut.identity.number.as_str(), cut.identity.platform.as_str());
-    Ok(statement.exists(params![gem.id, number, platform])?)
 }

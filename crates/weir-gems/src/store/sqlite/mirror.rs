@@ -13,8 +13,6 @@ mod replaced;
 use async_trait::async_trait;
 use weir_base::clock::Timestamp;
 
-pub(super) use self::changed::clashes;
-pub(super) use self::origins::make_local;
 use super::SqliteStore;
 use super::database::Sqlite;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -27,7 +25,7 @@ use crate::store::mirror::{
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     ReplacedRelease, Standing,
 };
-use crate::store::statements::{self, refusals, rules, upstreams};
+use crate::store::statements::{self, refusals, upstreams};
 
 /// Tables of a mirror.
 pub(super) const TABLES: &str = "
@@ -143,10 +141,7 @@ impl MirrorStore for SqliteStore {
         position: Option<Position>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("note", move |inner| {
-            inner.write(|it| noted::note(it, &upstream, &noted, position))
-        })
-        .await
+        self.write("note", move |it| noted::note(it.0, &upstream, &noted, position)).await
     }
 
     async fn noted_digests(
@@ -154,14 +149,13 @@ impl MirrorStore for SqliteStore {
         upstream: &str,
     ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("noted_digests", move |inner| inner.read(|it| noted::digests(it, &upstream)))
-            .await
+        self.read_blocking("noted_digests", move |it| noted::digests(it.0, &upstream)).await
     }
 
     async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("noted", move |inner| {
-            inner.read(|it| at_once(statements::noted::of_prefix(&Sqlite(it), &upstream, prefix)))
+        self.read_blocking("noted", move |it| {
+            at_once(statements::noted::of_prefix(it, &upstream, prefix))
         })
         .await
     }
@@ -173,10 +167,8 @@ impl MirrorStore for SqliteStore {
         names_max: usize,
     ) -> Result<Vec<Pending>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("pending", move |inner| {
-            inner.read(|it| pending::page(it, &upstream, after, names_max))
-        })
-        .await
+        self.read_blocking("pending", move |it| pending::page(it.0, &upstream, after, names_max))
+            .await
     }
 
     async fn refuse(
@@ -185,10 +177,7 @@ impl MirrorStore for SqliteStore {
         names: Vec<(GemName, Refusal)>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("refuse", move |inner| {
-            inner.write(|it| pending::refuse(it, &upstream, &names))
-        })
-        .await
+        self.write("refuse", move |it| pending::refuse(it.0, &upstream, &names)).await
     }
 
     async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
@@ -196,10 +185,7 @@ impl MirrorStore for SqliteStore {
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
-        self.blocking("reconsider", move |inner| {
-            inner.write(|it| at_once(refusals::reconsider(&Sqlite(it))))
-        })
-        .await
+        self.write("reconsider", move |it| at_once(refusals::reconsider(it))).await
     }
 
     async fn refused(
@@ -226,10 +212,7 @@ impl MirrorStore for SqliteStore {
         identity: &Identity,
     ) -> Result<Option<ReplacedRelease>, StoreError> {
         let (name, identity) = (name.clone(), identity.clone());
-        self.blocking("accept", move |inner| {
-            inner.write(|it| replaced::accept(it, &name, &identity))
-        })
-        .await
+        self.write("accept", move |it| replaced::accept(it.0, &name, &identity)).await
     }
 
     async fn apply(
@@ -239,39 +222,16 @@ impl MirrorStore for SqliteStore {
         now: Timestamp,
     ) -> Result<Applied, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("apply", move |inner| {
-            inner.write(|it| apply::apply(it, &upstream, gems, now))
-        })
-        .await
+        self.write("apply", move |it| apply::apply(it.0, &upstream, gems, now)).await
     }
 
     async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
-        self.blocking("origins", move |inner| {
-            inner.read(|it| at_once(upstreams::origins(&Sqlite(it), from, names_max)))
-        })
-        .await
+        self.read_blocking("origins", move |it| at_once(upstreams::origins(it, from, names_max)))
+            .await
     }
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
-        self.blocking("disown", move |inner| inner.write(|it| apply::disown(it, &names))).await
-    }
-
-    async fn policy(&self) -> Result<Option<String>, StoreError> {
-        self.read_once("policy", |it| at_once(rules::policy(&Sqlite(it))))
-    }
-
-    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
-        self.blocking("keep_policy", move |inner| {
-            inner.write(|it| at_once(rules::keep_policy(&Sqlite(it), rules)))
-        })
-        .await
-    }
-
-    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
-        self.blocking("local_names", move |inner| {
-            inner.read(|it| at_once(rules::local_names(&Sqlite(it), names_max)))
-        })
-        .await
+        self.write("disown", move |it| apply::disown(it.0, &names)).await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
@@ -280,10 +240,8 @@ impl MirrorStore for SqliteStore {
 
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("keep_looks", move |inner| {
-            inner.write(|it| at_once(upstreams::keep_looks(&Sqlite(it), upstream, looks)))
-        })
-        .await
+        self.write("keep_looks", move |it| at_once(upstreams::keep_looks(it, upstream, looks)))
+            .await
     }
 
     async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
@@ -292,18 +250,12 @@ impl MirrorStore for SqliteStore {
 
     async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("keep_gone", move |inner| {
-            inner.write(|it| at_once(upstreams::keep_gone(&Sqlite(it), upstream, gone)))
-        })
-        .await
+        self.write("keep_gone", move |it| at_once(upstreams::keep_gone(it, upstream, gone))).await
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("counts", move |inner| {
-            inner.read(|it| at_once(upstreams::counts(&Sqlite(it), &upstream)))
-        })
-        .await
+        self.read_blocking("counts", move |it| at_once(upstreams::counts(it, &upstream))).await
     }
 
     async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
@@ -322,18 +274,12 @@ impl MirrorStore for SqliteStore {
         file: MirroredFile,
     ) -> Result<(), StoreError> {
         let release = release.clone();
-        self.blocking("keep_file", move |inner| {
-            inner.write(|it| at_once(statements::files::keep(&Sqlite(it), release, file)))
-        })
-        .await
+        self.write("keep_file", move |it| at_once(statements::files::keep(it, release, file))).await
     }
 
     async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
         let release = release.clone();
-        self.blocking("forget_file", move |inner| {
-            inner.write(|it| at_once(statements::files::forget(&Sqlite(it), release)))
-        })
-        .await
+        self.write("forget_file", move |it| at_once(statements::files::forget(it, release))).await
     }
 
     async fn missing_files(
@@ -343,19 +289,14 @@ impl MirrorStore for SqliteStore {
         releases_max: usize,
     ) -> Result<MissingFiles, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("missing_files", move |inner| {
-            inner.read(|it| {
-                at_once(statements::files::missing(&Sqlite(it), &upstream, from, releases_max))
-            })
+        self.read_blocking("missing_files", move |it| {
+            at_once(statements::files::missing(it, &upstream, from, releases_max))
         })
         .await
     }
 
     async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
-        self.blocking("take_hooks", move |inner| {
-            inner.write(|it| hooks::take(it, &hooks, waiting_max))
-        })
-        .await
+        self.write("take_hooks", move |it| hooks::take(it.0, &hooks, waiting_max)).await
     }
 
     async fn due_hooks(
@@ -365,8 +306,8 @@ impl MirrorStore for SqliteStore {
         hooks_max: usize,
     ) -> Result<Vec<Hook>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking("due_hooks", move |inner| {
-            inner.read(|it| at_once(statements::hooks::due(&Sqlite(it), &upstream, now, hooks_max)))
+        self.read_blocking("due_hooks", move |it| {
+            at_once(statements::hooks::due(it, &upstream, now, hooks_max))
         })
         .await
     }
@@ -376,8 +317,8 @@ impl MirrorStore for SqliteStore {
     }
 
     async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
-        self.blocking("drop_hooks_of_others", move |inner| {
-            inner.write(|it| at_once(statements::hooks::drop_others(&Sqlite(it), upstreams)))
+        self.write("drop_hooks_of_others", move |it| {
+            at_once(statements::hooks::drop_others(it, upstreams))
         })
         .await
     }
@@ -387,10 +328,7 @@ impl MirrorStore for SqliteStore {
         done: Vec<u64>,
         later: Vec<(u64, Timestamp)>,
     ) -> Result<(), StoreError> {
-        self.blocking("settle_hooks", move |inner| {
-            inner.write(|it| hooks::settle(it, &done, &later))
-        })
-        .await
+        self.write("settle_hooks", move |it| hooks::settle(it.0, &done, &later)).await
     }
 
     async fn waiting_hooks(&self) -> Result<u64, StoreError> {

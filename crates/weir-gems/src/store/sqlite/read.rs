@@ -4,9 +4,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::info_cache::Position;
 use crate::index::digest::Digests;
-use crate::store::column::signed;
 use crate::store::pieces::number;
-use crate::store::{FragmentPage, Info, StoreError, TextKind};
+use crate::store::{Info, StoreError, TextKind};
 
 /// Returns an info, and the position of `/versions` in the same state: a single query sees one
 /// state.
@@ -43,26 +42,4 @@ pub(super) fn fragments(
         found.extend(content.map(|content| ((*name).to_owned(), content)));
     }
     Ok(found)
-}
-
-pub(super) fn fragment_page(
-    connection: &Connection,
-    from: u64,
-    gems_max: usize,
-) -> Result<FragmentPage, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT gem, name, content FROM fragments JOIN gems ON gems.id = gem
-         WHERE gem >= ?1 ORDER BY gem LIMIT ?2",
-    )?;
-    let (from, limit) = (signed(from), signed(gems_max));
-    let mut rows = statement.query(params![from, limit])?;
-    let mut page = FragmentPage::default();
-    let mut last = None;
-    while let Some(row) = rows.next()? {
-        last = row.get::<_, i64>(0).ok();
-        page.gems.push((row.get(1)?, row.get(2)?));
-    }
-    let is_full = page.gems.len() == gems_max;
-    page.next = last.filter(|_| is_full).and_then(|last| u64::try_from(last + 1).ok());
-    Ok(page)
 }

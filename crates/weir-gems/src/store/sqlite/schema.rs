@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{downloads, mirror, webhook_tables};
+use super::{mirror, webhook_tables};
 use crate::store::StoreError;
 
 /// "weir", which identifies the file as Weir's.
@@ -20,13 +20,21 @@ const STEPS: [&str; 9] = [
     FIRST,
     mirror::TABLES,
     webhook_tables::TABLES,
-    downloads::TABLES,
+    DOWNLOADS,
     mirror::LAST_LOOKS,
     mirror::HOOKS_BY_UPSTREAM,
     mirror::GONE,
     mirror::POLICY,
     mirror::REPLACED,
 ];
+
+/// Nothing counts downloads any more. A store of this format has the table.
+const DOWNLOADS: &str = "
+CREATE TABLE downloads (
+    full_name TEXT PRIMARY KEY,
+    count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
 
 const FIRST: &str = "
 CREATE TABLE gems (

@@ -1,100 +1,13 @@
 //! Stores `/versions` and `/names` as rows: pieces, and the state of the digests.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::info_cache::Position;
-use crate::index::digest::{Digests, RunningDigest};
+use crate::index::digest::Digests;
 use crate::index::text::Text;
 use crate::store::column::signed;
-use crate::store::pieces::{Gathering, PIECE_BYTES, number};
+use crate::store::pieces::{Gathering, number};
 use crate::store::{StoreError, TextKind};
-
-/// A text that is being written, within a transaction.
-pub(super) struct Writing<'a> {
-    connection: &'a Connection,
-    kind: TextKind,
-    generation: i64,
-    length: i64,
-    digest: RunningDigest,
-    waiting: String,
-}
-
-impl<'a> Writing<'a> {
-    /// Continues the stored text. Returns None if there is none.
-    pub(super) fn go_on(
-        connection: &'a Connection,
-        kind: TextKind,
-    ) -> Result<Option<Self>, StoreError> {
-        let row: Option<(i64, i64, Vec<u8>)> = connection
-            .prepare_cached("SELECT generation, length, state FROM texts WHERE kind = ?1")?
-            .query_row([number(kind)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()?;
-        let Some((generation, length, state)) = row else { return Ok(None) };
-        let digest = RunningDigest::restore(&state)?;
-        Ok(Some(Self { connection, kind, generation, length, digest, waiting: String::new() }))
-    }
-
-    /// Begins a new generation of the text.
-    pub(super) fn begin(connection: &'a Connection, kind: TextKind) -> Result<Self, StoreError> {
-        let last: Option<i64> = connection
-            .query_row("SELECT generation FROM texts WHERE kind = ?1", [number(kind)], |row| {
-                row.get(0)
-            })
-            .optional()?;
-        connection.execute("DELETE FROM pieces WHERE kind = ?1", [number(kind)])?;
-        Ok(Self {
-            connection,
-            kind,
-            generation: last.unwrap_or_default() + 1,
-            length: 0,
-            digest: RunningDigest::default(),
-            waiting: String::new(),
-        })
-    }
-
-    /// Appends what `write` writes.
-    pub(super) fn append(&mut self, write: impl FnOnce(&mut String)) -> Result<(), StoreError> {
-        write(&mut self.waiting);
-        match self.waiting.len() >= PIECE_BYTES {
-            true => self.flush(),
-            false => Ok(()),
-        }
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        let piece = self.waiting.as_bytes();
-        self.connection
-            .prepare_cached("INSERT INTO pieces (kind, start, content) VALUES (?1, ?2, ?3)")?
-            .execute(params![number(self.kind), self.length, piece])?;
-        self.digest.update(piece);
-        self.length += signed(piece.len());
-        self.waiting.clear();
-        Ok(())
-    }
-
-    /// Writes the remaining bytes and the digests.
-    pub(super) fn finish(mut self) -> Result<(), StoreError> {
-        self.flush()?;
-        let Digests { md5, sha256 } = self.digest.digests();
-        self.connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO texts (kind, generation, length, md5, sha256, state)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                number(self.kind),
-                self.generation,
-                self.length,
-                md5,
-                sha256,
-                self.digest.save()
-            ])?;
-        Ok(())
-    }
-}
 
 /// Returns whether the text `known` is up to date: a text changes only by growing or with a new
 /// generation.

@@ -18,8 +18,8 @@ impl WebhookStore for SqliteStore {
         names: Vec<String>,
         events_max: u64,
     ) -> Result<(), StoreError> {
-        self.blocking("set_webhook_endpoints", move |inner| {
-            inner.write(|it| at_once(rows::set_endpoints(&Sqlite(it), names, events_max)))
+        self.write("set_webhook_endpoints", move |it| {
+            at_once(rows::set_endpoints(it, names, events_max))
         })
         .await
     }
@@ -33,17 +33,11 @@ impl WebhookStore for SqliteStore {
         claim: Claim,
         now: Timestamp,
     ) -> Result<Option<Claimed>, StoreError> {
-        self.blocking("claim_webhooks", move |inner| {
-            inner.write(|it| at_once(rows::claim(&Sqlite(it), claim, now)))
-        })
-        .await
+        self.write("claim_webhooks", move |it| at_once(rows::claim(it, claim, now))).await
     }
 
     async fn settle_webhooks(&self, settled: Settled) -> Result<bool, StoreError> {
-        self.blocking("settle_webhooks", move |inner| {
-            inner.write(|it| at_once(rows::settle(&Sqlite(it), settled)))
-        })
-        .await
+        self.write("settle_webhooks", move |it| at_once(rows::settle(it, settled))).await
     }
 
     fn changes(&self) -> watch::Receiver<()> {

@@ -121,36 +121,3 @@ async fn files_may_be_elsewhere() {
     assert_eq!(answer.status.as_u16(), 302);
     assert_eq!(answer.header("location"), "https://cdn.example/gems/a-1.0%2Fb%0D%0Ax.gem");
 }
-
-#[tokio::test]
-async fn whole_files_that_are_asked_for_are_counted() {
-    let index = Index::new().await;
-    for version in ["1.0", "2.0"] {
-        assert!(index.push(Sample::new("shop", version).build()).await.status.is_success());
-    }
-    for path in ["/gems/shop-1.0.gem", "/gems/shop-1.0.gem", "/gems/shop-2.0.gem", "/gems/x-1.gem"]
-    {
-        index.get(path).await;
-    }
-    index.ask("HEAD", "/gems/shop-2.0.gem", &[], "").await;
-    index.ask("GET", "/gems/shop-2.0.gem", &[("range", "bytes=5-")], "").await;
-    let counts = || async {
-        let gem = index.gems.gem("shop", 9).await.unwrap().unwrap();
-        let of: Vec<_> = gem.releases.iter().map(|it| it.downloads).collect();
-        (gem.downloads, of)
-    };
-    assert_eq!(counts().await, (0, vec![0, 0]), "they are not kept yet");
-    index.gems.write_downloads().await.unwrap();
-    index.gems.write_downloads().await.unwrap();
-    assert_eq!(counts().await, (3, vec![1, 2]));
-    // This client disconnects before the end.
-    drop(index.begin("GET", "/gems/shop-1.0.gem", &[], "").await);
-    index.gems.write_downloads().await.unwrap();
-    assert_eq!(counts().await, (3, vec![1, 2]), "it was not fetched whole");
-    index.change(|settings| settings.limits.downloads_waiting_max = 1);
-    for version in ["1.0", "2.0", "1.0"] {
-        index.get(&format!("/gems/shop-{version}.gem")).await;
-    }
-    index.gems.write_downloads().await.unwrap();
-    assert_eq!(counts().await, (5, vec![1, 4]), "one of them had no room");
-}

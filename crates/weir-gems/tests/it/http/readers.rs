@@ -17,10 +17,7 @@ const REVALIDATE: &str = "private, max-age=0, must-revalidate";
 async fn private() -> Index {
     let index = Index::new().await;
     index.push_sample(&Sample::new("a", "1.0")).await;
-    index.change(|settings| {
-        settings.read = Readers::WithKey;
-        settings.public_pages = true;
-    });
+    index.change(|settings| settings.read = Readers::WithKey);
     index
 }
 
@@ -54,7 +51,6 @@ fn paths(endpoint: Endpoint) -> &'static [&'static str] {
         Endpoint::Specs => &["/specs.4.8.gz", "/latest_specs.4.8.gz", "/prerelease_specs.4.8.gz"],
         Endpoint::Gemspec => &["/quick/Marshal.4.8/a-1.0.gemspec.rz"],
         Endpoint::File => &["/gems/a-1.0.gem"],
-        Endpoint::Page => &["/gems/a"],
         Endpoint::Push | Endpoint::Yank | Endpoint::Hook => &[],
     }
 }

@@ -94,21 +94,11 @@ async fn what_is_refused_is_told_while_the_upstream_is_away() {
 }
 
 #[tokio::test]
-async fn the_policy_in_force_is_in_the_store() {
+async fn names_of_an_upstream_that_this_mirror_has_not_come_from_none_of_its_own() {
     let upstream = Scripted::start();
     upstream.versions(&[upstream.gem("acme-web", &[("99.0", [1; 32])])]);
-    let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
-    let replica = setup("private acme-*").start().await;
-    replica.mirror.prepare().await.unwrap();
-    let kept = replica.store().policy().await.unwrap();
-    assert_eq!(kept.as_deref(), Some("private acme-*\n"));
-    replica.mirror.set_policy("from public acme-*".parse().unwrap()).await.unwrap();
-    assert_eq!(replica.store().policy().await.unwrap().as_deref(), Some("from public acme-*\n"));
-    replica.mirror.set_policy("none".parse().unwrap()).await.unwrap();
-    assert_eq!(replica.store().policy().await.unwrap(), None);
-    // Names of an upstream that this mirror has not come from none of its own.
-    let Replica { index, .. } = replica;
-    let replica = setup("from vendor acme-*").start_on(index.opened_again());
+    let setup = Setup::new(&[("public", &upstream.url())]).policy("from vendor acme-*");
+    let replica = setup.start().await;
     replica.sync().await;
     let refused = replica.state().await.upstreams.remove(0).refused;
     assert_eq!(refused, [("acme-web".to_owned(), Refusal::Bound)]);

@@ -234,17 +234,6 @@ pub(super) async fn names_that_no_gem_has_are_not_found(store: impl Store) {
     assert!(store.fragments(&[]).await.unwrap().is_empty());
 }
 
-pub(super) async fn downloads_add_up(store: impl Store) {
-    let names = ["a-1", "b-1", "c-1"].map(str::to_owned);
-    assert_eq!(store.downloads(&names).await.unwrap(), [0, 0, 0]);
-    for counts in [[("a-1", 2), ("b-1", 1)], [("c-1", 5), ("a-1", 3)]] {
-        let counts = counts.map(|(name, count)| (name.to_owned(), count));
-        store.add_downloads(counts.to_vec()).await.unwrap();
-    }
-    assert_eq!(store.downloads(&names).await.unwrap(), [5, 1, 5]);
-    assert!(store.downloads(&[]).await.unwrap().is_empty());
-}
-
 pub(super) async fn pages_go_over_all_gems(store: impl Store) {
     let names = ["a", "b", "c", "d", "e"];
     for name in names {

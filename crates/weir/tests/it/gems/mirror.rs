@@ -110,36 +110,36 @@ fn upstream_with_two() -> Weir {
 
 #[test]
 fn mirror_command_copies_an_index() {
-    let (upstream, elsewhere) = (upstream_with_two(), site(GEMS));
-    let url = format!("http://{}", upstream.gems());
-    let output = |arguments: &[&str]| normalized_output(&elsewhere, upstream.gems(), arguments);
-    insta::assert_snapshot!(output(&["gems", "mirror"]), @r#"
+    let upstream = upstream_with_two();
+    insta::assert_snapshot!(site(GEMS).shown(&["gems", "mirror"]), @r#"
     exit: 2
     -- stdout
     -- stderr
-    error: weir.toml has no [[gems.mirror.upstreams]]; name an index: weir gems mirror https://rubygems.org
+    error: weir.toml has no [[gems.mirror.upstreams]]; add one: name = "rubygems", url = "https://rubygems.org"
     "#);
+    let elsewhere = site_mirroring(upstream.gems(), "none\n");
+    let url = format!("http://{}", upstream.gems());
+    let output = |arguments: &[&str]| normalized_output(&elsewhere, upstream.gems(), arguments);
+    insta::assert_snapshot!(output(&["gems", "mirror"]), @r#"
+    exit: 0
+    -- stdout
+    one: 2 names changed, 3 new versions
+    one: 2 names there
+    -- stderr
+    "#);
+    // Earlier commands name the upstream.
     insta::assert_snapshot!(output(&["gems", "mirror", &url]), @r#"
     exit: 0
     -- stdout
-    [upstream]: 2 names changed, 3 new versions
-    [upstream]: 2 names there
+    one: nothing new
+    one: 2 names there
     -- stderr
-    To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:
-    [[gems.mirror.upstreams]]
-    name = "[upstream]"
-    url = "http://[upstream]"
     "#);
-    insta::assert_snapshot!(output(&["gems", "mirror", &url]), @r#"
-    exit: 0
+    insta::assert_snapshot!(output(&["gems", "mirror", "--policy", "policy"]), @r#"
+    exit: 2
     -- stdout
-    [upstream]: nothing new
-    [upstream]: 2 names there
     -- stderr
-    To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:
-    [[gems.mirror.upstreams]]
-    name = "[upstream]"
-    url = "http://[upstream]"
+    error: --policy was removed; set gems.mirror.policy instead
     "#);
     insta::assert_snapshot!(output(&["gems", "mirror", "status"]), @r#"
     exit: 2

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_gems::index::digest::Digests;
 
-use super::mirror::{normalized_output, status};
+use super::mirror::{normalized_output, site_mirroring, status};
 use super::{GEMS, site, upstream};
 use crate::process::wait_until;
 
@@ -24,7 +24,6 @@ fn one_gem(name: &str) -> (String, String) {
 
 #[test]
 fn mirror_command_reports_failures() {
-    let elsewhere = site(GEMS);
     let (info, line) = one_gem("rack");
     let versions = format!("---\nnone\n{line}{}", line.replace("rack", "rake"));
     let half = upstream::start(move |path| match path {
@@ -35,35 +34,35 @@ fn mirror_command_reports_failures() {
     let page = upstream::start(|_| ("200 OK", "<!DOCTYPE html>\n<html></html>\n".to_owned()));
     let busy = upstream::start(|_| ("429 Too Many Requests\r\nRetry-After: 7", String::new()));
     let output = |upstream: SocketAddr| {
-        normalized_output(&elsewhere, upstream, &["gems", "mirror", &format!("http://{upstream}")])
+        normalized_output(&site_mirroring(upstream, "none\n"), upstream, &["gems", "mirror"])
     };
     insta::assert_snapshot!(output(half), @r"
     exit: 2
     -- stdout
-    [upstream]: 1 name changed, 1 new version
-    [upstream]: 2 names there
+    one: 1 name changed, 1 new version
+    one: 2 names there
     -- stderr
-    [upstream]: 1 line skipped as invalid
-    [upstream]: 1 name denied by the upstream (401, 403): rake
-    [upstream]: last error: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
+    one: 1 line skipped as invalid
+    one: 1 name denied by the upstream (401, 403): rake
+    one: last error: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
     ");
     insta::assert_snapshot!(output(page), @r"
     exit: 2
     -- stdout
     -- stderr
-    [upstream]: /versions: it does not begin with `---`; is this the address of a gem index?
+    one: /versions: it does not begin with `---`; is this the address of a gem index?
     ");
     insta::assert_snapshot!(output(busy), @r"
     exit: 2
     -- stdout
     -- stderr
-    [upstream]: /versions: the answer was 429 Too Many Requests: it is too busy, and asks to come again in 7 s
+    one: /versions: the answer was 429 Too Many Requests: it is too busy, and asks to come again in 7 s
     ");
     for (arguments, told) in [
         (&["gems", "key", "create", "ci", "--gem", "shop/*"][..], "has '/'"),
         (&["gems", "key", "revoke", "ci"], "a key is identified by a number"),
     ] {
-        let shown = elsewhere.shown(arguments);
+        let shown = site(GEMS).shown(arguments);
         assert!(shown.starts_with("exit: 64") && shown.contains(told), "{shown}");
     }
 }

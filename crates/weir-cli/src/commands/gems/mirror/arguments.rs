@@ -1,4 +1,4 @@
-//! What is to be mirrored.
+//! The arguments of a synchronization.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use weir_gems::mirror::settings::UpstreamUrl;
 
 use crate::target::Target;
 
-/// `weir gems mirror [UPSTREAM]`.
+/// `weir gems mirror`.
 #[derive(Debug, Args)]
 pub(super) struct SyncArguments {
     #[command(flatten)]
     pub(super) target: Target,
-    /// Address of an index, such as `https://rubygems.org`, if weir.toml has no upstreams
+    /// An upstream in weir.toml: commands of 0.2 name it
+    #[arg(hide = true)]
     pub(super) upstream: Option<UpstreamUrl>,
-    /// Namespace policy, if weir.toml has none: a file with the names that never come from an
-    /// upstream
-    #[arg(long, value_name = "FILE")]
+    /// Removed: the policy is that of weir.toml
+    #[arg(long, value_name = "FILE", hide = true)]
     pub(super) policy: Option<PathBuf>,
     /// Compare the whole index instead of only the changes since the last synchronization
     #[arg(long)]
@@ -27,11 +27,4 @@ pub(super) struct SyncArguments {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// Whether the upstream was in the settings already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KnownUpstream {
-    Yes,
-    No,
 }

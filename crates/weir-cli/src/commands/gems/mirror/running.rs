@@ -25,9 +25,6 @@ pub(super) async fn synchronize(
             "--files cannot be used while Weir mirrors: set gems.mirror.files to \"eagerly\", or stop Weir first"
         );
     }
-    if arguments.policy.is_some() {
-        bail!("--policy cannot be used while Weir mirrors: set gems.mirror.policy instead");
-    }
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
     let request = SyncRequest { everything: arguments.everything };

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
-use super::changed::{clashes, remove, replace, stored};
+use super::changed::{remove, replace, stored};
 use super::lookalikes::resembles_ours;
 use super::origins::{origin, unapply};
 use super::pending::is_listed_by;
@@ -20,9 +20,11 @@ use crate::store::mirror::{
     Applied, Changes, MirroredGem, NOBODY, Noted, Pins, Refusal, StoredRelease,
 };
 use crate::store::sqlite::database::Sqlite;
-use crate::store::sqlite::index::{self, go_on};
-use crate::store::sqlite::rows;
-use crate::store::sqlite::text_rows::Writing;
+use crate::store::statements::gems::{
+    Gem, add_gem, add_release, clash, gem as gem_of, releases as releases_of,
+};
+use crate::store::statements::index::{store_derived, write_names};
+use crate::store::statements::texts::TextWriter;
 use crate::store::statements::upstreams::id_or_new;
 use crate::store::{StoreError, TextKind};
 
@@ -43,11 +45,11 @@ pub(super) fn apply(
 pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), StoreError> {
     let mut work = Work::begin(connection)?;
     for name in gems {
-        let Some(gem) = rows::gem(connection, name.as_str())? else { continue };
+        let Some(gem) = at_once(gem_of(&Sqlite(connection), name.as_str()))? else { continue };
         if matches!(origin(connection, gem.id)?, None | Some(NOBODY)) {
             continue;
         }
-        let live = rows::releases(connection, gem.id)?;
+        let live = at_once(releases_of(&Sqlite(connection), gem.id))?;
         replaced::pin_all(connection, gem.id)?;
         let line = live.iter().map(|release| format!("-{}", release.identity));
         for sql in [
@@ -74,8 +76,8 @@ fn comes_from(connection: &Connection, gem: i64, upstream: i64) -> rusqlite::Res
 /// A change of gems, with the texts that list all gems.
 struct Work<'a> {
     connection: &'a Connection,
-    versions: Writing<'a>,
-    names: Writing<'a>,
+    versions: TextWriter,
+    names: TextWriter,
     /// Whether a name must be removed from the middle of `/names`.
     has_gone: bool,
     done: Applied,
@@ -85,18 +87,19 @@ impl<'a> Work<'a> {
     fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
         Ok(Self {
             connection,
-            versions: go_on(connection, TextKind::Versions)?,
-            names: go_on(connection, TextKind::Names)?,
+            versions: at_once(TextWriter::resume(&Sqlite(connection), TextKind::Versions))?,
+            names: at_once(TextWriter::resume(&Sqlite(connection), TextKind::Names))?,
             has_gone: false,
             done: Applied::default(),
         })
     }
 
     fn finish(self) -> Result<Applied, StoreError> {
-        self.versions.finish()?;
-        self.names.finish()?;
+        let database = Sqlite(self.connection);
+        at_once(self.versions.finish(&database))?;
+        at_once(self.names.finish(&database))?;
         if self.has_gone {
-            index::write_names(self.connection)?;
+            at_once(write_names(&database))?;
         }
         Ok(self.done)
     }
@@ -108,7 +111,7 @@ impl<'a> Work<'a> {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let MirroredGem { noted, releases, is_invited, earlier } = mirrored;
-        let known = rows::gem(self.connection, noted.name.as_str())?;
+        let known = at_once(gem_of(&Sqlite(self.connection), noted.name.as_str()))?;
         let from = match known {
             Some(gem) => origin(self.connection, gem.id)?,
             None => None,
@@ -132,7 +135,7 @@ impl<'a> Work<'a> {
         let gem = match known {
             Some(gem) => gem,
             None if releases.is_empty() => return self.settle(upstream, &noted, None),
-            None => rows::add_gem(self.connection, &noted.name, now)?,
+            None => at_once(add_gem(&Sqlite(self.connection), &noted.name, now))?,
         };
         if from != Some(upstream) {
             comes_from(self.connection, gem.id, upstream)?;
@@ -147,7 +150,7 @@ impl<'a> Work<'a> {
     /// none of its releases is taken.
     fn releases(
         &mut self,
-        gem: rows::Gem,
+        gem: Gem,
         name: &GemName,
         stored: Option<Vec<StoredRelease>>,
         wanted: Vec<Release>,
@@ -167,7 +170,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         for release in changes.inserted() {
-            rows::add_release(self.connection, gem.id, release, None)?;
+            at_once(add_release(&Sqlite(self.connection), gem.id, release, None))?;
         }
         for release in changes.updated() {
             replace(self.connection, gem.id, release)?;
@@ -193,7 +196,8 @@ impl<'a> Work<'a> {
         wanted.retain(|release| {
             let clash = match known.contains(&release.identity) {
                 true => Ok(false),
-                false => clashes(self.connection, name, &release.identity),
+                false => at_once(clash(&Sqlite(self.connection), name, &release.identity))
+                    .map(|clash| clash.is_some()),
             };
             !clash.unwrap_or_else(|error| {
                 failure.get_or_insert(error);
@@ -207,18 +211,19 @@ impl<'a> Work<'a> {
     /// Writes the derived data of a gem.
     fn index(
         &mut self,
-        gem: rows::Gem,
+        gem: Gem,
         name: &str,
         line: impl IntoIterator<Item = impl Display>,
         releases: &[Release],
     ) -> Result<(), StoreError> {
         let derived = Derived::of(releases);
-        derived.store(self.connection, gem.id, releases.len())?;
-        self.versions.append(|text| {
+        let database = Sqlite(self.connection);
+        at_once(store_derived(&database, gem.id, name, &derived, releases.len()))?;
+        at_once(self.versions.append(&database, |text| {
             versions::write_gem(text, name, line, derived.digests.md5);
-        })?;
+        }))?;
         match (gem.live, releases.len()) {
-            (0, 1..) => self.names.append(|text| names::write_line(text, name)),
+            (0, 1..) => at_once(self.names.append(&database, |text| names::write_line(text, name))),
             (1.., 0) => {
                 self.has_gone = true;
                 Ok(())

@@ -2,38 +2,22 @@
 
 use rusqlite::{Connection, params};
 
-use crate::name::GemName;
 use crate::release::{Identity, Release, RequirementLine};
 use crate::store::StoreError;
-use crate::store::cuts::cuts;
+use crate::store::database::{Database, Row, at_once, micros};
 use crate::store::mirror::StoredRelease;
-use crate::store::sqlite::locate::exists;
-use crate::store::sqlite::rows::{self, RELEASE, Time};
+use crate::store::sqlite::database::{Sqlite, SqliteRow};
 pub(super) use crate::store::statements::releases::key;
+use crate::store::statements::releases::{RELEASE, release};
 
-pub(super) fn stored(connection: &Connection, gem: i64) -> rusqlite::Result<Vec<StoredRelease>> {
-    let sql = format!("SELECT {RELEASE}, yanked_at IS NOT NULL FROM releases WHERE gem = ?1");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([gem], |row| {
-        Ok(StoredRelease { release: rows::release(row, 0)?, is_yanked: row.get(7)? })
-    })?;
-    let mut all = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+pub(super) fn stored(connection: &Connection, gem: i64) -> Result<Vec<StoredRelease>, StoreError> {
+    let sql = format!("SELECT {RELEASE}, yanked_at IS NOT NULL FROM releases WHERE gem = $1");
+    let rows = at_once(Sqlite(connection).query(&sql, &[&gem]))?;
+    let stored =
+        |row: &SqliteRow| Ok(StoredRelease { release: release(row, 0)?, is_yanked: row.get(7)? });
+    let mut all = rows.iter().map(stored).collect::<Result<Vec<_>, StoreError>>()?;
     all.sort_by(|one, other| one.release.order(&other.release));
     Ok(all)
-}
-
-pub(in crate::store::sqlite) fn clashes(
-    connection: &Connection,
-    name: &GemName,
-    identity: &Identity,
-) -> Result<bool, StoreError> {
-    let full_name = format!("{name}-{identity}");
-    for cut in cuts(&full_name).filter(|cut| cut.name != name.as_str()) {
-        if exists(connection, &cut)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Updates a row to match `release`. A stored file is kept if its checksum is unchanged.
@@ -64,7 +48,7 @@ pub(super) fn replace(
             release.checksum.0,
             release.ruby.as_ref().map(RequirementLine::as_str),
             release.rubygems.as_ref().map(RequirementLine::as_str),
-            Time(release.created_at),
+            micros(release.created_at),
         ])?;
     Ok(())
 }

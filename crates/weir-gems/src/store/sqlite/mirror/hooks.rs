@@ -5,10 +5,9 @@ use weir_base::clock::Timestamp;
 
 use crate::store::StoreError;
 use crate::store::column::signed;
-use crate::store::database::at_once;
+use crate::store::database::{at_once, micros};
 use crate::store::mirror::{HookKind, Inbox, NewHook};
 use crate::store::sqlite::database::Sqlite;
-use crate::store::sqlite::rows::Time;
 use crate::store::statements::hooks::waiting;
 
 pub(super) fn take(
@@ -31,7 +30,7 @@ pub(super) fn take(
             name.as_str(),
             identity.number.as_str(),
             identity.platform.as_str(),
-            Time(*received_at),
+            micros(*received_at),
         ])?;
     }
     Ok(Inbox::Taken)
@@ -49,7 +48,7 @@ pub(super) fn settle(
     let mut put_off = connection
         .prepare_cached("UPDATE hooks SET attempts = attempts + 1, due_at = ?2 WHERE id = ?1")?;
     for (id, due_at) in later {
-        put_off.execute(params![signed(*id), Time(*due_at)])?;
+        put_off.execute(params![signed(*id), micros(*due_at)])?;
     }
     Ok(())
 }

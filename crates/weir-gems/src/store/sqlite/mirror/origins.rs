@@ -11,15 +11,6 @@ pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Opti
         .optional()
 }
 
-/// Makes a gem local, so that no upstream can change it.
-pub(in crate::store::sqlite) fn make_local(
-    connection: &Connection,
-    gem: i64,
-) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM origins WHERE gem = ?1")?.execute([gem])?;
-    Ok(())
-}
-
 /// Makes a name pending for all upstreams that list it.
 pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection

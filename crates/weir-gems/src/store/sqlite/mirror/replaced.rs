@@ -1,34 +1,23 @@
 //! Stores the first checksum of each release, and releases whose file the upstream has replaced.
 
 use hashbrown::HashMap;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
 use super::changed::key;
 use super::origins::unapply;
 use crate::name::GemName;
-use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
-use crate::store::database::{Row as _, Values, at_once, query_one};
+use crate::store::database::{Database, Row, Values, at_once, micros, query_one};
 use crate::store::mirror::{Pins, Replaced, ReplacedRelease};
-use crate::store::sqlite::database::Sqlite;
-use crate::store::sqlite::rows::Time;
+use crate::store::sqlite::database::{Sqlite, SqliteRow};
 use crate::store::statements::replaced::{COLUMNS, read};
-use crate::version::Version;
 
-fn identity(row: &Row<'_>, first: usize) -> rusqlite::Result<Identity> {
-    Ok(Identity {
-        number: Version::from_checked(row.get(first)?),
-        platform: Platform::from_checked(row.get(first + 1)?),
-    })
-}
-
-pub(super) fn pins(connection: &Connection, gem: i64) -> rusqlite::Result<Pins> {
-    let sql = "SELECT number, platform, sha256 FROM pins WHERE gem = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([gem], |row| Ok((identity(row, 0)?, Checksum(row.get(2)?))))?;
-    rows.collect()
+pub(super) fn pins(connection: &Connection, gem: i64) -> Result<Pins, StoreError> {
+    let sql = "SELECT number, platform, sha256 FROM pins WHERE gem = $1";
+    let rows = at_once(Sqlite(connection).query(sql, &[&gem]))?;
+    rows.iter().map(|row| Ok((row.identity(0)?, Checksum(row.digest(2)?)))).collect()
 }
 
 pub(super) fn pin(
@@ -62,13 +51,12 @@ pub(super) fn keep_out(
     gem: i64,
     kept_out: &[Replaced],
     now: Timestamp,
-) -> rusqlite::Result<()> {
-    let sql = "SELECT number, platform, offered, since FROM replaced_releases WHERE gem = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([gem], |row| {
-        Ok(((identity(row, 0)?, Checksum(row.get(2)?)), row.get::<_, Time>(3)?))
-    })?;
-    let before: HashMap<_, _> = rows.collect::<rusqlite::Result<_>>()?;
+) -> Result<(), StoreError> {
+    let sql = "SELECT number, platform, offered, since FROM replaced_releases WHERE gem = $1";
+    let rows = at_once(Sqlite(connection).query(sql, &[&gem]))?;
+    let key_and_time =
+        |row: &SqliteRow| Ok(((row.identity(0)?, Checksum(row.digest(2)?)), row.get::<i64>(3)?));
+    let before = rows.iter().map(key_and_time).collect::<Result<HashMap<_, _>, StoreError>>()?;
     if before.is_empty() && kept_out.is_empty() {
         return Ok(());
     }
@@ -76,7 +64,8 @@ pub(super) fn keep_out(
     let mut insert = connection
         .prepare_cached("INSERT INTO replaced_releases VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for Replaced { identity, pinned, offered } in kept_out {
-        let since = before.get(&(identity.clone(), *offered)).copied().unwrap_or(Time(now));
+        let since =
+            before.get(&(identity.clone(), *offered)).copied().unwrap_or_else(|| micros(now));
         let (number, platform) = key(identity);
         insert.execute(params![gem, number, platform, pinned.0, offered.0, since])?;
     }

@@ -200,20 +200,3 @@ pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     );
     assert_consistent(&store).await;
 }
-
-pub(crate) async fn whose_names_are_whose_is_kept(store: impl MirrorStore) {
-    assert_eq!(store.policy().await.unwrap(), None);
-    for rules in [Some("private a\n".to_owned()), Some("private b\n".to_owned()), None] {
-        store.keep_policy(rules.clone()).await.unwrap();
-        assert_eq!(store.policy().await.unwrap(), rules);
-    }
-    mirror(&store, "one", gem("theirs", 1, &["1.0"])).await;
-    assert_eq!(store.local_names(9).await.unwrap(), [""; 0]);
-    for text in ["ours", "also-ours"] {
-        store.push(new(text, "1.0"), NOW).await.unwrap();
-    }
-    // A name without an owner is not local either.
-    store.disown(vec![name("theirs")]).await.unwrap();
-    assert_eq!(store.local_names(9).await.unwrap(), ["ours", "also-ours"]);
-    assert_eq!(store.local_names(1).await.unwrap(), ["ours"]);
-}
