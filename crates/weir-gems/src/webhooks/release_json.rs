@@ -122,7 +122,8 @@ pub(crate) fn with_addresses(
     }
     let base = public_url.map(|url| url.trim_end_matches('/'));
     let addresses = Addresses {
-        project_uri: base.map(|base| format!("{base}/gems/{name}")),
+        // This index has no pages for people.
+        project_uri: None,
         gem_uri: base.map(|base| format!("{base}/gems/{full_name}.gem")),
     };
     let body = serde_json::from_str(kept).ok().map(|kept| Body { kept, addresses });
@@ -167,7 +168,7 @@ mod tests {
             "version_created_at": "2023-11-14T22:13:20.123Z", "version_downloads": 0,
             "platform": "java", "authors": "A, B", "info": "A shop", "licenses": ["MIT"],
             "metadata": {"changelog_uri": "https://shop.example/changes"}, "yanked": false,
-            "sha": "ab".repeat(32), "project_uri": "https://gems.example/gems/shop",
+            "sha": "ab".repeat(32), "project_uri": null,
             "gem_uri": "https://gems.example/gems/shop-1.2-java.gem",
             "homepage_uri": "https://shop.example", "wiki_uri": null, "documentation_uri": null,
             "mailing_list_uri": null, "source_code_uri": null, "bug_tracker_uri": null,

@@ -12,7 +12,7 @@ use crate::target::Target;
 pub(super) struct SyncArguments {
     #[command(flatten)]
     pub(super) target: Target,
-    /// An upstream in weir.toml: commands of 0.2 name it
+    /// An upstream of weir.toml, for command lines that name one
     #[arg(hide = true)]
     pub(super) upstream: Option<UpstreamUrl>,
     /// Removed: the policy is that of weir.toml
