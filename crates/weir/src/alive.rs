@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
-use weir_supervisor::inherited::{Status, Word};
+use weir_supervisor::inherited::{ChildStatus, Status};
 
 use crate::compose::Weir;
 
@@ -27,9 +27,9 @@ impl Alive {
         Self { status, interval, ticks, silent: Vec::new() }
     }
 
-    /// Sends another word to the parent.
-    pub(crate) fn say(&self, word: Word) {
-        self.status.say(word);
+    /// Sends another status to the parent.
+    pub(crate) fn report(&self, status: ChildStatus) {
+        self.status.report(status);
     }
 
     /// Resolves when the next check is due.
@@ -41,7 +41,7 @@ impl Alive {
     pub(crate) async fn tell(&mut self, weir: &Weir) {
         let silent = weir.silent(self.interval).await;
         if silent.is_empty() {
-            self.status.say(Word::Alive);
+            self.status.report(ChildStatus::Alive);
         }
         let names = |silent: &[String]| silent.join(", ");
         let seconds = self.interval.as_secs_f64();
@@ -61,7 +61,7 @@ impl Alive {
         loop {
             tokio::select! {
                 output = &mut end => return output,
-                _ = self.ticks.tick() => self.status.say(Word::Alive),
+                _ = self.ticks.tick() => self.status.report(ChildStatus::Alive),
             }
         }
     }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use weir_supervisor::inherited::{Inherited, Word};
+use weir_supervisor::inherited::{ChildStatus, Inherited};
 
 use crate::alive::Alive;
 use crate::compose::{Joined, Lingering, Unopened, Weir};
@@ -50,7 +50,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let log = logging::start(&loaded.settings.log, handover.flags.is_coloured);
     raise_open_files();
     let status = inherited.status()?;
-    let life = inherited.life()?;
+    let life = inherited.life_pipe()?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
@@ -111,14 +111,14 @@ async fn open_and_serve(
 ) -> anyhow::Result<End> {
     let settings = &reload.loaded.settings;
     let opening = async {
-        weir.serve(settings, &mut unopened, || alive.say(Word::Standby)).await?;
+        weir.serve(settings, &mut unopened, || alive.report(ChildStatus::Standby)).await?;
         weir.open(settings, unopened).await
     };
     tokio::select! {
         opened = opening => opened?,
         end = wishes.end() => return Ok(end),
     }
-    alive.say(Word::Ready);
+    alive.report(ChildStatus::Ready);
     Ok(serve(weir, wishes, alive, reload).await)
 }
 
@@ -135,7 +135,7 @@ async fn serve(
             Joined(why) = weir.joined() => return End::Broken(why),
             _ = reload.hangup.recv() => {
                 if reload.run(weir).await {
-                    alive.say(Word::Reloaded);
+                    alive.report(ChildStatus::Reloaded);
                 }
             }
             () = alive.due() => tokio::select! {

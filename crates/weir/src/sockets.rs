@@ -186,8 +186,8 @@ impl SocketApp {
     }
 
     fn has_nothing_to_accept(&self, seat: &Seat) -> bool {
-        let door = self.group.plan().door(seat.slot);
-        door.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
+        let socket_number = self.group.plan().socket_for(seat.slot);
+        socket_number.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
     }
 
     fn count(&self, ready: &[Seat]) {
@@ -250,7 +250,7 @@ impl SocketApp {
         // The source address, by which the connection is steered, must be known before.
         client.bind(SocketAddr::new(target.ip(), 0))?;
         let _turn = self.steering.lock().await;
-        self.group.steer(client.local_addr()?, socket)?;
+        self.group.direct(client.local_addr()?, socket)?;
         let mut stream = timeout(CONNECT_TIMEOUT, client.connect(target)).await??;
         stream.write_all(BEGUN.as_bytes()).await?;
         Ok(stream)

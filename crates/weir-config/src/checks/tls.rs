@@ -50,8 +50,8 @@ fn of_certificate(files: &TlsFiles, certificate: &Certificate, now: Timestamp) -
         let days = now.since(certificate.expires()).as_secs() / DAY_SECONDS;
         found.push(format!("{file} expired {days} days ago, so clients reject it; renew it"));
     }
-    if certificate.begins() > now {
-        let days = certificate.begins().since(now).as_secs().div_ceil(DAY_SECONDS);
+    if certificate.valid_from() > now {
+        let days = certificate.valid_from().since(now).as_secs().div_ceil(DAY_SECONDS);
         found.push(format!("{file} becomes valid in {days} days; clients reject it until then"));
     }
     let uncovered = files.hosts.iter().filter(|host| !certificate.covers(host));
@@ -64,15 +64,15 @@ fn of_certificate(files: &TlsFiles, certificate: &Certificate, now: Timestamp) -
     found
 }
 
-/// Hosts of apps whose clients are shown a certificate that they refuse.
+/// Finds hosts of apps for which the server would present a certificate that does not cover them.
 fn warn_of_uncovered(settings: &Settings, warnings: &mut Vec<String>) {
     let Some(tls) = &settings.front.tls else { return };
     let certificates = tls.certificates.iter().map(|files| Certificate::load(files).map(Arc::new));
     let Ok(certificates) = certificates.collect::<Result<Vec<_>, _>>() else { return };
     for (index, app) in settings.front.apps.iter().enumerate() {
         for host in &app.settings.hosts {
-            let shown = tls::shown(&certificates, host);
-            if !shown.is_some_and(|certificate| certificate.covers(host)) {
+            let certificate = tls::certificate_for(&certificates, host);
+            if !certificate.is_some_and(|certificate| certificate.covers(host)) {
                 warnings.push(format!(
                     "front.apps[{index}].hosts: front.tls has no certificate for {host}, so clients reject the connection"
                 ));

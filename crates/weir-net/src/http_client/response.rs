@@ -9,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Response, StatusCode};
 
 use super::connection::Connection;
-use super::kept::KeptConnections;
+use super::pool::ConnectionPool;
 use super::reach::Reach;
 use super::time_limit::ResponseLimits;
 use super::{BoxFuture, HttpError};
@@ -22,7 +22,7 @@ pub struct HttpResponse {
     body: Incoming,
     reach: Reach,
     connection: Option<Connection>,
-    kept: Arc<KeptConnections>,
+    pool: Arc<ConnectionPool>,
     limits: ResponseLimits,
 }
 
@@ -30,13 +30,13 @@ impl HttpResponse {
     pub(super) fn new(
         response: Response<Incoming>,
         connection: Connection,
-        kept: Arc<KeptConnections>,
+        pool: Arc<ConnectionPool>,
         limits: ResponseLimits,
     ) -> Self {
         let (head, body) = response.into_parts();
         let reach = connection.reach;
         let connection = Some(connection);
-        Self { status: head.status, headers: head.headers, body, reach, connection, kept, limits }
+        Self { status: head.status, headers: head.headers, body, reach, connection, pool, limits }
     }
 
     #[must_use]
@@ -85,10 +85,10 @@ impl HttpResponse {
     /// `bytes_max`, the connection is closed.
     pub fn discard(mut self, bytes_max: usize) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let mut left = bytes_max;
+            let mut remaining = bytes_max;
             while let Ok(Some(chunk)) = self.next_chunk().await {
-                let Some(rest) = left.checked_sub(chunk.len()) else { return };
-                left = rest;
+                let Some(rest) = remaining.checked_sub(chunk.len()) else { return };
+                remaining = rest;
             }
         })
     }
@@ -96,10 +96,10 @@ impl HttpResponse {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         loop {
             let frame = self.limits.wait(self.body.frame()).await?;
-            let frame = frame.transpose().map_err(|error| HttpError::of_exchange(error, true))?;
+            let frame = frame.transpose().map_err(|error| HttpError::from_hyper(error, true))?;
             let Some(frame) = frame else {
                 if let Some(connection) = self.connection.take() {
-                    self.kept.give_back(connection);
+                    self.pool.put_back(connection);
                 }
                 return Ok(None);
             };

@@ -55,12 +55,12 @@ impl Transport for Receiver {
             let status = response.status();
             // Only the status matters; the body is read so that the connection can be reused.
             response.discard(self.response_bytes_max).await;
-            judge(status)
+            check_status(status)
         })
     }
 }
 
-const fn judge(status: StatusCode) -> Result<(), DeliveryError> {
+const fn check_status(status: StatusCode) -> Result<(), DeliveryError> {
     match status.as_u16() {
         200..=299 => Ok(()),
         300..=399 => Err(DeliveryError::Redirect(status)),

@@ -25,7 +25,7 @@ pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationTok
             _ = looks.tick() => {}
             () = stopping.cancelled() => return,
         }
-        apps.judge_queues(&latencies(&jobs, &watched).await);
+        apps.update_shed_rules(&latencies(&jobs, &watched).await);
     }
 }
 

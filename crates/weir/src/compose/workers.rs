@@ -5,7 +5,7 @@
 //! The parent's reports describe state, not changes, so the two cannot get out of step: an app's
 //! workers follow from the generations that are ready.
 
-mod elsewhere;
+mod external_load;
 mod freshen;
 mod groups;
 mod memory;
@@ -29,7 +29,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::ShutdownToken;
-use weir_front::{Apps, Elsewhere, UpstreamAddress};
+use weir_front::{Apps, ExternalLoad, UpstreamAddress};
 use weir_supervisor::control::{
     self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
     Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
@@ -70,7 +70,7 @@ pub(super) struct Workers {
     /// Generations that were probed or are being probed: once is enough.
     probed: BTreeSet<u64>,
     /// What replaced service processes still use of workers, by generation.
-    elsewhere: BTreeMap<u64, Elsewhere>,
+    external: BTreeMap<u64, ExternalLoad>,
     /// What this process has reported of its own use, once it was replaced.
     told_used: BTreeMap<u64, Used>,
     /// Notified after the first snapshot.
@@ -179,7 +179,7 @@ impl Workers {
             known: BTreeMap::new(),
             is_in_snapshot: false,
             probed: BTreeSet::new(),
-            elsewhere: BTreeMap::new(),
+            external: BTreeMap::new(),
             told_used: BTreeMap::new(),
             are_known: Some(tell),
             stuck: BTreeSet::new(),
@@ -254,14 +254,14 @@ impl Workers {
             match report {
                 ParentReport::SnapshotBegins => {
                     self.known.clear();
-                    self.elsewhere.clear();
+                    self.external.clear();
                     self.is_in_snapshot = true;
                 }
                 ParentReport::SnapshotEnds => self.end_snapshot(),
                 ParentReport::Worker(worker) => self.note(worker),
                 ParentReport::Slot(slot) => self.give(&slot.group),
                 ParentReport::Elsewhere { generation, used } => {
-                    self.note_elsewhere(generation, used)
+                    self.record_external_load(generation, used)
                 }
                 ParentReport::Done { id } => self.tell(id, Ok(())),
                 ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
@@ -289,7 +289,7 @@ impl Workers {
             state;
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
-            self.elsewhere.remove(&generation);
+            self.external.remove(&generation);
             self.told_used.remove(&generation);
             self.probed.remove(&generation);
             self.stuck.remove(&generation);
@@ -382,7 +382,7 @@ impl Workers {
         if let Err(error) = self.apps.set_no_program(app, self.has_no_program(app)) {
             tracing::debug!(%error, "workers of an app that is not served here");
         }
-        self.give_elsewhere(app);
+        self.apply_external_load(app);
     }
 
     /// Returns whether all slots of an app are given up for now.

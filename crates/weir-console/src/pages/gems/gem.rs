@@ -66,9 +66,9 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         frame: request.frame(Section::Gems, name.clone()),
         name,
         summary,
-        rows: gem.releases.into_iter().map(ReleaseRow::of).collect(),
+        rows: gem.releases.into_iter().map(ReleaseRow::new).collect(),
         dependents_summary: dependents_summary(&dependents),
-        dependents: dependents.names.iter().map(|name| GemLink::of(name)).collect(),
+        dependents: dependents.names.iter().map(|name| GemLink::new(name)).collect(),
     }))
 }
 
@@ -82,7 +82,7 @@ fn dependents_summary(dependents: &Dependents) -> String {
 }
 
 impl ReleaseRow {
-    fn of(release: ReleaseView) -> Self {
+    fn new(release: ReleaseView) -> Self {
         let ruby = release.ruby.iter().map(|ruby| format!("Ruby {ruby}"));
         let rubygems = release.rubygems.iter().map(|rubygems| format!("RubyGems {rubygems}"));
         let dependencies = release.dependencies.iter().map(|dependency| DependencyLink {

@@ -13,7 +13,7 @@ pub(super) struct ChangeRow {
 }
 
 impl ChangeRow {
-    pub(super) fn of(change: ChangeView) -> Self {
+    pub(super) fn new(change: ChangeView) -> Self {
         let ChangeView { name, pushed, yanked, more } = change;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Self {

@@ -153,7 +153,7 @@ impl Workers {
     fn given(&self) -> BTreeMap<String, u64> {
         let apps = self.apps.view().into_iter();
         let workers = apps.flat_map(|app| app.workers);
-        workers.map(|worker| (worker.address, worker.given)).collect()
+        workers.map(|worker| (worker.address, worker.assigned)).collect()
     }
 
     fn show(&self, sizes: &Sizes) {

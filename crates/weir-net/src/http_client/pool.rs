@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connection::Connection;
 
 #[derive(Debug)]
-pub(super) struct KeptConnections {
+pub(super) struct ConnectionPool {
     max: usize,
     keep_alive: Duration,
     /// A std mutex: it is held to take or return a connection. The newest is used first, because it
@@ -14,7 +14,7 @@ pub(super) struct KeptConnections {
     idle: Mutex<Vec<Connection>>,
 }
 
-impl KeptConnections {
+impl ConnectionPool {
     pub(super) const fn new(max: usize, keep_alive: Duration) -> Self {
         Self { max, keep_alive, idle: Mutex::new(Vec::new()) }
     }
@@ -29,7 +29,7 @@ impl KeptConnections {
         None
     }
 
-    pub(super) fn give_back(&self, mut connection: Connection) {
+    pub(super) fn put_back(&self, mut connection: Connection) {
         connection.was_used();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.max && !connection.is_closed() {

@@ -3,28 +3,28 @@
 
 use std::io;
 
-use weir_front::Elsewhere;
+use weir_front::ExternalLoad;
 use weir_supervisor::control::{ParentCommand, Used};
 
 use super::Workers;
 
 impl Workers {
     /// Records what another process uses of a worker.
-    pub(super) fn note_elsewhere(&mut self, generation: u64, used: Used) {
+    pub(super) fn record_external_load(&mut self, generation: u64, used: Used) {
         let Used { requests, streams } = used;
-        self.elsewhere.insert(generation, Elsewhere { requests, streams });
+        self.external.insert(generation, ExternalLoad { requests, streams });
         if let Some(worker) = self.known.get(&generation) {
             let app = worker.app.clone();
-            self.give_elsewhere(&app);
+            self.apply_external_load(&app);
         }
     }
 
     /// Applies the recorded use to all workers of an app.
-    pub(super) fn give_elsewhere(&self, app: &str) {
+    pub(super) fn apply_external_load(&self, app: &str) {
         for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
-            let elsewhere = self.elsewhere.get(generation).copied().unwrap_or_default();
+            let external = self.external.get(generation).copied().unwrap_or_default();
             if let Some(address) = worker.address()
-                && let Err(error) = self.apps.set_elsewhere(app, address, elsewhere)
+                && let Err(error) = self.apps.set_external_load(app, address, external)
             {
                 tracing::debug!(%error, "workers of an app that is not served here");
             }
