@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_is_left_out_and_the_rest_escaped() {
+    fn empty_fields_are_omitted_and_the_rest_is_escaped() {
         assert_eq!(address("/job", &[("jid", "a&b=c\r\n"), ("x", "")]), "/job?jid=a%26b%3Dc%0D%0A");
         assert_eq!(address("/dead", &[("search", "")]), "/dead");
     }

@@ -20,7 +20,8 @@ struct Bundle;
 const STYLE: &str = include_str!("../style/console.css");
 const ICON: &str = include_str!("../style/icon.svg");
 
-/// Addresses of the files that the pages load. Each contains a hash of the content, so browsers may cache it forever.
+/// Addresses of the files that the pages load. Each contains a hash of the content, so browsers may
+/// cache it forever.
 #[derive(Clone, Debug)]
 pub(crate) struct AssetAddresses {
     pub(crate) style: String,
@@ -43,8 +44,8 @@ pub(crate) fn addresses() -> &'static AssetAddresses {
 
 fn address(name: &str, content: &[u8]) -> String {
     let digest = Sha256::digest(content);
-    let mark: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("/assets/{name}?{mark}")
+    let version: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("/assets/{name}?{version}")
 }
 
 /// `GET /assets/{*path}`

@@ -98,6 +98,6 @@ impl Console {
     }
 }
 
-fn not_served(why: &str) -> PageError {
-    PageError::NotFound(why.to_owned())
+fn not_served(reason: &str) -> PageError {
+    PageError::NotFound(reason.to_owned())
 }

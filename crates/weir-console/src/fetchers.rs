@@ -22,7 +22,7 @@ pub(crate) struct FetcherCount {
 }
 
 impl<'w> Fetchers<'w> {
-    pub(crate) fn of(workers: &'w [view::JobWorkerView]) -> Self {
+    pub(crate) fn new(workers: &'w [view::JobWorkerView]) -> Self {
         let mut fetchers = Self::default();
         for worker in workers {
             let runs = is_running(worker);
@@ -42,7 +42,7 @@ impl<'w> Fetchers<'w> {
     }
 
     /// Returns whether certainly no running worker fetches the queue.
-    pub(crate) fn is_surely_left(&self, queue: &str) -> bool {
+    pub(crate) fn is_certainly_unfetched(&self, queue: &str) -> bool {
         self.unknown == 0 && self.count(queue).running == 0
     }
 
@@ -75,25 +75,27 @@ mod tests {
     }
 
     #[test]
-    fn running_and_leaving_workers_are_told_apart() {
+    fn running_and_quiet_workers_are_distinguished() {
         let workers = [
             worker("running", &["push", "pull"], 2),
             worker("quiet", &["push", "mail"], 2),
             worker("terminate", &["mail"], 1),
         ];
-        let fetchers = Fetchers::of(&workers);
+        let fetchers = Fetchers::new(&workers);
         assert_eq!(fetchers.count("push"), FetcherCount { running: 1, leaving: 1 });
         assert_eq!(fetchers.count("mail"), FetcherCount { running: 0, leaving: 2 });
         assert_eq!(fetchers.count("none"), FetcherCount::default());
-        assert!(fetchers.is_surely_left("mail") && !fetchers.is_surely_left("push"));
+        assert!(
+            fetchers.is_certainly_unfetched("mail") && !fetchers.is_certainly_unfetched("push")
+        );
         assert_eq!(fetchers.queues().collect::<Vec<_>>(), ["mail", "pull", "push"]);
     }
 
     #[test]
-    fn nothing_is_certain_while_a_running_worker_asks_for_more_than_is_known() {
+    fn a_worker_with_unlisted_queues_makes_the_count_uncertain() {
         let workers = [worker("running", &["push"], 2)];
-        assert!(!Fetchers::of(&workers).is_surely_left("mail"));
+        assert!(!Fetchers::new(&workers).is_certainly_unfetched("mail"));
         let workers = [worker("quiet", &["push"], 2)];
-        assert!(Fetchers::of(&workers).is_surely_left("mail"));
+        assert!(Fetchers::new(&workers).is_certainly_unfetched("mail"));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn rate(per_second: f64) -> String {
         rate if rate < 0.005 => "0/s".to_owned(),
         rate if rate < 1.0 => format!("{rate:.2}/s"),
         rate if rate < 99.95 => format!("{rate:.1}/s"),
-        rate => format!("{}/s", count(whole(rate))),
+        rate => format!("{}/s", count(round(rate))),
     }
 }
 
@@ -47,15 +47,15 @@ pub(crate) fn duration(seconds: f64) -> String {
         return "0 s".to_owned();
     }
     if seconds < 0.000_95 {
-        return format!("{} µs", whole(seconds * 1e6).max(1));
+        return format!("{} µs", round(seconds * 1e6).max(1));
     }
     if seconds < 0.999_5 {
-        return format!("{} ms", whole(seconds * 1e3));
+        return format!("{} ms", round(seconds * 1e3));
     }
     if seconds < 9.95 {
         return format!("{seconds:.1} s");
     }
-    let total = whole(seconds);
+    let total = round(seconds);
     for (unit, name, part, part_name) in UNITS {
         if total >= unit {
             let (units, parts) = (total / unit, total % unit / part);
@@ -88,13 +88,13 @@ pub(crate) fn size(size: usize) -> String {
 
 /// Formats a share between 0 and 1 as whole percent.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{} %", whole(share * 100.0))
+    format!("{} %", round(share * 100.0))
 }
 
 /// Formats the distance between two times (seconds since the Unix epoch): `3 min 2 s ago`, `in 5
 /// s`.
-pub(crate) fn relative(now: f64, at: f64) -> String {
-    let gap = now - at;
+pub(crate) fn relative(now: f64, time: f64) -> String {
+    let gap = now - time;
     if gap.abs() < 0.5 {
         "now".to_owned()
     } else if gap > 0.0 {
@@ -106,25 +106,26 @@ pub(crate) fn relative(now: f64, at: f64) -> String {
 
 /// Formats a duration in whole seconds, for values that change on screen: `3 s`, `2 min 5 s`.
 pub(crate) fn whole_duration(seconds: f64) -> String {
-    match whole(seconds) {
+    match round(seconds) {
         seconds if seconds < 60 => format!("{seconds} s"),
         seconds => duration(as_float(seconds)),
     }
 }
 
 /// Formats a time (seconds since the Unix epoch) in UTC: `2026-11-20 19:41:31`.
-pub(crate) fn moment(at: f64) -> String {
-    zoned(at).map_or_else(|| "–".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+pub(crate) fn moment(time: f64) -> String {
+    zoned(time)
+        .map_or_else(|| "–".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// Formats a time for `<time datetime>`: `2026-11-20T19:41:31Z`.
-pub(crate) fn machine_moment(at: f64) -> String {
-    zoned(at).map_or_else(String::new, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+pub(crate) fn machine_moment(time: f64) -> String {
+    zoned(time).map_or_else(String::new, |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-fn zoned(at: f64) -> Option<jiff::Zoned> {
-    let seconds = i64::try_from(whole(at)).ok()?;
-    Timestamp::from_second(seconds).ok().map(|at| at.to_zoned(TimeZone::UTC))
+fn zoned(time: f64) -> Option<jiff::Zoned> {
+    let seconds = i64::try_from(round(time)).ok()?;
+    Timestamp::from_second(seconds).ok().map(|time| time.to_zoned(TimeZone::UTC))
 }
 
 /// Rounds to the nearest whole number; 0 for negative values and NaN.
@@ -133,7 +134,7 @@ fn zoned(at: f64) -> Option<jiff::Zoned> {
     clippy::cast_sign_loss,
     reason = "a float cast saturates at both ends, which is what a figure needs"
 )]
-pub(crate) const fn whole(value: f64) -> u64 {
+pub(crate) const fn round(value: f64) -> u64 {
     value.round() as u64
 }
 
@@ -146,7 +147,7 @@ pub(crate) const fn as_float(value: u64) -> f64 {
 /// Truncates a long text to `characters_max` characters and an ellipsis.
 pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     match text.char_indices().nth(characters_max) {
-        Some((at, _)) => format!("{}…", &text[..at]),
+        Some((index, _)) => format!("{}…", &text[..index]),
         None => text.to_owned(),
     }
 }
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_have_thousands() {
+    fn counts_have_thousands_separators() {
         let texts = [0, 7, 999, 1_000, 12_345, 200_000, u64::MAX].map(count);
         assert_eq!(
             texts,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_keep_their_meaning_at_any_size() {
+    fn rates_are_readable_at_any_size() {
         let cases = [
             (0.0, "0/s"),
             (0.04, "0.04/s"),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_read_both_ways() {
+    fn relative_times_are_past_and_future() {
         assert_eq!(moment(1_700_000_000.4), "2023-11-14 22:13:20");
         assert_eq!(machine_moment(1_700_000_000.0), "2023-11-14T22:13:20Z");
         assert_eq!(moment(f64::INFINITY), "–");
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_never_splits_a_character() {
+    fn truncation_never_splits_a_character() {
         assert_eq!(shortened("äöü", 2), "äö…");
         assert_eq!(shortened("äöü", 3), "äöü");
     }

@@ -42,18 +42,18 @@ const COLUMNS: [&str; 7] = [
 pub(crate) const CHARTED_APPS_MAX: usize = 36;
 
 impl FrontSource {
-    /// Creates the source. `whole` is the configuration of the server's history; the apps' history
-    /// is in a subfolder.
+    /// Creates the source. `server_settings` is the configuration of the server's history; the
+    /// apps' history is in a subfolder.
     #[must_use]
-    pub fn new(control: Arc<dyn AppControl>, whole: &history::HistorySettings) -> Self {
+    pub fn new(control: Arc<dyn AppControl>, server_settings: &history::HistorySettings) -> Self {
         let apps = control.apps().into_iter().filter(|app| !app.runs_jobs);
         let names = apps.map(|app| app.name);
         let charted: Arc<[String]> = names.take(CHARTED_APPS_MAX).collect();
         let names = charted.iter().flat_map(|app| COLUMNS.map(|name| column(app, name)));
         let columns: Vec<String> = names.collect();
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        let directory = whole.directory.join("front");
-        let settings = history::HistorySettings { directory, ..whole.clone() };
+        let directory = server_settings.directory.join("front");
+        let settings = history::HistorySettings { directory, ..server_settings.clone() };
         let history =
             (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
         Self { control, history, charted }
@@ -90,8 +90,8 @@ impl FrontSource {
     fn row(&self, apps: &[FrontApp], moments: &BTreeMap<String, AppActivity>) -> Vec<f64> {
         let values = |name: &String| {
             let app = apps.iter().find(|app| app.name == *name);
-            let nothing = AppActivity::default();
-            values(app, moments.get(name).unwrap_or(&nothing))
+            let none = AppActivity::default();
+            values(app, moments.get(name).unwrap_or(&none))
         };
         self.charted.iter().flat_map(values).collect()
     }
@@ -99,7 +99,8 @@ impl FrontSource {
 
 /// Returns the values of [`COLUMNS`]; NaN: unknown.
 fn values(app: Option<&FrontApp>, moment: &AppActivity) -> [f64; COLUMNS.len()] {
-    let seconds = |length: Option<Duration>| length.map_or(f64::NAN, |it| it.as_secs_f64());
+    let seconds =
+        |length: Option<Duration>| length.map_or(f64::NAN, |duration| duration.as_secs_f64());
     [
         moment.requests_per_second,
         moment.rejected_per_second,

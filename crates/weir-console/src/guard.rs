@@ -81,7 +81,7 @@ async fn identify(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let visitor = Visitor::of(&console, request.headers());
+    let visitor = Visitor::new(&console, request.headers());
     let hosts = &console.deps.settings.hosts;
     let checked = host::check(request.method(), request.headers(), hosts);
     // A page of another site cannot know the token, and programs may use any host name.
@@ -151,7 +151,7 @@ async fn demand_program_or_person(
 fn carries_csrf(request: &Request) -> bool {
     let sent = request.headers().get("x-csrf-token").and_then(|value| value.to_str().ok());
     let expected = request.extensions().get::<Visitor>();
-    sent.zip(expected).is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
+    sent.zip(expected).is_some_and(|(sent, visitor)| token::constant_time_eq(sent, &visitor.csrf))
 }
 
 /// `/metrics` requires the same as the API, unless the settings make it public.

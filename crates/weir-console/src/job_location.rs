@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_reads_as_it_writes() {
+    fn job_locations_round_trip_through_text() {
         for text in ["scheduled", "retries", "dead", "queue:pull", "queue:..", "queue:"] {
             assert_eq!(JobLocation::parse(text).map(|place| place.name()).as_deref(), Some(text));
         }

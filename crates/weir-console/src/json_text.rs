@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_to_the_last_digit() {
+    fn numbers_keep_every_digit() {
         let text = shown(r#"{"id":109326485893512345,"x":[1e400,-0.0,1.10]}"#);
         let expected =
             "{\n  \"id\": 109326485893512345,\n  \"x\": [\n    1e400,\n    -0.0,\n    1.10\n  ]\n}";
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_not_touched() {
+    fn strings_are_unchanged() {
         let text = shown(r#"{ "a" : "{ \"x\" : [ ] , }" , "b":"\\" }"#);
         assert_eq!(text, "{\n  \"a\": \"{ \\\"x\\\" : [ ] , }\",\n  \"b\": \"\\\\\"\n}");
     }
 
     #[test]
-    fn empty_brackets_stay_together() {
+    fn empty_brackets_stay_on_one_line() {
         assert_eq!(shown(r#"{"a":[ ],"b":{}}"#), "{\n  \"a\": [],\n  \"b\": {}\n}");
         assert_eq!(shown("[[]]"), "[\n  []\n]");
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_at_a_character() {
+    fn a_long_payload_is_cut_at_a_character_boundary() {
         let shown = pretty("[\"ääää\"]", 8);
         assert!(shown.is_cut);
         assert!(shown.text.len() <= 8, "{}", shown.text);

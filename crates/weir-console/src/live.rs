@@ -21,7 +21,7 @@ use crate::observed;
 use crate::page_error::PageError;
 use crate::realtime;
 use crate::settings::ConsoleLimits;
-use crate::verdict::{HealthVerdict, JobFacts, Level, VerdictInput, judge};
+use crate::verdict::{HealthVerdict, JobFacts, Level, VerdictInput, evaluate};
 
 /// Holds the latest snapshot. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
@@ -191,8 +191,8 @@ impl ConsoleSnapshot {
     /// Creates the snapshot; `served` is the source of jobs, if they are served.
     pub(crate) fn new(at: Timestamp, served: Option<&JobsSource>, parts: Served) -> Self {
         let Served { jobs, realtime, front, observed } = parts;
-        let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
-        let verdict = judge(&VerdictInput {
+        let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::new(served, jobs));
+        let verdict = evaluate(&VerdictInput {
             jobs: facts,
             realtime: realtime.as_ref(),
             front: front.as_ref(),
@@ -211,10 +211,10 @@ impl ConsoleSnapshot {
         let is_critical = |finding: &&crate::verdict::Finding| finding.level == Level::Critical;
         Tick {
             now: self.at.as_secs_f64(),
-            jobs: self.jobs.as_ref().map(JobsTick::of),
+            jobs: self.jobs.as_ref().map(JobsTick::new),
             verdict: TickVerdict {
                 class: self.verdict.class(),
-                word: self.verdict.word(),
+                word: self.verdict.label(),
                 headline: self.verdict.headline(),
                 criticals: self.verdict.findings.iter().filter(is_critical).count(),
             },
@@ -226,7 +226,7 @@ impl ConsoleSnapshot {
 }
 
 impl JobsTick {
-    fn of(reading: &jobs::JobsSnapshot) -> Self {
+    fn new(reading: &jobs::JobsSnapshot) -> Self {
         let (overview, rates) = (&reading.overview, reading.rates);
         Self {
             pushed_per_second: rates.pushed,

@@ -92,16 +92,17 @@ const COLUMNS: [&str; 29] = [
 
 impl ObservedSource {
     /// Creates the source. `histories` is the configuration of the server's histories; these are in
-    /// a subfolder, and the one of the whole system keeps `kept`.
+    /// a subfolder, and the one of the whole system keeps `minutes_kept`.
     #[must_use]
     pub fn new(
         snapshots: Arc<dyn ObservedSnapshots>,
         histories: Histories<'_>,
-        kept: Duration,
+        minutes_kept: Duration,
     ) -> Self {
-        let Histories { settings: whole, queues_max, metrics } = histories;
-        let directory = whole.directory.join("observed");
-        let settings = history::HistorySettings { directory, minutes_kept: kept, ..whole.clone() };
+        let Histories { settings: server_settings, queues_max, metrics } = histories;
+        let directory = server_settings.directory.join("observed");
+        let settings =
+            history::HistorySettings { directory, minutes_kept, ..server_settings.clone() };
         let queue_histories =
             QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
         Self {
@@ -119,14 +120,14 @@ impl ObservedSource {
     /// Takes the sampler's snapshot and records it on a thread that may block on the disk.
     pub(crate) async fn sample(&self, clock: &Clock) -> ObservedSample {
         let (at, reading) = (clock.now(), self.read());
-        if let Some(looked) = reading.latest.clone() {
+        if let Some(snapshot) = reading.latest.clone() {
             let (history, queues) = (Arc::clone(&self.history), Arc::clone(&self.queue_histories));
             let in_detail =
                 self.readings.fetch_add(1, Ordering::Relaxed).is_multiple_of(READINGS_PER_DETAIL);
             let recorded = tokio::task::spawn_blocking(move || {
-                history.append(at, &row(&looked));
+                history.append(at, &row(&snapshot));
                 if in_detail {
-                    queue_charts::record(&queues, at, &looked.observation);
+                    queue_charts::record(&queues, at, &snapshot.observation);
                 }
             });
             let recorded = recorded.await;
@@ -139,18 +140,20 @@ impl ObservedSource {
 }
 
 /// Returns the values of [`COLUMNS`]; NaN: unknown.
-fn row(looked: &ObservedSnapshot) -> [f64; COLUMNS.len()] {
-    let ObservedSnapshot { observation, advice, sources, .. } = looked;
+fn row(snapshot: &ObservedSnapshot) -> [f64; COLUMNS.len()] {
+    let ObservedSnapshot { observation, advice, sources, .. } = snapshot;
     let found = |severity| {
-        as_float(advice.findings.iter().filter(|it| it.severity == severity).count() as u64)
+        as_float(
+            advice.findings.iter().filter(|finding| finding.severity == severity).count() as u64
+        )
     };
-    let away = sources.iter().filter(|source| source.problem.is_some()).count() as u64;
+    let unreachable = sources.iter().filter(|source| source.problem.is_some()).count() as u64;
     let machine = observation.machine.known();
     let mut row = [f64::NAN; COLUMNS.len()];
-    let mut set = |name: &str, value: f64| row[place(name)] = value;
+    let mut set = |name: &str, value: f64| row[column_index(name)] = value;
     set("critical_findings", found(Severity::Critical));
     set("warning_findings", found(Severity::Warning));
-    set("sources_away", as_float(away));
+    set("sources_away", as_float(unreachable));
     set("cores_idle", machine.map_or(f64::NAN, |machine| machine.cores_idle));
     if let Some(jobs) = observation.jobs.known() {
         set_jobs(&mut set, jobs);
@@ -166,20 +169,21 @@ fn row(looked: &ObservedSnapshot) -> [f64; COLUMNS.len()] {
     row
 }
 
-fn place(name: &str) -> usize {
+fn column_index(name: &str) -> usize {
     COLUMNS.iter().position(|column| *column == name).expect("one of the columns")
 }
 
 fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &SidekiqObservation) {
-    let pace = jobs.pace();
+    let rates = jobs.pace();
     set("waiting", as_float(jobs.backlog()));
     set("latency_seconds", jobs.latency_max().as_secs_f64());
-    set("arriving_per_second", pace.map_or(f64::NAN, |(come, _)| come));
-    set("served_per_second", pace.map_or(f64::NAN, |(_, served)| served));
+    set("arriving_per_second", rates.map_or(f64::NAN, |(arrivals, _)| arrivals));
+    set("served_per_second", rates.map_or(f64::NAN, |(_, completions)| completions));
     set("in_hand", as_float(jobs.busy()));
     set("threads", f64::from(jobs.threads()));
     let needed = weir_advisor::plan::demands(jobs, &[]).queues;
-    let needed = needed.iter().map(|it| it.arrivals_per_second * it.service_seconds).sum();
+    let needed =
+        needed.iter().map(|demand| demand.arrivals_per_second * demand.service_seconds).sum();
     set("threads_needed", needed);
     set("retries", as_float(jobs.retries.size));
     set("dead", as_float(jobs.dead.size));
@@ -196,7 +200,10 @@ fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation)
         set("connections_idle_in_transaction", count(SessionState::IdleInTransaction));
     }
     let settings = postgres.settings.known();
-    set("connections_max", settings.map_or(f64::NAN, |it| f64::from(it.max_connections)));
+    set(
+        "connections_max",
+        settings.map_or(f64::NAN, |settings| f64::from(settings.max_connections)),
+    );
     let ratio = postgres.cache_hit_ratio.known();
     set("cache_hit_percent", ratio.map_or(f64::NAN, |ratio| ratio * 100.0));
     if let Some(waits) = postgres.lock_waits.known() {
@@ -208,16 +215,19 @@ fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation)
 
 /// Combines all shards; durations are the longest.
 fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
-    let sum = |of: fn(&RedisServer) -> u64| as_float(servers.iter().map(|it| of(it)).sum());
+    let sum = |of: fn(&RedisServer) -> u64| as_float(servers.iter().map(|server| of(server)).sum());
     set("redis_memory_bytes", sum(|server| server.info.used_memory_bytes));
     set("redis_clients", sum(|server| server.info.clients));
     let fork = servers.iter().map(|server| server.info.latest_fork).max().unwrap_or_default();
     set("redis_fork_seconds", fork.as_secs_f64());
     let recent: Option<Vec<_>> = servers.iter().map(|server| server.lately.known()).collect();
     let Some(recent) = recent else { return };
-    set("redis_operations_per_second", recent.iter().map(|it| it.per_second).sum());
-    set("redis_evicted_per_second", recent.iter().map(|it| it.evicted_per_second).sum());
-    let longest = recent.iter().filter_map(|it| it.mean()).max();
+    set("redis_operations_per_second", recent.iter().map(|operations| operations.per_second).sum());
+    set(
+        "redis_evicted_per_second",
+        recent.iter().map(|operations| operations.evicted_per_second).sum(),
+    );
+    let longest = recent.iter().filter_map(|operations| operations.mean()).max();
     set("redis_operation_seconds", longest.map_or(f64::NAN, |mean| mean.as_secs_f64()));
 }
 
@@ -229,21 +239,21 @@ mod tests {
 
     use super::*;
 
-    fn looked(observation: Observation) -> ObservedSnapshot {
+    fn snapshot(observation: Observation) -> ObservedSnapshot {
         let advice = advise(&observation);
         let (at, took) = (Timestamp::from_millis(7_000), Duration::from_millis(3));
         ObservedSnapshot { at, took, observation, advice, sources: Vec::new() }
     }
 
     #[test]
-    fn what_is_not_known_is_a_gap_and_not_zero() {
-        let row = row(&looked(Observation::default()));
-        assert!(row[place("waiting")].is_nan() && row[place("connections")].is_nan());
-        assert_eq!(row[place("critical_findings")], 0.0);
+    fn unknown_values_are_gaps_and_not_zero() {
+        let row = row(&snapshot(Observation::default()));
+        assert!(row[column_index("waiting")].is_nan() && row[column_index("connections")].is_nan());
+        assert_eq!(row[column_index("critical_findings")], 0.0);
     }
 
     #[test]
-    fn each_figure_has_its_place() {
+    fn each_value_is_in_its_column() {
         let queue = ObservedQueue {
             length: 7,
             latency: Duration::from_secs(9),
@@ -257,9 +267,12 @@ mod tests {
             redis: vec![Fact::Known(server.clone()), Fact::Known(server)],
             ..Observation::default()
         };
-        let row = row(&looked(observation));
-        assert_eq!((row[place("waiting")], row[place("latency_seconds")]), (7.0, 9.0));
-        assert_eq!(row[place("redis_memory_bytes")], 10.0);
-        assert!(row[place("arriving_per_second")].is_nan(), "there is only one sample");
+        let row = row(&snapshot(observation));
+        assert_eq!(
+            (row[column_index("waiting")], row[column_index("latency_seconds")]),
+            (7.0, 9.0)
+        );
+        assert_eq!(row[column_index("redis_memory_bytes")], 10.0);
+        assert!(row[column_index("arriving_per_second")].is_nan(), "there is only one sample");
     }
 }

@@ -35,8 +35,8 @@ pub(crate) enum PageError {
 impl PageError {
     /// Returns the error for a page of jobs where jobs are not served.
     pub(crate) fn no_jobs() -> Self {
-        let why = "jobs are not served by this Weir: it was started with --only, without jobs";
-        Self::NotFound(why.to_owned())
+        let reason = "jobs are not served by this Weir: it was started with --only, without jobs";
+        Self::NotFound(reason.to_owned())
     }
 
     const fn status(&self) -> StatusCode {

@@ -52,20 +52,20 @@ struct Recorder {
 }
 
 impl QueueHistories {
-    /// Creates the histories; none is opened before the first sample. `whole` is the configuration
-    /// of the history of all queues together.
+    /// Creates the histories; none is opened before the first sample. `server_settings` is the
+    /// configuration of the history of all queues together.
     #[must_use]
     pub(crate) fn new(
-        whole: &HistorySettings,
+        server_settings: &HistorySettings,
         columns: &'static [&'static str],
         queues_max: usize,
         metrics: ConsoleMetrics,
     ) -> Self {
         Self {
-            directory: whole.directory.join("queues"),
+            directory: server_settings.directory.join("queues"),
             columns,
             queues_max,
-            memory_rows_max: whole.memory_rows_max,
+            memory_rows_max: server_settings.memory_rows_max,
             metrics,
             by_name: Mutex::default(),
             recorder: Mutex::default(),
@@ -73,7 +73,7 @@ impl QueueHistories {
     }
 
     /// Returns the history of a queue; None: it has none.
-    pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         lock(&self.by_name).get(name).map(Arc::clone)
     }
 
@@ -93,11 +93,11 @@ impl QueueHistories {
         let mut recorder = lock(&self.recorder);
         let names: BTreeSet<&str> = queues.iter().map(&name).collect();
         if extent == Extent::All {
-            self.forget_the_gone(&mut recorder, &names);
+            self.remove_obsolete(&mut recorder, &names);
         }
         self.admit(&mut recorder, &names);
         for queue in queues {
-            if let Some(history) = self.of(name(queue)) {
+            if let Some(history) = self.get(name(queue)) {
                 history.append(at, &row(queue));
             }
         }
@@ -106,15 +106,15 @@ impl QueueHistories {
     /// Creates histories for queues without one, up to the limit. Those that had one before a
     /// restart take precedence, so that the limit always excludes the same ones.
     fn admit(&self, recorder: &mut Recorder, names: &BTreeSet<&str>) {
-        let room = self.queues_max.saturating_sub(lock(&self.by_name).len());
-        if room == 0 && recorder.is_full {
+        let remaining = self.queues_max.saturating_sub(lock(&self.by_name).len());
+        if remaining == 0 && recorder.is_full {
             return;
         }
         let mut new: Vec<&str> = names.iter().copied().collect();
-        new.retain(|name| self.of(name).is_none());
-        if new.len() > room {
+        new.retain(|name| self.get(name).is_none());
+        if new.len() > remaining {
             new.sort_by_cached_key(|name| !self.folder(name).is_dir());
-            new.truncate(room);
+            new.truncate(remaining);
             if !std::mem::replace(&mut recorder.is_full, true) {
                 self.metrics.limit_hit(ConsoleLimit::ChartQueuesMax);
             }
@@ -135,28 +135,28 @@ impl QueueHistories {
         Arc::new(MetricsHistory::open(&settings, self.columns))
     }
 
-    fn forget_the_gone(&self, recorder: &mut Recorder, names: &BTreeSet<&str>) {
-        let gone: Vec<String> = {
+    fn remove_obsolete(&self, recorder: &mut Recorder, names: &BTreeSet<&str>) {
+        let obsolete: Vec<String> = {
             let mut by_name = lock(&self.by_name);
             by_name
                 .extract_if(.., |name, _| !names.contains(name.as_str()))
-                .map(|it| it.0)
+                .map(|entry| entry.0)
                 .collect()
         };
-        for name in gone {
+        for name in obsolete {
             recorder.is_full = false;
             remove(&self.folder(&name));
         }
         if !std::mem::replace(&mut recorder.is_tidy, true) {
-            self.remove_what_no_queue_has(names);
+            self.remove_unknown_folders(names);
         }
     }
 
-    fn remove_what_no_queue_has(&self, names: &BTreeSet<&str>) {
-        let wanted: BTreeSet<String> = names.iter().copied().map(folder_name).collect();
+    fn remove_unknown_folders(&self, names: &BTreeSet<&str>) {
+        let known: BTreeSet<String> = names.iter().copied().map(folder_name).collect();
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         for entry in entries {
-            if !entry.file_name().to_str().is_some_and(|found| wanted.contains(found)) {
+            if !entry.file_name().to_str().is_some_and(|found| known.contains(found)) {
                 remove(&entry.path());
             }
         }

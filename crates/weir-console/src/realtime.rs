@@ -41,12 +41,16 @@ pub struct RealtimeSource {
 }
 
 impl RealtimeSource {
-    /// Creates the source. `whole` is the configuration of the server's history; realtime's is in a
-    /// subfolder.
+    /// Creates the source. `server_settings` is the configuration of the server's history;
+    /// realtime's is in a subfolder.
     #[must_use]
-    pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::HistorySettings) -> Self {
-        let directory = whole.directory.join("realtime");
-        let settings = history::HistorySettings { directory, ..whole.clone() };
+    pub fn new(
+        hub: Arc<Hub>,
+        switches: Switchboard,
+        server_settings: &history::HistorySettings,
+    ) -> Self {
+        let directory = server_settings.directory.join("realtime");
+        let settings = history::HistorySettings { directory, ..server_settings.clone() };
         Self { hub, switches, history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)) }
     }
 

@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_sound() {
+    fn the_default_settings_are_valid() {
         assert_eq!(ConsoleSettings::default().problems(), []);
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn all_setting_errors_are_reported_at_once() {
         let found = settings_with(|settings| {
             settings.listen = "0.0.0.0:7420".parse().ok();
             settings.token = Some(Secret::new("short"));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn any_loopback_address_needs_no_password() {
+    fn a_loopback_listener_needs_no_password() {
         for listen in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1"] {
             assert!(settings_with(|s| s.listen = listen.parse().ok()).is_empty(), "{listen}");
         }

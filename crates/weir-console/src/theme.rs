@@ -31,7 +31,7 @@ impl Theme {
         }
     }
 
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::Light => "light",

@@ -32,8 +32,8 @@ impl JobTotals {
             (self.processed, before.processed),
             (self.failed, before.failed),
         ];
-        pairs.map(|(now, then)| {
-            let more = now.checked_sub(then).filter(|_| seconds > 0.0)?;
+        pairs.map(|(now, earlier)| {
+            let more = now.checked_sub(earlier).filter(|_| seconds > 0.0)?;
             Some(as_float(more) / seconds)
         })
     }

@@ -69,30 +69,32 @@ const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<Finding>] = &[
 
 /// Applies all rules.
 #[must_use]
-pub(crate) fn judge(facts: &VerdictInput<'_>) -> HealthVerdict {
-    let of_jobs = facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
-    let of_realtime = facts
+pub(crate) fn evaluate(facts: &VerdictInput<'_>) -> HealthVerdict {
+    let job_findings =
+        facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
+    let realtime_findings = facts
         .realtime
         .iter()
         .flat_map(|realtime| REALTIME_RULES.iter().flat_map(|rule| rule(realtime)));
-    let of_front =
+    let front_findings =
         facts.front.iter().flat_map(|front| FRONT_RULES.iter().flat_map(|rule| rule(front)));
-    let of_observed = facts.observed.iter().flat_map(|it| observed_rules::doctor_finds(it));
-    let all = of_jobs.chain(of_realtime).chain(of_front).chain(of_observed);
+    let observed_findings =
+        facts.observed.iter().flat_map(|observed| observed_rules::doctor_finds(observed));
+    let all = job_findings.chain(realtime_findings).chain(front_findings).chain(observed_findings);
     let mut findings: Vec<Finding> = all.collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
-    HealthVerdict { findings, calm: calm(facts) }
+    HealthVerdict { findings, healthy_headline: healthy_headline(facts) }
 }
 
 /// Returns the headline when there are no findings.
-fn calm(facts: &VerdictInput<'_>) -> String {
+fn healthy_headline(facts: &VerdictInput<'_>) -> String {
     let connections = facts.realtime.map(|realtime| realtime.overview.totals.connections);
     let realtime_is_well =
         |connections| format!("Realtime is well: {}", counted(connections, "connection"));
     let Some(jobs) = facts.jobs else {
         let workers = facts.front.map_or(0, front::FrontSnapshot::serving) as u64;
         let front = || match workers {
-            0 if facts.observed.is_some_and(|it| it.latest.is_some()) => {
+            0 if facts.observed.is_some_and(|observed| observed.latest.is_some()) => {
                 "Doctor has no findings".to_owned()
             }
             0 => "Only the console is served here".to_owned(),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_turns_or_hides_text_is_shown() {
+    fn control_and_bidirectional_characters_are_escaped() {
         assert_eq!(visible("\u{202e}gnp.exe"), "\\u202egnp.exe");
         assert_eq!(
             visible("a\u{2066}b\u{2069}\u{0}\u{1b}[0m"),

@@ -44,7 +44,7 @@ impl ConnectionService for Door {
         request: Request<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<ResponseBody>> {
-        Rc::clone(&self.0).answer(request, peer)
+        Rc::clone(&self.0).handle(request, peer)
     }
 }
 
@@ -63,7 +63,7 @@ async fn main() {
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     println!("listening on {}", sockets[0].address().expect("an address"));
     let stop = ServerStop::within(Duration::from_secs(10));
-    let drain = Drain { begun: stop.graceful.clone(), window: Duration::from_secs(1) };
+    let drain = Drain { started: stop.graceful.clone(), window: Duration::from_secs(1) };
     let running = weir_net::server::start(ServerOptions {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,

@@ -167,7 +167,7 @@ impl AccessLogWriter {
                 self.take(next);
             }
             let flushed = self.output.flush();
-            self.note(&flushed);
+            self.track_result(&flushed);
         }
     }
 
@@ -180,11 +180,11 @@ impl AccessLogWriter {
                 if written.is_ok() {
                     self.metrics.written.inc();
                 }
-                self.note(&written);
+                self.track_result(&written);
             }
             WriterMessage::Reopen => {
                 let flushed = self.output.flush();
-                self.note(&flushed);
+                self.track_result(&flushed);
                 match open(&self.settings) {
                     Ok(output) => self.output = output,
                     Err(error) => tracing::error!(%error, "the access log could not be reopened"),
@@ -193,7 +193,7 @@ impl AccessLogWriter {
         }
     }
 
-    fn note(&mut self, result: &io::Result<()>) {
+    fn track_result(&mut self, result: &io::Result<()>) {
         match result {
             Ok(()) => self.is_failing = false,
             Err(error) => {

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_reads_as_it_is_written() {
+    fn addresses_round_trip_through_text() {
         for text in ["unix:/run/app/0.sock", "127.0.0.1:3000", "[::1]:3000"] {
             assert_eq!(
                 text.parse::<UpstreamAddress>().map(|address| address.to_string()),

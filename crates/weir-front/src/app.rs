@@ -17,10 +17,10 @@ use weir_base::seldom::Seldom;
 pub(crate) use self::budget::{ByteBudget, Lease};
 pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::UpstreamSlot;
-use self::slot::{Handed, QueuePlace};
+use self::slot::{QueuePlace, SlotResult};
 use crate::address::UpstreamAddress;
 use crate::dispatch::{
-    Dispatcher, Elsewhere, EnqueueOutcome, Load, Permit, QueueError, QueueLimits, RequestClass,
+    Dispatcher, EnqueueOutcome, ExternalLoad, Load, Permit, QueueError, QueueLimits, RequestClass,
     Slots, StreamSlot, WorkerKey,
 };
 use crate::forwarded_headers::ForwardedHeaders;
@@ -45,7 +45,7 @@ impl UpstreamWorker {
         Self { key, serial, address, waited_us: AtomicU64::new(0) }
     }
 
-    fn note_wait(&self, waited: Duration) {
+    fn record_wait(&self, waited: Duration) {
         let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.waited_us.fetch_add(waited_us, Ordering::Relaxed);
     }
@@ -74,13 +74,13 @@ pub(crate) struct ProxiedApp {
     pub(crate) buffers: ByteBudget,
     clock: Clock,
     /// Limits the log lines about rejected streams.
-    refused_stream: Seldom,
+    stream_rejection_log: Seldom,
     /// A std mutex: it is held for decisions in memory only, never across an await.
     state: Mutex<AppState>,
 }
 
 struct AppState {
-    dispatcher: Dispatcher<oneshot::Sender<Handed>>,
+    dispatcher: Dispatcher<oneshot::Sender<SlotResult>>,
     workers: HashMap<WorkerKey, Arc<UpstreamWorker>>,
 }
 
@@ -96,7 +96,7 @@ impl ProxiedApp {
         });
         let state = Mutex::new(AppState { dispatcher, workers: HashMap::new() });
         let buffers = ByteBudget::new(limits.buffers_max);
-        let forwarded_headers = ForwardedHeaders::of(&settings.forwarded_headers);
+        let forwarded_headers = ForwardedHeaders::from_list(&settings.forwarded_headers);
         let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
         let shed = shed.into_iter().map(ShedRule::new).collect();
         let maintenance = Maintenance::new(maintenance_page);
@@ -111,7 +111,7 @@ impl ProxiedApp {
             metrics,
             buffers,
             clock,
-            refused_stream: Seldom::default(),
+            stream_rejection_log: Seldom::default(),
             state,
         });
         for address in workers {
@@ -132,62 +132,70 @@ impl ProxiedApp {
     /// is free at once, prefers a worker that has room for a stream.
     pub(crate) async fn slot_for_stream(
         self: &Arc<Self>,
-        wish: RequestClass,
+        class: RequestClass,
     ) -> Result<UpstreamSlot, QueueError> {
         let now = self.now();
-        let free = {
+        let acquired = {
             let mut state = self.state();
             let permit = state.dispatcher.take_for_stream(now);
             permit.map(|permit| (state.worker(&permit), permit))
         };
-        match free {
+        match acquired {
             Some((worker, permit)) => {
                 self.metrics.queued(Duration::ZERO);
                 Ok(UpstreamSlot::new(self, worker, permit))
             }
-            None => self.slot(wish, now).await,
+            None => self.slot(class, now).await,
         }
     }
 
     /// Takes a slot of a worker, or waits for one. `since`: when the request began to wait.
     pub(crate) async fn slot(
         self: &Arc<Self>,
-        wish: RequestClass,
+        class: RequestClass,
         since: Timestamp,
     ) -> Result<UpstreamSlot, QueueError> {
-        let handed = match self.request_slot(wish, since) {
-            SlotRequest::Handed(handed) => handed,
+        let result = match self.request_slot(class, since) {
+            SlotRequestOutcome::Ready(result) => result,
             // Every waiter is sent a result before its sender is dropped, except at process exit.
-            SlotRequest::Waits(_place, receiver) => {
+            SlotRequestOutcome::Queued(_place, receiver) => {
                 receiver.await.unwrap_or(Err(QueueError::QueueTimeout))
             }
         };
-        match &handed {
+        match &result {
             Ok(slot) => {
                 let waited = self.clock.now().since(since);
-                slot.worker.note_wait(waited);
+                slot.worker.record_wait(waited);
                 self.metrics.queued(waited);
             }
-            Err(refusal) => self.metrics.refused(*refusal),
+            Err(error) => self.metrics.rejected(*error),
         }
-        handed
+        result
     }
 
-    fn request_slot(self: &Arc<Self>, wish: RequestClass, now: Timestamp) -> SlotRequest<'_> {
+    fn request_slot(
+        self: &Arc<Self>,
+        class: RequestClass,
+        now: Timestamp,
+    ) -> SlotRequestOutcome<'_> {
         let mut state = self.state();
         // A slot may have become free since `free_slot` returned None.
         if let Some(permit) = state.dispatcher.take(now) {
-            return SlotRequest::Handed(Ok(UpstreamSlot::new(self, state.worker(&permit), permit)));
+            return SlotRequestOutcome::Ready(Ok(UpstreamSlot::new(
+                self,
+                state.worker(&permit),
+                permit,
+            )));
         }
         let (sender, receiver) = oneshot::channel();
-        match state.dispatcher.wait(wish, sender, now) {
-            EnqueueOutcome::Refused(_, refusal) => SlotRequest::Handed(Err(refusal)),
+        match state.dispatcher.wait(class, sender, now) {
+            EnqueueOutcome::Rejected(_, error) => SlotRequestOutcome::Ready(Err(error)),
             EnqueueOutcome::Queued { ticket, displaced } => {
-                if let Some((displaced, refusal)) = displaced {
+                if let Some((displaced, error)) = displaced {
                     // Sending fails if the displaced request's client has disconnected.
-                    let _ = displaced.send(Err(refusal));
+                    let _ = displaced.send(Err(error));
                 }
-                SlotRequest::Waits(QueuePlace::new(self, ticket), receiver)
+                SlotRequestOutcome::Queued(QueuePlace::new(self, ticket), receiver)
             }
         }
     }
@@ -202,7 +210,7 @@ impl ProxiedApp {
             state.workers.insert(key, Arc::new(UpstreamWorker::new(key, serial, address)));
             key
         };
-        self.hand_out();
+        self.assign_free_slots();
         key
     }
 
@@ -219,16 +227,16 @@ impl ProxiedApp {
             let mut state = self.state();
             state.dispatcher.end_suspensions(now);
             let AppState { dispatcher, workers } = &mut *state;
-            workers.retain(|key, _| dispatcher.knows(*key));
+            workers.retain(|key, _| dispatcher.contains(*key));
             self.metrics.buffered(self.buffers.used());
             self.metrics.waiting(state.dispatcher.waiting());
             state.dispatcher.expire(now)
         };
-        for (waiter, refusal) in expired {
+        for (waiter, error) in expired {
             // Sending fails if the client has disconnected.
-            let _ = waiter.send(Err(refusal));
+            let _ = waiter.send(Err(error));
         }
-        self.hand_out();
+        self.assign_free_slots();
     }
 
     /// Stops giving slots to requests, which then wait in the queue.
@@ -239,26 +247,26 @@ impl ProxiedApp {
     /// Gives slots again, to waiting requests first.
     pub(crate) fn resume(self: &Arc<Self>) {
         self.state().dispatcher.resume(self.clock.now());
-        self.hand_out();
+        self.assign_free_slots();
     }
 
     /// Replaces the workers: adds those that are new, and drains those that are no longer listed.
     pub(crate) fn set_workers(self: &Arc<Self>, addresses: &[UpstreamAddress]) {
-        let (gone, known) = {
+        let (removed, existing) = {
             let state = self.state();
-            let (known, gone): (Vec<_>, Vec<_>) = state
+            let (existing, removed): (Vec<_>, Vec<_>) = state
                 .current()
                 .map(|worker| (worker.key, worker.address.clone()))
                 .partition(|(_, address)| addresses.contains(address));
-            (gone, known)
+            (removed, existing)
         };
         // New workers first, so that the app is never without a worker.
         for address in addresses {
-            if !known.iter().any(|(_, known)| known == address) {
+            if !existing.iter().any(|(_, existing)| existing == address) {
                 self.add_worker(address.clone());
             }
         }
-        for (key, _) in gone {
+        for (key, _) in removed {
             self.state().dispatcher.drain_worker(key);
         }
     }
@@ -271,7 +279,7 @@ impl ProxiedApp {
             let Some(key) = found.map(|worker| worker.key) else { return };
             state.dispatcher.hold_back_worker(key, is_held, self.clock.now());
         }
-        self.hand_out();
+        self.assign_free_slots();
     }
 
     /// Sets whether none of its workers can be started.
@@ -284,23 +292,27 @@ impl ProxiedApp {
     }
 
     /// Sets how many slots of the worker at `address` are used by other service processes.
-    pub(crate) fn set_elsewhere(self: &Arc<Self>, address: &UpstreamAddress, elsewhere: Elsewhere) {
+    pub(crate) fn set_external_load(
+        self: &Arc<Self>,
+        address: &UpstreamAddress,
+        external: ExternalLoad,
+    ) {
         {
             let mut state = self.state();
             let found = state.current().find(|worker| worker.address == *address);
             let Some(key) = found.map(|worker| worker.key) else { return };
-            state.dispatcher.set_elsewhere(key, elsewhere);
+            state.dispatcher.set_external_load(key, external);
         }
-        self.hand_out();
+        self.assign_free_slots();
     }
 
     /// Returns how many slots of each worker this process uses.
-    pub(crate) fn used(&self) -> Vec<(UpstreamAddress, Elsewhere)> {
+    pub(crate) fn used(&self) -> Vec<(UpstreamAddress, ExternalLoad)> {
         let state = self.state();
         let loads = state.dispatcher.loads().into_iter();
         loads
             .map(|(key, load)| {
-                let used = Elsewhere { requests: load.requests, streams: load.streams };
+                let used = ExternalLoad { requests: load.requests, streams: load.streams };
                 (state.workers[&key].address.clone(), used)
             })
             .collect()
@@ -334,12 +346,13 @@ impl ProxiedApp {
         let state = self.state();
         let dispatcher = &state.dispatcher;
         let running = dispatcher.overdue(Duration::ZERO, now).into_iter();
-        let oldest: HashMap<_, _> = running.map(|one| (one.worker, one.oldest)).collect();
+        let oldest: HashMap<_, _> =
+            running.map(|overdue| (overdue.worker, overdue.oldest)).collect();
         let workers = dispatcher.loads().into_iter().map(|(key, load)| WorkerView {
             address: state.workers[&key].address.to_string(),
-            requests: load.requests + load.elsewhere.requests,
-            streams: load.streams + load.elsewhere.streams,
-            given: load.given,
+            requests: load.requests + load.external.requests,
+            streams: load.streams + load.external.streams,
+            assigned: load.assigned,
             waited: state.workers[&key].waited(),
             oldest_request: oldest.get(&key).map(|since| now.since(*since)),
             state: worker_state(load),
@@ -366,14 +379,14 @@ impl ProxiedApp {
     }
 
     /// Gives free slots to waiting requests.
-    fn hand_out(self: &Arc<Self>) {
+    fn assign_free_slots(self: &Arc<Self>) {
         loop {
             let next = {
                 let mut state = self.state();
                 state.next(self.clock.now())
             };
             let Some(next) = next else { break };
-            self.hand_over(next);
+            self.send_slot(next);
         }
     }
 
@@ -383,42 +396,42 @@ impl ProxiedApp {
         let (stream, next) = {
             let mut state = self.state();
             let stream = state.dispatcher.make_stream(permit);
-            let is_one_free = stream == Some(StreamSlot::Own);
-            (stream, if is_one_free { state.next(self.clock.now()) } else { None })
+            let has_freed_slot = stream == Some(StreamSlot::Own);
+            (stream, if has_freed_slot { state.next(self.clock.now()) } else { None })
         };
         if let Some(next) = next {
-            self.hand_over(next);
+            self.send_slot(next);
         }
         stream
     }
 
     /// Counts and logs the rejection of a stream.
-    fn refuse_stream(&self, refusal: QueueError) -> QueueError {
-        self.metrics.refused(refusal);
+    fn reject_stream(&self, error: QueueError) -> QueueError {
+        self.metrics.rejected(error);
         // The server logs when a client reaches its own limit of streams.
-        if refusal == QueueError::Streams && self.refused_stream.is_due(self.clock.now()) {
+        if error == QueueError::Streams && self.stream_rejection_log.is_due(self.clock.now()) {
             tracing::warn!(
                 app = self.name,
                 streams = self.limits.streams(),
                 "no room for another WebSocket or event stream: refused with 503 (front.apps.streams)"
             );
         }
-        refusal
+        error
     }
 
     /// Ends a permit and gives its slot to the next waiting request.
-    fn take_back(self: &Arc<Self>, permit: Permit) {
+    fn release(self: &Arc<Self>, permit: Permit) {
         let next = {
             let mut state = self.state();
             state.end(permit, &self.clock)
         };
         if let Some(next) = next {
-            self.hand_over(next);
+            self.send_slot(next);
         }
     }
 
     /// Passes a slot to a waiting request. If its client has disconnected, tries the next one.
-    fn hand_over(self: &Arc<Self>, mut next: NextRequest) {
+    fn send_slot(self: &Arc<Self>, mut next: NextRequest) {
         loop {
             let NextRequest { waiter, permit, worker } = next;
             let Err(Ok(mut slot)) = waiter.send(Ok(UpstreamSlot::new(self, worker, permit))) else {
@@ -436,14 +449,14 @@ impl ProxiedApp {
 }
 
 /// The immediate outcome of a request for a slot.
-enum SlotRequest<'a> {
-    Handed(Handed),
-    Waits(QueuePlace<'a>, oneshot::Receiver<Handed>),
+enum SlotRequestOutcome<'a> {
+    Ready(SlotResult),
+    Queued(QueuePlace<'a>, oneshot::Receiver<SlotResult>),
 }
 
 /// A waiting request and the slot that it gets.
 struct NextRequest {
-    waiter: oneshot::Sender<Handed>,
+    waiter: oneshot::Sender<SlotResult>,
     permit: Permit,
     worker: Arc<UpstreamWorker>,
 }
@@ -475,7 +488,7 @@ impl AppState {
         Some(self.with_worker(next))
     }
 
-    fn with_worker(&self, (waiter, permit): (oneshot::Sender<Handed>, Permit)) -> NextRequest {
+    fn with_worker(&self, (waiter, permit): (oneshot::Sender<SlotResult>, Permit)) -> NextRequest {
         NextRequest { worker: self.worker(&permit), waiter, permit }
     }
 

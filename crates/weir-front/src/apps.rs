@@ -8,7 +8,7 @@ use weir_base::clock::Clock;
 
 use crate::address::UpstreamAddress;
 use crate::app::ProxiedApp;
-use crate::dispatch::Elsewhere;
+use crate::dispatch::ExternalLoad;
 use crate::metrics::FrontMetrics;
 use crate::routes::Routes;
 use crate::settings::AppSettings;
@@ -33,10 +33,11 @@ impl Apps {
     pub fn new(settings: Vec<AppSettings>, clock: &Clock, metrics: &FrontMetrics) -> Arc<Self> {
         let mut routes = Routes::default();
         let mut apps = Vec::new();
-        for mut one in settings {
-            let (hosts, paths) = (std::mem::take(&mut one.hosts), std::mem::take(&mut one.paths));
-            let metrics = metrics.of(&one.name);
-            let app = ProxiedApp::new(one, clock.clone(), metrics);
+        for mut app_settings in settings {
+            let (hosts, paths) =
+                (std::mem::take(&mut app_settings.hosts), std::mem::take(&mut app_settings.paths));
+            let metrics = metrics.for_app(&app_settings.name);
+            let app = ProxiedApp::new(app_settings, clock.clone(), metrics);
             routes.add(&hosts, &paths, &app);
             apps.push(app);
         }
@@ -85,9 +86,9 @@ impl Apps {
 
     /// Updates all shed rules with the latency of each job queue: the time that its oldest job has
     /// waited. A queue missing from `latencies` counts as unknown, so its rules are inactive.
-    pub fn judge_queues(&self, latencies: &BTreeMap<String, Duration>) {
+    pub fn update_shed_rules(&self, latencies: &BTreeMap<String, Duration>) {
         for rule in self.apps.iter().flat_map(|app| &app.shed) {
-            rule.judge(latencies.get(&rule.settings.queue).copied());
+            rule.update(latencies.get(&rule.settings.queue).copied());
         }
     }
 
@@ -131,19 +132,19 @@ impl Apps {
     ///
     /// # Errors
     /// Fails if there is no such app.
-    pub fn set_elsewhere(
+    pub fn set_external_load(
         &self,
         app: &str,
         worker: &UpstreamAddress,
-        elsewhere: Elsewhere,
+        external: ExternalLoad,
     ) -> Result<(), NoSuchApp> {
-        self.app(app)?.set_elsewhere(worker, elsewhere);
+        self.app(app)?.set_external_load(worker, external);
         Ok(())
     }
 
     /// Returns how many slots of each worker of an app this process uses.
     #[must_use]
-    pub fn used(&self, app: &str) -> Vec<(UpstreamAddress, Elsewhere)> {
+    pub fn used(&self, app: &str) -> Vec<(UpstreamAddress, ExternalLoad)> {
         self.app(app).map(|app| app.used()).unwrap_or_default()
     }
 

@@ -43,7 +43,7 @@ use weir_base::clock::Timestamp;
 use self::priority_queue::FlowKey;
 use self::queue::RequestQueue;
 pub(crate) use self::queue::{Priority, Ticket};
-pub use self::workers::Elsewhere;
+pub use self::workers::ExternalLoad;
 use self::workers::WorkerTable;
 pub(crate) use self::workers::{Load, Slots, StreamSlot, WorkerKey};
 
@@ -99,7 +99,7 @@ pub(crate) enum EnqueueOutcome<T> {
         ticket: Ticket,
         displaced: Option<(T, QueueError)>,
     },
-    Refused(T, QueueError),
+    Rejected(T, QueueError),
 }
 
 /// A request or stream that holds a slot.
@@ -110,7 +110,7 @@ struct HeldSlot {
     stream: Option<StreamSlot>,
     /// Since when the worker owes a response or a read. None: it waits for the client, or is a
     /// stream.
-    owes_since: Option<Timestamp>,
+    due_since: Option<Timestamp>,
 }
 
 /// A worker that has owed a response for longer than a given age.
@@ -149,7 +149,7 @@ impl<T> Dispatcher<T> {
         if self.is_paused {
             return None;
         }
-        self.workers.take().map(|worker| self.begin(worker, now))
+        self.workers.take().map(|worker| self.assign(worker, now))
     }
 
     /// Takes a slot for a probable stream, preferably of a worker with room for one.
@@ -158,28 +158,28 @@ impl<T> Dispatcher<T> {
             return None;
         }
         let worker = self.workers.take_for_stream().or_else(|| self.workers.take());
-        worker.map(|worker| self.begin(worker, now))
+        worker.map(|worker| self.assign(worker, now))
     }
 
-    fn begin(&mut self, worker: WorkerKey, now: Timestamp) -> Permit {
-        let running = HeldSlot { worker, stream: None, owes_since: Some(now) };
+    fn assign(&mut self, worker: WorkerKey, now: Timestamp) -> Permit {
+        let running = HeldSlot { worker, stream: None, due_since: Some(now) };
         Permit { running: self.running.insert(running), worker }
     }
 
     /// Notes that the worker owes a response from `now` on.
-    pub(crate) fn owes(&mut self, permit: &Permit, now: Timestamp) {
-        self.running[permit.running].owes_since = Some(now);
+    pub(crate) fn start_response_timer(&mut self, permit: &Permit, now: Timestamp) {
+        self.running[permit.running].due_since = Some(now);
     }
 
     /// Notes that the client has gone: what the worker owes remains due. If it waited for the
     /// client, it owes a response from `now` on.
-    pub(crate) fn owes_still(&mut self, permit: &Permit, now: Timestamp) {
-        self.running[permit.running].owes_since.get_or_insert(now);
+    pub(crate) fn ensure_response_timer(&mut self, permit: &Permit, now: Timestamp) {
+        self.running[permit.running].due_since.get_or_insert(now);
     }
 
     /// Notes that the worker waits for the client.
-    pub(crate) fn owes_nothing(&mut self, permit: &Permit) {
-        self.running[permit.running].owes_since = None;
+    pub(crate) fn stop_response_timer(&mut self, permit: &Permit) {
+        self.running[permit.running].due_since = None;
     }
 
     /// Marks a request as a stream, for which the worker owes nothing. Returns None if there is no
@@ -187,7 +187,7 @@ impl<T> Dispatcher<T> {
     /// [`Dispatcher::next`].
     pub(crate) fn make_stream(&mut self, permit: &Permit) -> Option<StreamSlot> {
         let running = &mut self.running[permit.running];
-        running.owes_since = None;
+        running.due_since = None;
         if running.stream.is_none() {
             running.stream = self.workers.make_stream(running.worker);
         }
@@ -197,7 +197,7 @@ impl<T> Dispatcher<T> {
     /// Queues a request after [`Dispatcher::take`] has returned None.
     pub(crate) fn wait(
         &mut self,
-        wish: RequestClass,
+        class: RequestClass,
         waiter: T,
         now: Timestamp,
     ) -> EnqueueOutcome<T> {
@@ -205,22 +205,22 @@ impl<T> Dispatcher<T> {
         let QueueLimits { queue_max, overload_delay, .. } = self.limits;
         let queue = &mut self.queue;
         if queue.len() < queue_max {
-            let ticket = queue.push(wish, waiter, overload_delay, now);
+            let ticket = queue.push(class, waiter, overload_delay, now);
             return EnqueueOutcome::Queued { ticket, displaced: None };
         }
-        let refusal = if is_overloaded { QueueError::Overload } else { QueueError::QueueFull };
-        match queue.make_room(wish, is_overloaded) {
+        let error = if is_overloaded { QueueError::Overload } else { QueueError::QueueFull };
+        match queue.displace(class, is_overloaded) {
             Some(displaced) => {
-                let ticket = queue.push(wish, waiter, overload_delay, now);
-                EnqueueOutcome::Queued { ticket, displaced: Some((displaced, refusal)) }
+                let ticket = queue.push(class, waiter, overload_delay, now);
+                EnqueueOutcome::Queued { ticket, displaced: Some((displaced, error)) }
             }
-            None => EnqueueOutcome::Refused(waiter, refusal),
+            None => EnqueueOutcome::Rejected(waiter, error),
         }
     }
 
     /// Removes a request whose client gave up. Returns None if it is no longer queued.
-    pub(crate) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
-        self.queue.leave(ticket, now)
+    pub(crate) fn cancel(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
+        self.queue.cancel(ticket, now)
     }
 
     /// Releases a slot; call [`Dispatcher::next`] afterwards.
@@ -247,15 +247,15 @@ impl<T> Dispatcher<T> {
     /// Removes and returns the requests that have waited too long.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, QueueError)> {
         let mut expired = Vec::new();
-        let (patience, refusal) = self.patience(now);
-        while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
-            expired.extend(self.queue.pop_oldest().map(|waiter| (waiter, refusal)));
+        let (wait_limit, error) = self.wait_limit(now);
+        while self.queue.oldest().is_some_and(|since| now.since(since) >= wait_limit) {
+            expired.extend(self.queue.pop_oldest().map(|waiter| (waiter, error)));
         }
         expired
     }
 
     /// Returns how long a request may wait at present, and its error after that.
-    fn patience(&self, now: Timestamp) -> (Duration, QueueError) {
+    fn wait_limit(&self, now: Timestamp) -> (Duration, QueueError) {
         let QueueLimits { queue_timeout, overload_wait, .. } = self.limits;
         if self.is_overloaded(now) && overload_wait < queue_timeout {
             (overload_wait, QueueError::Overload)
@@ -269,7 +269,7 @@ impl<T> Dispatcher<T> {
     pub(crate) fn is_overloaded(&self, now: Timestamp) -> bool {
         let is_serving = !self.is_paused && self.workers.any_serves();
         let QueueLimits { overload_delay, overload_after, .. } = self.limits;
-        let since = self.queue.long_since(overload_delay, now);
+        let since = self.queue.overlong_since(overload_delay, now);
         is_serving && since.is_some_and(|since| now.since(since) > overload_after)
     }
 
@@ -319,8 +319,8 @@ impl<T> Dispatcher<T> {
 
     /// Sets how many slots of the worker other service processes use; call [`Dispatcher::next`]
     /// afterwards.
-    pub(crate) fn set_elsewhere(&mut self, worker: WorkerKey, elsewhere: Elsewhere) {
-        self.workers.set_elsewhere(worker, elsewhere);
+    pub(crate) fn set_external_load(&mut self, worker: WorkerKey, external: ExternalLoad) {
+        self.workers.set_external_load(worker, external);
     }
 
     /// Gives a worker that could not be reached no new requests before `until`.
@@ -342,8 +342,8 @@ impl<T> Dispatcher<T> {
     }
 
     /// Returns whether the worker exists, draining ones included.
-    pub(crate) fn knows(&self, worker: WorkerKey) -> bool {
-        self.workers.knows(worker)
+    pub(crate) fn contains(&self, worker: WorkerKey) -> bool {
+        self.workers.contains(worker)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -353,12 +353,12 @@ impl<T> Dispatcher<T> {
     /// Returns the workers that have owed a response for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration, now: Timestamp) -> Vec<Overdue> {
         let mut overdue: Vec<Overdue> = Vec::new();
-        let owed = self.running.iter().filter_map(|(_, it)| Some((it.worker, it.owes_since?)));
-        for (worker, since) in owed.filter(|(_, since)| now.since(*since) >= age) {
-            match overdue.iter_mut().find(|known| known.worker == worker) {
-                Some(known) => {
-                    known.oldest = since.min(known.oldest);
-                    known.requests += 1;
+        let due = self.running.iter().filter_map(|(_, slot)| Some((slot.worker, slot.due_since?)));
+        for (worker, since) in due.filter(|(_, since)| now.since(*since) >= age) {
+            match overdue.iter_mut().find(|entry| entry.worker == worker) {
+                Some(entry) => {
+                    entry.oldest = since.min(entry.oldest);
+                    entry.requests += 1;
                 }
                 None => overdue.push(Overdue { worker, oldest: since, requests: 1 }),
             }

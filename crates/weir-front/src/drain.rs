@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct Drain {
     /// Cancelled when the shutdown begins.
-    pub begun: CancellationToken,
+    pub started: CancellationToken,
     /// The window over which the ends are spread.
     pub window: Duration,
 }
 
 impl Drain {
     /// Resolves at a random time within the window after the shutdown has begun.
-    pub(crate) async fn turn(self) {
-        self.begun.cancelled().await;
+    pub(crate) async fn wait_random_time(self) {
+        self.started.cancelled().await;
         sleep(self.window.mul_f64(fastrand::f64())).await;
     }
 }
@@ -33,16 +33,19 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn turns_are_spread_over_the_window_and_begin_with_the_end() {
-        let drain = Drain { begun: CancellationToken::new(), window: WINDOW };
-        assert!(timeout(100 * WINDOW, drain.clone().turn()).await.is_err(), "not before");
-        drain.begun.cancel();
+    async fn stream_ends_are_spread_over_the_drain_window() {
+        let drain = Drain { started: CancellationToken::new(), window: WINDOW };
+        assert!(
+            timeout(100 * WINDOW, drain.clone().wait_random_time()).await.is_err(),
+            "not before"
+        );
+        drain.started.cancel();
         let began = Instant::now();
         let mut turns = JoinSet::new();
         for _ in 0..100 {
-            let turn = drain.clone().turn();
+            let wait_random_time = drain.clone().wait_random_time();
             turns.spawn(async move {
-                turn.await;
+                wait_random_time.await;
                 began.elapsed()
             });
         }

@@ -58,7 +58,7 @@ impl fmt::Display for ForwardedHeader {
 pub(crate) struct ForwardedHeaders(u8);
 
 impl ForwardedHeaders {
-    pub(crate) fn of(headers: &[ForwardedHeader]) -> Self {
+    pub(crate) fn from_list(headers: &[ForwardedHeader]) -> Self {
         Self(headers.iter().fold(0, |set, header| set | Self::bit(*header)))
     }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_reads_as_it_is_written() {
+    fn header_names_round_trip_through_text() {
         for header in ForwardedHeader::ALL {
             assert_eq!(header.to_string().parse(), Ok(header));
         }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_the_known() {
+    fn an_unknown_header_name_lists_the_known_names() {
         let error = "x-forwarded-for".parse::<ForwardedHeader>().expect_err("no name of a group");
         let text = error.to_string();
         assert!(text.starts_with("\"x-forwarded-for\" is no header that Weir writes"), "{text}");
@@ -94,10 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_what_it_was_made_of() {
-        let set = ForwardedHeaders::of(&[ForwardedHeader::Forwarded, ForwardedHeader::XRequestId]);
+    fn a_header_set_contains_exactly_its_members() {
+        let set =
+            ForwardedHeaders::from_list(&[ForwardedHeader::Forwarded, ForwardedHeader::XRequestId]);
         let has = ForwardedHeader::ALL.map(|header| set.has(header));
         assert_eq!(has, [false, true, false, true]);
-        assert!(!ForwardedHeaders::of(&[]).has(ForwardedHeader::XForwarded));
+        assert!(!ForwardedHeaders::from_list(&[]).has(ForwardedHeader::XForwarded));
     }
 }

@@ -27,8 +27,8 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    pub(crate) fn note(&self, took: Duration) {
-        self.0[bucket(took)].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record(&self, duration: Duration) {
+        self.0[bucket(duration)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn distribution(&self) -> Distribution {
@@ -45,10 +45,10 @@ impl Default for Distribution {
 impl Distribution {
     /// Creates the distribution of `all`.
     #[must_use]
-    pub fn of(all: &[Duration]) -> Self {
+    pub fn from_durations(all: &[Duration]) -> Self {
         let mut distribution = Self::default();
-        for took in all {
-            distribution.0[bucket(*took)] += 1;
+        for duration in all {
+            distribution.0[bucket(*duration)] += 1;
         }
         distribution
     }
@@ -63,26 +63,26 @@ impl Distribution {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.0.iter().zip(&earlier.0);
-        Self(counts.map(|(now, then)| now.saturating_sub(*then)).collect())
+        Self(counts.map(|(now, before)| now.saturating_sub(*before)).collect())
     }
 
     /// Returns the duration that the share `quantile` of all does not exceed. None: there are none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share: 53 bits are enough")]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
-        let wanted = self.count() as f64 * quantile;
-        let mut seen = 0;
-        let reached = |(_, count): &(usize, &u64)| {
-            seen += **count;
-            **count > 0 && seen as f64 >= wanted
+        let target_count = self.count() as f64 * quantile;
+        let mut cumulative = 0;
+        let is_reached = |(_, count): &(usize, &u64)| {
+            cumulative += **count;
+            **count > 0 && cumulative as f64 >= target_count
         };
-        self.0.iter().enumerate().find(reached).map(|(bucket, _)| middle(bucket))
+        self.0.iter().enumerate().find(is_reached).map(|(bucket, _)| middle(bucket))
     }
 }
 
 /// Returns the bucket of a duration, given by the first bits of its microseconds.
-fn bucket(took: Duration) -> usize {
-    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+fn bucket(duration: Duration) -> usize {
+    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let Some(doubling) = micros.checked_ilog2() else { return 0 };
     let bits = if doubling < PARTS_BITS {
         micros << (PARTS_BITS - doubling)
@@ -119,28 +119,32 @@ mod tests {
     }
 
     #[test]
-    fn every_length_is_read_back_as_nearly_as_promised() {
+    fn durations_are_read_back_within_the_documented_error() {
         for doubling in 1..30 {
             for length in
                 [1_u64 << doubling, (1 << doubling) + (1 << (doubling - 1)), (2 << doubling) - 1]
             {
-                let took = Duration::from_micros(length);
-                assert_near(Distribution::of(&[took]).quantile(0.5), took);
+                let duration = Duration::from_micros(length);
+                assert_near(Distribution::from_durations(&[duration]).quantile(0.5), duration);
             }
         }
-        let longest = Distribution::of(&[Duration::MAX]).quantile(1.0).expect("a length");
+        let longest =
+            Distribution::from_durations(&[Duration::MAX]).quantile(1.0).expect("a length");
         assert!(longest > Duration::from_secs(1_800));
-        assert_eq!(Distribution::of(&[Duration::ZERO]).quantile(0.99), Some(Duration::ZERO));
+        assert_eq!(
+            Distribution::from_durations(&[Duration::ZERO]).quantile(0.99),
+            Some(Duration::ZERO)
+        );
     }
 
     #[test]
-    fn a_quantile_is_of_what_was_counted_between_two_moments() {
+    fn a_quantile_covers_only_the_difference_of_two_snapshots() {
         let latencies = Latencies::default();
         assert_eq!(latencies.distribution().quantile(0.5), None);
-        (0..1_000).for_each(|_| latencies.note(millis(500)));
+        (0..1_000).for_each(|_| latencies.record(millis(500)));
         let before = latencies.distribution();
-        (0..98).for_each(|_| latencies.note(millis(10)));
-        (0..2).for_each(|_| latencies.note(millis(3_000)));
+        (0..98).for_each(|_| latencies.record(millis(10)));
+        (0..2).for_each(|_| latencies.record(millis(3_000)));
         let between = latencies.distribution().since(&before);
         assert_eq!(between.count(), 100);
         assert_near(between.quantile(0.5), millis(10));

@@ -27,7 +27,7 @@ pub mod view;
 pub use access_log::{AccessLog, AccessLogMetrics, AccessLogSettings, LogFormat};
 pub use address::{AddressError, UpstreamAddress};
 pub use apps::{Apps, NoSuchApp};
-pub use dispatch::Elsewhere;
+pub use dispatch::ExternalLoad;
 pub use drain::Drain;
 pub use forwarded_headers::{ForwardedHeader, ForwardedHeaderError};
 pub use latencies::Distribution;

@@ -19,9 +19,9 @@ pub struct MeasuredResponse {
 /// Reads the response to a HEAD or GET request from `bytes`, `piece` bytes at a time. Returns None
 /// if it is malformed or its head is incomplete.
 #[must_use]
-pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<MeasuredResponse> {
+pub fn read_response(bytes: &[u8], is_head: bool, piece: usize) -> Option<MeasuredResponse> {
     let method = if is_head { Method::HEAD } else { Method::GET };
-    let (answer, body, is_whole) = upstream::read_by_hand(bytes, &method, piece.max(1))?;
-    let (status, fields) = (answer.status.as_u16(), answer.headers.len());
+    let (response, body, is_whole) = upstream::read_in_pieces(bytes, &method, piece.max(1))?;
+    let (status, fields) = (response.status.as_u16(), response.headers.len());
     Some(MeasuredResponse { status, fields, body, is_whole })
 }

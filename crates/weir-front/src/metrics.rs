@@ -82,7 +82,7 @@ impl RequestFailure {
     }
 }
 
-const REFUSALS: [QueueError; 5] = [
+const REJECTIONS: [QueueError; 5] = [
     QueueError::QueueFull,
     QueueError::QueueTimeout,
     QueueError::Overload,
@@ -90,8 +90,8 @@ const REFUSALS: [QueueError; 5] = [
     QueueError::ClientStreams,
 ];
 
-const fn refusal_name(refusal: QueueError) -> &'static str {
-    match refusal {
+const fn rejection_name(error: QueueError) -> &'static str {
+    match error {
         QueueError::QueueFull => "queue_max",
         QueueError::QueueTimeout => "queue_timeout",
         QueueError::Overload => "overload",
@@ -108,8 +108,8 @@ const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 pub struct FrontMetrics {
     queue: Family<ProxiedAppLabel, Histogram, fn() -> Histogram>,
     service: Family<ProxiedAppLabel, Histogram, fn() -> Histogram>,
-    answers: Family<StatusLabel, Counter>,
-    refusals: Family<AppReasonLabel, Counter>,
+    responses: Family<StatusLabel, Counter>,
+    rejections: Family<AppReasonLabel, Counter>,
     failures: Family<AppReasonLabel, Counter>,
     waiting: Family<ProxiedAppLabel, Gauge>,
     buffered: Family<ProxiedAppLabel, Gauge>,
@@ -121,8 +121,8 @@ impl FrontMetrics {
         let metrics = Self {
             queue: Family::new_with_constructor(histogram),
             service: Family::new_with_constructor(histogram),
-            answers: Family::default(),
-            refusals: Family::default(),
+            responses: Family::default(),
+            rejections: Family::default(),
             failures: Family::default(),
             waiting: Family::default(),
             buffered: Family::default(),
@@ -140,12 +140,12 @@ impl FrontMetrics {
         registry.register(
             "weir_front_app_answers",
             "Responses of workers, by status",
-            metrics.answers.clone(),
+            metrics.responses.clone(),
         );
         registry.register(
             "weir_front_app_refusals",
             "Requests rejected without a worker, and streams rejected, by limit",
-            metrics.refusals.clone(),
+            metrics.rejections.clone(),
         );
         registry.register(
             "weir_front_app_failures",
@@ -166,7 +166,7 @@ impl FrontMetrics {
     }
 
     /// Returns the metrics of one app.
-    pub(crate) fn of(&self, app: &str) -> AppMetrics {
+    pub(crate) fn for_app(&self, app: &str) -> AppMetrics {
         let app = || app.to_owned();
         let reason = |reason| AppReasonLabel { app: app(), reason };
         let counter = |family: &Family<AppReasonLabel, Counter>, name| {
@@ -174,15 +174,15 @@ impl FrontMetrics {
         };
         AppMetrics {
             queue: self.queue.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
-            waits: Arc::default(),
-            services: Arc::default(),
-            insides: Arc::default(),
-            outsides: Arc::default(),
+            queue_times: Arc::default(),
+            service_times: Arc::default(),
+            app_times: Arc::default(),
+            client_times: Arc::default(),
             service: self.service.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
-            answers: STATUSES.map(|status| {
-                self.answers.get_or_create(&StatusLabel { app: app(), status }).clone()
+            responses: STATUSES.map(|status| {
+                self.responses.get_or_create(&StatusLabel { app: app(), status }).clone()
             }),
-            refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
+            rejections: REJECTIONS.map(|error| counter(&self.rejections, rejection_name(error))),
             failures: RequestFailure::ALL.map(|failure| counter(&self.failures, failure.name())),
             buffered: self.buffered.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             waiting: self.waiting.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
@@ -200,12 +200,12 @@ pub(crate) struct AppMetrics {
     queue: Histogram,
     service: Histogram,
     /// The same durations and others as finer histograms, which [`AppMetrics::totals`] reads.
-    waits: Arc<Latencies>,
-    services: Arc<Latencies>,
-    insides: Arc<Latencies>,
-    outsides: Arc<Latencies>,
-    answers: [Counter; 5],
-    refusals: [Counter; REFUSALS.len()],
+    queue_times: Arc<Latencies>,
+    service_times: Arc<Latencies>,
+    app_times: Arc<Latencies>,
+    client_times: Arc<Latencies>,
+    responses: [Counter; 5],
+    rejections: [Counter; REJECTIONS.len()],
     failures: [Counter; RequestFailure::ALL.len()],
     waiting: Gauge,
     buffered: Gauge,
@@ -215,27 +215,27 @@ impl AppMetrics {
     /// Counts a request that got its slot after `waited`.
     pub(crate) fn queued(&self, waited: Duration) {
         self.queue.observe(waited.as_secs_f64());
-        self.waits.note(waited);
+        self.queue_times.record(waited);
     }
 
-    /// Counts a worker's response, whose head came after `took`.
-    pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
-        self.service.observe(took.as_secs_f64());
-        self.services.note(took);
+    /// Counts a worker's response, whose head came after `duration`.
+    pub(crate) fn responded(&self, status: StatusCode, duration: Duration) {
+        self.service.observe(duration.as_secs_f64());
+        self.service_times.record(duration);
         let class = usize::from(status.as_u16() / 100).clamp(1, STATUSES.len());
-        self.answers[class - 1].inc();
+        self.responses[class - 1].inc();
     }
 
     /// Counts how long the client waited for a response, and how long the app says that it took.
-    pub(crate) fn compared(&self, outside: Duration, inside: Option<Duration>) {
-        self.outsides.note(outside);
+    pub(crate) fn record_durations(&self, outside: Duration, inside: Option<Duration>) {
+        self.client_times.record(outside);
         if let Some(inside) = inside {
-            self.insides.note(inside);
+            self.app_times.record(inside);
         }
     }
 
-    pub(crate) fn refused(&self, refusal: QueueError) {
-        self.refusals[refusal as usize].inc();
+    pub(crate) fn rejected(&self, error: QueueError) {
+        self.rejections[error as usize].inc();
     }
 
     pub(crate) fn failed(&self, failure: RequestFailure) {
@@ -261,24 +261,27 @@ impl AppMetrics {
 
     /// Returns the totals since the start, for operators.
     pub(crate) fn totals(&self) -> TotalsView {
-        let refusals = REFUSALS.iter().zip(&self.refusals);
+        let rejections = REJECTIONS.iter().zip(&self.rejections);
         let failures = RequestFailure::ALL.iter().zip(&self.failures);
         TotalsView {
-            answers: self.answers.iter().map(Counter::get).sum(),
-            server_errors: self.answers[STATUSES.len() - 1].get(),
-            refusals: refusals
-                .map(|(why, counter)| ReasonCount {
-                    reason: refusal_name(*why),
+            responses: self.responses.iter().map(Counter::get).sum(),
+            server_errors: self.responses[STATUSES.len() - 1].get(),
+            rejections: rejections
+                .map(|(reason, counter)| ReasonCount {
+                    reason: rejection_name(*reason),
                     count: counter.get(),
                 })
                 .collect(),
             failures: failures
-                .map(|(why, counter)| ReasonCount { reason: why.name(), count: counter.get() })
+                .map(|(reason, counter)| ReasonCount {
+                    reason: reason.name(),
+                    count: counter.get(),
+                })
                 .collect(),
-            waits: self.waits.distribution(),
-            services: self.services.distribution(),
-            insides: self.insides.distribution(),
-            outsides: self.outsides.distribution(),
+            queue_times: self.queue_times.distribution(),
+            service_times: self.service_times.distribution(),
+            app_times: self.app_times.distribution(),
+            client_times: self.client_times.distribution(),
         }
     }
 }

@@ -4,12 +4,12 @@
 //! given a slot ([`crate::app`]) and sent ([`exchange`]), and its response is relayed ([`relay`]).
 //! WebSockets and other upgrades become two joined sockets ([`socket`]).
 
-mod answer;
-mod by_hand;
 mod deadlines;
 mod exchange;
 mod gzip;
 mod head;
+mod manual;
+mod own_response;
 mod relay;
 mod request_body;
 mod socket;
@@ -27,10 +27,10 @@ use weir_base::clock::Timestamp;
 use weir_net::client::{ClientAddress, ClientRequest, Origin, TrustedProxies};
 use weir_net::server::{CoreIndex, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 
-pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::ExchangeError;
 use self::head::{Forwarded, RequestId, RequestStart, Target};
+pub use self::manual::head_for_worker;
 use self::request_body::RequestBody;
 use crate::access_log::{AccessLog, PendingLogEntry};
 use crate::app::ProxiedApp;
@@ -66,7 +66,7 @@ pub struct Proxy {
 /// A request that was checked and routed to an app.
 #[derive(Debug)]
 struct AcceptedRequest {
-    wish: RequestClass,
+    class: RequestClass,
     since: Timestamp,
     method: Method,
     /// The head for the worker, up to the fields about the body. Nothing else of the client's head
@@ -82,7 +82,7 @@ struct AcceptedRequest {
 }
 
 /// The app of a request, and the request.
-type Judged = (Arc<ProxiedApp>, Box<AcceptedRequest>);
+type PreparedRequest = (Arc<ProxiedApp>, Box<AcceptedRequest>);
 
 impl Proxy {
     /// Creates the proxy of `core`.
@@ -136,7 +136,7 @@ impl Proxy {
     }
 
     /// Responds to one request.
-    pub fn answer(
+    pub fn handle(
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
@@ -146,13 +146,13 @@ impl Proxy {
         let mut entry = self.entry(&parts, peer);
         let prepared = self.prepare(parts, body, peer, entry.as_deref_mut());
         async move {
-            let answer = match prepared {
+            let response = match prepared {
                 Ok((app, prepared)) => self.exchange(&app, prepared).await,
-                Err(refused) => *refused,
+                Err(rejection) => *rejection,
             };
             match entry {
-                Some(entry) => entry.follow(answer),
-                None => answer,
+                Some(entry) => entry.log_when_done(response),
+                None => response,
             }
         }
     }
@@ -161,7 +161,7 @@ impl Proxy {
     fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<PendingLogEntry>> {
         let log = self.settings.access_log.as_ref()?;
         let mut entry = Box::new(PendingLogEntry::new(log, self.apps.clock(), request));
-        entry.of_client(self.client(peer, &request.headers));
+        entry.set_client(self.client(peer, &request.headers));
         Some(entry)
     }
 
@@ -171,23 +171,23 @@ impl Proxy {
         body: Incoming,
         peer: Peer,
         entry: Option<&mut PendingLogEntry>,
-    ) -> Result<Judged, Box<Response<ResponseBody>>> {
-        let target = Target::of(&parts)
-            .map_err(|refusal| Box::new(answer::no_request(refusal.status, refusal.text)))?;
+    ) -> Result<PreparedRequest, Box<Response<ResponseBody>>> {
+        let target = Target::new(&parts)
+            .map_err(|error| Box::new(own_response::no_request(error.status, error.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
-            return Err(Box::new(answer::text(StatusCode::NOT_FOUND, answer::NO_APP)));
+            return Err(Box::new(own_response::text(StatusCode::NOT_FOUND, own_response::NO_APP)));
         };
         let origin = self.settings.trusted_proxies.origin(peer, &parts.headers);
-        let wish = wish(app, &parts, origin)?;
+        let class = classify(app, &parts, origin)?;
         let bytes_max = app.limits.request_bytes_max;
         if body.size_hint().lower() > bytes_max {
             app.metrics.failed(RequestFailure::BadRequest);
-            return Err(Box::new(answer::failed(ExchangeError::TooLarge)));
+            return Err(Box::new(own_response::failed(ExchangeError::TooLarge)));
         }
         let since = app.now();
         let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
         if let Some(entry) = entry {
-            entry.for_app(&app.name, forwarded.id());
+            entry.set_app(&app.name, forwarded.id());
         }
         let head = head::write_start(&parts, &target, &forwarded);
         let gzip = app.limits.gzip.as_ref().map(|_| gzip::GzipRequest {
@@ -198,7 +198,7 @@ impl Proxy {
         fields.clear();
         let client = extensions.remove();
         let body = RequestBody::new(body, bytes_max);
-        let prepared = AcceptedRequest { wish, since, method, head, gzip, fields, body, client };
+        let prepared = AcceptedRequest { class, since, method, head, gzip, fields, body, client };
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
@@ -211,14 +211,15 @@ impl Proxy {
         target: &Target,
         since: Timestamp,
     ) -> Forwarded {
-        let told = app.forwarded_headers;
-        let wants_start = told.has(ForwardedHeader::XRequestStart);
-        let wants_id = told.has(ForwardedHeader::XRequestId) || self.settings.access_log.is_some();
+        let wanted = app.forwarded_headers;
+        let wants_start = wanted.has(ForwardedHeader::XRequestStart);
+        let wants_id =
+            wanted.has(ForwardedHeader::XRequestId) || self.settings.access_log.is_some();
         Forwarded {
-            headers: told,
+            headers: wanted,
             origin,
-            start: wants_start.then(|| self.start.at(since)),
-            id: wants_id.then(|| RequestId::of(target, headers)),
+            start: wants_start.then(|| self.start.header_value(since)),
+            id: wants_id.then(|| RequestId::new(target, headers)),
         }
     }
 
@@ -232,7 +233,7 @@ impl Proxy {
 }
 
 /// Returns the class of a request, or the response if it is rejected immediately.
-fn wish(
+fn classify(
     app: &ProxiedApp,
     request: &Parts,
     origin: Origin,
@@ -240,22 +241,22 @@ fn wish(
     let (path, headers) = (request.uri.path(), &request.headers);
     if app.maintenance.is_on() {
         app.metrics.failed(RequestFailure::Maintenance);
-        return Err(Box::new(answer::maintenance(&app.maintenance)));
+        return Err(Box::new(own_response::maintenance(&app.maintenance)));
     }
     if app.has_no_program() {
         app.metrics.failed(RequestFailure::Unreachable);
-        return Err(Box::new(answer::no_program()));
+        return Err(Box::new(own_response::no_program()));
     }
-    if let Some(rule) = app.shed.iter().find(|rule| rule.refuses(path, headers)) {
+    if let Some(rule) = app.shed.iter().find(|rule| rule.rejects(path, headers)) {
         app.metrics.failed(RequestFailure::Shed);
-        return Err(Box::new(answer::shed(&rule.settings)));
+        return Err(Box::new(own_response::shed(&rule.settings)));
     }
     let priority = rules::priority(&app.priorities, path, headers);
-    Ok(RequestClass { priority, client: origin.address.and_then(ClientAddress::of) })
+    Ok(RequestClass { priority, client: origin.address.and_then(ClientAddress::from_ip) })
 }
 
 impl From<QueueError> for ExchangeError {
-    fn from(refusal: QueueError) -> Self {
-        Self::Refused(refusal)
+    fn from(error: QueueError) -> Self {
+        Self::Refused(error)
     }
 }

@@ -52,8 +52,8 @@ impl Routes {
 
 impl AppRoute {
     fn matches(&self, host: &[u8], path: &str) -> bool {
-        let own = self.host.as_ref().map(String::as_bytes);
-        let is_host = own.is_none_or(|own| own.eq_ignore_ascii_case(host));
+        let required = self.host.as_ref().map(String::as_bytes);
+        let is_host = required.is_none_or(|required| required.eq_ignore_ascii_case(host));
         is_host && is_below(path, &self.path)
     }
 }
@@ -96,14 +96,14 @@ mod tests {
             let (hosts, paths) = (owned(hosts), owned(paths));
             let settings = AppSettings { hosts, paths, ..AppSettings::new(*name) };
             let (hosts, paths) = (settings.hosts.clone(), settings.paths.clone());
-            let app = ProxiedApp::new(settings, Clock::system(), metrics.of(name));
+            let app = ProxiedApp::new(settings, Clock::system(), metrics.for_app(name));
             routes.add(&hosts, &paths, &app);
         }
         routes
     }
 
     #[test]
-    fn the_most_specific_app_is_meant() {
+    fn the_most_specific_route_wins() {
         let routes = routes(&[
             ("rest", &[], &[]),
             ("shop", &["shop.example"], &[]),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_meant_by_nobody_gets_nothing() {
+    fn a_request_without_a_matching_route_has_no_app() {
         let routes = routes(&[("shop", &["shop.example"], &["/shop"])]);
         assert!(routes.find(b"other.example", "/shop").is_none());
         assert!(routes.find(b"shop.example", "/").is_none());

@@ -20,7 +20,7 @@ pub struct Matcher {
 
 impl Matcher {
     pub(crate) fn matches(&self, path: &str, headers: &HeaderMap) -> bool {
-        let is_path = self.path.as_ref().is_none_or(|own| is_below(path, own));
+        let is_path = self.path.as_ref().is_none_or(|required| is_below(path, required));
         is_path
             && self.header.as_ref().is_none_or(|(name, value)| match value {
                 None => headers.contains_key(name),
@@ -54,7 +54,7 @@ pub struct ShedSettings {
     /// The job queue.
     pub queue: String,
     /// The rule is active while the oldest job has waited for longer than this.
-    pub over: Duration,
+    pub latency_max: Duration,
     pub status: StatusCode,
     /// The value of Retry-After.
     pub retry_after: Duration,
@@ -78,12 +78,12 @@ impl ShedRule {
 
     /// Activates or deactivates the rule. `latency`: how long the oldest job of the queue has
     /// waited; None: unknown, so the rule is inactive.
-    pub(crate) fn judge(&self, latency: Option<Duration>) {
-        let is_on = latency.is_some_and(|latency| latency > self.settings.over);
+    pub(crate) fn update(&self, latency: Option<Duration>) {
+        let is_on = latency.is_some_and(|latency| latency > self.settings.latency_max);
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    pub(crate) fn refuses(&self, path: &str, headers: &HeaderMap) -> bool {
+    pub(crate) fn rejects(&self, path: &str, headers: &HeaderMap) -> bool {
         self.is_on() && self.settings.matcher.matches(path, headers)
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn path_and_header_must_both_fit() {
+    fn a_rule_needs_both_path_and_header_to_match() {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let both = Matcher {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_gives_the_priority() {
+    fn the_first_matching_rule_sets_the_priority() {
         let rules = [
             PriorityRule { matcher: path("/api/search"), is_high: false },
             PriorityRule { matcher: path("/api"), is_high: true },
@@ -125,22 +125,22 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_holds_while_its_queue_is_behind() {
-        let over = Duration::from_secs(300);
+    fn a_shed_rule_is_active_while_its_queue_is_behind() {
+        let latency_max = Duration::from_secs(300);
         let rule = ShedRule::new(ShedSettings {
             matcher: path("/inbox"),
             queue: "ingress".to_owned(),
-            over,
+            latency_max,
             status: StatusCode::SERVICE_UNAVAILABLE,
             retry_after: Duration::from_secs(60),
         });
-        let refuses = || rule.refuses("/inbox", &HeaderMap::new());
-        assert!(!refuses());
-        rule.judge(Some(over));
-        assert!(!refuses());
-        rule.judge(Some(over + Duration::from_secs(1)));
-        assert!(refuses() && !rule.refuses("/", &HeaderMap::new()));
-        rule.judge(None);
-        assert!(!refuses(), "what is not known is no reason");
+        let rejects = || rule.rejects("/inbox", &HeaderMap::new());
+        assert!(!rejects());
+        rule.update(Some(latency_max));
+        assert!(!rejects());
+        rule.update(Some(latency_max + Duration::from_secs(1)));
+        assert!(rejects() && !rule.rejects("/", &HeaderMap::new()));
+        rule.update(None);
+        assert!(!rejects(), "what is not known is no reason");
     }
 }

@@ -5,23 +5,23 @@
 //! channels. Here one task drives both sockets; docs/benchmarks.md has the measurements. Heads are
 //! parsed by httparse, as in hyper.
 
-mod answer;
-mod by_hand;
 mod connection;
 mod exchange;
 mod framing;
+mod manual;
 mod outgoing;
 mod pool;
 mod reader;
+mod response;
 mod scratch;
 mod sending;
 mod socket;
 
-pub(crate) use self::answer::{BadAnswer, HeadLimits, UpstreamResponse};
-pub(crate) use self::by_hand::read as read_by_hand;
 pub(crate) use self::connection::UpstreamConnection;
 pub(crate) use self::exchange::{Exchange, UpstreamError};
+pub(crate) use self::manual::read as read_in_pieces;
 pub(crate) use self::outgoing::{BadBody, Outgoing};
 pub(crate) use self::pool::IdleConnections;
-pub(crate) use self::reader::{AnswerReader, UpstreamBodyError};
+pub(crate) use self::reader::{ResponseReader, UpstreamBodyError};
+pub(crate) use self::response::{HeadLimits, UpstreamResponse, UpstreamResponseError};
 pub(crate) use self::sending::Framed;

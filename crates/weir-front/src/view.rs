@@ -28,21 +28,21 @@ pub struct AppView {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TotalsView {
     /// Requests that a worker has responded to, and WebSockets that it has opened.
-    pub answers: u64,
+    pub responses: u64,
     /// Responses with a status of 500 or more.
     pub server_errors: u64,
     /// Requests that got no slot, by limit.
-    pub refusals: Vec<ReasonCount>,
+    pub rejections: Vec<ReasonCount>,
     /// Requests that got no response of a worker, by reason.
     pub failures: Vec<ReasonCount>,
     /// Durations from a request's head to its slot.
-    pub waits: Distribution,
+    pub queue_times: Distribution,
     /// Durations from the slot to the head of the response.
-    pub services: Distribution,
+    pub service_times: Distribution,
     /// Durations as the app reports them in `X-Runtime`, for responses that have it.
-    pub insides: Distribution,
+    pub app_times: Distribution,
     /// Durations from a request's head to that of its response, as the client sees them.
-    pub outsides: Distribution,
+    pub client_times: Distribution,
 }
 
 /// How often something happened, with the reason's name in the metrics.
@@ -62,7 +62,7 @@ pub struct WorkerView {
     /// WebSockets and event streams in progress, likewise.
     pub streams: u32,
     /// Requests and streams that it has been given since it was added.
-    pub given: u64,
+    pub assigned: u64,
     /// The sum of the times that these have waited for a slot.
     pub waited: Duration,
     /// How long its oldest request (streams excluded) has been running.
@@ -96,7 +96,7 @@ impl AppView {
     /// Returns Jain's index of the requests and streams that the workers were given.
     #[must_use]
     pub fn jain_index(&self) -> Option<f64> {
-        jain_index(self.workers.iter().map(|worker| worker.given))
+        jain_index(self.workers.iter().map(|worker| worker.assigned))
     }
 }
 
@@ -105,9 +105,9 @@ impl AppView {
 /// goal by themselves, so show the index beside latencies only.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
-pub fn jain_index(given: impl Iterator<Item = u64>) -> Option<f64> {
+pub fn jain_index(assigned: impl Iterator<Item = u64>) -> Option<f64> {
     let (mut workers, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for count in given {
+    for count in assigned {
         let count = count as f64;
         workers += 1.0;
         sum += count;
@@ -120,12 +120,12 @@ pub fn jain_index(given: impl Iterator<Item = u64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn app(given: &[u64]) -> AppView {
-        let worker = |&given: &u64| WorkerView {
+    fn app(assigned: &[u64]) -> AppView {
+        let worker = |&assigned: &u64| WorkerView {
             address: String::new(),
             requests: 0,
             streams: 0,
-            given,
+            assigned,
             waited: Duration::ZERO,
             oldest_request: None,
             state: UpstreamWorkerState::Serving,
@@ -137,13 +137,13 @@ mod tests {
             is_in_maintenance: false,
             shedding: Vec::new(),
             is_overloaded: false,
-            workers: given.iter().map(worker).collect(),
+            workers: assigned.iter().map(worker).collect(),
             totals: TotalsView::default(),
         }
     }
 
     #[test]
-    fn the_index_says_how_even_counts_are() {
+    fn jains_index_measures_evenness() {
         assert_eq!(app(&[]).jain_index(), None);
         assert_eq!(app(&[0, 0]).jain_index(), None);
         assert_eq!(app(&[7, 7, 7]).jain_index(), Some(1.0));

@@ -2,7 +2,7 @@
 //! and the end of a body. Ambiguous bodies are rejected.
 
 /// The limit of bytes in chunk extensions and trailers of a body, which are ignored.
-const TRIMMINGS_BYTES_MAX: u32 = 16 << 10;
+const OVERHEAD_BYTES_MAX: u32 = 16 << 10;
 /// The longest chunk. nginx, with signed 64-bit offsets, rejects longer ones, too.
 const CHUNK_BYTES_MAX: u64 = (1 << 63) - 2;
 
@@ -43,22 +43,22 @@ pub struct Piece {
 /// Parses a chunked body that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks {
-    place: ChunkPosition,
+    position: ChunkPosition,
     /// The rest of the current chunk's data.
-    left: u64,
-    trimmings: u32,
+    remaining: u64,
+    overhead_bytes: u32,
 }
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { place: ChunkPosition::Size { has_digit: false }, left: 0, trimmings: 0 }
+        Self { position: ChunkPosition::Size { has_digit: false }, remaining: 0, overhead_bytes: 0 }
     }
 }
 
 impl Chunks {
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.place == ChunkPosition::End
+        self.position == ChunkPosition::End
     }
 
     /// Parses the beginning of `bytes`, up to the end of the first data. Call it again with the
@@ -67,18 +67,18 @@ impl Chunks {
     /// # Errors Fails if the coding is malformed. Do not call it again after that.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Piece, BadChunk> {
         let mut framing = 0;
-        while !matches!(self.place, ChunkPosition::Data | ChunkPosition::End) {
+        while !matches!(self.position, ChunkPosition::Data | ChunkPosition::End) {
             let Some(byte) = bytes.get(framing) else { break };
             self.step(*byte)?;
             framing += 1;
         }
         let mut data = 0;
-        if self.place == ChunkPosition::Data {
-            let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-            data = left.min(bytes.len() - framing);
-            self.left -= data as u64;
-            if self.left == 0 {
-                self.place = ChunkPosition::DataEnd;
+        if self.position == ChunkPosition::Data {
+            let remaining = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+            data = remaining.min(bytes.len() - framing);
+            self.remaining -= data as u64;
+            if self.remaining == 0 {
+                self.position = ChunkPosition::DataEnd;
             }
         }
         Ok(Piece { framing, data })
@@ -98,7 +98,7 @@ impl Chunks {
     }
 
     fn step(&mut self, byte: u8) -> Result<(), BadChunk> {
-        self.place = match (self.place, byte) {
+        self.position = match (self.position, byte) {
             (ChunkPosition::Size { .. }, digit) if digit.is_ascii_hexdigit() => {
                 self.add_digit(digit)?;
                 ChunkPosition::Size { has_digit: true }
@@ -109,7 +109,7 @@ impl Chunks {
             (ChunkPosition::Size { has_digit: true } | ChunkPosition::Extension, b'\r') => {
                 ChunkPosition::SizeEnd
             }
-            (ChunkPosition::SizeEnd, b'\n') if self.left == 0 => ChunkPosition::Trailer,
+            (ChunkPosition::SizeEnd, b'\n') if self.remaining == 0 => ChunkPosition::Trailer,
             (ChunkPosition::SizeEnd, b'\n') => ChunkPosition::Data,
             (ChunkPosition::DataEnd, b'\r') => ChunkPosition::DataEndLine,
             (ChunkPosition::DataEndLine, b'\n') => ChunkPosition::Size { has_digit: false },
@@ -118,10 +118,10 @@ impl Chunks {
             (ChunkPosition::TrailerEnd, b'\n') => ChunkPosition::Trailer,
             (ChunkPosition::LastEnd, b'\n') => ChunkPosition::End,
             (ChunkPosition::Extension, other) if other != b'\n' => {
-                self.trimming(ChunkPosition::Extension)?
+                self.count_overhead(ChunkPosition::Extension)?
             }
             (ChunkPosition::Trailer | ChunkPosition::TrailerText, other) if other != b'\n' => {
-                self.trimming(ChunkPosition::TrailerText)?
+                self.count_overhead(ChunkPosition::TrailerText)?
             }
             _ => return Err(BadChunk),
         };
@@ -131,13 +131,13 @@ impl Chunks {
     fn add_digit(&mut self, digit: u8) -> Result<(), BadChunk> {
         let value = char::from(digit).to_digit(16).ok_or(BadChunk)?;
         // A size that overflows is malformed; it must not wrap to a smaller one.
-        self.left = self.left.checked_mul(16).ok_or(BadChunk)? + u64::from(value);
-        if self.left > CHUNK_BYTES_MAX { Err(BadChunk) } else { Ok(()) }
+        self.remaining = self.remaining.checked_mul(16).ok_or(BadChunk)? + u64::from(value);
+        if self.remaining > CHUNK_BYTES_MAX { Err(BadChunk) } else { Ok(()) }
     }
 
-    fn trimming(&mut self, place: ChunkPosition) -> Result<ChunkPosition, BadChunk> {
-        self.trimmings += 1;
-        if self.trimmings > TRIMMINGS_BYTES_MAX { Err(BadChunk) } else { Ok(place) }
+    fn count_overhead(&mut self, position: ChunkPosition) -> Result<ChunkPosition, BadChunk> {
+        self.overhead_bytes += 1;
+        if self.overhead_bytes > OVERHEAD_BYTES_MAX { Err(BadChunk) } else { Ok(position) }
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn data_extensions_and_trailers() {
+    fn data_extensions_and_trailers_are_parsed() {
         let whole: &[u8] = b"5;a=\"b\"\r\nhello\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\n";
         assert_eq!(read(whole, &[]), Ok((b"hello0123456789".to_vec(), Some(whole.len()))));
         assert_eq!(read(b"0\r\n\r\nGET", &[]), Ok((Vec::new(), Some(5))));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_chunks_are_rejected() {
         let bad: [&[u8]; 13] = [
             b"\r\n",
             b";x\r\n",
@@ -190,13 +190,13 @@ mod tests {
         for text in bad {
             assert_eq!(read(text, &[]), Err(BadChunk), "{:?}", String::from_utf8_lossy(text));
         }
-        let endless = [&b"0\r\nX: "[..], &[b'a'; TRIMMINGS_BYTES_MAX as usize]].concat();
+        let endless = [&b"0\r\nX: "[..], &[b'a'; OVERHEAD_BYTES_MAX as usize]].concat();
         assert_eq!(read(&endless, &[]), Err(BadChunk));
     }
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(
+        fn chunks_parse_the_same_in_any_pieces(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
             behind in prop::collection::vec(any::<u8>(), 0..9),
             sizes in prop::collection::vec(1_usize..20, 1..6),
@@ -215,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in prop::collection::vec(any::<u8>(), 0..200), size in 1_usize..9) {
+        fn the_chunk_parser_never_panics(text in prop::collection::vec(any::<u8>(), 0..200), size in 1_usize..9) {
             prop_assert_eq!(read(&text, &[size]).is_err(), read(&text, &[]).is_err());
         }
     }

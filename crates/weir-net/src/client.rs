@@ -29,9 +29,9 @@ impl ClientAddress {
 
     /// Returns the client of an address. None for loopback, where a proxy may act for many clients.
     #[must_use]
-    pub fn of(address: IpAddr) -> Option<Self> {
+    pub fn from_ip(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {
-            own if own.is_loopback() => None,
+            address if address.is_loopback() => None,
             IpAddr::V6(address) => {
                 let network = address.to_bits() >> (128 - V6_BITS) << (128 - V6_BITS);
                 Some(Self(Ipv6Addr::from_bits(network).into()))
@@ -55,11 +55,11 @@ mod tests {
     use super::*;
 
     fn client(text: &str) -> Option<ClientAddress> {
-        ClientAddress::of(text.parse().expect("an address"))
+        ClientAddress::from_ip(text.parse().expect("an address"))
     }
 
     #[test]
-    fn one_client_has_one_address_or_one_network() {
+    fn a_client_is_one_ipv4_address_or_one_ipv6_network() {
         assert_eq!(client("192.0.2.7"), client("::ffff:192.0.2.7"));
         assert_ne!(client("192.0.2.7"), client("192.0.2.8"));
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:2"));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_shown_as_one() {
+    fn ipv6_clients_are_displayed_as_a_network() {
         let shown = |text| client(text).expect("a client").to_string();
         assert_eq!(shown("192.0.2.7"), "192.0.2.7");
         assert_eq!(shown("2001:db8::ffff:0:0:2"), "2001:db8::/64");

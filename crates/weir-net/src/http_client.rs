@@ -8,7 +8,7 @@
 mod client;
 mod connection;
 mod error;
-mod kept;
+mod pool;
 mod reach;
 mod request;
 mod response;

@@ -81,7 +81,7 @@ impl Listener {
         let explain = |error| explain(address, error);
         match &first {
             Self::Tcp(listener) => {
-                let others = follow_tcp(listener, count, options).map_err(explain)?;
+                let others = bind_group_members(listener, count, options).map_err(explain)?;
                 Ok(std::iter::once(first).chain(others.into_iter().map(Self::Tcp)).collect())
             }
             Self::Unix(listener) => {
@@ -149,19 +149,19 @@ fn bind_tcp(address: SocketAddr, options: BindOptions) -> io::Result<TcpListener
 /// The first one was bound without `SO_REUSEPORT`, which proves that no other socket listens there.
 /// Setting the option afterwards admits sockets of the same user, and the kernel forms the group
 /// when the second one is bound.
-fn follow_tcp(
+fn bind_group_members(
     first: &TcpListener,
     count: usize,
     options: BindOptions,
 ) -> io::Result<Vec<TcpListener>> {
     let address = first.local_addr()?;
-    let follow = |_| {
+    let bind_next = |_| {
         SockRef::from(first).set_reuse_port(true)?;
         let socket = tcp_socket(address)?;
         socket.set_reuse_port(true)?;
         listen_tcp(socket, address, options)
     };
-    (1..count).map(follow).collect()
+    (1..count).map(bind_next).collect()
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
@@ -188,7 +188,7 @@ fn bind_unix(path: &Path, options: BindOptions) -> io::Result<UnixListener> {
     // The file inherits the mode of the socket at bind, so it is never accessible to others, as it
     // would be until a later chmod.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(options.unix_mode))?;
-    socket.bind(&SockAddr::unix(ShortPath::to(path)?.as_path())?)?;
+    socket.bind(&SockAddr::unix(ShortPath::for_path(path)?.as_path())?)?;
     socket.listen(i32::from(options.backlog))?;
     Ok(OwnedFd::from(socket).into())
 }
@@ -209,7 +209,8 @@ fn explain(address: &ListenAddress, source: io::Error) -> ListenError {
     let text = address.to_string();
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = occupant::of(address).map(|who| format!(" by {who}")).unwrap_or_default();
+            let by =
+                occupant::find(address).map(|process| format!(" by {process}")).unwrap_or_default();
             ListenError::InUse { address: text, by }
         }
         io::ErrorKind::PermissionDenied if matches!(address, ListenAddress::Tcp(_)) => {

@@ -221,7 +221,7 @@ impl NetMetrics {
     /// Creates the metrics and registers them under `weir_front_`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_front");
-        let inner = HttpServerCounters {
+        let counters = HttpServerCounters {
             open: Gauge::default(),
             accepted: Counter::default(),
             requests: Counter::default(),
@@ -242,21 +242,29 @@ impl NetMetrics {
         registry.register(
             "connections_open",
             "Open connections, including upgraded ones",
-            inner.open.clone(),
+            counters.open.clone(),
         );
-        registry.register("connections_accepted", "Connections accepted", inner.accepted.clone());
+        registry.register(
+            "connections_accepted",
+            "Connections accepted",
+            counters.accepted.clone(),
+        );
         registry.register(
             "requests",
             "Requests passed to a service, excluding upgrades",
-            inner.requests.clone(),
+            counters.requests.clone(),
         );
         registry.register(
             "upgrades",
             "Connections upgraded (for example to WebSocket)",
-            inner.upgrades.clone(),
+            counters.upgrades.clone(),
         );
-        registry.register("http2_connections", "Connections that used HTTP/2", inner.http2.clone());
-        Self(Arc::new(inner))
+        registry.register(
+            "http2_connections",
+            "Connections that used HTTP/2",
+            counters.http2.clone(),
+        );
+        Self(Arc::new(counters))
     }
 
     /// Creates unregistered metrics, for tests and tools.
@@ -351,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_in_the_order_of_their_discriminants_and_differ() {
+    fn labels_match_the_order_of_their_discriminants() {
         fn check<T: Copy + std::fmt::Debug>(
             all: &[T],
             index: fn(T) -> usize,
@@ -369,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_shows_what_was_counted() {
+    fn a_scrape_contains_the_counters() {
         let mut registry = Registry::default();
         let metrics = NetMetrics::register(&mut registry);
         metrics.limit_hit(HttpServerLimit::HeadTimeout);

@@ -8,7 +8,7 @@ use weir_base::listen_address::ListenAddress;
 /// Returns `pid 123 (name)` of a process that listens on the port of `address`, if this user may
 /// see it.
 #[must_use]
-pub fn of(address: &ListenAddress) -> Option<String> {
+pub fn find(address: &ListenAddress) -> Option<String> {
     let ListenAddress::Tcp(address) = address else {
         return None;
     };
@@ -17,7 +17,7 @@ pub fn of(address: &ListenAddress) -> Option<String> {
         .filter_map(|table| fs::read_to_string(table).ok())
         .find_map(|table| listening_inode(&table, address.port()).map(str::to_owned))?;
     let socket = format!("socket:[{inode}]");
-    let pid = pids().find(|pid| holds(*pid, &socket))?;
+    let pid = pids().find(|pid| has_socket(*pid, &socket))?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("pid {pid} ({})", name.trim()))
 }
@@ -38,7 +38,7 @@ fn pids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-fn holds(pid: u32, socket: &str) -> bool {
+fn has_socket(pid: u32, socket: &str) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     descriptors
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -63,10 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn this_process_finds_itself() {
+    fn a_listener_of_this_process_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = ListenAddress::Tcp(listener.local_addr().expect("its address"));
         let pid = std::process::id();
-        assert!(of(&address).expect("found").starts_with(&format!("pid {pid} (")));
+        assert!(find(&address).expect("found").starts_with(&format!("pid {pid} (")));
     }
 }

@@ -12,22 +12,23 @@
 //!
 //! Promises: every wait and every buffer has a setting in [`HttpServerLimits`] and a counter in
 //! [`crate::NetMetrics`]; a rejected client gets an HTTP response with the reason, as far as it can
-//! read one; a core that fails ends the others and is reported, and [`Pulse`] finds one that hangs.
+//! read one; a core that fails ends the others and is reported, and [`LivenessProbe`] finds one
+//! that hangs.
 
 mod accept;
-mod answer;
 mod answer_within;
 mod body;
+mod error_response;
 mod first_head;
 mod handshakes;
 mod head;
 mod http;
 mod http2;
 mod limits;
+mod liveness;
 mod messages;
 mod open;
 mod progress;
-mod pulse;
 mod raw_target;
 mod rearming_timer;
 mod replay;
@@ -41,8 +42,8 @@ pub use body::{BoxError, ResponseBody};
 pub use head::HttpRequestHead;
 pub use httparse::Header;
 pub use limits::{Http2Limits, HttpServerLimits};
+pub use liveness::LivenessProbe;
 pub use open::CountedSocket;
-pub use pulse::Pulse;
 pub use raw_target::RawTarget;
 pub use running::{
     CoreListener, DrainOutcome, RunningServer, ServerOptions, ServerOutcome, ServerStop,

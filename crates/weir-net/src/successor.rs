@@ -51,7 +51,7 @@ pub enum SuccessorError {
 impl Successor {
     /// Creates it from the addresses without and with TLS.
     #[must_use]
-    pub fn at(plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Self {
+    pub fn new(plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Self {
         let tls = tls.map(|address| (reachable(address), OwnTls::new()));
         Self { plain: plain.map(reachable), tls }
     }
@@ -69,8 +69,8 @@ impl Successor {
         B: HttpBody<Data = Bytes> + 'static,
         B::Error: Into<BoxError>,
     {
-        let asked = timeout(RESPONSE_TIMEOUT, self.forward_without_limit(request, is_tls)).await;
-        asked.unwrap_or(Err(SuccessorError::Late))
+        let response = timeout(RESPONSE_TIMEOUT, self.forward_without_limit(request, is_tls)).await;
+        response.unwrap_or(Err(SuccessorError::Late))
     }
 
     async fn forward_without_limit<B>(

@@ -51,14 +51,14 @@ impl TlsSettings {
 
 /// The protocols that the handshake negotiates (ALPN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agreed {
+pub enum AlpnProtocols {
     /// No protocol: the listener has a single one.
     Nothing,
     /// HTTP/2 or HTTP/1.1, whichever the client supports.
     Http,
 }
 
-impl Agreed {
+impl AlpnProtocols {
     fn protocols(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nothing => Vec::new(),
@@ -85,14 +85,14 @@ impl Tls {
     /// Fails if a pair of files is unusable.
     pub fn load(
         settings: TlsSettings,
-        agreed: Agreed,
+        alpn: AlpnProtocols,
         metrics: TlsMetrics,
     ) -> Result<Self, TlsError> {
-        let stamps = Mutex::new(Stamp::of_all(&settings.certificates));
+        let stamps = Mutex::new(Stamp::read_all(&settings.certificates));
         let certificates = settings.certificates.iter().map(|files| load(files, &metrics));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let current = Arc::new(ArcSwap::from_pointee(ByName::new(certificates)));
-        let config = server_config(&current, agreed)?;
+        let config = server_config(&current, alpn)?;
         Ok(Self { settings, config, current, stamps, metrics })
     }
 
@@ -108,16 +108,16 @@ impl Tls {
     /// Returns the error of each unusable pair.
     pub fn reload(&self) -> Result<(), TlsReloadError> {
         // Before the files are read, so that a change in between is detected the next time.
-        let stamps = Stamp::of_all(&self.settings.certificates);
+        let stamps = Stamp::read_all(&self.settings.certificates);
         let mut last = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current.load();
         let mut failures = Vec::new();
         let mut certificates = Vec::new();
         for (files, before) in self.settings.certificates.iter().zip(before.certificates()) {
             certificates.push(match load(files, &self.metrics) {
-                Ok(fresh) => {
+                Ok(loaded) => {
                     self.metrics.reloaded(ReloadOutcome::Replaced);
-                    fresh
+                    loaded
                 }
                 Err(failure) => {
                     self.metrics.reloaded(ReloadOutcome::Failed);
@@ -150,7 +150,7 @@ impl std::error::Error for TlsReloadError {}
 
 /// Returns the certificate for the server name `host`. None: there are no certificates.
 #[must_use]
-pub fn shown(certificates: &[Arc<Certificate>], host: &str) -> Option<Arc<Certificate>> {
+pub fn certificate_for(certificates: &[Arc<Certificate>], host: &str) -> Option<Arc<Certificate>> {
     ByName::new(certificates.to_vec()).find(Some(host)).cloned()
 }
 
@@ -163,14 +163,14 @@ fn load(files: &TlsFiles, metrics: &TlsMetrics) -> Result<Arc<Certificate>, TlsE
 /// Creates a configuration for TLS 1.2 and 1.3 without client certificates.
 fn server_config(
     names: &Arc<ArcSwap<ByName>>,
-    agreed: Agreed,
+    alpn: AlpnProtocols,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Provider { reason: error.to_string() })?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(names::Resolver(Arc::clone(names))));
-    config.alpn_protocols = agreed.protocols();
+    config.alpn_protocols = alpn.protocols();
     Ok(Arc::new(config))
 }
 

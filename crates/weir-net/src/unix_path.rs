@@ -22,7 +22,7 @@ pub struct ShortPath {
 
 impl ShortPath {
     /// Returns a short form of `path`. Neither needs to exist, but a long path's folder must.
-    pub fn to(path: &Path) -> io::Result<Self> {
+    pub fn for_path(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() <= PATH_BYTES_MAX {
             return Ok(Self { path: path.to_owned(), _folder: None });
         }
@@ -56,5 +56,5 @@ impl ShortPath {
 
 /// Connects to the unix socket at `path`, which may have any length.
 pub fn connect(path: &Path) -> io::Result<std::os::unix::net::UnixStream> {
-    std::os::unix::net::UnixStream::connect(ShortPath::to(path)?.as_path())
+    std::os::unix::net::UnixStream::connect(ShortPath::for_path(path)?.as_path())
 }

@@ -47,7 +47,7 @@ impl ConnectionService for Realtime {
         request: Request<Incoming>,
         peer: Peer,
     ) -> Response<ResponseBody> {
-        Rc::clone(&self.0).answer(request, peer).await
+        Rc::clone(&self.0).handle(request, peer).await
     }
 }
 

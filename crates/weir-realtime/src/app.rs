@@ -29,11 +29,11 @@ pub(crate) struct App {
 
 /// Counts one connection towards the limits of its app and of all apps, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPlace(Arc<App>);
+pub(crate) struct ConnectionQuota(Arc<App>);
 
 /// The limit that a new connection would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum QuotaExceeded {
     /// The limit of the app.
     App,
     /// The limit of all apps together.
@@ -65,22 +65,25 @@ impl App {
 
     /// Counts one more connection, or returns the limit that it would exceed. `total_max` is the
     /// limit of all apps together.
-    pub(crate) fn connect(self: &Arc<Self>, total_max: usize) -> Result<ConnectionPlace, NoPlace> {
-        // On an error, dropping `place` restores the counts.
-        let place = ConnectionPlace(Arc::clone(self));
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        total_max: usize,
+    ) -> Result<ConnectionQuota, QuotaExceeded> {
+        // On an error, dropping `quota` restores the counts.
+        let quota = ConnectionQuota(Arc::clone(self));
         let in_total = self.total.fetch_add(1, Ordering::Relaxed);
         let in_app = self.connections.fetch_add(1, Ordering::Relaxed);
         if in_app >= self.settings().connections_max {
-            return Err(NoPlace::App);
+            return Err(QuotaExceeded::App);
         }
         if in_total >= total_max {
-            return Err(NoPlace::Total);
+            return Err(QuotaExceeded::Total);
         }
-        Ok(place)
+        Ok(quota)
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionQuota {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
         self.0.total.fetch_sub(1, Ordering::Relaxed);

@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub(crate) use self::local::LocalBroker;
 use crate::app::App;
 use crate::channel::{
-    Channel, HistoryEntry, Join, Joining, Leaving, Left, Published, TooManyChannels,
+    Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, TooManyChannels,
     TooManyMembers, VersionedList,
 };
 use crate::cores::CoreBusy;
@@ -78,7 +78,7 @@ pub(crate) trait Broker {
         &self,
         app: &App,
         channel: &ChannelName,
-        joining: &Joining,
+        joining: &JoinRequest,
         on_join: impl Fn(&Channel, &Join),
     ) -> Result<(Arc<Channel>, Join), SubscribeError>;
 
@@ -88,9 +88,9 @@ pub(crate) trait Broker {
         &self,
         app: &App,
         channel: &Channel,
-        leaving: Leaving<'_>,
-        on_leave: impl FnOnce(Left),
-    ) -> Left;
+        request: LeaveRequest<'_>,
+        on_leave: impl FnOnce(Departure),
+    ) -> Departure;
 
     /// Sends subscribers the subscription count, or the member changes of a large presence channel,
     /// if they changed. `subscribers` is the present number of subscriptions.

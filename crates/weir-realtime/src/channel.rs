@@ -25,8 +25,8 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
 pub(crate) use self::exchange::{
-    CacheState, ChannelCounts, ChannelGone, Join, JoinError, Joining, Keeps, Leaving, Left,
-    Publication, Published, SavedHistory, TooManyMembers, TryPublishError,
+    CacheState, ChannelCounts, ChannelGone, Departure, Join, JoinError, JoinRequest, LeaveRequest,
+    Publication, Published, Retention, SavedHistory, TooManyMembers, TryPublishError,
 };
 pub(crate) use self::history::HistoryEntry;
 use self::home::{Home, Reserved};
@@ -81,7 +81,7 @@ impl Channel {
         cores: &Cores,
     ) -> Result<Published, TryPublishError> {
         let mut home = self.home();
-        home.check_there()?;
+        home.check_not_gone()?;
         let reserved = home.reserve(cores, publication.draft.bytes_max())?;
         Ok(self.publish_reserved(&mut home, publication, reserved, cores))
     }
@@ -93,13 +93,13 @@ impl Channel {
         reserved: Reserved,
         cores: &Cores,
     ) -> Published {
-        let Publication { draft, audience, event, data, keeps, now } = publication;
+        let Publication { draft, audience, event, data, retention, now } = publication;
         let history_before = home.history.bytes();
-        let position = home.next_position(keeps);
+        let position = home.next_position(retention);
         let frame = draft.finish(position);
-        home.keep(&frame, position, keeps, now);
+        home.store(&frame, position, retention, now);
         let history_change = difference(home.history.bytes(), history_before);
-        if self.kind.caches && keeps != Keeps::Nothing {
+        if self.kind.caches && retention != Retention::Nothing {
             self.set_cached(home, frame.clone(), Box::from(data), now);
         }
         let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
@@ -132,7 +132,7 @@ impl Channel {
         for watcher in &home.watchers {
             watcher.offer(message.now, &message.frame);
         }
-        for (core, room) in reserved {
+        for (core, budget) in reserved {
             cores.get(core).mailbox.push(CoreMessage::Broadcast(Broadcast {
                 channel: self.id,
                 sequence: home.sequence,
@@ -140,7 +140,7 @@ impl Channel {
                 audience: message.audience,
                 event: message.event,
                 published_at: message.now,
-                room,
+                budget,
             }));
         }
     }
@@ -194,7 +194,7 @@ impl Channel {
     /// Adds a watcher, which receives all messages sent from now on.
     pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), ChannelGone> {
         let mut home = self.home();
-        home.check_there()?;
+        home.check_not_gone()?;
         home.watchers.push(Arc::clone(watcher));
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Channel {
     /// channel and no event is cached.
     pub(crate) fn saved_history(&self) -> Option<SavedHistory> {
         let home = self.home();
-        if !home.has_told_position && home.cached.is_none() {
+        if !home.has_sent_position && home.cached.is_none() {
             return None;
         }
         let cached = home.cached.as_ref().map(|Cached { frame, data, at, .. }| {
@@ -238,7 +238,7 @@ impl Channel {
         let SavedHistory { position, entries, cached, touched } = saved;
         (home.epoch, home.offset) = (position.epoch, position.offset);
         home.touched = touched;
-        home.has_told_position = true;
+        home.has_sent_position = true;
         home.history = entries.into_iter().collect();
         if let Some((data, HistoryEntry { frame, at, .. })) = cached {
             self.set_cached(&mut home, frame, data, at);
@@ -248,12 +248,12 @@ impl Channel {
 
     /// Removes expired data. Returns the change of the history's bytes, and whether the channel is
     /// unused: it is then marked as gone.
-    pub(crate) fn tidy(&self, app: &AppSettings, now: Timestamp) -> (isize, bool) {
+    pub(crate) fn remove_expired(&self, app: &AppSettings, now: Timestamp) -> (isize, bool) {
         let mut home = self.home();
         let before = home.history.bytes();
         home.history.trim(now, &app.history);
-        self.tidy_cached(&mut home, app.cache_age_max, now);
-        home.members.tidy(app.presence.gather, now);
+        self.remove_expired_cache(&mut home, app.cache_age_max, now);
+        home.members.remove_expired(app.presence.gather, now);
         home.is_gone = home.total() == 0
             && home.prepared == 0
             && home.watchers.is_empty()
@@ -261,7 +261,7 @@ impl Channel {
             && home.cached.is_none()
             // A client that left with a position may return, and must still be able to learn that
             // it missed nothing.
-            && (!home.has_told_position || now.since(home.touched) > app.history.age_max);
+            && (!home.has_sent_position || now.since(home.touched) > app.history.age_max);
         (difference(home.history.bytes(), before), home.is_gone)
     }
 

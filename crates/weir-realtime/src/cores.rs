@@ -1,10 +1,10 @@
 //! The cores that serve connections: each core's mailbox, and the limits of what waits in it.
 
 mod address;
+mod budget;
 mod direct;
 mod mailbox;
 mod message;
-mod room;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,14 +12,14 @@ use std::sync::atomic::AtomicUsize;
 use weir_base::switch::Switches;
 
 pub(crate) use self::address::{SessionKey, core_of, key_of, socket_id};
+pub(crate) use self::budget::BudgetReservation;
+use self::budget::CoreBudget;
+pub use self::budget::CoreBusy;
 use self::mailbox::Mailbox;
 pub(crate) use self::message::{
     AppNumber, Audience, Broadcast, ChannelId, CoreMessage, CoreMessages, DirectMessage,
     DirectPayload, EventKey,
 };
-pub use self::room::CoreBusy;
-use self::room::CoreRoom;
-pub(crate) use self::room::RoomReservation;
 
 /// All cores, by number, and the names of events that are switched off on all of them.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Cores {
 #[derive(Debug)]
 pub(crate) struct CoreHandle {
     pub(crate) mailbox: Mailbox<CoreMessage>,
-    pub(crate) room: CoreRoom,
+    pub(crate) budget: CoreBudget,
     /// Number of open connections.
     pub(crate) connections: AtomicUsize,
 }
@@ -42,7 +42,7 @@ impl Cores {
     pub(crate) fn new(count: usize, events_max: usize, bytes_max: usize) -> Self {
         let core = || CoreHandle {
             mailbox: Mailbox::default(),
-            room: CoreRoom::new(events_max, bytes_max),
+            budget: CoreBudget::new(events_max, bytes_max),
             connections: AtomicUsize::new(0),
         };
         Self { cores: (0..count).map(|_| core()).collect(), switches: Arc::default() }

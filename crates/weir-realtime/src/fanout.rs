@@ -35,28 +35,28 @@ pub(crate) struct Subscriber {
 struct Run {
     broadcasts: Vec<Broadcast>,
     joined: Bytes,
-    for_whom: ForWhom,
+    group: DeliveryGroup,
     /// Index of the next subscriber to serve.
     next: usize,
 }
 
 /// The common audience of a run's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ForWhom {
+enum DeliveryGroup {
     Everyone,
     /// The session filters the messages.
-    NotEveryone,
+    Filtered,
     /// Subscribers whose `wants_member_changes` equals `wants_changes`.
     MembersOf {
         wants_changes: bool,
     },
 }
 
-impl ForWhom {
+impl DeliveryGroup {
     fn of(broadcast: &Broadcast) -> Self {
         match broadcast.audience {
             Audience::Everyone => Self::Everyone,
-            Audience::Except(_) => Self::NotEveryone,
+            Audience::Except(_) => Self::Filtered,
             Audience::MemberEvents => Self::MembersOf { wants_changes: false },
             Audience::MemberChanges => Self::MembersOf { wants_changes: true },
         }
@@ -132,14 +132,14 @@ impl Fanout {
 
     /// Delivers to at most `writes_max` subscribers, in writes of at most `write_bytes_max` unless
     /// a single message is larger. Calls `deliver` with the messages for each subscriber.
-    pub(crate) fn turn(
+    pub(crate) fn deliver_turn(
         &mut self,
         writes_max: usize,
         write_bytes_max: usize,
         mut deliver: impl FnMut(SessionKey, Delivery<'_>),
     ) -> TurnProgress {
-        let mut left = writes_max;
-        while left > 0 {
+        let mut remaining = writes_max;
+        while remaining > 0 {
             let Some(run) = self.run.as_mut() else {
                 self.run = Run::begin(&mut self.waiting, write_bytes_max);
                 if self.run.is_none() {
@@ -147,18 +147,18 @@ impl Fanout {
                 }
                 continue;
             };
-            let end = self.subscribers.len().min(run.next + left);
+            let end = self.subscribers.len().min(run.next + remaining);
             for subscriber in &self.subscribers[run.next..end] {
                 run.deliver(*subscriber, &mut deliver);
             }
-            left -= end - run.next;
+            remaining -= end - run.next;
             run.next = end;
             if end == self.subscribers.len() {
                 self.finished = Some(run.broadcasts[0].published_at);
                 self.run = None;
             }
         }
-        TurnProgress { subscribers: writes_max - left, has_more: !self.is_idle() }
+        TurnProgress { subscribers: writes_max - remaining, has_more: !self.is_idle() }
     }
 
     /// Returns whether all messages are delivered.
@@ -177,27 +177,27 @@ impl Run {
     /// Takes as many queued messages as fit into one write, but at least one. Returns None if the
     /// queue is empty.
     fn begin(waiting: &mut VecDeque<Broadcast>, write_bytes_max: usize) -> Option<Self> {
-        let for_whom = ForWhom::of(waiting.front()?);
+        let group = DeliveryGroup::of(waiting.front()?);
         let mut bytes = 0;
         let fitting = waiting.iter().take_while(|broadcast| {
             bytes += broadcast.frame.wire().len();
-            bytes <= write_bytes_max && ForWhom::of(broadcast) == for_whom
+            bytes <= write_bytes_max && DeliveryGroup::of(broadcast) == group
         });
         let count = fitting.count().max(1).min(waiting.len());
         let broadcasts: Vec<Broadcast> = waiting.drain(..count).collect();
         let joined = join(&broadcasts)?;
-        Some(Self { broadcasts, joined, for_whom, next: 0 })
+        Some(Self { broadcasts, joined, group, next: 0 })
     }
 
     #[inline]
     fn deliver(&self, subscriber: Subscriber, deliver: &mut impl FnMut(SessionKey, Delivery<'_>)) {
         let Subscriber { session, wants_member_changes, from } = subscriber;
         let broadcasts = &self.broadcasts[..];
-        if matches!(self.for_whom, ForWhom::MembersOf { wants_changes } if wants_changes != wants_member_changes)
+        if matches!(self.group, DeliveryGroup::MembersOf { wants_changes } if wants_changes != wants_member_changes)
         {
             return;
         }
-        if self.for_whom != ForWhom::NotEveryone && from < broadcasts[0].sequence {
+        if self.group != DeliveryGroup::Filtered && from < broadcasts[0].sequence {
             return deliver(session, Delivery::Joined { broadcasts, joined: &self.joined });
         }
         let start = broadcasts.partition_point(|broadcast| broadcast.sequence <= from);

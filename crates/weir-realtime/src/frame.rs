@@ -18,11 +18,11 @@ impl Frame {
     pub(crate) fn text(write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut buffer = vec![0; HEADER_BYTES_MAX];
         write(&mut buffer);
-        Self::around(buffer)
+        Self::from_buffer(buffer)
     }
 
     /// Builds a frame from `buffer`, which has room for the longest header, then the payload.
-    fn around(mut buffer: Vec<u8>) -> Self {
+    fn from_buffer(mut buffer: Vec<u8>) -> Self {
         let payload_bytes = (buffer.len() - HEADER_BYTES_MAX) as u64;
         let header =
             FrameHeader { is_final: true, opcode: Opcode::Text, payload_bytes, mask: None }
@@ -95,7 +95,7 @@ impl Draft {
             server_message::write_position_fields(&mut self.0, position);
             self.0.push(b'}');
         }
-        Frame::around(self.0)
+        Frame::from_buffer(self.0)
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_appended_frame_is_the_frame() {
+    fn an_appended_frame_equals_the_frame() {
         for bytes in [0, 125, 126, 65_535, 65_536] {
             let write = |out: &mut Vec<u8>| out.resize(out.len() + bytes, b'x');
             let mut output = b"before".to_vec();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_with_a_position_is_the_event_encoded_with_it() {
+    fn a_draft_with_a_position_equals_the_encoded_event() {
         let position = ChannelPosition { epoch: Epoch(0xab), offset: u64::MAX };
         for length in [0, 10, 100, 126, 70_000] {
             let data = "\"".repeat(length);

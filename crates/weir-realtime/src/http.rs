@@ -1,10 +1,10 @@
 //! The HTTP API. Each request is handled on the core that accepted it.
 
-mod answer;
 mod events;
 mod history;
 mod publish;
 mod query;
+mod response;
 mod route;
 
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Request, Response, StatusCode};
 use weir_net::server::{Peer, ResponseBody};
 
-use self::answer::ApiFailure;
+use self::response::ApiFailure;
 use self::route::ApiRoute;
 use crate::app::App;
 use crate::metrics::LimitKind;
@@ -42,7 +42,7 @@ impl Shard {
     }
 
     /// Handles a request and returns the response.
-    pub async fn answer(
+    pub async fn handle(
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
@@ -50,15 +50,15 @@ impl Shard {
         if request.uri().path().starts_with(connect::PATH) {
             return self.stream(&request, peer);
         }
-        match self.try_answer(request).await {
-            Ok(body) => answer::json(body),
+        match self.handle_api_request(request).await {
+            Ok(body) => response::json(body),
             Err(failure) => failure.into_response(),
         }
     }
 
     /// Handles a request of the API. The signature covers the body's digest, so the sender is
     /// verified before the body is read.
-    async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, ApiFailure> {
+    async fn handle_api_request(&self, request: Request<Incoming>) -> Result<Vec<u8>, ApiFailure> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let route = ApiRoute::parse(&head.method, path)?;
@@ -124,12 +124,12 @@ impl Shard {
     /// Returns the app of the path. For paths without one, returns the app of the query's
     /// `auth_key`.
     fn app_of(&self, route: &ApiRoute<'_>, query: &str) -> Result<Arc<App>, ApiFailure> {
-        let unknown = |what: String| ApiFailure::new(StatusCode::NOT_FOUND, what);
+        let unknown = |text: String| ApiFailure::new(StatusCode::NOT_FOUND, text);
         match route.app_id {
             Some(id) => self
                 .hub
                 .app_by_id(id)
-                .ok_or_else(|| unknown(format!("no app has the id '{}'", answer::excerpt(id)))),
+                .ok_or_else(|| unknown(format!("no app has the id '{}'", response::shorten(id)))),
             None => form_urlencoded::parse(query.as_bytes())
                 .find(|(name, _)| name == "auth_key")
                 .and_then(|(_, key)| self.hub.app_by_key(&key))

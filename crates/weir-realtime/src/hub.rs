@@ -1,7 +1,7 @@
 //! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
-pub(crate) mod alone;
 mod publish;
+pub(crate) mod single_core;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ impl Hub {
     pub fn reload(&self, settings: Settings, apps: Vec<AppSettings>) {
         let limits = &settings.limits;
         for core in self.cores.iter() {
-            core.room.set_limits(limits.core_queue_events_max, limits.core_queue_bytes_max);
+            core.budget.set_limits(limits.core_queue_events_max, limits.core_queue_bytes_max);
         }
         self.broker.set_limits(limits);
         self.settings.store(Arc::new(settings));
@@ -134,10 +134,10 @@ impl Hub {
     }
 
     /// Removes expired data from one part of every app's channels. Callers pass each number below
-    /// [`Hub::tidy_parts`] in turn.
-    pub(crate) fn tidy(&self, part: usize) {
+    /// [`Hub::expiry_parts`] in turn.
+    pub(crate) fn remove_expired(&self, part: usize) {
         for app in self.apps() {
-            self.broker.tidy(&app, part);
+            self.broker.remove_expired(&app, part);
         }
     }
 
@@ -148,8 +148,8 @@ impl Hub {
         &self.cores.switches
     }
 
-    /// Returns the number of parts to pass to [`Hub::tidy`].
-    pub(crate) const fn tidy_parts() -> usize {
+    /// Returns the number of parts to pass to [`Hub::remove_expired`].
+    pub(crate) const fn expiry_parts() -> usize {
         Registry::parts()
     }
 

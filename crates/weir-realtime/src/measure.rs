@@ -10,7 +10,7 @@ use crate::fanout::{Delivery, Fanout, Subscriber};
 use crate::frame::{Draft, Frame};
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::pusher::server_message::ChannelEvent;
-pub use crate::shard::by_hand::{Leftovers, ManualConnection, ManualCore, UnreadMessages};
+pub use crate::shard::manual_core::{Leftovers, ManualConnection, ManualCore, UnreadMessages};
 
 /// One channel with subscribers on one core.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl HandOver {
         loop {
             turns += 1;
             let received = &mut self.received;
-            let progress = self.fanout.turn(writes_max, 16 << 10, |session, delivery| {
+            let progress = self.fanout.deliver_turn(writes_max, 16 << 10, |session, delivery| {
                 if let Delivery::Joined { joined, .. } = delivery {
                     received[session as usize] += black_box(joined).len();
                 }
@@ -64,7 +64,7 @@ impl HandOver {
             audience: Audience::Everyone,
             event: Some(EventKey::new(channel, "e")),
             published_at: Timestamp::default(),
-            room: self.cores.get(0).room.reserve_always(data.len()),
+            budget: self.cores.get(0).budget.reserve_always(data.len()),
         }
     }
 

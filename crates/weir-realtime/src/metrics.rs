@@ -191,17 +191,17 @@ impl RealtimeMetrics {
         self.0.client_events.inc();
     }
 
-    pub(crate) fn turn(&self, turn: &TurnCounts) {
-        self.0.deliveries.inc_by(turn.deliveries);
-        self.0.delivered_bytes.inc_by(turn.bytes);
-        if turn.dropped > 0 {
-            self.0.dropped.inc_by(turn.dropped);
+    pub(crate) fn record_turn(&self, counts: &TurnCounts) {
+        self.0.deliveries.inc_by(counts.deliveries);
+        self.0.delivered_bytes.inc_by(counts.bytes);
+        if counts.dropped > 0 {
+            self.0.dropped.inc_by(counts.dropped);
         }
-        if turn.queued_bytes != 0 {
-            self.0.queued_bytes.inc_by(turn.queued_bytes);
+        if counts.queued_bytes != 0 {
+            self.0.queued_bytes.inc_by(counts.queued_bytes);
         }
-        if turn.slow_clients != 0 {
-            self.0.slow_clients.inc_by(turn.slow_clients);
+        if counts.slow_clients != 0 {
+            self.0.slow_clients.inc_by(counts.slow_clients);
         }
     }
 

@@ -139,12 +139,12 @@ impl Hub {
         let (reply, replied) = oneshot::channel();
         let core = core_of(socket_id).filter(|core| *core < self.cores.len());
         if let Some(core) = core.map(|core| self.cores.get(core)) {
-            let room = self.busy_counted(core.room.reserve(0)).map_err(PublishError::from)?;
+            let budget = self.busy_counted(core.budget.reserve(0)).map_err(PublishError::from)?;
             core.mailbox.push(CoreMessage::Disconnect {
                 to: socket_id,
                 app: app_entry.number,
                 reply,
-                room,
+                budget,
             });
         } else {
             drop(reply);
@@ -181,7 +181,7 @@ mod tests {
     use weir_base::clock::{Clock, Timestamp};
 
     use super::*;
-    use crate::hub::alone::hub;
+    use crate::hub::single_core::hub;
 
     /// Checks that the future can move to another thread, which a local result alone would not
     /// show.

@@ -32,13 +32,13 @@ impl OriginPattern {
     pub fn matches(&self, origin: &str) -> bool {
         let Some((scheme, host, port)) = split(origin) else { return false };
         let is_scheme = match (&self.scheme, scheme) {
-            (Some(wanted), Some(scheme)) => scheme.eq_ignore_ascii_case(wanted),
+            (Some(expected), Some(scheme)) => scheme.eq_ignore_ascii_case(expected),
             (Some(_), None) => false,
             (None, _) => true,
         };
         let is_host = match &self.host {
             Host::Any => true,
-            Host::Exactly(wanted) => host.eq_ignore_ascii_case(wanted),
+            Host::Exactly(expected) => host.eq_ignore_ascii_case(expected),
             Host::Below(suffix) => is_below(host, suffix),
         };
         is_scheme && is_host && (self.port.is_none() || self.port == port)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_must_fit_and_what_is_not_may_be_anything() {
+    fn origin_patterns_accept_exactly_the_matching_origins() {
         for (pattern, origin, expected) in [
             ("https://example.org", "https://example.org", true),
             ("https://example.org", "https://EXAMPLE.org:8443", true),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_says_what_to_write() {
+    fn an_invalid_origin_pattern_suggests_a_correction() {
         for text in ["", "https://", "a*b.org", "**", "*example.org", "http://x/path", "x:port"] {
             let error = text.parse::<OriginPattern>().unwrap_err();
             assert!(error.to_string().contains("write for example"), "{text}");

@@ -54,13 +54,13 @@ pub struct Saved {
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The file can't be written or read.
-    #[error("{what} {path}: {source}")]
-    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("{action} {path}: {source}")]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// The file has another format, or is incomplete.
     #[error(
-        "{path} is incomplete ({why}): histories start empty, and clients that recover must reload"
+        "{path} is incomplete ({reason}): histories start empty, and clients that recover must reload"
     )]
-    Damaged { path: PathBuf, why: &'static str },
+    Damaged { path: PathBuf, reason: &'static str },
 }
 
 impl Hub {
@@ -77,7 +77,7 @@ impl Hub {
         });
         written.map_err(|source| {
             let _ = fs::remove_file(&unfinished);
-            SavedError::Io { what: "cannot write", path: path.to_owned(), source }
+            SavedError::Io { action: "cannot write", path: path.to_owned(), source }
         })
     }
 
@@ -88,10 +88,10 @@ impl Hub {
         for app in self.apps() {
             let id = app.settings().id.to_string();
             for channel in app.channels.with_prefix("") {
-                let Some(kept) = channel.saved_history() else { continue };
-                write_channel(&mut out, &id, channel.name.as_str(), &kept)?;
+                let Some(history) = channel.saved_history() else { continue };
+                write_channel(&mut out, &id, channel.name.as_str(), &history)?;
                 saved.channels += 1;
-                saved.events += kept.entries.len();
+                saved.events += history.entries.len();
             }
         }
         write_record(&mut out, &[])?;
@@ -108,7 +108,7 @@ impl Hub {
     /// Returns an error if the file is incomplete or can't be read. Unless it can't be opened, it
     /// is removed.
     pub fn restore(&self, path: &Path) -> Result<Saved, SavedError> {
-        let io = |source| SavedError::Io { what: "cannot read", path: path.to_owned(), source };
+        let io = |source| SavedError::Io { action: "cannot read", path: path.to_owned(), source };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
@@ -116,12 +116,12 @@ impl Hub {
         };
         // The file must never be read twice, even if an error follows.
         fs::remove_file(path).map_err(io)?;
-        let damaged = |why| SavedError::Damaged { path: path.to_owned(), why };
+        let damaged = |reason| SavedError::Damaged { path: path.to_owned(), reason };
         let channels = read(file).map_err(damaged)?;
         let mut saved = Saved::default();
-        for (channel, kept) in channels {
-            let events = kept.entries.len();
-            if self.restore_channel(&channel, kept) {
+        for (channel, history) in channels {
+            let events = history.entries.len();
+            if self.restore_channel(&channel, history) {
                 saved.channels += 1;
                 saved.events += events;
             }
@@ -131,12 +131,12 @@ impl Hub {
 
     /// Restores a channel. Returns false if its app no longer exists, or the channel is no longer
     /// valid or exceeds a limit.
-    fn restore_channel(&self, saved: &SavedChannel, kept: SavedHistory) -> bool {
+    fn restore_channel(&self, saved: &SavedChannel, history: SavedHistory) -> bool {
         let Some(app) = self.app_by_id(&saved.app) else { return false };
         let Ok(name) = ChannelName::parse(&saved.name, &self.settings().limits.pusher) else {
             return false;
         };
-        self.broker.restore(&app, &name, kept)
+        self.broker.restore(&app, &name, history)
     }
 }
 
@@ -170,19 +170,19 @@ fn write_channel(
     out: &mut impl Write,
     app: &str,
     name: &str,
-    kept: &SavedHistory,
+    history: &SavedHistory,
 ) -> io::Result<()> {
     let saved = SavedChannel {
         app: app.to_owned(),
         name: name.to_owned(),
-        position: kept.position,
-        events: kept.entries.len(),
-        touched_us: kept.touched.as_micros(),
-        cached: kept.cached.as_ref().map(|(data, _)| data.to_string()),
+        position: history.position,
+        events: history.entries.len(),
+        touched_us: history.touched.as_micros(),
+        cached: history.cached.as_ref().map(|(data, _)| data.to_string()),
     };
     write_record(out, &serde_json::to_vec(&saved)?)?;
-    let cached = kept.cached.as_ref().map(|(_, entry)| entry);
-    for entry in kept.entries.iter().chain(cached) {
+    let cached = history.cached.as_ref().map(|(_, entry)| entry);
+    for entry in history.entries.iter().chain(cached) {
         let mut record = entry.at.as_micros().to_le_bytes().to_vec();
         record.extend_from_slice(entry.frame.json());
         write_record(out, &record)?;
@@ -214,8 +214,8 @@ fn read(file: File) -> Result<Channels, &'static str> {
         }
         let saved: SavedChannel =
             serde_json::from_slice(&record).map_err(|_| "a channel is not readable")?;
-        let kept = read_channel(&mut input, &saved)?;
-        channels.push((saved, kept));
+        let history = read_channel(&mut input, &saved)?;
+        channels.push((saved, history));
     }
     let expected = input.crc;
     let mut crc = [0; 4];
@@ -227,7 +227,7 @@ fn read(file: File) -> Result<Channels, &'static str> {
 }
 
 fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<SavedHistory, &'static str> {
-    let mut kept = SavedHistory {
+    let mut history = SavedHistory {
         position: saved.position,
         entries: Vec::new(),
         cached: None,
@@ -236,13 +236,13 @@ fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<SavedHist
     let events = saved.events as u64;
     let first = (saved.position.offset + 1).checked_sub(events).ok_or("offsets don't fit")?;
     for offset in first..first + events {
-        kept.entries.push(read_entry(input, offset)?);
+        history.entries.push(read_entry(input, offset)?);
     }
     if let Some(data) = &saved.cached {
         let entry = read_entry(input, saved.position.offset)?;
-        kept.cached = Some((Box::from(data.as_str()), entry));
+        history.cached = Some((Box::from(data.as_str()), entry));
     }
-    Ok(kept)
+    Ok(history)
 }
 
 fn read_entry(input: &mut impl Read, offset: u64) -> Result<HistoryEntry, &'static str> {

@@ -13,7 +13,7 @@ use weir_base::token_bucket::TokenBucket;
 
 pub(crate) use self::outbox::{FitOutcome, Outbox};
 pub(crate) use self::transport::Transport;
-use crate::app::{App, ConnectionPlace};
+use crate::app::{App, ConnectionQuota};
 use crate::cores::{Audience, Broadcast, EventKey};
 use crate::fanout::Delivery;
 use crate::pusher::client_message::{SignIn, Subscribe};
@@ -34,14 +34,14 @@ pub(crate) struct ClientSession {
     pub(crate) user: Option<Box<SignedIn>>,
     /// Bytes received but not processed yet, until the responses to earlier messages are written.
     /// Less than one read.
-    pub(crate) unheard: Vec<u8>,
+    pub(crate) unprocessed: Vec<u8>,
     /// A request that found no room. It is retried before more messages are processed.
     pub(crate) postponed: Option<Box<Postponed>>,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
     pub(crate) opened_at: Timestamp,
     /// When data was last received.
-    pub(crate) heard_at: Timestamp,
+    pub(crate) received_at: Timestamp,
     /// Set when the connection subscribes or signs in for the first time, and not reset after.
     pub(crate) has_been_used: bool,
     /// Set when the connection first subscribes or signs in with a signature of the application's
@@ -50,12 +50,12 @@ pub(crate) struct ClientSession {
     pub(crate) client_events: TokenBucket,
     pub(crate) state: ConnectionState,
     /// Number of subscriptions that the core's token bucket must grant before more is read.
-    pub(crate) owes: u16,
+    pub(crate) unpaid_subscriptions: u16,
     /// Whether the first subscription is still to come. It is charged before anything is read.
     pub(crate) has_prepaid: bool,
     /// Whether the connection waits in the queue for the token bucket.
     pub(crate) is_waiting: bool,
-    _place: ConnectionPlace,
+    _quota: ConnectionQuota,
 }
 
 /// A subscription of a connection.
@@ -120,7 +120,7 @@ impl ClientSession {
     pub(crate) fn new(
         socket_id: SocketId,
         app: Arc<App>,
-        place: ConnectionPlace,
+        quota: ConnectionQuota,
         stream: Transport,
         now: Timestamp,
     ) -> Self {
@@ -132,20 +132,20 @@ impl ClientSession {
             outbox: None,
             subscriptions: Vec::new(),
             user: None,
-            unheard: Vec::new(),
+            unprocessed: Vec::new(),
             postponed: None,
             waker: None,
             opened_at: now,
-            heard_at: now,
+            received_at: now,
             has_been_used: false,
             is_authorized: false,
             client_events: TokenBucket::default(),
             state: ConnectionState::Open,
             // The first subscription is charged before it is read.
-            owes: 1,
+            unpaid_subscriptions: 1,
             has_prepaid: true,
             is_waiting: false,
-            _place: place,
+            _quota: quota,
         }
     }
 
@@ -189,15 +189,17 @@ impl ClientSession {
             Delivery::Joined { broadcasts, .. } => self.queue_rest(broadcasts, 0),
             Delivery::Each(broadcasts) => {
                 let was_empty = self.outbox.is_none();
-                let mine = |one: &&Broadcast| one.audience != Audience::Except(self.socket_id);
-                let mine: Vec<_> = broadcasts.iter().filter(mine).map(queued).collect();
-                if mine.is_empty() {
+                let for_session =
+                    |broadcast: &&Broadcast| broadcast.audience != Audience::Except(self.socket_id);
+                let for_session: Vec<_> =
+                    broadcasts.iter().filter(for_session).map(queued).collect();
+                if for_session.is_empty() {
                     return SendOutcome::Written;
                 }
-                for (bytes, event) in mine {
+                for (bytes, event) in for_session {
                     self.outbox.get_or_insert_default().push(bytes, event, 0);
                 }
-                self.settle(was_empty)
+                self.flush_outbox(was_empty)
             }
         }
     }
@@ -238,7 +240,7 @@ impl ClientSession {
     }
 
     /// Writes the outbox at once if it was empty before, then applies its limit.
-    fn settle(&mut self, was_empty: bool) -> SendOutcome {
+    fn flush_outbox(&mut self, was_empty: bool) -> SendOutcome {
         if was_empty {
             let mut buffer = [0; WRITE_BYTES];
             match self.write_waiting(&mut buffer) {

@@ -248,7 +248,7 @@ impl AppSettings {
             }
         }
         let (id, key) = (Arc::clone(&self.id), Arc::clone(&self.key));
-        let mut hooks = AppHooks::none(id, key, self.secret.clone());
+        let mut hooks = AppHooks::without_endpoints(id, key, self.secret.clone());
         table.each("webhooks", |table| hooks.endpoints.extend(endpoint::read(table)));
         self.hooks = Arc::new(hooks);
     }
@@ -257,7 +257,7 @@ impl AppSettings {
     #[must_use]
     pub fn new(id: &str, key: &str, secret: Secret) -> Self {
         let (id, key) = (Arc::from(id), Arc::from(key));
-        let hooks = AppHooks::none(Arc::clone(&id), Arc::clone(&key), secret.clone());
+        let hooks = AppHooks::without_endpoints(Arc::clone(&id), Arc::clone(&key), secret.clone());
         Self {
             id,
             key,

@@ -5,7 +5,6 @@
 //! published messages, in turns, so that a burst to thousands of sockets delays other connections
 //! by one turn at most.
 
-pub(crate) mod by_hand;
 mod client_event;
 mod close_reason;
 mod closing;
@@ -13,6 +12,7 @@ pub(crate) mod connect;
 mod ending;
 pub(crate) mod event_stream;
 mod list_members;
+pub(crate) mod manual_core;
 mod messages;
 mod pacing;
 mod pump;
@@ -39,7 +39,7 @@ pub struct Shard {
     pub(crate) hub: Arc<Hub>,
     pub(crate) state: RefCell<ShardState>,
     /// Notified when a connection waits for the token bucket of subscriptions.
-    paced: Notify,
+    pacing_needed: Notify,
     /// Notified when an app's connections must be closed.
     apps_ending: Notify,
     /// Cancelled on shutdown: connections are then closed.
@@ -55,7 +55,7 @@ impl Shard {
             index,
             hub,
             state: RefCell::new(ShardState::new()),
-            paced: Notify::new(),
+            pacing_needed: Notify::new(),
             apps_ending: Notify::new(),
             draining,
         })
@@ -67,7 +67,7 @@ impl Shard {
     pub async fn run(self: Rc<Self>) {
         tokio::join!(
             Rc::clone(&self).pump(),
-            Rc::clone(&self).pace(),
+            Rc::clone(&self).run_pacing(),
             Rc::clone(&self).run_maintenance(),
             Rc::clone(&self).end_apps(),
             Rc::clone(&self).drain(),

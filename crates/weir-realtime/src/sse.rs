@@ -73,7 +73,7 @@ mod tests {
     use crate::websocket::Message;
 
     #[test]
-    fn each_frame_is_an_event_and_a_position_its_id() {
+    fn each_frame_becomes_an_event_with_its_position_as_id() {
         let mut wire = Vec::new();
         let positioned = r#"{"event":"e","data":"a\\nb","epoch":"00000000000000ab","offset":7}"#;
         append_text(&mut wire, |out| out.extend_from_slice(positioned.as_bytes()));

@@ -34,52 +34,52 @@ impl Users {
     }
 
     /// Signs a connection in as this user, unless `admit` returns an error. `admit` gets the
-    /// watchers to notify, if the user was offline. `tell` gets the users of the watchlist that are
-    /// online. Both are called under the lock, so that all cores send one user's online and offline
-    /// events in order.
+    /// watchers to notify, if the user was offline. `notify` gets the users of the watchlist that
+    /// are online. Both are called under the lock, so that all cores send one user's online and
+    /// offline events in order.
     pub(crate) fn sign_in<A, E>(
         &self,
         socket_id: SocketId,
-        who: &SignedIn,
+        signed_in: &SignedIn,
         admit: impl FnOnce(&[SocketId]) -> Result<A, E>,
-        tell: impl FnOnce(A, &[Arc<str>]),
+        notify: impl FnOnce(A, &[Arc<str>]),
     ) -> Result<(), E> {
         let mut users = self.users();
-        let here = users.get(&who.user_id).filter(|user| user.connections.is_empty());
-        let admitted = admit(here.map_or(&[], |user| &user.watchers))?;
-        users.entry(Arc::clone(&who.user_id)).or_default().connections.push(socket_id);
+        let offline = users.get(&signed_in.user_id).filter(|user| user.connections.is_empty());
+        let admitted = admit(offline.map_or(&[], |user| &user.watchers))?;
+        users.entry(Arc::clone(&signed_in.user_id)).or_default().connections.push(socket_id);
         let mut online = Vec::new();
-        for watched in &who.watchlist {
+        for watched in &signed_in.watchlist {
             let user = users.entry(Arc::clone(watched)).or_default();
             user.watchers.push(socket_id);
             if !user.connections.is_empty() {
                 online.push(Arc::clone(watched));
             }
         }
-        tell(admitted, &online);
+        notify(admitted, &online);
         Ok(())
     }
 
-    /// Signs a connection out. `tell` gets the watchers to notify if the user went offline. It is
+    /// Signs a connection out. `notify` gets the watchers to notify if the user went offline. It is
     /// called under the lock, as in [`Users::sign_in`].
     pub(crate) fn sign_out(
         &self,
         socket_id: SocketId,
-        who: &SignedIn,
-        tell: impl FnOnce(&[SocketId]),
+        signed_in: &SignedIn,
+        notify: impl FnOnce(&[SocketId]),
     ) {
         let mut users = self.users();
-        for watched in &who.watchlist {
+        for watched in &signed_in.watchlist {
             forget(&mut users, watched, |user| remove(&mut user.watchers, socket_id));
         }
         let mut watchers = Vec::new();
-        forget(&mut users, &who.user_id, |user| {
+        forget(&mut users, &signed_in.user_id, |user| {
             remove(&mut user.connections, socket_id);
             if user.connections.is_empty() {
                 watchers.clone_from(&user.watchers);
             }
         });
-        tell(&watchers);
+        notify(&watchers);
     }
 
     /// Returns the user's connections.
@@ -88,7 +88,7 @@ impl Users {
     }
 
     /// Returns the number of users that are signed in or watched.
-    pub(crate) fn known(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.users().len()
     }
 
@@ -135,11 +135,11 @@ mod tests {
     fn sign_in(
         users: &Users,
         socket_id: SocketId,
-        who: &SignedIn,
+        signed_in: &SignedIn,
     ) -> (Vec<SocketId>, Vec<Arc<str>>) {
         let mut told = None;
         let admit = |watchers: &[SocketId]| Ok::<_, ()>(watchers.to_vec());
-        let signed_in = users.sign_in(socket_id, who, admit, |watchers, online| {
+        let signed_in = users.sign_in(socket_id, signed_in, admit, |watchers, online| {
             check_locked(users);
             told = Some((watchers, online.to_vec()));
         });
@@ -147,9 +147,9 @@ mod tests {
         told.unwrap()
     }
 
-    fn sign_out(users: &Users, socket_id: SocketId, who: &SignedIn) -> Vec<SocketId> {
+    fn sign_out(users: &Users, socket_id: SocketId, signed_in: &SignedIn) -> Vec<SocketId> {
         let mut told = None;
-        users.sign_out(socket_id, who, |watchers| {
+        users.sign_out(socket_id, signed_in, |watchers| {
             check_locked(users);
             told = Some(watchers.to_vec());
         });
@@ -157,18 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_let_in_changes_nothing() {
+    fn a_rejected_sign_in_changes_nothing() {
         let users = Users::default();
         let (watcher, ada) = (user("grace", &["ada"]), user("ada", &["alan"]));
         sign_in(&users, socket(1), &watcher);
         let refused = users.sign_in(socket(2), &ada, |_| Err("no"), |(), _| panic!("told"));
         assert_eq!(refused, Err("no"));
-        assert_eq!(users.known(), 2, "grace, and ada whom she watches");
+        assert_eq!(users.len(), 2, "grace, and ada whom she watches");
         assert_eq!(sign_in(&users, socket(2), &ada).0, [socket(1)], "still the first");
     }
 
     #[test]
-    fn watchers_are_told_of_the_first_connection_and_the_last() {
+    fn watchers_are_notified_of_the_first_and_the_last_connection() {
         let users = Users::default();
         let (watcher, ada) = (user("grace", &["ada"]), user("ada", &[]));
         assert_eq!(sign_in(&users, socket(1), &watcher), (vec![], vec![]));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there_already_is_told_at_once() {
+    fn online_users_of_a_watchlist_are_reported_at_sign_in() {
         let users = Users::default();
         sign_in(&users, socket(1), &user("ada", &[]));
         let told = sign_in(&users, socket(2), &user("grace", &["ada", "alan"]));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_who_is_gone_and_not_watched() {
+    fn offline_and_unwatched_users_are_forgotten() {
         let users = Users::default();
         let watcher = user("grace", &["ada"]);
         sign_in(&users, socket(1), &watcher);

@@ -119,7 +119,7 @@ impl Hub {
         apps.sort_by(|one, other| one.id.cmp(&other.id));
         let cores = self.cores.iter().map(|core| {
             let ((events, bytes), (events_max, bytes_max)) =
-                (core.room.waiting(), core.room.limits());
+                (core.budget.waiting(), core.budget.limits());
             let connections = core.connections.load(Ordering::Relaxed);
             CoreView { connections, events, bytes, events_max, bytes_max }
         });

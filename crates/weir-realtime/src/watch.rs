@@ -31,7 +31,7 @@ pub struct Watch {
 #[derive(Clone, Debug, Default)]
 pub struct WatchedEvents {
     /// Number of earlier events that were dropped because they arrived too fast.
-    pub left_out: u64,
+    pub dropped: u64,
     /// The events, oldest first.
     pub events: Vec<EventView>,
 }
@@ -72,9 +72,9 @@ impl Watch {
 
     /// Polls for the next events. Pending while there are none.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WatchedEvents> {
-        self.queue.poll_take(context).map(|(left_out, frames)| {
-            let view = |(at, frame): &(Timestamp, Frame)| EventView::of(*at, frame);
-            WatchedEvents { left_out, events: frames.iter().filter_map(view).collect() }
+        self.queue.poll_take(context).map(|(dropped, frames)| {
+            let view = |(at, frame): &(Timestamp, Frame)| EventView::new(*at, frame);
+            WatchedEvents { dropped, events: frames.iter().filter_map(view).collect() }
         })
     }
 }

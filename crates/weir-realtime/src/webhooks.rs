@@ -69,15 +69,20 @@ impl Webhooks {
     ) -> (Self, WebhookWorker) {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
-        let shared =
-            WebhookContext { settings, clock, metrics, semaphore, ending: ShutdownToken::new() };
+        let shared = WebhookContext {
+            settings,
+            clock,
+            metrics,
+            semaphore,
+            endpoint_shutdown: ShutdownToken::new(),
+        };
         (Self { intake }, WebhookWorker { intake: end, shared: Arc::new(shared), shutdown })
     }
 
     /// Queues an event for the endpoints of `app` that receive its kind. Never waits: if the queue
     /// is full, the event is dropped and counted.
     pub fn enqueue(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
-        if app.concern_channel(WebhookKind::of(event), event_message::channel(event)) {
+        if app.has_endpoint_for_channel(WebhookKind::of(event), event_message::channel(event)) {
             self.intake.offer(EventMessage::new(app, event));
         }
     }
@@ -91,7 +96,7 @@ impl Webhooks {
     /// callers need not create others. That includes events that only cancel another one: for
     /// example, `channel_occupied` when an endpoint receives only `channel_vacated`.
     #[must_use]
-    pub fn wants(&self, app: &AppHooks, kind: WebhookKind) -> bool {
-        app.concern(kind) && self.intake.is_open()
+    pub fn has_receiver(&self, app: &AppHooks, kind: WebhookKind) -> bool {
+        app.has_endpoint_for(kind) && self.intake.is_open()
     }
 }

@@ -33,7 +33,8 @@ pub struct CarriedSupervisor {
     /// Listening sockets that all workers of a group inherit: group, name, descriptor number.
     pub(crate) listening: Vec<(String, String, RawFd)>,
     /// The client that requested the upgrade.
-    pub(crate) asker: Option<CommandSender>,
+    #[serde(rename = "asker")]
+    pub(crate) requester: Option<CommandSender>,
 }
 
 /// Collects the descriptors that must stay open across an exec.
@@ -45,11 +46,14 @@ pub struct Carrier(Vec<RawFd>);
 pub(crate) struct CarriedProcess {
     pub(crate) pid: i32,
     pub(crate) pidfd: RawFd,
-    pub(crate) life: RawFd,
+    #[serde(rename = "life")]
+    pub(crate) life_pipe: RawFd,
     pub(crate) status: Option<RawFd>,
     pub(crate) output: Option<RawFd>,
     pub(crate) last_lines: Vec<String>,
-    pub(crate) words: Vec<u8>,
+    /// An incomplete status line.
+    #[serde(rename = "words")]
+    pub(crate) status_buffer: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
     /// Whether its program supports running on after its replacement (SIGUSR1).
     #[serde(default)]
@@ -165,7 +169,7 @@ impl CarriedSupervisor {
 
 impl Carrier {
     /// Keeps `descriptor` open across the exec and returns its number.
-    pub fn keep(&mut self, descriptor: &impl AsRawFd) -> RawFd {
+    pub fn keep_open(&mut self, descriptor: &impl AsRawFd) -> RawFd {
         let number = descriptor.as_raw_fd();
         self.0.push(number);
         number

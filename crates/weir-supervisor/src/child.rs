@@ -11,7 +11,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::carried::{self, CarriedProcess, Carrier, ResumeError};
-use crate::inherited::{self, Word};
+use crate::inherited::{self, ChildStatus};
 use crate::output::Output;
 use crate::restarts::{RestartDecision, RestartHistory, Restarts};
 use crate::silence::{Silence, SilenceCheck};
@@ -52,7 +52,7 @@ pub(crate) struct ChildProcess {
     /// The parent's end of the control channel, until [`Child::take_control`] takes it.
     pub(crate) control: Option<OwnedFd>,
     status: Option<OwnedFd>,
-    words: Vec<u8>,
+    status_buffer: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
     pub(crate) alive_at: Duration,
     pub(crate) silence: Silence,
@@ -63,12 +63,12 @@ pub(crate) struct ChildProcess {
     /// Whether it was told to close its streams.
     pub(crate) closes_streams: bool,
     /// The write end of the life pipe. The child ends when this descriptor is closed.
-    life: OwnedFd,
+    life_pipe: OwnedFd,
 }
 
 /// The end of one generation, and the restart decision.
 #[derive(Debug)]
-pub(crate) struct Death {
+pub(crate) struct ChildExit {
     pub(crate) status: ExitStatus,
     pub(crate) pid: Pid,
     /// How long it was ready; None if it never became ready.
@@ -125,7 +125,7 @@ impl Child {
         match &self.state {
             ChildState::Waiting { start_at } => Some(*start_at),
             ChildState::Running(process) => {
-                [process.kill_at, process.silence.look_at()].into_iter().flatten().min()
+                [process.kill_at, process.silence.check_at()].into_iter().flatten().min()
             }
             ChildState::Ended => None,
         }
@@ -163,23 +163,23 @@ impl Child {
     }
 
     /// Reaps the generation if it has ended, and returns how it ended and whether to restart it.
-    pub(crate) fn reap(&mut self, now: Duration, passed_to: BorrowedFd<'_>) -> Option<Death> {
+    pub(crate) fn reap(&mut self, now: Duration, output: BorrowedFd<'_>) -> Option<ChildExit> {
         let ChildState::Running(process) = &mut self.state else {
             return None;
         };
-        let status = process.reap(passed_to)?;
+        let status = process.reap(output)?;
         let ready_for = process.ready_at.map(|since| now.saturating_sub(since));
-        let verdict = self.restarts.died(ready_for);
+        let verdict = self.restarts.record_exit(ready_for);
         let last_lines = process.output.last_lines();
         let was_asked = process.kill_at.is_some();
-        let death = Death { status, pid: process.pid, ready_for, last_lines, verdict };
+        let exit = ChildExit { status, pid: process.pid, ready_for, last_lines, verdict };
         self.state = if was_asked { ChildState::Ended } else { next_state(verdict, now) };
-        Some(death)
+        Some(exit)
     }
 
     /// Counts a failed start like a death.
     pub(crate) fn start_failed(&mut self, now: Duration) -> RestartDecision {
-        let verdict = self.restarts.died(None);
+        let verdict = self.restarts.record_exit(None);
         self.state = next_state(verdict, now);
         verdict
     }
@@ -196,7 +196,7 @@ impl ChildProcess {
     pub(crate) fn start(spec: &ChildSpec, has_control: bool, now: Duration) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (status, status_writer) = pipe()?;
-        let (life_reader, life) = pipe()?;
+        let (child_life_pipe, life_pipe) = pipe()?;
         let (output, output_writer) = pipe()?;
         for reader in [&status, &output] {
             rustix::io::ioctl_fionbio(reader, true)?;
@@ -204,17 +204,19 @@ impl ChildProcess {
         // A full status pipe must not block the child.
         rustix::io::ioctl_fionbio(&status_writer, true)?;
 
-        let (control, their_control) = match has_control.then(UnixStream::pair).transpose()? {
-            Some((ours, theirs)) => (Some(ours.into()), Some(theirs)),
+        let (control, child_control) = match has_control.then(UnixStream::pair).transpose()? {
+            Some((parent_end, child_end)) => (Some(parent_end.into()), Some(child_end)),
             None => (None, None),
         };
-        let own =
-            [(inherited::STATUS, status_writer.as_fd()), (inherited::LIFE, life_reader.as_fd())];
-        let own_control = their_control.iter().map(|end| (inherited::CONTROL, end.as_fd()));
-        let given =
+        let pipes = [
+            (inherited::STATUS, status_writer.as_fd()),
+            (inherited::LIFE, child_life_pipe.as_fd()),
+        ];
+        let control_descriptor = child_control.iter().map(|end| (inherited::CONTROL, end.as_fd()));
+        let spec_descriptors =
             spec.descriptors.iter().map(|(name, descriptor)| (name.as_str(), descriptor.as_fd()));
         let (names, descriptors): (Vec<&str>, Vec<BorrowedFd<'_>>) =
-            given.chain(own).chain(own_control).unzip();
+            spec_descriptors.chain(pipes).chain(control_descriptor).unzip();
 
         let mut command = command(spec, &inherited::describe(names.into_iter()), output_writer)?;
         system::hand_over(&mut command, &descriptors);
@@ -226,14 +228,14 @@ impl ChildProcess {
             output: Output::new(output),
             control,
             status: Some(status),
-            words: Vec::new(),
+            status_buffer: Vec::new(),
             ready_at: None,
             alive_at: now,
             silence: Silence::new(spec.unresponsive_after),
             kill_at: None,
             can_linger: spec.old_processes_max.is_some(),
             closes_streams: false,
-            life,
+            life_pipe,
         })
     }
 
@@ -241,12 +243,12 @@ impl ChildProcess {
     pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedProcess {
         CarriedProcess {
             pid: self.pid.as_raw_pid(),
-            pidfd: carrier.keep(&self.pidfd),
-            life: carrier.keep(&self.life),
-            status: self.status.as_ref().map(|status| carrier.keep(status)),
-            output: self.output.descriptor().map(|output| carrier.keep(&output)),
+            pidfd: carrier.keep_open(&self.pidfd),
+            life_pipe: carrier.keep_open(&self.life_pipe),
+            status: self.status.as_ref().map(|status| carrier.keep_open(status)),
+            output: self.output.descriptor().map(|output| carrier.keep_open(&output)),
             last_lines: self.output.last_lines(),
-            words: self.words.clone(),
+            status_buffer: self.status_buffer.clone(),
             ready_at: self.ready_at,
             can_linger: self.can_linger,
             closes_streams: self.closes_streams,
@@ -268,14 +270,14 @@ impl ChildProcess {
             output: Output::resume(carried::take_some(carried.output)?, &carried.last_lines),
             control: None,
             status: carried::take_some(carried.status)?,
-            words: carried.words,
+            status_buffer: carried.status_buffer,
             ready_at: carried.ready_at,
             alive_at: now,
             silence,
             kill_at: carried.kill_at,
             can_linger: carried.can_linger,
             closes_streams: carried.closes_streams,
-            life: carried::take(carried.life)?,
+            life_pipe: carried::take(carried.life_pipe)?,
         })
     }
 
@@ -294,12 +296,12 @@ impl ChildProcess {
 
     /// Checks, if due, whether the process has been silent for too long, and aborts or kills it.
     pub(crate) fn check_silence(&mut self, name: &str, now: Duration) {
-        if self.silence.look_at().is_none_or(|at| at > now) {
+        if self.silence.check_at().is_none_or(|time| time > now) {
             return;
         }
         let (pid, silent_ms) =
             (self.pid.as_raw_nonzero(), now.saturating_sub(self.alive_at).as_millis());
-        match self.silence.look(now) {
+        match self.silence.check(now) {
             SilenceCheck::Early => {}
             SilenceCheck::Abort => {
                 tracing::error!(child = name, pid, silent_ms, "does not answer; aborted");
@@ -321,11 +323,11 @@ impl ChildProcess {
     }
 
     /// Returns the exit status if the process has ended, after its remaining output was passed on.
-    pub(crate) fn reap(&mut self, passed_to: BorrowedFd<'_>) -> Option<ExitStatus> {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let ended = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), look).ok()??;
+    pub(crate) fn reap(&mut self, output: BorrowedFd<'_>) -> Option<ExitStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let ended = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options).ok()??;
         let status = exit_status(&ended);
-        while self.output.pass_on(passed_to) {}
+        while self.output.forward(output) {}
         Some(status)
     }
 
@@ -342,25 +344,25 @@ impl ChildProcess {
     }
 
     /// Reads and returns the words that have arrived.
-    pub(crate) fn words(&mut self) -> Vec<Word> {
+    pub(crate) fn read_statuses(&mut self) -> Vec<ChildStatus> {
         let mut chunk = [0; WORD_BYTES_MAX];
         while let Some(status) = &self.status {
             match rustix::io::read(status, &mut chunk) {
-                Ok(bytes @ 1..) => self.words.extend_from_slice(&chunk[..bytes]),
+                Ok(bytes @ 1..) => self.status_buffer.extend_from_slice(&chunk[..bytes]),
                 // Closed: polling it again would return at once, in a busy loop.
                 Ok(0) => self.status = None,
                 Err(_) => break,
             }
         }
-        let mut said = Vec::new();
-        while let Some(end) = self.words.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.words.drain(..=end).collect();
-            said.extend(Word::parse(String::from_utf8_lossy(&line).trim_end()));
+        let mut received = Vec::new();
+        while let Some(end) = self.status_buffer.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.status_buffer.drain(..=end).collect();
+            received.extend(ChildStatus::parse(String::from_utf8_lossy(&line).trim_end()));
         }
-        if self.words.len() > WORD_BYTES_MAX {
-            self.words.clear();
+        if self.status_buffer.len() > WORD_BYTES_MAX {
+            self.status_buffer.clear();
         }
-        said
+        received
     }
 }
 

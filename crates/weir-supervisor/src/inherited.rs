@@ -9,7 +9,7 @@ use crate::system;
 
 /// The environment variable that names the descriptors: `jobs=3,console=4`.
 pub const VARIABLE: &str = "WEIR_DESCRIPTORS";
-/// The pipe on which a child sends [`Word`]s.
+/// The pipe on which a child sends [`ChildStatus`]s.
 pub(crate) const STATUS: &str = "status";
 /// The [control channel](crate::control).
 pub(crate) const CONTROL: &str = "control";
@@ -18,12 +18,12 @@ pub(crate) const LIFE: &str = "life";
 
 /// A status message from a child to its parent, one word a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ChildStatus {
     /// The service serves everything.
     Ready,
     /// The service serves all but what only one process can hold at a time (a store). A service
-    /// that replaces another sends it: from then on the other may end. [`Word::Ready`] follows, or
-    /// may be sent instead.
+    /// that replaces another sends it: from then on the other may end. [`ChildStatus::Ready`]
+    /// follows, or may be sent instead.
     Standby,
     /// A sign of life. The parent forwards it to systemd's watchdog.
     Alive,
@@ -31,7 +31,7 @@ pub enum Word {
     Reloaded,
 }
 
-impl Word {
+impl ChildStatus {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -42,8 +42,8 @@ impl Word {
     }
 
     pub(crate) fn parse(line: &str) -> Option<Self> {
-        let words = [Self::Ready, Self::Standby, Self::Alive, Self::Reloaded];
-        words.into_iter().find(|word| word.as_str() == line)
+        let statuses = [Self::Ready, Self::Standby, Self::Alive, Self::Reloaded];
+        statuses.into_iter().find(|status| status.as_str() == line)
     }
 }
 
@@ -109,7 +109,7 @@ impl Inherited {
     }
 
     /// Takes the life pipe, which reaches end of file when the parent ends for any reason.
-    pub fn life(&mut self) -> Result<OwnedFd, InheritError> {
+    pub fn life_pipe(&mut self) -> Result<OwnedFd, InheritError> {
         self.expect(LIFE)
     }
 }
@@ -119,10 +119,10 @@ impl Inherited {
 pub struct Status(OwnedFd);
 
 impl Status {
-    /// Sends `word`. Errors are ignored: the life pipe reports a parent that is gone, and a parent
-    /// that does not read still has older words in the pipe.
-    pub fn say(&self, word: Word) {
-        let _ = rustix::io::write(&self.0, format!("{}\n", word.as_str()).as_bytes());
+    /// Sends `status`. Errors are ignored: the life pipe reports a parent that is gone, and a
+    /// parent that does not read still has older statuses in the pipe.
+    pub fn report(&self, status: ChildStatus) {
+        let _ = rustix::io::write(&self.0, format!("{}\n", status.as_str()).as_bytes());
     }
 }
 
@@ -140,12 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_described_in_order() {
+    fn inherited_descriptors_are_described_in_order() {
         assert_eq!(describe(["jobs", "console"].into_iter()), "jobs=3,console=4");
     }
 
     #[test]
-    fn what_no_parent_would_write_is_refused() {
+    fn malformed_descriptor_lists_are_rejected() {
         let error = |text: &str| Inherited::take_over(text).expect_err(text).to_string();
         assert!(error("jobs").contains("malformed at \"jobs\""));
         assert!(error("jobs=x").contains("malformed"));

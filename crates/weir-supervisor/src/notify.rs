@@ -11,34 +11,34 @@ use std::time::Duration;
 /// returned: a service must not fail because its supervisor is gone.
 #[derive(Debug, Default)]
 pub struct Notify {
-    to: Option<(UnixDatagram, SocketAddr)>,
+    socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
 }
 
 impl Notify {
     /// Creates a notifier without a socket, which sends nothing.
     #[must_use]
-    pub fn nobody() -> Self {
+    pub fn disabled() -> Self {
         Self::default()
     }
 
     /// Creates a notifier. `socket` is the value of `NOTIFY_SOCKET`, a path or `@name` for an
     /// abstract socket; `watchdog` the value of `WATCHDOG_USEC`, the interval in which systemd
     /// expects signs of life.
-    pub fn to(socket: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
+    pub fn connect(socket: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match socket.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
             path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
         };
         let from = UnixDatagram::unbound()?;
         from.set_nonblocking(true)?;
-        Ok(Self { to: Some((from, address)), watchdog })
+        Ok(Self { socket: Some((from, address)), watchdog })
     }
 
     /// Returns the interval of systemd's watchdog, if it is enabled.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
-        self.to.as_ref().and(self.watchdog)
+        self.socket.as_ref().and(self.watchdog)
     }
 
     /// Reports that the service serves, at startup or after a reload.
@@ -63,13 +63,13 @@ impl Notify {
     }
 
     /// Sends a sign of life to the watchdog.
-    pub fn alive(&self) {
+    pub fn send_watchdog(&self) {
         self.send("WATCHDOG=1\n");
     }
 
     fn send(&self, text: &str) {
-        let Some((from, to)) = &self.to else { return };
-        if let Err(error) = from.send_to_addr(text.as_bytes(), to) {
+        let Some((from, socket)) = &self.socket else { return };
+        if let Err(error) = from.send_to_addr(text.as_bytes(), socket) {
             tracing::warn!(%error, "systemd could not be notified");
         }
     }

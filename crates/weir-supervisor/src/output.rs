@@ -41,9 +41,9 @@ impl Output {
     }
 
     /// Forwards at most one chunk. Returns false when nothing more can be forwarded now.
-    pub(crate) fn pass_on(&mut self, to: BorrowedFd<'_>) -> bool {
+    pub(crate) fn forward(&mut self, output: BorrowedFd<'_>) -> bool {
         let Some(pipe) = &self.pipe else { return false };
-        if !is_writable(to) {
+        if !is_writable(output) {
             return false;
         }
         let mut chunk = [0; CHUNK_BYTES];
@@ -54,7 +54,7 @@ impl Output {
             }
             Ok(bytes) => {
                 self.tail.add(&chunk[..bytes]);
-                write_all(to, &chunk[..bytes]);
+                write_all(output, &chunk[..bytes]);
                 true
             }
             Err(_) => false,
@@ -68,16 +68,16 @@ impl Output {
 }
 
 /// Returns whether a chunk can be written without blocking.
-pub(crate) fn is_writable(to: BorrowedFd<'_>) -> bool {
-    let mut poll = [PollFd::new(&to, PollFlags::OUT)];
+pub(crate) fn is_writable(output: BorrowedFd<'_>) -> bool {
+    let mut poll = [PollFd::new(&output, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Writes all bytes. Errors are ignored: without an output there is nowhere to report them.
-pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
+pub(crate) fn write_all(output: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        match rustix::io::write(to, bytes) {
+        match rustix::io::write(output, bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
             Err(_) => return,
@@ -88,13 +88,13 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
 /// Keeps the last lines of some output.
 #[derive(Debug, Default)]
 pub(crate) struct OutputTail {
-    whole: VecDeque<String>,
+    lines: VecDeque<String>,
     partial: Vec<u8>,
 }
 
 impl OutputTail {
     pub(crate) fn resume(lines: &[String]) -> Self {
-        Self { whole: lines.iter().cloned().collect(), partial: Vec::new() }
+        Self { lines: lines.iter().cloned().collect(), partial: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {
@@ -110,16 +110,16 @@ impl OutputTail {
     fn end_line(&mut self) {
         let line = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
         self.partial.clear();
-        while self.whole.len() >= LINES_MAX {
-            self.whole.pop_front();
+        while self.lines.len() >= LINES_MAX {
+            self.lines.pop_front();
         }
-        self.whole.push_back(line);
+        self.lines.push_back(line);
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
         let partial = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
         let rest = (!partial.is_empty()).then_some(partial);
-        self.whole.iter().cloned().chain(rest).collect()
+        self.lines.iter().cloned().chain(rest).collect()
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_keeps_the_last_lines_whatever_the_chunks() {
+    fn the_tail_keeps_the_last_lines_in_any_chunks() {
         let text: String = (0..50).map(|line| format!("line {line}\n")).collect();
         for chunk in [1, 7, 4096] {
             let mut tail = OutputTail::default();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_cut() {
+    fn an_overlong_line_is_truncated() {
         let mut tail = OutputTail::default();
         for _ in 0..1_000 {
             tail.add(&[b'x'; 1_000]);

@@ -56,15 +56,17 @@ impl Printer {
         self.waiting.push(b'\n');
     }
 
-    /// Writes whole lines until `to` is full.
-    pub(crate) fn flush(&mut self, to: BorrowedFd<'_>) {
-        while self.written < self.waiting.len() && is_writable(to) {
+    /// Writes whole lines until `output` is full.
+    pub(crate) fn flush(&mut self, output: BorrowedFd<'_>) {
+        while self.written < self.waiting.len() && is_writable(output) {
             let rest = &self.waiting[self.written..];
             // A pipe takes a chunk atomically, so lines of other writers are not mixed in.
             let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
-            let end =
-                chunk.iter().rposition(|&byte| byte == b'\n').map_or(chunk.len(), |at| at + 1);
-            write_all(to, &chunk[..end]);
+            let end = chunk
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(chunk.len(), |index| index + 1);
+            write_all(output, &chunk[..end]);
             self.written += end;
         }
         if self.written == self.waiting.len() {
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_pass_whole_and_in_order() {
+    fn lines_are_printed_whole_and_in_order() {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let mut printer = Printer::default();
         for number in 0..1_000 {
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_bounded() {
+    fn unread_output_is_bounded() {
         let (_reader, writer) = std::io::pipe().expect("a pipe");
         let mut printer = Printer::default();
         for _ in 0..10_000 {

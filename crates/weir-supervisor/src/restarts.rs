@@ -84,7 +84,7 @@ impl Restarts {
     /// If no generation was ever ready, it gives up at once: the cause (a port, a setting, a
     /// damaged store) will not change by itself, and an operator who starts Weir needs the error,
     /// not a delay.
-    pub fn died(&mut self, ready_for: Option<Duration>) -> RestartDecision {
+    pub fn record_exit(&mut self, ready_for: Option<Duration>) -> RestartDecision {
         self.record.was_ready_once |= ready_for.is_some();
         if ready_for.is_some_and(|ready_for| ready_for >= self.policy.healthy_after) {
             self.record.deaths_in_a_row = 0;
@@ -112,7 +112,7 @@ mod tests {
 
     fn waits(restarts: &mut Restarts, deaths: usize) -> Vec<u128> {
         (0..deaths)
-            .map_while(|_| match restarts.died(READY) {
+            .map_while(|_| match restarts.record_exit(READY) {
                 RestartDecision::Restart { after, .. } => Some(after.as_millis()),
                 RestartDecision::GiveUp { .. } => None,
             })
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_doubles_up_to_its_limit_and_then_it_is_given_up() {
+    fn backoff_doubles_up_to_its_limit_and_then_gives_up() {
         let policy = RestartPolicy { restarts_max: 9, ..RestartPolicy::default() };
         let mut restarts = Restarts::new(policy);
         let expected = [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000];
@@ -128,10 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_time_starts_the_count_anew() {
+    fn a_healthy_run_resets_the_restart_count() {
         let mut restarts = Restarts::new(RestartPolicy::default());
         assert_eq!(waits(&mut restarts, 5).len(), 5);
-        let healthy = restarts.died(Some(Duration::from_secs(30)));
+        let healthy = restarts.record_exit(Some(Duration::from_secs(30)));
         let first =
             RestartDecision::Restart { after: Duration::from_millis(100), deaths_in_a_row: 1 };
         assert_eq!(healthy, first);
@@ -140,21 +140,27 @@ mod tests {
     #[test]
     fn a_child_that_never_was_ready_is_given_up_at_once() {
         let mut restarts = Restarts::new(RestartPolicy::default());
-        assert_eq!(restarts.died(None), RestartDecision::GiveUp { deaths_in_a_row: 1 });
+        assert_eq!(restarts.record_exit(None), RestartDecision::GiveUp { deaths_in_a_row: 1 });
     }
 
     #[test]
-    fn with_patience_a_first_start_is_tried_again() {
+    fn a_patient_policy_retries_the_first_start() {
         let policy = RestartPolicy { restarts_max: 1, ..RestartPolicy::default() };
         let mut restarts = Restarts::patient(policy);
-        assert!(matches!(restarts.died(None), RestartDecision::Restart { deaths_in_a_row: 1, .. }));
-        assert_eq!(restarts.died(None), RestartDecision::GiveUp { deaths_in_a_row: 2 });
+        assert!(matches!(
+            restarts.record_exit(None),
+            RestartDecision::Restart { deaths_in_a_row: 1, .. }
+        ));
+        assert_eq!(restarts.record_exit(None), RestartDecision::GiveUp { deaths_in_a_row: 2 });
     }
 
     #[test]
-    fn once_ready_a_failed_start_is_tried_again() {
+    fn after_being_ready_a_failed_start_is_retried() {
         let mut restarts = Restarts::new(RestartPolicy::default());
-        assert!(matches!(restarts.died(READY), RestartDecision::Restart { .. }));
-        assert!(matches!(restarts.died(None), RestartDecision::Restart { deaths_in_a_row: 2, .. }));
+        assert!(matches!(restarts.record_exit(READY), RestartDecision::Restart { .. }));
+        assert!(matches!(
+            restarts.record_exit(None),
+            RestartDecision::Restart { deaths_in_a_row: 2, .. }
+        ));
     }
 }

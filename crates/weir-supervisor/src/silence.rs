@@ -7,15 +7,15 @@
 use std::time::Duration;
 
 /// Checks within the allowed time.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
 /// The silence of one child.
 #[derive(Debug)]
 pub(crate) struct Silence {
     /// None: no limit.
     allowed: Option<Duration>,
-    look_at: Option<Duration>,
-    looks: u32,
+    check_at: Option<Duration>,
+    checks: u32,
 }
 
 /// The outcome of a check.
@@ -31,36 +31,36 @@ pub(crate) enum SilenceCheck {
 }
 
 impl Silence {
-    /// Creates the state. Checks start with the first word: a child may take as long as it needs to
-    /// become ready.
+    /// Creates the state. Checks start with the first status: a child may take as long as it needs
+    /// to become ready.
     pub(crate) fn new(allowed: Option<Duration>) -> Self {
-        Self { allowed, look_at: None, looks: 0 }
+        Self { allowed, check_at: None, checks: 0 }
     }
 
     /// Restarts the count after a sign of life.
     pub(crate) fn broken(&mut self, now: Duration) {
-        self.looks = 0;
-        self.look_at = self.allowed.map(|allowed| now + allowed / LOOKS);
+        self.checks = 0;
+        self.check_at = self.allowed.map(|allowed| now + allowed / CHECKS);
     }
 
     /// Disables the checks.
     pub(crate) fn ignore(&mut self) {
         self.allowed = None;
-        self.look_at = None;
+        self.check_at = None;
     }
 
     /// Returns when the next check is due.
-    pub(crate) fn look_at(&self) -> Option<Duration> {
-        self.look_at
+    pub(crate) fn check_at(&self) -> Option<Duration> {
+        self.check_at
     }
 
     /// Counts a due check and returns its outcome.
-    pub(crate) fn look(&mut self, now: Duration) -> SilenceCheck {
-        self.looks += 1;
-        self.look_at = self.allowed.map(|allowed| now + allowed / LOOKS);
-        match self.looks {
-            ..LOOKS => SilenceCheck::Early,
-            LOOKS => SilenceCheck::Abort,
+    pub(crate) fn check(&mut self, now: Duration) -> SilenceCheck {
+        self.checks += 1;
+        self.check_at = self.allowed.map(|allowed| now + allowed / CHECKS);
+        match self.checks {
+            ..CHECKS => SilenceCheck::Early,
+            CHECKS => SilenceCheck::Abort,
             _ => {
                 self.ignore();
                 SilenceCheck::Kill
@@ -79,47 +79,47 @@ mod tests {
 
     fn after_a_word_at(now: Duration) -> Silence {
         let mut silence = Silence::new(Some(second(8)));
-        assert_eq!(silence.look_at(), None, "it is not ready yet");
+        assert_eq!(silence.check_at(), None, "it is not ready yet");
         silence.broken(now);
         silence
     }
 
     #[test]
-    fn silence_ends_in_an_abort_and_then_in_a_kill() {
+    fn silence_leads_to_an_abort_and_then_to_a_kill() {
         let mut silence = after_a_word_at(second(100));
-        let mut looks = Vec::new();
-        while let Some(at) = silence.look_at() {
-            looks.push((at.as_secs(), silence.look(at)));
+        let mut checks = Vec::new();
+        while let Some(at) = silence.check_at() {
+            checks.push((at.as_secs(), silence.check(at)));
         }
         let early = [102, 104, 106].map(|at| (at, SilenceCheck::Early));
         assert_eq!(
-            looks,
+            checks,
             [&early[..], &[(108, SilenceCheck::Abort), (110, SilenceCheck::Kill)]].concat()
         );
     }
 
     #[test]
-    fn a_word_begins_it_anew() {
+    fn a_status_message_restarts_the_silence_count() {
         let mut silence = after_a_word_at(second(100));
         for at in [102, 104, 106] {
-            assert_eq!(silence.look(second(at)), SilenceCheck::Early);
+            assert_eq!(silence.check(second(at)), SilenceCheck::Early);
         }
         silence.broken(second(107));
-        assert_eq!(silence.look_at(), Some(second(109)));
-        assert_eq!(silence.look(second(109)), SilenceCheck::Early);
+        assert_eq!(silence.check_at(), Some(second(109)));
+        assert_eq!(silence.check(second(109)), SilenceCheck::Early);
     }
 
     #[test]
-    fn while_the_parent_does_not_run_nobody_is_heard_and_nobody_is_killed() {
+    fn a_suspended_parent_counts_no_silence() {
         let mut silence = after_a_word_at(second(100));
-        assert_eq!(silence.look(second(90_000)), SilenceCheck::Early);
-        assert_eq!(silence.look_at(), Some(second(90_002)));
+        assert_eq!(silence.check(second(90_000)), SilenceCheck::Early);
+        assert_eq!(silence.check_at(), Some(second(90_002)));
     }
 
     #[test]
-    fn who_may_be_silent_is_not_looked_at() {
+    fn a_child_without_a_silence_limit_is_not_checked() {
         let mut silence = Silence::new(None);
         silence.broken(second(100));
-        assert_eq!(silence.look_at(), None);
+        assert_eq!(silence.check_at(), None);
     }
 }

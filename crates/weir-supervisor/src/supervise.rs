@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::carried::{CarriedSupervisor, Carrier};
-use crate::child::{self, Child, ChildProcess, ChildState as Life, Death};
-use crate::inherited::Word;
+use crate::child::{self, Child, ChildExit, ChildProcess, ChildState};
+use crate::inherited::ChildStatus;
 use crate::monotonic;
 use crate::notify::Notify;
 use crate::orphans::Orphans;
@@ -91,7 +91,7 @@ pub struct Supervisor {
     /// Replaced service processes that still have connections, the oldest first.
     lingering: Vec<ChildProcess>,
     /// The client that waits for the outcome of the replacement.
-    asker: Option<CommandSender>,
+    requester: Option<CommandSender>,
     /// Whether the service has replaced another and does not serve everything yet.
     is_unproven: bool,
     /// Whether to stop groups that the settings no longer contain: the service does not need them.
@@ -130,7 +130,7 @@ impl Supervisor {
             orphans_before: 0,
             successor: None,
             lingering: Vec::new(),
-            asker: None,
+            requester: None,
             is_unproven: false,
             retires_groups: false,
             reload_waits: false,
@@ -148,13 +148,13 @@ impl Supervisor {
             self.run_successor(now);
             self.run_lingering(now);
             self.run_workers(now);
-            if self.is_over() {
+            if self.has_ended() {
                 return self.outcome();
             }
             self.sleep(now);
             let now = monotonic();
             while let Some(request) = self.requests.next() {
-                self.answer(request, now, events);
+                self.handle_request(request, now, events);
             }
             self.listen_to_children(now, events);
             self.reap(now, events);
@@ -163,7 +163,7 @@ impl Supervisor {
             self.listen_to_workers(now);
             self.run_service_commands(now, events);
             self.finish_upgrade(now, events);
-            self.reload_late(events);
+            self.reload_if_waiting(events);
         }
     }
 
@@ -181,14 +181,14 @@ impl Supervisor {
         for index in 0..self.children.len() {
             let child = &mut self.children[index];
             let name = child.spec.name.clone();
-            if child.wakes_at().is_none_or(|at| at > now) {
+            if child.wakes_at().is_none_or(|time| time > now) {
                 continue;
             }
             match &mut child.state {
-                Life::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
+                ChildState::Running(process) if process.kill_at.is_none_or(|time| time > now) => {
                     process.check_silence(&name, now);
                 }
-                Life::Running(process) => {
+                ChildState::Running(process) => {
                     tracing::warn!(child = name, "still running at its deadline; killed");
                     process.kill_at = Some(Duration::MAX);
                     process.signal(Signal::KILL);
@@ -214,7 +214,7 @@ impl Supervisor {
         }
     }
 
-    fn answer(&mut self, request: ControlRequest, now: Duration, events: &mut dyn Events) {
+    fn handle_request(&mut self, request: ControlRequest, now: Duration, events: &mut dyn Events) {
         match request {
             ControlRequest::Stop if self.stopping => {
                 tracing::warn!("asked to stop a second time: ending at once");
@@ -223,7 +223,7 @@ impl Supervisor {
                 for process in self.children.iter().filter_map(Child::running) {
                     process.signal(Signal::KILL);
                 }
-                self.kill_beside_service();
+                self.kill_other_services();
                 self.kill_workers(now);
             }
             ControlRequest::Stop => {
@@ -255,7 +255,7 @@ impl Supervisor {
         self.stopping = true;
         self.notify.stopping();
         self.stop_first_workers(now);
-        self.stop_beside_service(now);
+        self.stop_other_services(now);
     }
 
     /// Asks all children to end, once.
@@ -282,10 +282,10 @@ impl Supervisor {
             let Some(process) = child.running_mut() else {
                 continue;
             };
-            process.output.pass_on(self.output.as_fd());
-            for word in process.words() {
+            process.output.forward(self.output.as_fd());
+            for status in process.read_statuses() {
                 process.alive_at = now;
-                if word == Word::Ready && process.ready_at.is_none() {
+                if status == ChildStatus::Ready && process.ready_at.is_none() {
                     process.ready_at = Some(now);
                     became_ready = true;
                     tracing::info!(child = name, pid = process.pid.as_raw_nonzero(), "ready");
@@ -294,7 +294,7 @@ impl Supervisor {
                 if process.ready_at.is_some() {
                     process.silence.broken(now);
                 }
-                reloaded |= word == Word::Reloaded;
+                reloaded |= status == ChildStatus::Reloaded;
             }
         }
         if reloaded {
@@ -302,7 +302,7 @@ impl Supervisor {
         }
         if became_ready && self.children.iter().all(Child::is_ready) {
             self.notify.ready("serving");
-            self.note_proven(true, events);
+            self.report_proven(true, events);
             if !std::mem::replace(&mut self.announced, true) {
                 let failed = self.workers.as_ref().map(Fleet::failed).unwrap_or_default();
                 events.ready(&failed);
@@ -312,34 +312,44 @@ impl Supervisor {
 
     fn reap(&mut self, now: Duration, events: &mut dyn Events) {
         for index in 0..self.children.len() {
-            if let Some(death) = self.children[index].reap(now, self.output.as_fd()) {
-                self.note_proven(false, events);
-                self.report(index, &death, now);
+            if let Some(exit) = self.children[index].reap(now, self.output.as_fd()) {
+                self.report_proven(false, events);
+                self.report(index, &exit, now);
             }
         }
     }
 
-    fn report(&mut self, index: usize, death: &Death, now: Duration) {
+    fn report(&mut self, index: usize, exit: &ChildExit, now: Duration) {
         let name = self.children[index].spec.name.clone();
-        let pid = death.pid.as_raw_nonzero();
-        let how = child::describe(death.status);
+        let pid = exit.pid.as_raw_nonzero();
+        let description = child::describe(exit.status);
         if self.stopping {
-            self.killed |= !death.status.success();
-            tracing::info!(child = name, pid, "{how}");
+            self.killed |= !exit.status.success();
+            tracing::info!(child = name, pid, "{description}");
             return;
         }
-        match death.verdict {
+        match exit.verdict {
             RestartDecision::Restart { after, deaths_in_a_row } => {
                 let wait_ms = after.as_millis();
-                tracing::error!(child = name, pid, wait_ms, deaths_in_a_row, "{how}; restarting");
-                self.notify.status(&format!("{name} {how}; restarting"));
+                tracing::error!(
+                    child = name,
+                    pid,
+                    wait_ms,
+                    deaths_in_a_row,
+                    "{description}; restarting"
+                );
+                self.notify.status(&format!("{name} {description}; restarting"));
             }
             RestartDecision::GiveUp { deaths_in_a_row } => {
-                let reason = match death.ready_for {
-                    None if deaths_in_a_row == 1 => format!("{name} {how} before it was ready"),
-                    _ => format!("{name} {how}, {deaths_in_a_row} deaths in a row: crash loop"),
+                let reason = match exit.ready_for {
+                    None if deaths_in_a_row == 1 => {
+                        format!("{name} {description} before it was ready")
+                    }
+                    _ => format!(
+                        "{name} {description}, {deaths_in_a_row} deaths in a row: crash loop"
+                    ),
                 };
-                self.give_up(with_last_lines(&reason, &death.last_lines), now);
+                self.give_up(with_last_lines(&reason, &exit.last_lines), now);
             }
         }
     }
@@ -358,7 +368,7 @@ impl Supervisor {
             })
         };
         if !self.children.iter().any(hangs) {
-            self.notify.alive();
+            self.notify.send_watchdog();
         }
         // systemd recommends half of the watchdog interval.
         self.watchdog_at = Some(now + interval / 2);
@@ -371,7 +381,7 @@ impl Supervisor {
         let outputs_open = output::is_writable(self.output.as_fd());
         let mut output_waits = false;
         let running = self.children.iter().filter_map(Child::running);
-        let processes: Vec<_> = running.chain(self.beside_service()).collect();
+        let processes: Vec<_> = running.chain(self.other_service_processes()).collect();
         let outputs: Vec<_> = processes.iter().map(|process| process.output.descriptor()).collect();
         let statuses: Vec<_> = processes.iter().filter_map(|process| process.status()).collect();
         polled.extend(statuses.iter().map(|status| PollFd::new(status, PollFlags::IN)));
@@ -387,10 +397,10 @@ impl Supervisor {
         if self.poll_workers(&mut polled) || (output_waits && !outputs_open) {
             polled.push(PollFd::new(&self.output, PollFlags::OUT));
         }
-        let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at);
-        let wakes =
-            wakes.chain(self.workers_wake_at(now)).chain(self.beside_service_wakes_at()).min();
-        let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
+        let deadlines = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at);
+        let deadlines =
+            deadlines.chain(self.workers_wake_at(now)).chain(self.other_services_wake_at()).min();
+        let wait = deadlines.map(|time| timespec(time.saturating_sub(now)));
         match rustix::event::poll(&mut polled, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => tracing::error!(%error, "poll failed"),

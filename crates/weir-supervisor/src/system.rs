@@ -25,8 +25,8 @@ use std::process::Command;
 use std::sync::Mutex;
 
 pub(crate) use bpf::{
-    ClassicInstruction, Instruction, Mapping, attach, attach_classic, create_map, load_program,
-    waiting,
+    ClassicInstruction, Instruction, Mapping, attach_classic, attach_program, create_map,
+    load_program, waiting,
 };
 pub(crate) use exec::{Image, Launch, exec_by_hand};
 pub(crate) use identity::Identity;
@@ -75,13 +75,13 @@ pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
 /// Takes ownership of the inherited descriptor `number`. Returns an error for a standard stream, a
 /// closed descriptor, or one that was taken before.
 pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
-    let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()));
+    let reject = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()));
     if number < FIRST_DESCRIPTOR {
-        return refuse("a standard stream is not an inherited descriptor");
+        return reject("a standard stream is not an inherited descriptor");
     }
     let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if taken.contains(&number) {
-        return refuse("the descriptor was taken before");
+        return reject("the descriptor was taken before");
     }
     // SAFETY: fcntl on a number; an invalid one gives EBADF.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;

@@ -1,6 +1,7 @@
 //! Groups of worker processes: an application's web workers and job workers.
 //!
-//! - [`spec`](GroupSpec): the program of a group; [`mistakes`]: errors in it, found before a start.
+//! - [`spec`](GroupSpec): the program of a group; [`spec_errors`]: errors in it, found before a
+//!   start.
 //! - [`Fleet`]: all groups and their processes; the supervisor's loop runs it.
 //! - `slot`, `group`, `rolling`, `generation`: the rules. Pure: times are arguments.
 //! - `launch`, `process`, `endpoint`, `output`, `notify_socket`: one process.
@@ -23,7 +24,7 @@ mod slot;
 mod spec;
 mod template;
 
-pub use check::{Mistake, mistakes};
+pub use check::{GroupSpecError, spec_errors};
 pub(crate) use fleet::{CommandSender, ServiceCommand};
 pub use fleet::{FailedGroup, Fleet, FleetError};
 pub(crate) use rolling::Rolling;

@@ -274,7 +274,7 @@ impl Weir {
         let gems = self.gems.as_ref();
         let gems = gems.map(|gems| gems.mounts(sockets.gems_listener(), front_listener));
         let service = move |core| {
-            let drain = Drain { begun: streams_end.clone(), window: drain_window };
+            let drain = Drain { started: streams_end.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
                 proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),

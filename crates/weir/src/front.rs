@@ -113,7 +113,7 @@ impl ConnectionService for Front {
 
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         if self.gems_at(upgrade.peer, upgrade.head.path()).is_some() {
-            return Err(upgrade.refuse(StatusCode::NOT_FOUND, NO_UPGRADES));
+            return Err(upgrade.reject(StatusCode::NOT_FOUND, NO_UPGRADES));
         }
         if let Some(realtime) = self.realtime_at(upgrade.head.path()) {
             return realtime.connect(upgrade);
@@ -121,7 +121,7 @@ impl ConnectionService for Front {
         if self.has_apps_at(upgrade.peer) {
             return self.proxy.upgrade(upgrade);
         }
-        Err(upgrade.refuse(StatusCode::NOT_FOUND, NOT_FOUND_TEXT))
+        Err(upgrade.reject(StatusCode::NOT_FOUND, NOT_FOUND_TEXT))
     }
 
     /// Only the listener of gems answers half-closed clients: apps treat a half-close as a
@@ -148,7 +148,7 @@ impl ConnectionService for Front {
             let index = Arc::clone(&gems.index);
             let mut request = request;
             if let Some(client) =
-                self.proxy.client(peer, request.headers()).and_then(ClientAddress::of)
+                self.proxy.client(peer, request.headers()).and_then(ClientAddress::from_ip)
             {
                 request.extensions_mut().insert(client);
             }
@@ -168,12 +168,12 @@ impl ConnectionService for Front {
             }
             let response: BoxedResponse = Box::pin(async move {
                 let _guard = guard;
-                realtime.answer(request, peer).await
+                realtime.handle(request, peer).await
             });
             return Either::Right(Either::Left(response));
         }
         if self.has_apps_at(peer) {
-            return Either::Left(Rc::clone(&self.proxy).answer(request, peer));
+            return Either::Left(Rc::clone(&self.proxy).handle(request, peer));
         }
         Either::Right(Either::Right(ready(not_found())))
     }

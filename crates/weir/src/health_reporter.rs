@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
-use weir_supervisor::inherited::{Status, Word};
+use weir_supervisor::inherited::{ChildStatus, Status};
 
 use crate::compose::Weir;
 
@@ -27,9 +27,9 @@ impl HealthReporter {
         Self { status, interval, ticks, unresponsive: Vec::new() }
     }
 
-    /// Sends another word to the parent.
-    pub(crate) fn send(&self, message: Word) {
-        self.status.say(message);
+    /// Sends another status to the parent.
+    pub(crate) fn send(&self, message: ChildStatus) {
+        self.status.report(message);
     }
 
     /// Resolves when the next check is due.
@@ -41,7 +41,7 @@ impl HealthReporter {
     pub(crate) async fn check(&mut self, weir: &Weir) {
         let unresponsive = weir.unresponsive_parts(self.interval).await;
         if unresponsive.is_empty() {
-            self.status.say(Word::Alive);
+            self.status.report(ChildStatus::Alive);
         }
         let names = |unresponsive: &[String]| unresponsive.join(", ");
         let seconds = self.interval.as_secs_f64();
@@ -63,7 +63,7 @@ impl HealthReporter {
         loop {
             tokio::select! {
                 output = &mut end => return output,
-                _ = self.ticks.tick() => self.status.say(Word::Alive),
+                _ = self.ticks.tick() => self.status.report(ChildStatus::Alive),
             }
         }
     }

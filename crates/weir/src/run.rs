@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use weir_supervisor::inherited::{Inherited, Word};
+use weir_supervisor::inherited::{ChildStatus, Inherited};
 
 use crate::compose::{Lingering, UnexpectedEnd, Unopened, Weir};
 use crate::health_reporter::HealthReporter;
@@ -50,7 +50,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let log = logging::start(&loaded.settings.log, handover.flags.is_coloured);
     raise_open_files();
     let status = inherited.status()?;
-    let life = inherited.life()?;
+    let life = inherited.life_pipe()?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
@@ -112,14 +112,14 @@ async fn open_and_serve(
 ) -> anyhow::Result<StopReason> {
     let settings = &reload.loaded.settings;
     let opening = async {
-        weir.serve(settings, &mut unopened, || health.send(Word::Standby)).await?;
+        weir.serve(settings, &mut unopened, || health.send(ChildStatus::Standby)).await?;
         weir.open(settings, unopened).await
     };
     tokio::select! {
         opened = opening => opened?,
         end = stop_requests.next() => return Ok(end),
     }
-    health.send(Word::Ready);
+    health.send(ChildStatus::Ready);
     Ok(serve(weir, stop_requests, health, reload).await)
 }
 
@@ -136,7 +136,7 @@ async fn serve(
             UnexpectedEnd(why) = weir.unexpected_end() => return StopReason::Broken(why),
             _ = reload.hangup.recv() => {
                 if reload.run(weir).await {
-                    health.send(Word::Reloaded);
+                    health.send(ChildStatus::Reloaded);
                 }
             }
             () = health.next_tick() => tokio::select! {

@@ -189,8 +189,8 @@ impl SocketApp {
     }
 
     fn has_nothing_to_accept(&self, socket_worker: &SocketWorker) -> bool {
-        let door = self.group.plan().door(socket_worker.slot);
-        door.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
+        let socket_number = self.group.plan().socket_for(socket_worker.slot);
+        socket_number.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
     }
 
     fn update_metrics(&self, ready: &[SocketWorker]) {
@@ -257,7 +257,7 @@ impl SocketApp {
         // The source address, by which the connection is steered, must be known before.
         client.bind(SocketAddr::new(target.ip(), 0))?;
         let _guard = self.steering.lock().await;
-        self.group.steer(client.local_addr()?, socket)?;
+        self.group.direct(client.local_addr()?, socket)?;
         let mut stream = timeout(CONNECT_TIMEOUT, client.connect(target)).await??;
         stream.write_all(BEGUN.as_bytes()).await?;
         Ok(stream)

@@ -63,20 +63,20 @@ impl RequestMeasurements {
 }
 
 fn path(app: &str, workers: u32, previous: &TotalsView, now: &TotalsView) -> Option<RequestPath> {
-    let outsides = now.outsides.since(&previous.outsides);
-    if outsides.count() < RESPONSES_MIN {
+    let client_times = now.client_times.since(&previous.client_times);
+    if client_times.count() < RESPONSES_MIN {
         return None;
     }
-    let (services, insides) =
-        (now.services.since(&previous.services), now.insides.since(&previous.insides));
+    let (service_times, app_times) =
+        (now.service_times.since(&previous.service_times), now.app_times.since(&previous.app_times));
     // If only some responses report it, they may be of another kind.
-    let is_reported_by_most = insides.count() * 2 > services.count();
-    let inside = if is_reported_by_most { insides } else { services };
+    let is_reported_by_most = app_times.count() * 2 > service_times.count();
+    let inside = if is_reported_by_most { app_times } else { service_times };
     Some(RequestPath {
         app: app.to_owned(),
         inside: inside.quantile(QUANTILE)?,
-        waiting: now.waits.since(&previous.waits).quantile(QUANTILE).unwrap_or_default(),
-        outside: outsides.quantile(QUANTILE)?,
+        waiting: now.queue_times.since(&previous.queue_times).quantile(QUANTILE).unwrap_or_default(),
+        outside: client_times.quantile(QUANTILE)?,
         workers,
     })
 }
@@ -87,32 +87,34 @@ mod tests {
 
     use super::*;
 
-    fn rows(outsides: &[u64], insides: &[u64], mode: &str) -> Vec<(AppRow, TotalsView)> {
+    fn rows(client_times: &[u64], app_times: &[u64], mode: &str) -> Vec<(AppRow, TotalsView)> {
         let millis = |all: &[u64]| {
-            Distribution::of(&all.iter().map(|it| Duration::from_millis(*it)).collect::<Vec<_>>())
+            Distribution::from_durations(
+                &all.iter().map(|it| Duration::from_millis(*it)).collect::<Vec<_>>(),
+            )
         };
         let totals = TotalsView {
-            outsides: millis(outsides),
-            services: millis(&vec![30; outsides.len()]),
-            waits: millis(&vec![350; outsides.len()]),
-            insides: millis(insides),
+            client_times: millis(client_times),
+            service_times: millis(&vec![30; client_times.len()]),
+            queue_times: millis(&vec![350; client_times.len()]),
+            app_times: millis(app_times),
             ..TotalsView::default()
         };
         let row = AppRow { name: "shop".to_owned(), mode: mode.to_owned(), ..AppRow::default() };
         vec![(row, totals)]
     }
 
-    fn paths(outsides: &[u64], insides: &[u64], mode: &str) -> Vec<RequestPath> {
+    fn paths(client_times: &[u64], app_times: &[u64], mode: &str) -> Vec<RequestPath> {
         let mut requests = RequestMeasurements::default();
         requests.record(Timestamp::from_millis(0), rows(&[9_000; 50], &[], mode));
-        let outsides = [&[9_000; 50], outsides].concat();
-        requests.record(Timestamp::from_millis(10_000), rows(&outsides, insides, mode));
+        let client_times = [&[9_000; 50], client_times].concat();
+        requests.record(Timestamp::from_millis(10_000), rows(&client_times, app_times, mode));
         requests.paths()
     }
 
     #[test]
     fn reported_service_time_is_preferred() {
-        let path = |insides: &[u64]| paths(&[400; 100], insides, "proxy").remove(0);
+        let path = |app_times: &[u64]| paths(&[400; 100], app_times, "proxy").remove(0);
         let near = |found: Duration, millis: u64| {
             (found.as_secs_f64() * 1_000.0 / millis as f64 - 1.0).abs() < 0.07
         };
@@ -127,9 +129,9 @@ mod tests {
     fn only_recent_readings_are_kept() {
         let mut requests = RequestMeasurements::default();
         for step in 0..1_000 {
-            let outsides = vec![if step < 500 { 400 } else { 40 }; step + 1];
+            let client_times = vec![if step < 500 { 400 } else { 40 }; step + 1];
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            requests.record(at, rows(&outsides, &[], "proxy"));
+            requests.record(at, rows(&client_times, &[], "proxy"));
         }
         assert!(requests.readings.len() <= 11, "{}", requests.readings.len());
     }

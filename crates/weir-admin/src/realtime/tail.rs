@@ -49,7 +49,7 @@ impl Stream for TailStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let events = self.0.poll_next(context);
-        events.map(|WatchedEvents { left_out, events }| {
+        events.map(|WatchedEvents { dropped: left_out, events }| {
             // A view is plain data, which always serializes.
             let event = Event::default().json_data(Tail { left_out, events });
             event.ok().map(Ok)

@@ -55,7 +55,8 @@ pub struct WorkerRow {
     pub worker: Option<u32>,
     pub pid: Option<i32>,
     pub address: Option<String>,
-    /// `starting`, `serving_state` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    /// `starting`, `serving_state` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`,
+    /// `waiting`, `stopped`, `failed`
     pub state: String,
     /// Since the start of its process.
     pub age_seconds: Option<f64>,
@@ -193,7 +194,7 @@ fn add_load(row: WorkerRow, load: &WorkerView) -> WorkerRow {
         state,
         requests: row.requests + load.requests,
         streams: row.streams + load.streams,
-        given: row.given + load.given,
+        given: row.given + load.assigned,
         waited_seconds: Some(row.waited_seconds.unwrap_or(0.0) + load.waited.as_secs_f64()),
         oldest_request_seconds: oldest
             .map(|oldest| row.oldest_request_seconds.map_or(oldest, |it| it.max(oldest)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_supervisor::selection::{LoadedSelection, SocketGroup};
-use weir_supervisor::workers::{Mistake, mistakes as of_group};
+use weir_supervisor::workers::{GroupSpecError, spec_errors as of_group};
 
 use super::super::{App, Processes, Settings, SharedSockets};
 use super::{reject_unreachable_user, routes};
@@ -27,7 +27,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         else {
             continue;
         };
-        for Mistake { setting, text, .. } in of_group(&group, &run_folder) {
+        for GroupSpecError { setting, text, .. } in of_group(&group, &run_folder) {
             let path = format!("front.apps[{index}].{}", setting_of_spec(setting));
             report.error_at(&path, format!("{path}: {text}"));
         }

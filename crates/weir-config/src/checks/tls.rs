@@ -55,8 +55,8 @@ fn certificate_warnings(
         let days = now.since(certificate.expires()).as_secs() / DAY_SECONDS;
         warnings.push(format!("{file} expired {days} days ago, so clients reject it; renew it"));
     }
-    if certificate.begins() > now {
-        let days = certificate.begins().since(now).as_secs().div_ceil(DAY_SECONDS);
+    if certificate.valid_from() > now {
+        let days = certificate.valid_from().since(now).as_secs().div_ceil(DAY_SECONDS);
         warnings.push(format!("{file} becomes valid in {days} days; clients reject it until then"));
     }
     let uncovered = files.hosts.iter().filter(|host| !certificate.covers(host));
@@ -76,8 +76,8 @@ fn warn_about_uncovered_hosts(settings: &Settings, warnings: &mut Vec<String>) {
     let Ok(certificates) = certificates.collect::<Result<Vec<_>, _>>() else { return };
     for (index, app) in settings.front.apps.iter().enumerate() {
         for host in &app.settings.hosts {
-            let shown = tls::shown(&certificates, host);
-            if !shown.is_some_and(|certificate| certificate.covers(host)) {
+            let certificate = tls::certificate_for(&certificates, host);
+            if !certificate.is_some_and(|certificate| certificate.covers(host)) {
                 warnings.push(format!(
                     "front.apps[{index}].hosts: front.tls has no certificate for {host}, so clients reject the connection"
                 ));

@@ -1,6 +1,6 @@
 //! Checks of job workers: whether they can be started.
 
-use weir_supervisor::workers::{Mistake, mistakes as of_group};
+use weir_supervisor::workers::{GroupSpecError, spec_errors as of_group};
 
 use super::super::Settings;
 use super::reject_unreachable_user;
@@ -16,7 +16,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             // This was reported, too.
             continue;
         }
-        for Mistake { setting, text, .. } in of_group(&group, &run_folder) {
+        for GroupSpecError { setting, text, .. } in of_group(&group, &run_folder) {
             let path = match setting {
                 "run_folder" => format!("workers.{name}"),
                 "sockets" | "variables" => format!("workers.{name}.command"),

@@ -72,7 +72,7 @@ fn shed(table: &mut TableReader<'_>) -> Option<ShedSettings> {
     rule.read(table);
     let ShedTable { matcher, queue, over, status, retry_after } = rule;
     let (matcher, status) = (matcher.parse(table), StatusCode::from_u16(status).ok()?);
-    Some(ShedSettings { matcher: matcher?, queue, over, status, retry_after })
+    Some(ShedSettings { matcher: matcher?, queue, latency_max: over, status, retry_after })
 }
 
 impl MatcherTable {

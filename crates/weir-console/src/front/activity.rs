@@ -30,24 +30,24 @@ impl AppActivity {
     /// Computes the activity from `before` to `now`, which are `seconds` apart.
     pub(super) fn between(before: &FrontApp, now: &FrontApp, seconds: f64) -> Self {
         let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
-        let rejected = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
-        let given: Vec<WorkerLoad> =
-            now.workers.iter().map(|it| WorkerLoad::since(before, it)).collect();
-        let answers = match now.shared_sockets {
-            Some(_) => given.iter().map(|given| given.count).sum(),
-            None => now.totals.answers.saturating_sub(before.totals.answers),
+        let rejected = sum(&now.totals.rejections).saturating_sub(sum(&before.totals.rejections));
+        let assigned: Vec<WorkerLoad> =
+            now.workers.iter().map(|worker| WorkerLoad::since(before, worker)).collect();
+        let responses = match now.shared_sockets {
+            Some(_) => assigned.iter().map(|assigned| assigned.count).sum(),
+            None => now.totals.responses.saturating_sub(before.totals.responses),
         };
-        let waits_of = now.workers.iter().zip(&given).filter_map(mean_wait);
+        let waits_of = now.workers.iter().zip(&assigned).filter_map(mean_wait);
         let waits_of = waits_of.filter(|_| now.shared_sockets.is_none());
-        let serving = now.workers.iter().zip(&given).filter(|(worker, _)| worker.is_serving());
+        let serving = now.workers.iter().zip(&assigned).filter(|(worker, _)| worker.is_serving());
         Self {
-            requests_per_second: rate(answers),
+            requests_per_second: rate(responses),
             rejected_per_second: rate(rejected),
             rejected,
             evictions: now.evictions.saturating_sub(before.evictions),
-            waits: now.totals.waits.since(&before.totals.waits),
-            responses: now.totals.services.since(&before.totals.services),
-            jain_index: jain_index(serving.map(|(_, given)| given.count)),
+            waits: now.totals.queue_times.since(&before.totals.queue_times),
+            responses: now.totals.service_times.since(&before.totals.service_times),
+            jain_index: jain_index(serving.map(|(_, assigned)| assigned.count)),
             waits_of: waits_of.collect(),
         }
     }
@@ -59,7 +59,7 @@ impl AppActivity {
 }
 
 fn sum(counts: &[ReasonCount]) -> u64 {
-    counts.iter().map(|it| it.count).sum()
+    counts.iter().map(|entry| entry.count).sum()
 }
 
 /// The requests that a worker received.
@@ -72,16 +72,17 @@ impl WorkerLoad {
     /// Returns the load since `before`; a worker that is not in it starts from zero.
     fn since(before: &FrontApp, worker: &FrontWorker) -> Self {
         let same = |it: &&FrontWorker| it.address.is_some() && it.address == worker.address;
-        let then = before.workers.iter().find(same);
-        let (given, waited) = then.map_or((0, Duration::ZERO), |it| (it.given, it.waited));
+        let before = before.workers.iter().find(same);
+        let (assigned, waited) =
+            before.map_or((0, Duration::ZERO), |worker| (worker.assigned, worker.waited));
         Self {
-            count: worker.given.saturating_sub(given),
+            count: worker.assigned.saturating_sub(assigned),
             waited: worker.waited.saturating_sub(waited),
         }
     }
 }
 
-fn mean_wait((worker, given): (&FrontWorker, &WorkerLoad)) -> Option<(String, Duration)> {
-    let count = u32::try_from(given.count).unwrap_or(u32::MAX);
-    Some((worker.address.clone()?, given.waited.checked_div(count)?))
+fn mean_wait((worker, assigned): (&FrontWorker, &WorkerLoad)) -> Option<(String, Duration)> {
+    let count = u32::try_from(assigned.count).unwrap_or(u32::MAX);
+    Some((worker.address.clone()?, assigned.waited.checked_div(count)?))
 }

@@ -59,8 +59,8 @@ pub struct FrontApp {
     pub name: String,
     /// Whether this is a group of job workers; fields about requests are then meaningless.
     pub runs_jobs: bool,
-    /// The address of shared sockets and the selection. Request times are unknown then, and `given`
-    /// counts what a worker reports. None: requests pass through Weir.
+    /// The address of shared sockets and the selection. Request times are unknown then, and
+    /// `assigned` counts what a worker reports. None: requests pass through Weir.
     pub shared_sockets: Option<String>,
     /// The configured number of workers; None: something else runs them.
     pub processes: Option<u32>,
@@ -95,7 +95,7 @@ pub struct FrontWorker {
     pub requests: u32,
     pub streams: u32,
     /// Requests and streams that it was given, and the total time that they waited.
-    pub given: u64,
+    pub assigned: u64,
     pub waited: Duration,
     pub oldest_request: Option<Duration>,
     /// Proportional set size including descendants; None: unknown.

@@ -16,13 +16,13 @@ const STEP: Duration = Duration::from_secs(5);
 /// Samples of the apps within the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct FrontTally {
-    kept: VecDeque<Noted>,
+    samples: VecDeque<FrontSample>,
     /// The newest sample, stored or not.
-    newest: Option<Noted>,
+    newest: Option<FrontSample>,
 }
 
 #[derive(Clone, Debug)]
-struct Noted {
+struct FrontSample {
     at: Timestamp,
     apps: Vec<FrontApp>,
 }
@@ -34,32 +34,32 @@ impl FrontTally {
             // The clock went back, which makes differences meaningless.
             *self = Self::default();
         }
-        let before = self.newest.replace(Noted { at, apps: apps.to_vec() });
-        let is_due = self.kept.back().is_none_or(|last| at.since(last.at) > STEP);
+        let before = self.newest.replace(FrontSample { at, apps: apps.to_vec() });
+        let is_due = self.samples.back().is_none_or(|last| at.since(last.at) > STEP);
         if is_due && let Some(before) = before {
-            self.kept.push_back(before);
+            self.samples.push_back(before);
         }
-        while self.kept.len() > 1 && at.since(self.kept[1].at) >= MINUTE {
-            self.kept.pop_front();
+        while self.samples.len() > 1 && at.since(self.samples[1].at) >= MINUTE {
+            self.samples.pop_front();
         }
     }
 
     /// Returns the activity within the last minute, by app.
     pub(crate) fn minutes(&self) -> BTreeMap<String, AppActivity> {
-        self.since(self.kept.front())
+        self.since(self.samples.front())
     }
 
     /// Returns the activity within the last few seconds, by app.
     pub(crate) fn moments(&self) -> BTreeMap<String, AppActivity> {
-        self.since(self.kept.back())
+        self.since(self.samples.back())
     }
 
-    fn since(&self, before: Option<&Noted>) -> BTreeMap<String, AppActivity> {
+    fn since(&self, before: Option<&FrontSample>) -> BTreeMap<String, AppActivity> {
         let (Some(before), Some(now)) = (before, &self.newest) else { return BTreeMap::new() };
         let seconds = now.at.since(before.at).as_secs_f64();
         let apps = now.apps.iter().filter_map(|app| {
-            let then = before.apps.iter().find(|then| then.name == app.name)?;
-            Some((app.name.clone(), AppActivity::between(then, app, seconds)))
+            let before = before.apps.iter().find(|before| before.name == app.name)?;
+            Some((app.name.clone(), AppActivity::between(before, app, seconds)))
         });
         apps.collect()
     }
@@ -77,24 +77,24 @@ mod tests {
         Timestamp::from_millis((1_000_000 + second) * 1_000)
     }
 
-    fn worker(address: &str, given: u64, waited_ms: u64) -> FrontWorker {
+    fn worker(address: &str, assigned: u64, waited_ms: u64) -> FrontWorker {
         FrontWorker {
             address: Some(address.to_owned()),
             state: "serving".to_owned(),
-            given,
+            assigned,
             waited: Duration::from_millis(waited_ms),
             ..FrontWorker::default()
         }
     }
 
-    fn app(answers: u64, refused: u64, workers: Vec<FrontWorker>) -> FrontApp {
-        let refusals = vec![ReasonCount { reason: "queue_max", count: refused }];
-        let totals = TotalsView { answers, refusals, ..TotalsView::default() };
+    fn app(responses: u64, refused: u64, workers: Vec<FrontWorker>) -> FrontApp {
+        let rejections = vec![ReasonCount { reason: "queue_max", count: refused }];
+        let totals = TotalsView { responses, rejections, ..TotalsView::default() };
         FrontApp { name: "shop".to_owned(), totals, workers, ..FrontApp::default() }
     }
 
     #[test]
-    fn figures_are_of_the_last_minute_and_charts_of_the_last_seconds() {
+    fn figures_cover_a_minute_and_charts_seconds() {
         let mut tally = FrontTally::default();
         assert_eq!(tally.minutes(), BTreeMap::new());
         for second in 0..200 {
@@ -104,13 +104,13 @@ mod tests {
         assert_eq!((minute.requests_per_second, moment.requests_per_second), (10.0, 10.0));
         assert!((60..=66).contains(&minute.rejected), "{}", minute.rejected);
         assert!((1..=6).contains(&moment.rejected), "{}", moment.rejected);
-        assert!(tally.kept.len() <= 13, "{}", tally.kept.len());
+        assert!(tally.samples.len() <= 13, "{}", tally.samples.len());
         tally.add(at(100), &[app(0, 0, Vec::new())]);
         assert_eq!(tally.minutes(), BTreeMap::new(), "the clock went back");
     }
 
     #[test]
-    fn what_a_worker_was_given_counts_from_its_beginning_or_the_minute_s() {
+    fn a_workers_load_counts_from_its_start_or_a_minute_ago() {
         let mut tally = FrontTally::default();
         tally.add(at(0), &[app(0, 0, vec![worker("a", 100, 0), worker("b", 0, 0)])]);
         let mut leaving = worker("a", 100, 0);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn of_workers_that_take_connections_themselves_their_own_counts_are_known() {
+    fn workers_with_shared_sockets_report_their_own_counts() {
         let shared = |workers| FrontApp {
             shared_sockets: Some("127.0.0.1:8081".to_owned()),
             ..app(0, 0, workers)
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_those_between_the_readings() {
+    fn durations_are_those_between_two_samples() {
         let with = |lengths: &[u64]| {
             let lengths: Vec<Duration> =
                 lengths.iter().map(|millis| Duration::from_millis(*millis)).collect();
             let mut app = app(0, 0, Vec::new());
-            app.totals.services = Distribution::of(&lengths);
+            app.totals.service_times = Distribution::from_durations(&lengths);
             app
         };
         let mut tally = FrontTally::default();

@@ -15,7 +15,7 @@ pub(crate) enum LoginClient {
 }
 
 impl LoginClient {
-    pub(crate) fn of(request: &Request) -> Self {
+    pub(crate) fn new(request: &Request) -> Self {
         let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
         info.map_or(Self::Unknown, |ConnectInfo(address)| Self::from(address.ip()))
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv6_network_counts_as_one() {
+    fn an_ipv6_network_counts_as_one_client() {
         let client = |text: &str| LoginClient::from(text.parse::<IpAddr>().unwrap());
         assert_eq!(client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9"));
         assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));

@@ -30,7 +30,7 @@ impl CheckedForm {
     fn parse(body: &[u8], csrf: &str) -> Result<Self, PageError> {
         let form = Self(form_urlencoded::parse(body).into_owned().collect());
         match form.get(CSRF) {
-            Some(sent) if token::same(sent, csrf) => Ok(form),
+            Some(sent) if token::constant_time_eq(sent, csrf) => Ok(form),
             _ => Err(PageError::StaleForm),
         }
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_needs_its_token() {
+    fn a_form_needs_its_csrf_token() {
         assert!(CheckedForm::parse(b"csrf=right&a=1", "right").is_ok());
         for body in ["a=1", "csrf=wrong", "csrf=", "csrf=wrong&csrf=right", ""] {
             let refused = CheckedForm::parse(body.as_bytes(), "right");

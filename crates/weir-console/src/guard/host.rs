@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_addresses_and_listed_names_are_answered() {
+    fn loopback_addresses_and_listed_hosts_are_accepted() {
         for host in [
             "localhost",
             "LOCALHOST:7420",
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_rejected() {
+    fn other_hosts_are_rejected() {
         for host in [
             "evil.example",
             "localhost.evil.example",

@@ -55,7 +55,7 @@ pub(crate) async fn log_in(
     visitor: Visitor,
     request: Request,
 ) -> Result<Response, PageError> {
-    let client = LoginClient::of(&request);
+    let client = LoginClient::new(&request);
     let form = CheckedForm::from_request(request, &console).await?;
     let next = safe_path(form.get("next"));
     let Some(password) = &console.deps.settings.password else {
@@ -67,7 +67,7 @@ pub(crate) async fn log_in(
         console.metrics().limit_hit(ConsoleLimit::LoginBurst);
         return Ok(slow_down(&console, &visitor, next, empty.wait));
     }
-    if !token::same(form.get("password").unwrap_or_default(), password.expose()) {
+    if !token::constant_time_eq(form.get("password").unwrap_or_default(), password.expose()) {
         console.metrics().login(LoginOutcome::WrongPassword);
         tracing::warn!(?client, "console: wrong password");
         let problem = Some("Wrong password.".to_owned());
@@ -76,12 +76,12 @@ pub(crate) async fn log_in(
     }
     console.login_tries().forgive(&client);
     console.metrics().login(LoginOutcome::Accepted);
-    let begun = console.sessions().begin(now);
-    if begun.others_ended > 0 {
+    let new_session = console.sessions().begin(now);
+    if new_session.others_ended > 0 {
         console.metrics().limit_hit(ConsoleLimit::SessionsMax);
     }
     let age_max = console.deps.settings.session_age_max;
-    let cookie = session_cookie(&begun.id, age_max, console.deps.settings.cookie_secure);
+    let cookie = session_cookie(&new_session.id, age_max, console.deps.settings.cookie_secure);
     Ok((AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(&next)).into_response())
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_the_login_the_browser_stays_on_this_console() {
+    fn login_redirects_stay_on_this_console() {
         assert_eq!(safe_path(Some("/retries?search=a%20b")), "/retries?search=a%20b");
         for path in ["//evil.example", "https://evil.example", "/\\evil", "/a\r\nb: c", "x", ""] {
             assert_eq!(safe_path(Some(path)), "/", "{path:?}");

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_idle_or_old() {
+    fn a_session_expires_when_idle_or_old() {
         let mut all = sessions(10);
         let id = all.begin(at(0)).id;
         assert!(all.csrf(&id, at(9)).is_some());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_the_limit_ends_the_idlest() {
+    fn a_session_over_the_limit_ends_the_most_idle_one() {
         let mut all = sessions(2);
         let (first, second) = (all.begin(at(0)).id, all.begin(at(1)).id);
         assert!(all.csrf(&first, at(2)).is_some());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_session_is_gone() {
+    fn an_ended_session_is_removed() {
         let mut all = sessions(2);
         let id = all.begin(at(0)).id;
         all.end(&id);

@@ -21,7 +21,7 @@ pub(crate) fn random() -> String {
 
 /// Compares two secrets in a time that does not depend on the position of a difference or on the
 /// lengths.
-pub(crate) fn same(one: &str, other: &str) -> bool {
+pub(crate) fn constant_time_eq(one: &str, other: &str) -> bool {
     Sha256::digest(one).as_slice().ct_eq(Sha256::digest(other).as_slice()).into()
 }
 
@@ -30,12 +30,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_differ_and_compare() {
+    fn random_tokens_differ_and_compare_equal_to_themselves() {
         let (one, other) = (random(), random());
         assert_eq!(one.len(), 64);
-        assert!(same(&one, &one.clone()));
-        assert!(!same(&one, &other));
-        assert!(!same(&one, &one[..63]));
-        assert!(!same("", "x"));
+        assert!(constant_time_eq(&one, &one.clone()));
+        assert!(!constant_time_eq(&one, &other));
+        assert!(!constant_time_eq(&one, &one[..63]));
+        assert!(!constant_time_eq("", "x"));
     }
 }

@@ -35,20 +35,22 @@ pub(crate) enum Access {
 pub(crate) const COOKIE_NAME: &str = "weir_session";
 
 impl Visitor {
-    pub(crate) fn of(console: &Console, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(console: &Console, headers: &HeaderMap) -> Self {
         let settings = &console.deps.settings;
         let theme = cookie(headers, Theme::COOKIE_NAME).map_or(Theme::System, Theme::parse);
-        let known = cookie(headers, COOKIE_NAME).and_then(|id| {
+        let session = cookie(headers, COOKIE_NAME).and_then(|id| {
             let csrf = console.sessions().csrf(id, console.deps.clock.now())?;
             Some((id.to_owned(), csrf))
         });
         let bearer = bearer(headers);
         let access = match (&settings.token, bearer) {
-            (Some(expected), Some(sent)) if token::same(expected.expose(), sent) => Access::Program,
-            _ if known.is_some() || settings.password.is_none() => Access::Person,
+            (Some(expected), Some(sent)) if token::constant_time_eq(expected.expose(), sent) => {
+                Access::Program
+            }
+            _ if session.is_some() || settings.password.is_none() => Access::Person,
             _ => Access::Stranger,
         };
-        let (session, csrf) = known.unzip();
+        let (session, csrf) = session.unzip();
         Self {
             csrf: csrf.unwrap_or_else(|| console.csrf_without_session.clone()),
             session,
@@ -62,11 +64,11 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+fn cookie<'a>(headers: &'a HeaderMap, cookie_name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == wanted)
+        .find(|(name, _)| *name == cookie_name)
         .map(|(_, value)| value)
 }
 

@@ -30,16 +30,20 @@ pub(crate) struct QueueCharts {
 }
 
 impl QueueCharts {
-    /// Creates the histories; `whole` is the configuration of the server's history.
+    /// Creates the histories; `server_settings` is the configuration of the server's history.
     #[must_use]
-    pub(crate) fn new(whole: &HistorySettings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
-        let histories = QueueHistories::new(whole, &COLUMNS, queues_max, metrics);
+    pub(crate) fn new(
+        server_settings: &HistorySettings,
+        queues_max: usize,
+        metrics: ConsoleMetrics,
+    ) -> Self {
+        let histories = QueueHistories::new(server_settings, &COLUMNS, queues_max, metrics);
         Self { histories, totals: Mutex::default() }
     }
 
     /// Returns the history of a queue; None: it has none.
-    pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
-        self.histories.of(name)
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<MetricsHistory>> {
+        self.histories.get(name)
     }
 
     /// Writes one row for each queue that has a history. Blocks on the disk.
@@ -59,7 +63,7 @@ impl QueueCharts {
                 row(queue, now, totals.insert(queue.name.clone(), now)).to_vec()
             },
         );
-        totals.retain(|name, _| self.histories.of(name).is_some());
+        totals.retain(|name, _| self.histories.get(name).is_some());
     }
 }
 
@@ -88,28 +92,28 @@ mod tests {
     }
 
     fn open(directory: &Path, queues_max: usize) -> QueueCharts {
-        let whole =
+        let server_settings =
             HistorySettings { directory: directory.to_owned(), ..HistorySettings::default() };
-        QueueCharts::new(&whole, queues_max, ConsoleMetrics::default())
+        QueueCharts::new(&server_settings, queues_max, ConsoleMetrics::default())
     }
 
     /// Pushed per second and depth in the seconds `from..to`.
     fn means(histories: &QueueCharts, name: &str, from: u64, to: u64) -> Vec<Option<f64>> {
         let series = ["pushed_per_second", "depth"];
         let query = HistoryQuery { series: &series, from: at(from), to: at(to), points_max: 1 };
-        let table = histories.of(name).expect("a history").query(&query);
+        let table = histories.get(name).expect("a history").query(&query);
         table.columns.iter().map(|points| points[0].map(|band| band.mean)).collect()
     }
 
     #[test]
-    fn a_queue_has_rates_of_its_own_and_keeps_them_over_a_restart() {
+    fn a_queues_rates_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let histories = open(folder.path(), 10);
         histories.record(at(0), &[queue("a", 100), queue("../b", 7)]);
         histories.record(at(10), &[queue("a", 150), queue("../b", 7)]);
         assert_eq!(means(&histories, "a", 10, 11), [Some(5.0), Some(150.0)]);
         assert_eq!(means(&histories, "../b", 10, 11), [Some(0.0), Some(7.0)]);
-        assert!(histories.of("c").is_none());
+        assert!(histories.get("c").is_none());
         drop(histories);
 
         let histories = open(folder.path(), 10);
@@ -119,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_gone_takes_its_history_with_it() {
+    fn the_history_of_a_removed_queue_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let folders = || std::fs::read_dir(folder.path().join("queues")).unwrap().count();
         let histories = open(folder.path(), 10);
         histories.record(at(0), &[queue("a", 1), queue("b", 1), queue("c", 1)]);
         histories.record(at(1), &[queue("b", 1), queue("c", 1)]);
-        assert!(histories.of("a").is_none());
+        assert!(histories.get("a").is_none());
         assert_eq!(folders(), 2);
         drop(histories);
         open(folder.path(), 10).record(at(2), &[queue("c", 1)]);
@@ -133,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_falls_on_the_newcomers() {
+    fn queues_beyond_the_limit_get_no_history() {
         let folder = tempfile::tempdir().unwrap();
         let histories = open(folder.path(), 2);
         let all = [queue("a", 1), queue("m", 1), queue("z", 1)];
         histories.record(at(0), &all[1..]);
         histories.record(at(1), &all);
         histories.record(at(2), &all);
-        assert!(histories.of("a").is_none() && histories.of("z").is_some());
+        assert!(histories.get("a").is_none() && histories.get("z").is_some());
         assert_eq!(means(&histories, "z", 2, 3), [Some(0.0), Some(1.0)]);
         let mut text = String::new();
         let mut registry = prometheus_client::registry::Registry::default();
@@ -151,8 +155,8 @@ mod tests {
 
         let histories = open(folder.path(), 2);
         histories.record(at(3), &all);
-        assert!(histories.of("a").is_none() && histories.of("m").is_some());
+        assert!(histories.get("a").is_none() && histories.get("m").is_some());
         histories.record(at(4), &all[..2]);
-        assert!(histories.of("a").is_some(), "a place is free");
+        assert!(histories.get("a").is_some(), "a place is free");
     }
 }

@@ -80,16 +80,16 @@ impl JobsTally {
 
     /// Returns limits that were reached within the last ten minutes, with counts.
     pub(super) fn limits_hit(&self) -> Vec<view::LimitHit> {
-        let Some((_, then)) = self.limits.front() else {
+        let Some((_, earlier)) = self.limits.front() else {
             return Vec::new();
         };
-        let hits_then =
-            |limit: &str| then.iter().find(|hit| hit.limit == limit).map_or(0, |hit| hit.hits);
+        let earlier_hits =
+            |limit: &str| earlier.iter().find(|hit| hit.limit == limit).map_or(0, |hit| hit.hits);
         self.limits_now
             .iter()
             .map(|hit| view::LimitHit {
                 limit: hit.limit.clone(),
-                hits: hit.hits.saturating_sub(hits_then(&hit.limit)),
+                hits: hit.hits.saturating_sub(earlier_hits(&hit.limit)),
             })
             .filter(|hit| hit.hits > 0)
             .collect()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_the_difference_over_its_stretch() {
+    fn a_rate_is_the_difference_over_its_time_span() {
         let mut tally = JobsTally::default();
         for second in 0..100 {
             tally.add(at(second), &overview(second * 10, 0));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_began_anew_has_no_rate_yet() {
+    fn a_restarted_server_has_no_rate_yet() {
         let mut tally = JobsTally::default();
         tally.add(at(0), &overview(1_000, 0));
         tally.add(at(1), &overview(5, 0));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_reported_for_ten_minutes() {
+    fn a_reached_limit_is_reported_for_ten_minutes() {
         let mut tally = JobsTally::default();
         tally.add(at(0), &overview(0, 40));
         assert_eq!(tally.limits_hit(), [], "what was before isn't news");

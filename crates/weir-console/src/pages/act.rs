@@ -27,8 +27,8 @@ pub(crate) enum JobAction {
 
 impl JobAction {
     /// Returns the actions that are possible at a location.
-    pub(crate) const fn of_place(place: &JobLocation) -> &'static [Self] {
-        match place {
+    pub(crate) const fn possible_at(location: &JobLocation) -> &'static [Self] {
+        match location {
             JobLocation::Scheduled | JobLocation::Retries => {
                 &[Self::Requeue, Self::Kill, Self::Discard]
             }
@@ -37,7 +37,7 @@ impl JobAction {
         }
     }
 
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Requeue => "requeue",
             Self::Kill => "kill",
@@ -45,8 +45,8 @@ impl JobAction {
         }
     }
 
-    fn parse(word: &str) -> Option<Self> {
-        [Self::Requeue, Self::Kill, Self::Discard].into_iter().find(|it| it.word() == word)
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Requeue, Self::Kill, Self::Discard].into_iter().find(|it| it.name() == name)
     }
 
     /// Returns the label of its button.
@@ -72,10 +72,10 @@ impl JobAction {
     }
 
     /// Returns the address of the confirmation for all matches.
-    pub(crate) fn confirm_address(self, place: &JobLocation, fields: &[(&str, &str)]) -> String {
-        let place = place.name();
-        let what = [("place", place.as_str()), ("action", self.word())];
-        address("/jobs/confirm", &[&what, fields].concat())
+    pub(crate) fn confirm_address(self, location: &JobLocation, fields: &[(&str, &str)]) -> String {
+        let location = location.name();
+        let target_fields = [("place", location.as_str()), ("action", self.name())];
+        address("/jobs/confirm", &[&target_fields, fields].concat())
     }
 
     const fn action(self) -> Action {
@@ -92,11 +92,11 @@ const CONTINUES: &str = "on";
 
 /// Returns the flash message about a finished action. The texts are fixed, so a forged address
 /// cannot inject others.
-pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
+pub(crate) fn flash_message(name: &str, count: Option<u64>) -> Option<String> {
     let count = count.unwrap_or(0);
     let jobs = figures::counted(count, "job");
     let were = if count == 1 { "was" } else { "were" };
-    match word {
+    match name {
         "none" => Some("No jobs were selected. Select jobs first.".to_owned()),
         CONTINUES => Some(
             "The action continues in the background. Reload the page to see its progress."
@@ -117,7 +117,7 @@ pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
 struct JobsConfirmPage {
     frame: PageFrame,
     action: JobAction,
-    place: JobLocation,
+    location: JobLocation,
     count: u64,
     order_text: String,
     keys: Vec<String>,
@@ -129,7 +129,8 @@ struct JobsConfirmPage {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct JobsActionQuery {
-    place: JobLocation,
+    #[serde(rename = "place")]
+    location: JobLocation,
     action: JobAction,
     #[serde(default)]
     search: String,
@@ -142,11 +143,11 @@ pub(crate) struct JobsActionQuery {
 /// `GET /jobs/confirm`: counts the jobs that an action on all matches would affect.
 pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
     let target: JobsActionQuery = request.query()?;
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let query = handle::JobQuery {
-        place: target.place.name(),
-        search: given(&target.search),
-        jobtype: given(&target.jobtype),
+        place: target.location.name(),
+        search: non_empty(&target.search),
+        jobtype: non_empty(&target.jobtype),
         ..handle::JobQuery::default()
     };
     let count = request.console.jobs()?.handle.count_matching(query).await?;
@@ -155,14 +156,14 @@ pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
 }
 
 fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<String>) -> Response {
-    let JobsActionQuery { place, action, search, jobtype, order } = target;
+    let JobsActionQuery { location, action, search, jobtype, order } = target;
     let fields = [("search", search.as_str()), ("jobtype", &jobtype), ("order", &order)];
     html(&JobsConfirmPage {
         frame,
-        back: place.address(&fields),
+        back: location.address(&fields),
         order_text: action.order(&figures::counted(count, "job")),
         action,
-        place,
+        location,
         count,
         keys,
         search,
@@ -177,16 +178,16 @@ pub(crate) async fn act(request: FormRequest) -> PageResult {
     let FormRequest { console, visitor, form, .. } = request;
     let target = target(&form)?;
     let is_confirmed = form.get("confirmed").is_some();
-    let which = if form.get("scope") == Some("all") {
+    let selection = if form.get("scope") == Some("all") {
         if !is_confirmed {
             return Err(PageError::Invalid("an action on all jobs must be confirmed".into()));
         }
-        let given = |name| form.get(name).map(str::to_owned);
-        Which::Matching { search: given("search"), jobtype: given("jobtype") }
+        let non_empty = |name| form.get(name).map(str::to_owned);
+        Which::Matching { search: non_empty("search"), jobtype: non_empty("jobtype") }
     } else {
         let keys = form.all("key");
         if keys.is_empty() {
-            return Ok(back(&target, "none", 0));
+            return Ok(redirect_to_list(&target, "none", 0));
         }
         if target.action.is_dangerous() && !is_confirmed {
             let count = keys.len() as u64;
@@ -196,29 +197,29 @@ pub(crate) async fn act(request: FormRequest) -> PageResult {
         }
         Which::Keys(keys)
     };
-    let place = target.place.name();
-    let acting = console.jobs()?.handle.act(place.clone(), which, target.action.action());
+    let location = target.location.name();
+    let acting = console.jobs()?.handle.act(location.clone(), selection, target.action.action());
     let acted = tokio::time::timeout(console.deps.settings.limits.action_wait, acting).await;
     let Ok(count) = acted else {
         // The job server finishes the action in any case.
         console.metrics().limit_hit(ConsoleLimit::ActionWait);
-        tracing::info!(place, action = target.action.word(), "console: an action takes long");
-        return Ok(back(&target, CONTINUES, 0));
+        tracing::info!(location, action = target.action.name(), "console: an action takes long");
+        return Ok(redirect_to_list(&target, CONTINUES, 0));
     };
     let count = count?;
-    tracing::info!(place, action = target.action.word(), count, "console: acted on jobs");
-    Ok(back(&target, target.action.word(), count))
+    tracing::info!(location, action = target.action.name(), count, "console: acted on jobs");
+    Ok(redirect_to_list(&target, target.action.name(), count))
 }
 
 fn target(form: &CheckedForm) -> Result<JobsActionQuery, PageError> {
-    let place = form.get("place").and_then(JobLocation::parse);
+    let location = form.get("place").and_then(JobLocation::parse);
     let action = form.get("action").and_then(JobAction::parse);
-    let (Some(place), Some(action)) = (place, action) else {
+    let (Some(location), Some(action)) = (location, action) else {
         return Err(PageError::Invalid("the form names no queue or set, or no action".to_owned()));
     };
     let field = |name| form.get(name).unwrap_or_default().to_owned();
     Ok(JobsActionQuery {
-        place,
+        location,
         action,
         search: field("search"),
         jobtype: field("jobtype"),
@@ -227,7 +228,7 @@ fn target(form: &CheckedForm) -> Result<JobsActionQuery, PageError> {
 }
 
 /// Redirects to the list, which shows the flash message.
-fn back(target: &JobsActionQuery, done: &str, count: u64) -> Response {
+fn redirect_to_list(target: &JobsActionQuery, done: &str, count: u64) -> Response {
     let count = count.to_string();
     let fields = [
         ("search", target.search.as_str()),
@@ -236,5 +237,5 @@ fn back(target: &JobsActionQuery, done: &str, count: u64) -> Response {
         ("done", done),
         ("count", &count),
     ];
-    Redirect::to(&target.place.address(&fields)).into_response()
+    Redirect::to(&target.location.address(&fields)).into_response()
 }

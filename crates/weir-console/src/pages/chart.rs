@@ -68,7 +68,7 @@ async fn read_points(
         history.query(&history::HistoryQuery { series: &names, from, to, points_max })
     });
     let table = read.await.map_err(|error| PageError::Unavailable(error.to_string()))?;
-    let pick = |value: fn(&history::Band) -> f64| {
+    let values_of = |value: fn(&history::Band) -> f64| {
         let column = |points: &Vec<Option<history::Band>>| {
             points.iter().map(|point| point.as_ref().map(value)).collect()
         };
@@ -76,7 +76,7 @@ async fn read_points(
     };
     Ok(ChartPoints {
         times: table.times.iter().map(|at| at.as_secs_f64()).collect(),
-        means: pick(|band| band.mean),
-        peaks: pick(|band| band.max),
+        means: values_of(|band| band.mean),
+        peaks: values_of(|band| band.max),
     })
 }

@@ -31,7 +31,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 
 /// `POST /damage/acknowledge`
 pub(crate) async fn acknowledge(request: FormRequest) -> PageResult {
-    let places = request.console.jobs()?.handle.acknowledge_damages().await?;
-    tracing::info!(places, "console: damage of the job store was acknowledged");
+    let damages = request.console.jobs()?.handle.acknowledge_damages().await?;
+    tracing::info!(damages, "console: damage of the job store was acknowledged");
     Ok(Redirect::to("/damage").into_response())
 }

@@ -93,7 +93,7 @@ struct FrameBottom<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Alarm {
     pub(crate) class: &'static str,
-    pub(crate) word: &'static str,
+    pub(crate) label: &'static str,
     pub(crate) headline: String,
 }
 
@@ -137,7 +137,7 @@ impl PageFrame {
                 Section::Login => Vec::new(),
                 _ => groups(console, reading.as_deref()),
             },
-            alarm: reading.as_deref().and_then(Alarm::of),
+            alarm: reading.as_deref().and_then(Alarm::new),
             version: env!("CARGO_PKG_VERSION"),
             flash: None,
             refresh_seconds: 0,
@@ -179,12 +179,12 @@ impl PageFrame {
 }
 
 impl Alarm {
-    fn of(reading: &ConsoleSnapshot) -> Option<Self> {
+    fn new(reading: &ConsoleSnapshot) -> Option<Self> {
         let verdict = &reading.verdict;
         verdict.worst().map(|worst| Self {
             class: verdict.class(),
-            word: verdict.word(),
-            headline: worst.what.clone(),
+            label: verdict.label(),
+            headline: worst.problem.clone(),
         })
     }
 }
@@ -225,11 +225,31 @@ fn group<const N: usize>(
 fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 5] {
     let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
-        entry(Section::Queues, "/queues", "Queues", count("enqueued", |it| it.enqueued)),
-        entry(Section::Retries, "/retries", "Retries", count("retries", |it| it.retries)),
-        entry(Section::Scheduled, "/scheduled", "Scheduled", count("scheduled", |it| it.scheduled)),
-        entry(Section::Dead, "/dead", "Dead", count("dead", |it| it.dead)),
-        entry(Section::Workers, "/workers", "Workers", count("workers", |it| it.workers)),
+        entry(
+            Section::Queues,
+            "/queues",
+            "Queues",
+            count("enqueued", |overview| overview.enqueued),
+        ),
+        entry(
+            Section::Retries,
+            "/retries",
+            "Retries",
+            count("retries", |overview| overview.retries),
+        ),
+        entry(
+            Section::Scheduled,
+            "/scheduled",
+            "Scheduled",
+            count("scheduled", |overview| overview.scheduled),
+        ),
+        entry(Section::Dead, "/dead", "Dead", count("dead", |overview| overview.dead)),
+        entry(
+            Section::Workers,
+            "/workers",
+            "Workers",
+            count("workers", |overview| overview.workers),
+        ),
     ]
 }
 

@@ -114,19 +114,19 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let live_data = FrontLive::read(&request)?;
     let query: FrontQuery = request.query()?;
     request.live_response(live_data.render(), &[], |live| {
-        let word = query.range.unwrap_or_default();
-        let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/front?range={word}"));
+        let range = query.range.unwrap_or_default();
+        let ranges = ranges::all(&ranges::WHOLE, &range, |range| format!("/front?range={range}"));
         let apps = || live_data.apps.iter().map(|part| &part.app);
         let scalable = |app: &FrontApp| {
             Some(ScalableApp { name: app.name.clone(), processes: app.processes? })
         };
         let charted = apps().filter(|app| front.is_charted(&app.name));
-        let flash = query.done.as_deref().and_then(act::sentence).map(str::to_owned);
+        let flash = query.done.as_deref().and_then(act::flash_message).map(str::to_owned);
         Ok(html(&FrontPage {
             frame: request.frame(Section::Front, "Front").refreshed().with_flash(flash),
             has_apps: !live_data.apps.is_empty(),
             scalable: apps().filter_map(scalable).collect(),
-            charts: charted.map(|app| AppCharts::of(&app.name)).collect(),
+            charts: charted.map(|app| AppCharts::new(&app.name)).collect(),
             charted_max: (live_data.apps.len() > CHARTED_APPS_MAX).then_some(CHARTED_APPS_MAX),
             range_seconds: ranges::chosen_seconds(&ranges),
             ranges,
@@ -138,13 +138,13 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
 
 /// `GET /front/chart?series=shop.waiting&seconds=..`
 pub(crate) async fn points(request: PageRequest) -> PageResult {
-    let none = || PageError::NotFound("there are no apps, and so no charts".to_owned());
-    let history = request.console.front()?.history.clone().ok_or_else(none)?;
+    let no_charts = || PageError::NotFound("there are no apps, and so no charts".to_owned());
+    let history = request.console.front()?.history.clone().ok_or_else(no_charts)?;
     chart::read(&request, history).await
 }
 
 impl AppCharts {
-    fn of(app: &str) -> Self {
+    fn new(app: &str) -> Self {
         let series = |names: &[(&str, &str)]| {
             let series = names.iter().map(|(name, shown)| format!("{}:{shown}", column(app, name)));
             series.collect::<Vec<String>>().join(",")
@@ -173,35 +173,35 @@ impl FrontLive {
             Latest::Snapshot(reading) => Some(reading),
             Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
         };
-        let reading = front.read(latest.as_ref().and_then(|it| it.front.as_ref()));
-        let findings = latest.iter().flat_map(|it| &it.verdict.findings);
+        let reading = front.read(latest.as_ref().and_then(|snapshot| snapshot.front.as_ref()));
+        let findings = latest.iter().flat_map(|snapshot| &snapshot.verdict.findings);
         Ok(Self {
-            findings: findings.filter(|it| it.link == "/front").cloned().collect(),
-            apps: reading.apps.iter().map(|app| AppPart::of(app, &reading)).collect(),
+            findings: findings.filter(|finding| finding.link == "/front").cloned().collect(),
+            apps: reading.apps.iter().map(|app| AppPart::new(app, &reading)).collect(),
             csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
 impl AppPart {
-    fn of(app: &FrontApp, reading: &FrontSnapshot) -> Self {
+    fn new(app: &FrontApp, reading: &FrontSnapshot) -> Self {
         let minute = reading.minute(app);
         Self {
-            queue_time: Quantiles::of(&minute.waits),
-            response: Quantiles::of(&minute.responses),
+            queue_time: Quantiles::new(&minute.waits),
+            response: Quantiles::new(&minute.responses),
             requests: figures::rate(minute.requests_per_second),
             jain_index: minute.jain_index.map_or_else(unknown, |index| format!("{index:.2}")),
             rejected: minute.rejected,
             evictions: minute.evictions,
             facts: facts(app),
-            rows: app.workers.iter().map(|worker| FrontWorkerRow::of(worker, &minute)).collect(),
+            rows: app.workers.iter().map(|worker| FrontWorkerRow::new(worker, &minute)).collect(),
             app: app.clone(),
         }
     }
 }
 
 impl Quantiles {
-    fn of(distribution: &weir_front::Distribution) -> Self {
+    fn new(distribution: &weir_front::Distribution) -> Self {
         let shown = |quantile| length(distribution.quantile(quantile));
         Self { p50: shown(0.5), p99: shown(0.99) }
     }
@@ -215,9 +215,9 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
         Some(sockets) => vec![fact("Shared sockets", sockets.clone()), evicted],
         None if app.runs_jobs => vec![evicted],
         None => vec![
-            fact("Responses since start", figures::count(totals.answers)),
+            fact("Responses since start", figures::count(totals.responses)),
             fact("of these 5xx", figures::count(totals.server_errors)),
-            fact("Rejected", by_reason(&totals.refusals)),
+            fact("Rejected", by_reason(&totals.rejections)),
             fact("No response", by_reason(&totals.failures)),
             evicted,
         ],
@@ -234,21 +234,23 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
 
 /// Formats counts by reason: `queue_max 3 · overload 1`.
 fn by_reason(counts: &[ReasonCount]) -> String {
-    let met = counts.iter().filter(|it| it.count > 0);
+    let non_zero = counts.iter().filter(|entry| entry.count > 0);
     let texts: Vec<String> =
-        met.map(|it| format!("{} {}", it.reason, figures::count(it.count))).collect();
+        non_zero.map(|entry| format!("{} {}", entry.reason, figures::count(entry.count))).collect();
     if texts.is_empty() { "0".to_owned() } else { texts.join(" · ") }
 }
 
 impl FrontWorkerRow {
-    fn of(worker: &FrontWorker, minute: &AppActivity) -> Self {
+    fn new(worker: &FrontWorker, minute: &AppActivity) -> Self {
         let address = worker.address.as_deref().unwrap_or("–");
         let pid = worker.pid.map_or_else(unknown, |pid| format!("pid {pid}"));
         let age = worker.age.map(|age| figures::whole_duration(age.as_secs_f64()));
         Self {
             number: worker.number,
             key: format!("{}-{}", worker.number.unwrap_or(0), worker.pid.unwrap_or(0)),
-            name: worker.number.map_or_else(|| visible(address).into_owned(), |it| it.to_string()),
+            name: worker
+                .number
+                .map_or_else(|| visible(address).into_owned(), |number| number.to_string()),
             is_wrong: matches!(
                 worker.state.as_str(),
                 "failed" | "evicting" | "unreachable" | "stuck"
@@ -260,12 +262,12 @@ impl FrontWorkerRow {
             oldest: length(worker.oldest_request),
             memory: worker.pss_bytes.map_or_else(unknown, figures::bytes),
             queue_time: length(minute.mean_wait(worker)),
-            assigned: worker.given,
+            assigned: worker.assigned,
             restarts: match worker.number {
                 Some(_) => figures::count(worker.restarts),
                 None => unknown(),
             },
-            recycled: worker.recycled.as_deref().map(|why| visible(why).into_owned()),
+            recycled: worker.recycled.as_deref().map(|reason| visible(reason).into_owned()),
             problem: worker.problem.as_deref().map(|problem| visible(problem).into_owned()),
         }
     }

@@ -1,5 +1,5 @@
-//! The pages of gems. They read the index and can poll upstreams; changing the index is left to `gem` and
-//! the command line.
+//! The pages of gems. They read the index and can poll upstreams; changing the index is left to
+//! `gem` and the command line.
 
 pub(super) mod gem;
 mod link;
@@ -87,11 +87,11 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         next: page.next.as_ref().map(|next| {
             address("/gems", &[("search", query.search.as_str()), ("after", next.as_str())])
         }),
-        names: page.names.iter().map(|name| GemLink::of(name)).collect(),
+        names: page.names.iter().map(|name| GemLink::new(name)).collect(),
         search: query.search,
-        mirror: mirror.map(|mirror| MirrorPart::of(mirror, now)),
-        webhooks: webhooks.into_iter().map(|endpoint| EndpointRow::of(endpoint, now)).collect(),
-        keys: keys.into_iter().map(|key| KeyRow::of(key, now)).collect(),
+        mirror: mirror.map(|mirror| MirrorPart::new(mirror, now)),
+        webhooks: webhooks.into_iter().map(|endpoint| EndpointRow::new(endpoint, now)).collect(),
+        keys: keys.into_iter().map(|key| KeyRow::new(key, now)).collect(),
     }))
 }
 
@@ -109,7 +109,7 @@ fn summary(query: &GemsQuery, page: &NamePage) -> String {
 }
 
 impl KeyRow {
-    fn of(key: KeyView, now: f64) -> Self {
+    fn new(key: KeyView, now: f64) -> Self {
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
         let gems = if key.gems.is_empty() { "all".to_owned() } else { key.gems.join(", ") };
         let expires = key.expires_at.map(|at| figures::relative(now, at));

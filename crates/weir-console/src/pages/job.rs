@@ -23,11 +23,11 @@ use crate::visible::visible;
 struct JobPage {
     frame: PageFrame,
     /// The set or queue that contains it; None: a worker is running it.
-    place: Option<JobLocation>,
+    location: Option<JobLocation>,
     actions: &'static [JobAction],
     state: &'static str,
     time_name: &'static str,
-    when: String,
+    relative_time: String,
     moment: String,
     reserve_for: String,
     retry: String,
@@ -58,16 +58,16 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let console = &request.console;
     let job = find(console, jid).await?;
     let now = console.deps.clock.now().as_secs_f64();
-    let place = place(&job);
+    let location = location(&job);
     let bytes_max = console.deps.settings.limits.payload_display_bytes_max;
     let shown = json_text::pretty(&job.payload, bytes_max);
     let title = format!("Job {}", visible(&figures::shortened(&job.jid, 40)));
     Ok(html(&JobPage {
         frame: request.frame(section(job.state), title),
-        actions: place.as_ref().map_or(&[][..], JobAction::of_place),
-        time_name: place.as_ref().map_or("Reserved", JobLocation::time_means),
+        actions: location.as_ref().map_or(&[][..], JobAction::possible_at),
+        time_name: location.as_ref().map_or("Reserved", JobLocation::time_means),
         state: state_word(job.state),
-        when: figures::relative(now, job.at),
+        relative_time: figures::relative(now, job.at),
         moment: figures::moment(job.at),
         reserve_for: figures::duration(figures::as_float(job.reserve_for_seconds)),
         retry: retry(job.retry),
@@ -78,21 +78,21 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         payload_size: figures::bytes(job.payload.len() as u64),
         payload_shown: figures::bytes(bytes_max as u64),
         download: download(&job.jid),
-        place,
-        job: in_visible_letters(job),
+        location,
+        job: with_visible_text(job),
     }))
 }
 
 /// Makes text written by clients safe to display, except for the key.
-fn in_visible_letters(mut job: view::JobView) -> view::JobView {
-    let show = |text: &mut String| *text = visible(text).into_owned();
-    show(&mut job.jid);
-    show(&mut job.jobtype);
-    job.wid.iter_mut().for_each(show);
+fn with_visible_text(mut job: view::JobView) -> view::JobView {
+    let escape = |text: &mut String| *text = visible(text).into_owned();
+    escape(&mut job.jid);
+    escape(&mut job.jobtype);
+    job.wid.iter_mut().for_each(escape);
     if let Some(failure) = &mut job.failure {
-        show(&mut failure.errtype);
-        show(&mut failure.message);
-        failure.backtrace.iter_mut().for_each(show);
+        escape(&mut failure.errtype);
+        escape(&mut failure.message);
+        failure.backtrace.iter_mut().for_each(escape);
     }
     job
 }
@@ -116,7 +116,7 @@ async fn find(console: &Console, jid: String) -> Result<view::JobView, PageError
     })
 }
 
-fn place(job: &view::JobView) -> Option<JobLocation> {
+fn location(job: &view::JobView) -> Option<JobLocation> {
     match job.state {
         view::JobViewState::Enqueued => Some(JobLocation::Queue(job.queue.clone())),
         view::JobViewState::Working => None,

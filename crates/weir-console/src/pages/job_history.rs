@@ -11,9 +11,9 @@ use crate::visible::visible;
 /// One line of the history.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JobEvent {
-    pub(crate) what: String,
+    pub(crate) description: String,
     /// The distance from now; empty if the record's time cannot be parsed.
-    pub(crate) when: String,
+    pub(crate) relative_time: String,
     /// The time in UTC, or as in the record.
     pub(crate) moment: String,
     pub(crate) is_ahead: bool,
@@ -29,7 +29,7 @@ struct Times {
 /// Returns the events, oldest first, future ones last.
 pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<JobEvent> {
     let mut events = Vec::new();
-    let mut add = |what: String, at: EventTime<'_>| events.push(at.event(what, now));
+    let mut add = |description: String, at: EventTime<'_>| events.push(at.event(description, now));
     if let Some(created) = &job.created_at {
         add("Created".into(), EventTime::Text(created));
     }
@@ -60,11 +60,11 @@ fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, EventTime<'_
     let Some(at) = &failure.failed_at else { return };
     let text = format!("{}: {}", failure.errtype, failure.message);
     let text = figures::shortened(&text, MESSAGE_CHARACTERS);
-    let what = match failure.retry_count {
+    let description = match failure.retry_count {
         0 => format!("Failed: {text}"),
         earlier => format!("Failed for the {}: {text}", ordinal(earlier + 1)),
     };
-    add(what, EventTime::Text(at));
+    add(description, EventTime::Text(at));
 }
 
 /// Characters of an error in the history; the rest of the page has the whole text.
@@ -99,14 +99,14 @@ enum EventTime<'t> {
 
 impl EventTime<'_> {
     /// Returns the event with its time; None if the time cannot be parsed.
-    fn event(self, what: String, now: f64) -> (Option<f64>, JobEvent) {
+    fn event(self, description: String, now: f64) -> (Option<f64>, JobEvent) {
         let (at, text) = match self {
             Self::Seconds(at) => (Some(at), ""),
             Self::Text(text) => (parse(text), text),
         };
         let event = JobEvent {
-            what: visible(&what).into_owned(),
-            when: at.map_or_else(String::new, |at| figures::relative(now, at)),
+            description: visible(&description).into_owned(),
+            relative_time: at.map_or_else(String::new, |at| figures::relative(now, at)),
             moment: at.map_or_else(
                 || visible(&figures::shortened(text, 40)).into_owned(),
                 |at| format!("{} UTC", figures::moment(at)),
@@ -156,13 +156,13 @@ mod tests {
         let events = events(job, 1_000.0);
         let line = |event: JobEvent| {
             let ahead = if event.is_ahead { " (ahead)" } else { "" };
-            format!("{} | {}{ahead}", event.what, event.when)
+            format!("{} | {}{ahead}", event.description, event.relative_time)
         };
         events.into_iter().map(line).collect()
     }
 
     #[test]
-    fn a_job_that_failed_twice_and_waits() {
+    fn the_history_of_a_job_that_failed_twice() {
         let failure = view::FailureView {
             retry_count: 1,
             remaining: 23,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_in_progress_says_when_its_reservation_expires() {
+    fn a_job_in_progress_shows_when_its_reservation_expires() {
         let job = view::JobView {
             wid: Some("w1".into()),
             ..job(view::JobViewState::Working, 990.0, r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#)
@@ -202,20 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_none_are_shown_as_they_are() {
+    fn unparsable_times_are_shown_as_they_are() {
         let strange = r#"{"enqueued_at":{"deep":[1]}}"#;
         let mut job = job(view::JobViewState::Dead, 1_000.0, strange);
         job.created_at = Some("<b>yesterday</b>".into());
         let events = events(&job, 1_000.0);
-        assert_eq!((events[0].when.as_str(), events[0].moment.as_str()), ("", "<b>yesterday</b>"));
-        assert_eq!(events[1].what, "Moved to the dead set");
+        assert_eq!(
+            (events[0].relative_time.as_str(), events[0].moment.as_str()),
+            ("", "<b>yesterday</b>")
+        );
+        assert_eq!(events[1].description, "Moved to the dead set");
         assert_eq!(events.len(), 2);
     }
 
     #[test]
-    fn ordinals() {
+    fn ordinals_have_the_right_suffix() {
         let texts = [1, 2, 3, 4, 11, 12, 21, 111].map(ordinal);
         let expected = ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "111th"];
-        assert_eq!(texts, expected.map(|it| format!("{it} time")));
+        assert_eq!(texts, expected.map(|text| format!("{text} time")));
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct JobsQuery {
 #[template(path = "jobs.html")]
 struct JobsPage {
     frame: PageFrame,
-    place: JobLocation,
+    location: JobLocation,
     queue: Option<queue::QueueHeader>,
     query: JobsQuery,
     rows: Vec<JobRow>,
@@ -68,7 +68,7 @@ struct JobRow {
     jid: String,
     jobtype: String,
     queue: String,
-    when: String,
+    relative_time: String,
     moment: String,
     machine_moment: String,
     arguments: String,
@@ -122,41 +122,42 @@ pub(crate) async fn queue(request: PageRequest) -> PageResult {
     }
 }
 
-async fn list(request: &PageRequest, place: JobLocation) -> PageResult {
+async fn list(request: &PageRequest, location: JobLocation) -> PageResult {
     let query: JobsQuery = request.query()?;
     let console = &request.console;
     let fields = query.fields();
-    let queue = match &place {
+    let queue = match &location {
         JobLocation::Queue(name) => {
-            let with = |range| place.address(&[&fields[..], &[("range", range)]].concat());
+            let with = |range| location.address(&[&fields[..], &[("range", range)]].concat());
             Some(queue::header(request, name, &query.range, with).await?)
         }
         JobLocation::Scheduled | JobLocation::Retries | JobLocation::Dead => None,
     };
-    let page = read(console, query.search(&place, console.deps.settings.limits.page_jobs)).await?;
+    let page =
+        read(console, query.search(&location, console.deps.settings.limits.page_jobs)).await?;
     let exact = exact(console, &query.search).await?;
     let now = console.deps.clock.now().as_secs_f64();
     let page_fields = [&fields[..], &[("range", query.range.as_str())]].concat();
     let after =
-        |next: &String| place.address(&[&page_fields[..], &[("after", next.as_str())]].concat());
+        |next: &String| location.address(&[&page_fields[..], &[("after", next.as_str())]].concat());
     let action = |action: &JobAction| AllAction {
         action: *action,
-        address: action.confirm_address(&place, &fields),
+        address: action.confirm_address(&location, &fields),
     };
-    let frame = request.frame(section(&place), place.title());
+    let frame = request.frame(section(&location), location.title());
     Ok(html(&JobsPage {
-        frame: frame.with_flash(query.flash(&place)),
-        rows: page.jobs.iter().map(|job| JobRow::of(job, now)).collect(),
+        frame: frame.with_flash(query.flash(&location)),
+        rows: page.jobs.iter().map(|job| JobRow::new(job, now)).collect(),
         total: figures::counted(page.total, "job"),
         scanned: figures::counted(page.scanned, "job"),
         is_filtered: query.is_filtered(),
         exact,
         next: page.next.as_ref().map(after),
-        first: (!query.after.is_empty()).then(|| place.address(&page_fields)),
-        other_end: query.other_end(&place),
-        all: JobAction::of_place(&place).iter().map(action).collect(),
+        first: (!query.after.is_empty()).then(|| location.address(&page_fields)),
+        other_end: query.other_end(&location),
+        all: JobAction::possible_at(&location).iter().map(action).collect(),
         queue,
-        place: place.clone(),
+        location: location.clone(),
         query: query.clone(),
     }))
 }
@@ -197,8 +198,8 @@ async fn exact(console: &Console, search: &str) -> Result<Option<ExactMatch>, Pa
     }))
 }
 
-const fn section(place: &JobLocation) -> Section {
-    match place {
+const fn section(location: &JobLocation) -> Section {
+    match location {
         JobLocation::Scheduled => Section::Scheduled,
         JobLocation::Retries => Section::Retries,
         JobLocation::Dead => Section::Dead,
@@ -207,30 +208,30 @@ const fn section(place: &JobLocation) -> Section {
 }
 
 impl JobsQuery {
-    fn search(&self, place: &JobLocation, limit: usize) -> handle::JobQuery {
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    fn search(&self, location: &JobLocation, limit: usize) -> handle::JobQuery {
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         handle::JobQuery {
-            place: place.name(),
-            search: given(&self.search),
-            jobtype: given(&self.jobtype),
-            after: given(&self.after),
+            place: location.name(),
+            search: non_empty(&self.search),
+            jobtype: non_empty(&self.jobtype),
+            after: non_empty(&self.after),
             limit: Some(limit),
             newest_first: self.is_newest_first(),
         }
     }
 
     /// Returns the message about the last action on the queue or on jobs.
-    fn flash(&self, place: &JobLocation) -> Option<String> {
+    fn flash(&self, location: &JobLocation) -> Option<String> {
         let to_queue = || {
-            let JobLocation::Queue(name) = place else { return None };
+            let JobLocation::Queue(name) = location else { return None };
             let (done, name) = (Some(self.done.clone()), Some(name.clone()));
-            QueueFlash { done, name, count: self.count }.sentence()
+            QueueFlash { done, name, count: self.count }.flash_message()
         };
-        act::sentence(&self.done, self.count).or_else(to_queue)
+        act::flash_message(&self.done, self.count).or_else(to_queue)
     }
 
     /// Returns the link to the same list from its other end.
-    fn other_end(&self, place: &JobLocation) -> OtherEnd {
+    fn other_end(&self, location: &JobLocation) -> OtherEnd {
         let (label, order) = match self.is_newest_first() {
             true => ("From the oldest", ""),
             false => ("From the newest", "newest"),
@@ -241,7 +242,7 @@ impl JobsQuery {
             ("order", order),
             ("range", &self.range),
         ];
-        OtherEnd { label, address: place.address(&fields) }
+        OtherEnd { label, address: location.address(&fields) }
     }
 
     fn is_newest_first(&self) -> bool {
@@ -262,7 +263,7 @@ impl JobsQuery {
 const EXCERPT_CHARACTERS: usize = 160;
 
 impl JobRow {
-    fn of(job: &view::JobView, now: f64) -> Self {
+    fn new(job: &view::JobView, now: f64) -> Self {
         let failure = job.failure.as_ref();
         Self {
             key: job.key.clone(),
@@ -270,7 +271,7 @@ impl JobRow {
             jid: visible(&job.jid).into_owned(),
             jobtype: visible(&job.jobtype).into_owned(),
             queue: job.queue.clone(),
-            when: figures::relative(now, job.at),
+            relative_time: figures::relative(now, job.at),
             moment: figures::moment(job.at),
             machine_moment: figures::machine_moment(job.at),
             arguments: visible(&arguments(&job.payload)).into_owned(),
@@ -299,8 +300,10 @@ fn arguments(payload: &str) -> String {
         args: &'a RawValue,
     }
     let parsed: Result<PayloadArguments<'_>, _> = serde_json::from_str(payload);
-    parsed
-        .map_or_else(|_| String::new(), |it| figures::shortened(it.args.get(), EXCERPT_CHARACTERS))
+    parsed.map_or_else(
+        |_| String::new(),
+        |parsed| figures::shortened(parsed.args.get(), EXCERPT_CHARACTERS),
+    )
 }
 
 #[cfg(test)]

@@ -43,22 +43,22 @@ fn age(console: &Console, snapshot: &ObservedSnapshot) -> String {
 
 /// An unknown fact, with the reason.
 struct MissingFact {
-    what: String,
-    why: String,
+    fact: String,
+    reason: String,
     remedy: Option<String>,
 }
 
 impl MissingFact {
-    fn of(missing: &Missing) -> Self {
+    fn new(missing: &Missing) -> Self {
         Self {
-            what: shown(&missing.what),
-            why: shown(&missing.reason),
-            remedy: missing.remedy.as_deref().map(shown),
+            fact: displayable(&missing.what),
+            reason: displayable(&missing.reason),
+            remedy: missing.remedy.as_deref().map(displayable),
         }
     }
 }
 
 /// Makes external text safe to display.
-fn shown(text: &str) -> String {
+fn displayable(text: &str) -> String {
     visible(text).into_owned()
 }

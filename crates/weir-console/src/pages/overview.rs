@@ -46,10 +46,10 @@ struct OverviewJobs<'a> {
 
 /// `GET /`
 pub(crate) async fn page(request: PageRequest) -> PageResult {
-    let snapshot = snapshot::of(&request).await?;
-    let range = request.query::<RangeQuery>()?.word();
-    request.live_response(OverviewLive::of(&snapshot).render(), &[], |live| {
-        let ranges = ranges::all(&ranges::WHOLE, &range, |word| format!("/?range={word}"));
+    let snapshot = snapshot::for_request(&request).await?;
+    let range = request.query::<RangeQuery>()?.range_name();
+    request.live_response(OverviewLive::new(&snapshot).render(), &[], |live| {
+        let ranges = ranges::all(&ranges::WHOLE, &range, |key| format!("/?range={key}"));
         Ok(html(&OverviewPage {
             frame: request.frame(Section::Overview, "Overview").refreshed(),
             is_new: snapshot.jobs.as_ref().is_some_and(|jobs| is_new(&jobs.overview)),
@@ -70,18 +70,18 @@ fn is_new(overview: &view::JobServerOverview) -> bool {
 }
 
 impl<'a> OverviewLive<'a> {
-    fn of(reading: &'a ConsoleSnapshot) -> Self {
-        Self { reading, jobs: reading.jobs.as_ref().map(OverviewJobs::of) }
+    fn new(reading: &'a ConsoleSnapshot) -> Self {
+        Self { reading, jobs: reading.jobs.as_ref().map(OverviewJobs::new) }
     }
 }
 
 impl<'a> OverviewJobs<'a> {
-    fn of(reading: &'a JobsSnapshot) -> Self {
+    fn new(reading: &'a JobsSnapshot) -> Self {
         let mut deepest: Vec<&view::QueueView> = reading.queues.iter().collect();
         deepest.sort_by(|one, other| {
             other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
         });
-        let fetchers = Fetchers::of(&reading.workers);
+        let fetchers = Fetchers::new(&reading.workers);
         let shown = deepest.into_iter().take(QUEUES_SHOWN);
         let queues: Vec<_> = shown.map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
         Self {

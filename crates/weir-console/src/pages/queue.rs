@@ -65,8 +65,8 @@ pub(crate) async fn live_section(
     request: &PageRequest,
     name: &str,
 ) -> Result<LiveSection, PageError> {
-    let snapshot = snapshot::of(request).await?;
-    let queue = QueueLive::of(&snapshot, name, &request.visitor)?;
+    let snapshot = snapshot::for_request(request).await?;
+    let queue = QueueLive::new(&snapshot, name, &request.visitor)?;
     request.live_section(queue.render(), &[("name", name)])
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn header(
         name: name.to_owned(),
         range_seconds,
         ranges,
-        chart_source: console.jobs()?.queue_charts.of(name).map(|_| source),
+        chart_source: console.jobs()?.queue_charts.get(name).map(|_| source),
         chart_points: (range_seconds / SECONDS_PER_POINT_MIN).min(CHART_POINTS_MAX),
         chart_queues_max: figures::count(console.deps.settings.limits.chart_queues_max as u64),
     })
@@ -99,7 +99,7 @@ const CHART_POINTS_MAX: u64 = 360;
 /// `GET /queue/chart?name=..&series=..&seconds=..`
 pub(crate) async fn points(request: PageRequest) -> PageResult {
     let QueueNameQuery { name } = request.query()?;
-    let history = request.console.jobs()?.queue_charts.of(&name);
+    let history = request.console.jobs()?.queue_charts.get(&name);
     let history = history.ok_or_else(|| {
         let name = figures::shortened(&name, 100);
         PageError::NotFound(format!("queue {name:?} has no charts"))
@@ -111,11 +111,11 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
 const WORKERS_SHOWN: usize = 12;
 
 impl QueueLive {
-    fn of(reading: &ConsoleSnapshot, name: &str, visitor: &Visitor) -> Result<Self, PageError> {
+    fn new(reading: &ConsoleSnapshot, name: &str, visitor: &Visitor) -> Result<Self, PageError> {
         let jobs = reading.jobs()?;
         let queue = jobs.queues.iter().find(|queue| queue.name == name);
         let queue = queue.ok_or_else(|| queues::unknown(name))?;
-        let fetchers = Fetchers::of(&jobs.workers);
+        let fetchers = Fetchers::new(&jobs.workers);
         let row = QueueTableRow::new(queue, &fetchers);
         let mut workers: Vec<&view::JobWorkerView> =
             jobs.workers.iter().filter(|worker| fetches(worker, name)).collect();
@@ -133,7 +133,7 @@ impl QueueLive {
             findings: findings.cloned().collect(),
             fetched_by: fetched_by(&fetchers, name),
             more_workers: count - workers.len(),
-            workers: workers.into_iter().map(|worker| QueueWorkerRow::of(worker, now)).collect(),
+            workers: workers.into_iter().map(|worker| QueueWorkerRow::new(worker, now)).collect(),
             csrf: visitor.csrf.clone(),
             queue: queue.clone(),
         })
@@ -149,7 +149,7 @@ fn fetched_by(fetchers: &Fetchers<'_>, name: &str) -> String {
     let count = fetchers.count(name);
     let leaving = figures::counted(count.leaving, "worker");
     match (count.running, count.leaving) {
-        (0, 0) if !fetchers.is_surely_left(name) => {
+        (0, 0) if !fetchers.is_certainly_unfetched(name) => {
             "No worker is known to fetch it; some workers fetch more queues than Weir records \
              (jobs.limits.advanced.worker_queues_max)."
                 .to_owned()
@@ -166,7 +166,7 @@ fn fetched_by(fetchers: &Fetchers<'_>, name: &str) -> String {
 }
 
 impl QueueWorkerRow {
-    fn of(worker: &view::JobWorkerView, now: f64) -> Self {
+    fn new(worker: &view::JobWorkerView, now: f64) -> Self {
         let host = if worker.hostname.is_empty() { &worker.wid } else { &worker.hostname };
         Self {
             name: visible(&format!("{host} · pid {}", worker.pid)).into_owned(),

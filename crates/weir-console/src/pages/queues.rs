@@ -74,7 +74,7 @@ pub(crate) struct QueuesQuery {
 /// `GET /queues`
 pub(crate) async fn page(request: PageRequest) -> PageResult {
     let console = &request.console;
-    let snapshot = snapshot::of(&request).await?;
+    let snapshot = snapshot::for_request(&request).await?;
     let jobs = snapshot.jobs()?;
     let jobs_url = &console.jobs()?.url;
     let query: QueuesQuery = request.query()?;
@@ -83,7 +83,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let queues = QueuesLive::new(jobs, &query, queues_max, &request.visitor.csrf);
     request.live_response(queues.render(), &query.fields(), |live| {
         let frame = request.frame(Section::Queues, "Queues").refreshed();
-        let frame = frame.with_flash(flash.sentence());
+        let frame = frame.with_flash(flash.flash_message());
         let has_queues = !jobs.queues.is_empty();
         Ok(html(&QueuesPage { frame, live, query: query.clone(), has_queues, jobs_url }))
     })
@@ -97,7 +97,7 @@ impl<'a> QueuesLive<'a> {
         queues_max: usize,
         csrf: &'a str,
     ) -> Self {
-        let fetchers = Fetchers::of(&reading.workers);
+        let fetchers = Fetchers::new(&reading.workers);
         let mut shown: Vec<&view::QueueView> =
             reading.queues.iter().filter(|queue| queue.name.contains(&query.search)).collect();
         let (count, total) = (shown.len(), shown.iter().map(|queue| queue.depth).sum());
@@ -138,7 +138,8 @@ impl QueuesQuery {
 impl<'a> QueueTableRow<'a> {
     pub(crate) fn new(queue: &'a view::QueueView, fetchers: &Fetchers<'_>) -> Self {
         let count = fetchers.count(&queue.name);
-        let is_left = fetchers.is_surely_left(&queue.name) && queue.depth > 0 && !queue.paused;
+        let is_left =
+            fetchers.is_certainly_unfetched(&queue.name) && queue.depth > 0 && !queue.paused;
         let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
         Self {
             address: JobLocation::Queue(queue.name.clone()).address(&[]),
@@ -171,7 +172,7 @@ pub(crate) fn drain(queue: &view::QueueView) -> String {
 
 impl QueueFlash {
     /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
-    pub(crate) fn sentence(&self) -> Option<String> {
+    pub(crate) fn flash_message(&self) -> Option<String> {
         let name = figures::shortened(self.name.as_deref().unwrap_or("?"), 80);
         match self.done.as_deref()? {
             "pause" => Some(format!("Queue {name} is paused.")),
@@ -225,8 +226,8 @@ pub(crate) fn unknown(name: &str) -> PageError {
 pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let name =
         form.get("name").ok_or_else(|| PageError::Invalid("the form names no queue".to_owned()))?;
-    let word = form.get("action").unwrap_or_default();
-    let action = match word {
+    let action_name = form.get("action").unwrap_or_default();
+    let action = match action_name {
         "pause" => QueueAction::Pause,
         "resume" => QueueAction::Resume,
         "clear" => QueueAction::Clear,
@@ -234,9 +235,9 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     };
     let queues = Queues::Named(vec![name.to_owned()]);
     let count = console.jobs()?.handle.act_on_queues(queues, action).await?;
-    tracing::info!(queue = name, action = word, count, "console: acted on a queue");
+    tracing::info!(queue = name, action = action_name, count, "console: acted on a queue");
     let count = count.to_string();
-    let done = [("done", word), ("count", &count)];
+    let done = [("done", action_name), ("count", &count)];
     let back = match form.get("from") {
         Some("queue") => JobLocation::Queue(name.to_owned()).address(&done),
         _ => address("/queues", &[&[("name", name)], &done[..]].concat()),
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_to_drain_in_words() {
+    fn time_to_drain_is_described_in_words() {
         let queue = |depth, pushed, processed, drain_seconds| view::QueueView {
             depth,
             pushed_per_second: pushed,

@@ -9,7 +9,7 @@ pub(crate) struct RangeQuery {
 }
 
 impl RangeQuery {
-    pub(crate) fn word(self) -> String {
+    pub(crate) fn range_name(self) -> String {
         self.range.unwrap_or_default()
     }
 }
@@ -44,20 +44,20 @@ pub(crate) const QUEUE: [RangeChoice; 5] = [
     ("2d", "2 d", 172_800),
 ];
 
-/// Returns all of `known`; the one whose word is `wanted` is chosen, or else the first.
+/// Returns all `choices`; the one whose key is `selected` is chosen, or else the first.
 pub(crate) fn all(
-    known: &[RangeChoice],
-    wanted: &str,
+    choices: &[RangeChoice],
+    selected: &str,
     address: impl Fn(&'static str) -> String,
 ) -> Vec<ChartRange> {
-    let chosen = known.iter().position(|(word, ..)| *word == wanted).unwrap_or(0);
-    let range = |(index, &(word, name, seconds)): (usize, &RangeChoice)| ChartRange {
+    let chosen = choices.iter().position(|(key, ..)| *key == selected).unwrap_or(0);
+    let range = |(index, &(key, name, seconds)): (usize, &RangeChoice)| ChartRange {
         name,
         seconds,
-        address: address(word),
+        address: address(key),
         is_chosen: index == chosen,
     };
-    known.iter().enumerate().map(range).collect()
+    choices.iter().enumerate().map(range).collect()
 }
 
 /// Returns the length of the chosen range in seconds.
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_word_is_the_first_stretch() {
+    fn an_unknown_range_falls_back_to_the_first() {
         for (wanted, seconds) in [("6h", 21_600), ("", 900), ("9y", 900)] {
             let ranges = all(&WHOLE, wanted, |word| format!("/?range={word}"));
             assert_eq!(chosen_seconds(&ranges), seconds, "{wanted}");

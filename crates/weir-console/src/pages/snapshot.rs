@@ -16,33 +16,37 @@ use crate::observed::ObservedSource;
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Returns the snapshot for a request.
-pub(crate) async fn of(request: &PageRequest) -> Result<Arc<ConsoleSnapshot>, HandleError> {
+pub(crate) async fn for_request(
+    request: &PageRequest,
+) -> Result<Arc<ConsoleSnapshot>, HandleError> {
     match request.requested_part() {
-        RequestedPart::WholePage => fresh(&request.console).await.map(Arc::new),
-        RequestedPart::SectionOnly => shared(&request.console).await,
+        RequestedPart::WholePage => take_snapshot(&request.console).await.map(Arc::new),
+        RequestedPart::SectionOnly => recent_or_new(&request.console).await,
     }
 }
 
 /// Returns the sampler's snapshot if it is fresh, otherwise a new one.
-async fn shared(console: &Console) -> Result<Arc<ConsoleSnapshot>, HandleError> {
+async fn recent_or_new(console: &Console) -> Result<Arc<ConsoleSnapshot>, HandleError> {
     match console.deps.live.latest() {
         Latest::Snapshot(reading) if console.deps.clock.now().since(reading.at) < FRESH => {
             Ok(reading)
         }
-        _ => fresh(console).await.map(Arc::new),
+        _ => take_snapshot(console).await.map(Arc::new),
     }
 }
 
 /// Takes a new snapshot, with the rates and trends of the sampler's, since they need several
 /// samples.
-async fn fresh(console: &Console) -> Result<ConsoleSnapshot, HandleError> {
+async fn take_snapshot(console: &Console) -> Result<ConsoleSnapshot, HandleError> {
     let deps = &console.deps;
     let earlier = match deps.live.latest() {
         Latest::Snapshot(reading) => Some(reading),
         Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
     };
     let jobs = match &deps.jobs {
-        Some(jobs) => Some(jobs.read(earlier.as_ref().and_then(|it| it.jobs.as_ref())).await?),
+        Some(jobs) => {
+            Some(jobs.read(earlier.as_ref().and_then(|snapshot| snapshot.jobs.as_ref())).await?)
+        }
         None => None,
     };
     let earlier = earlier.as_deref();

@@ -10,7 +10,7 @@ use crate::theme::Theme;
 /// `POST /theme`
 pub(crate) async fn choose(request: FormRequest) -> PageResult {
     const YEAR_SECONDS: u32 = 365 * 24 * 60 * 60;
-    let theme = Theme::parse(request.form.get("theme").unwrap_or_default()).word();
+    let theme = Theme::parse(request.form.get("theme").unwrap_or_default()).name();
     let secure = if request.console.deps.settings.cookie_secure { "; Secure" } else { "" };
     let cookie = format!(
         "{}={theme}; Path=/; SameSite=Strict; Max-Age={YEAR_SECONDS}{secure}",

@@ -32,7 +32,7 @@ struct WorkersPage<'a> {
 struct WorkersLive {
     rows: Vec<WorkerPanel>,
     /// Reservations of clients that are not worker processes.
-    loose: Vec<BusyJob>,
+    unassigned_jobs: Vec<BusyJob>,
     summary: String,
     csrf: String,
 }
@@ -83,8 +83,8 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let flash: WorkersFlash = request.query()?;
     request.live_response(workers.render(), &[], |live| {
         let frame = request.frame(Section::Workers, "Workers").refreshed();
-        let frame = frame.with_flash(flash.sentence());
-        let is_empty = workers.rows.is_empty() && workers.loose.is_empty();
+        let frame = frame.with_flash(flash.flash_message());
+        let is_empty = workers.rows.is_empty() && workers.unassigned_jobs.is_empty();
         Ok(html(&WorkersPage { frame, live, is_empty, jobs_url }))
     })
 }
@@ -103,14 +103,14 @@ impl WorkersLive {
         workers.truncate(page_workers);
         let mut by_wid: HashMap<String, Vec<BusyJob>> = HashMap::new();
         for reservation in reservations {
-            let job = BusyJob::of(&reservation, now);
+            let job = BusyJob::new(&reservation, now);
             by_wid.entry(reservation.wid.unwrap_or_default()).or_default().push(job);
         }
         let rows: Vec<WorkerPanel> = workers
             .into_iter()
             .map(|worker| {
                 let jobs = by_wid.remove(&worker.wid).unwrap_or_default();
-                WorkerPanel::of(worker, jobs, now)
+                WorkerPanel::new(worker, jobs, now)
             })
             .collect();
         let all = figures::counted(total as u64, "worker");
@@ -121,14 +121,14 @@ impl WorkersLive {
         Ok(Self {
             summary,
             rows,
-            loose: by_wid.into_values().flatten().collect(),
+            unassigned_jobs: by_wid.into_values().flatten().collect(),
             csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
 impl WorkerPanel {
-    fn of(mut worker: view::JobWorkerView, jobs: Vec<BusyJob>, now: f64) -> Self {
+    fn new(mut worker: view::JobWorkerView, jobs: Vec<BusyJob>, now: f64) -> Self {
         worker.labels.iter_mut().chain([&mut worker.hostname]).for_each(|text| {
             *text = visible(text).into_owned();
         });
@@ -143,7 +143,7 @@ impl WorkerPanel {
             },
             state: state_word(&worker.state),
             more_queues: worker.queues_total.saturating_sub(worker.queues.len() as u64),
-            queues: worker.queues.iter().map(|name| QueueLink::of(name)).collect(),
+            queues: worker.queues.iter().map(|name| QueueLink::new(name)).collect(),
             jobs,
             worker,
         }
@@ -151,9 +151,9 @@ impl WorkerPanel {
 }
 
 impl QueueLink {
-    fn of(name: &str) -> Self {
-        let place = JobLocation::Queue(name.to_owned());
-        Self { name: name.to_owned(), address: place.address(&[]) }
+    fn new(name: &str) -> Self {
+        let location = JobLocation::Queue(name.to_owned());
+        Self { name: name.to_owned(), address: location.address(&[]) }
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn state_word(state: &str) -> &'static str {
 }
 
 impl BusyJob {
-    fn of(reservation: &view::ReservationView, now: f64) -> Self {
+    fn new(reservation: &view::ReservationView, now: f64) -> Self {
         Self {
             address: job_address(&reservation.jid),
             jid: visible(&reservation.jid).into_owned(),
@@ -180,7 +180,7 @@ impl BusyJob {
 }
 
 impl WorkersFlash {
-    fn sentence(&self) -> Option<String> {
+    fn flash_message(&self) -> Option<String> {
         let count = self.count.unwrap_or(0);
         let workers = figures::counted(count, "worker");
         let verb = if count == 1 { "was" } else { "were" };
@@ -213,7 +213,7 @@ pub(crate) async fn confirm(request: PageRequest) -> PageResult {
 
 /// `POST /workers/act`: signals one worker (`wid`) or all (`all`).
 pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
-    let (word, signal) = match form.get("signal") {
+    let (signal_name, signal) = match form.get("signal") {
         Some("quiet") => ("quiet", WorkerSignal::Quiet),
         Some("terminate") => ("terminate", WorkerSignal::Terminate),
         _ => {
@@ -226,6 +226,6 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
         _ => return Err(PageError::Invalid("the form must name one worker or all".to_owned())),
     };
     let count = console.jobs()?.handle.signal_workers(wid, signal).await?;
-    tracing::info!(signal = word, count, "console: signalled workers");
-    Ok(Redirect::to(&format!("/workers?done={word}&count={count}")).into_response())
+    tracing::info!(signal = signal_name, count, "console: signalled workers");
+    Ok(Redirect::to(&format!("/workers?done={signal_name}&count={count}")).into_response())
 }

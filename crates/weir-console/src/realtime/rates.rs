@@ -41,7 +41,7 @@ impl RealtimeRates {
 }
 
 impl RealtimeTotals {
-    pub(super) fn of(at: Timestamp, overview: &HubOverview) -> Self {
+    pub(super) fn new(at: Timestamp, overview: &HubOverview) -> Self {
         let (totals, webhooks) = (&overview.totals, &overview.webhooks);
         let slow = totals.closed.iter().find(|closed| closed.reason == "slow");
         Self {
@@ -65,7 +65,7 @@ impl RealtimeTotals {
         if seconds <= 0.0 {
             return RealtimeRates::default();
         }
-        let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
+        let rate = |now: u64, earlier: u64| as_float(now.saturating_sub(earlier)) / seconds;
         RealtimeRates {
             opened: rate(self.opened, before.opened),
             closed: rate(self.closed, before.closed),

@@ -25,7 +25,7 @@ pub(crate) const BUSY_SHARE: f64 = 0.8;
 #[derive(Debug, Default)]
 pub(crate) struct RealtimeTally {
     minute: VecDeque<RealtimeTotals>,
-    long: VecDeque<(RealtimeTotals, Vec<LimitHit>)>,
+    limits_history: VecDeque<(RealtimeTotals, Vec<LimitHit>)>,
     limits_now: Vec<LimitHit>,
     cores_busy_since: Vec<Option<Timestamp>>,
     apps_full_since: BTreeMap<String, Timestamp>,
@@ -39,14 +39,14 @@ impl RealtimeTally {
             // The clock went back, which makes differences meaningless.
             *self = Self::default();
         }
-        let counted = RealtimeTotals::of(at, overview);
-        self.note_conditions(at, overview);
+        let counted = RealtimeTotals::new(at, overview);
+        self.update_conditions(at, overview);
         self.limits_now = overview.limits_hit.clone();
-        if self.long.back().is_none_or(|(last, _)| at.since(last.at) >= LIMITS_STEP) {
-            self.long.push_back((counted.clone(), overview.limits_hit.clone()));
+        if self.limits_history.back().is_none_or(|(last, _)| at.since(last.at) >= LIMITS_STEP) {
+            self.limits_history.push_back((counted.clone(), overview.limits_hit.clone()));
         }
-        while self.long.len() > 1 && at.since(self.long[0].0.at) > LIMITS_KEPT {
-            self.long.pop_front();
+        while self.limits_history.len() > 1 && at.since(self.limits_history[0].0.at) > LIMITS_KEPT {
+            self.limits_history.pop_front();
         }
         self.minute.push_back(counted);
         while self.minute.len() > 2 && at.since(self.minute[1].at) >= MINUTE {
@@ -57,7 +57,7 @@ impl RealtimeTally {
             (self.trend().webhook_failures > 0).then(|| self.webhooks_failing_since.unwrap_or(at));
     }
 
-    fn note_conditions(&mut self, at: Timestamp, overview: &HubOverview) {
+    fn update_conditions(&mut self, at: Timestamp, overview: &HubOverview) {
         self.cores_busy_since.resize(overview.cores.len(), None);
         for (since, core) in self.cores_busy_since.iter_mut().zip(&overview.cores) {
             *since = (share(core) >= BUSY_SHARE).then(|| since.unwrap_or(at));
@@ -85,7 +85,7 @@ impl RealtimeTally {
     /// Returns the input of the rules.
     pub(crate) fn trend(&self) -> RealtimeTrend {
         let (Some(last), Some(first), Some((long_ago, _))) =
-            (self.minute.back(), self.minute.front(), self.long.front())
+            (self.minute.back(), self.minute.front(), self.limits_history.front())
         else {
             return RealtimeTrend::default();
         };
@@ -105,9 +105,12 @@ impl RealtimeTally {
 
     /// Returns limits that were reached within the last ten minutes, with counts.
     fn limits_hit(&self) -> Vec<LimitHit> {
-        let then = self.long.front().map_or(&[][..], |(_, limits)| limits);
+        let earlier = self.limits_history.front().map_or(&[][..], |(_, limits)| limits);
         let before = |hit: &LimitHit| {
-            then.iter().find(|then| then.limit == hit.limit).map_or(0, |then| then.hits)
+            earlier
+                .iter()
+                .find(|earlier| earlier.limit == hit.limit)
+                .map_or(0, |earlier| earlier.hits)
         };
         let risen = self.limits_now.iter().map(|hit| LimitHit {
             limit: hit.limit.clone(),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_last_seconds_and_sums_of_the_last_minute() {
+    fn rates_cover_seconds_and_sums_a_minute() {
         let mut tally = RealtimeTally::default();
         for second in 0..200 {
             tally.add(at(second), &counted(second * 10, second));
@@ -157,13 +160,13 @@ mod tests {
         assert_eq!((tally.rates().published, tally.trend().dropped), (10.0, 60));
         tally.add(at(200), &counted(2_040, 199));
         assert_eq!(tally.rates().published, 18.0);
-        assert!(tally.minute.len() <= 62 && tally.long.len() <= 22);
+        assert!(tally.minute.len() <= 62 && tally.limits_history.len() <= 22);
         tally.add(at(100), &counted(0, 0));
         assert_eq!(tally.rates(), RealtimeRates::default(), "the clock went back");
     }
 
     #[test]
-    fn a_limit_is_reported_for_ten_minutes() {
+    fn a_reached_limit_is_reported_for_ten_minutes() {
         let hit = |hits| {
             overview(|overview| {
                 overview.limits_hit = vec![LimitHit { limit: "x".into(), hits }];
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn troubles_are_timed_from_their_beginning_to_their_end() {
+    fn conditions_are_timed_from_start_to_end() {
         let wrong = || {
             overview(|overview| {
                 overview.cores[0].bytes = 800;
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_fail_until_none_failed_for_a_minute() {
+    fn webhooks_are_failing_until_a_minute_without_failures() {
         let webhooks = |attempts, failed| {
             overview(|overview| {
                 overview.webhooks = WebhookTotals { attempts, failed, ..Default::default() };

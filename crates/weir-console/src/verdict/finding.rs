@@ -17,7 +17,7 @@ pub(crate) enum Level {
 impl Level {
     /// Returns the word for the level: colour is never the only mark.
     #[must_use]
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Notice => "Notice",
             Self::Warning => "Warning",
@@ -41,9 +41,11 @@ impl Level {
 pub(crate) struct Finding {
     pub(crate) level: Level,
     /// The problem, with its figures.
-    pub(crate) what: String,
+    #[serde(rename = "what")]
+    pub(crate) problem: String,
     /// The remedy.
-    pub(crate) todo: String,
+    #[serde(rename = "todo")]
+    pub(crate) remedy: String,
     /// The page that shows it.
     pub(crate) link: String,
     /// The number of affected jobs, which orders findings of one level.
@@ -55,14 +57,15 @@ pub(crate) struct Finding {
 pub(crate) struct HealthVerdict {
     pub(crate) findings: Vec<Finding>,
     /// The headline when there is no problem.
-    pub(crate) calm: String,
+    #[serde(rename = "calm")]
+    pub(crate) healthy_headline: String,
 }
 
 impl HealthVerdict {
     /// Returns the headline.
     #[must_use]
     pub(crate) fn headline(&self) -> &str {
-        self.worst().map_or(&self.calm, |finding| &finding.what)
+        self.worst().map_or(&self.healthy_headline, |finding| &finding.problem)
     }
 
     /// Returns the most severe finding that needs action. Notices do not count.
@@ -88,7 +91,7 @@ impl HealthVerdict {
 
     /// Returns the word for the whole verdict.
     #[must_use]
-    pub(crate) fn word(&self) -> &'static str {
-        self.worst().map_or("All well", |finding| finding.level.word())
+    pub(crate) fn label(&self) -> &'static str {
+        self.worst().map_or("All well", |finding| finding.level.label())
     }
 }

@@ -4,28 +4,28 @@ use super::finding::{Finding, Level};
 use crate::figures::counted;
 use crate::front::{FrontApp, FrontSnapshot};
 
-fn finding(level: Level, what: String, todo: impl Into<String>) -> Finding {
-    Finding { level, what, todo: todo.into(), link: "/front".to_owned(), jobs: 0 }
+fn finding(level: Level, problem: String, remedy: impl Into<String>) -> Finding {
+    Finding { level, problem, remedy: remedy.into(), link: "/front".to_owned(), jobs: 0 }
 }
 
 fn waiting(app: &FrontApp) -> String {
     let verb = if app.requests_waiting == 1 { "waits" } else { "wait" };
-    let what = if app.shared_sockets.is_some() { "connection" } else { "request" };
-    format!("{} {verb}", counted(app.requests_waiting as u64, what))
+    let noun = if app.shared_sockets.is_some() { "connection" } else { "request" };
+    format!("{} {verb}", counted(app.requests_waiting as u64, noun))
 }
 
 /// Finds apps without a serving worker: requests wait and are then rejected.
 pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter(|app| has_no_workers(app)).map(|app| {
-        let what = match app.runs_jobs {
+        let problem = match app.runs_jobs {
             true => format!("No worker of {} runs", app.name),
             false => format!("No worker serves {}: {}", app.name, waiting(app)),
         };
-        let todo = match app.processes {
+        let remedy = match app.processes {
             Some(_) => "Weir keeps starting them. Their last lines of output say what is wrong.",
             None => "Weir keeps trying. Start them, or correct upstreams in weir.toml.",
         };
-        finding(Level::Critical, what, todo)
+        finding(Level::Critical, problem, remedy)
     });
     found.collect()
 }
@@ -40,9 +40,9 @@ fn has_no_workers(app: &FrontApp) -> bool {
 pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter_map(|app| {
         let failed = app.workers.iter().filter(|worker| worker.state == "failed").count() as u64;
-        let what = format!("{} of {} can't be started", counted(failed, "worker"), app.name);
-        let todo = "They exit right after they are started. Their last lines of output say why.";
-        (failed > 0).then(|| finding(Level::Critical, what, todo))
+        let problem = format!("{} of {} can't be started", counted(failed, "worker"), app.name);
+        let remedy = "They exit right after they are started. Their last lines of output say why.";
+        (failed > 0).then(|| finding(Level::Critical, problem, remedy))
     });
     found.collect()
 }
@@ -57,12 +57,12 @@ pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
         }
         let rejections = counted(rejected, "request");
         let name = &app.name;
-        let what =
+        let problem =
             format!("{name} is overloaded: {}, {rejections} rejected in a minute", waiting(app));
-        let todo = "Run more workers if the machine has room (workers, concurrency), or find \
+        let remedy = "Run more workers if the machine has room (workers, concurrency), or find \
                     out what has become slow: the oldest requests are shown.";
         let level = if rejected > 0 { Level::Critical } else { Level::Warning };
-        Some(finding(level, what, todo))
+        Some(finding(level, problem, remedy))
     });
     found.collect()
 }
@@ -72,10 +72,11 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
     let found = front.apps.iter().filter_map(|app| {
         let evicted = front.minute(app).evictions;
         let workers = counted(evicted, "worker");
-        let what = format!("{workers} of {} were stuck and evicted in the last minute", app.name);
-        let todo = "Each was replaced and lost its requests. The log has what they were doing \
+        let problem =
+            format!("{workers} of {} were stuck and evicted in the last minute", app.name);
+        let remedy = "Each was replaced and lost its requests. The log has what they were doing \
                     (dump_signal).";
-        (evicted > 0).then(|| finding(Level::Warning, what, todo))
+        (evicted > 0).then(|| finding(Level::Warning, problem, remedy))
     });
     found.collect()
 }
@@ -84,8 +85,8 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
 pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<Finding> {
     let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
     let found = shown.map(|app| {
-        let what = format!("{} is in maintenance: no requests are served", app.name);
-        finding(Level::Warning, what, "End maintenance when the work is done.")
+        let problem = format!("{} is in maintenance: no requests are served", app.name);
+        finding(Level::Warning, problem, "End maintenance when the work is done.")
     });
     found.collect()
 }
@@ -95,10 +96,10 @@ pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
     let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
     let found = shedding.map(|app| {
         let queues = app.shedding.join(", ");
-        let what = format!("{} sheds some requests: queue {queues} is behind", app.name);
-        let todo = "Shedding ends once the queue has drained ([[front.apps.shed]]). Add workers for \
+        let problem = format!("{} sheds some requests: queue {queues} is behind", app.name);
+        let remedy = "Shedding ends once the queue has drained ([[front.apps.shed]]). Add workers for \
                     the queue to end it sooner.";
-        finding(Level::Warning, what, todo)
+        finding(Level::Warning, problem, remedy)
     });
     found.collect()
 }
@@ -107,9 +108,9 @@ pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
 pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<Finding> {
     let paused = front.apps.iter().filter(|app| app.is_paused);
     let found = paused.map(|app| {
-        let what = format!("{} is paused: {}", app.name, waiting(app));
-        let todo = "Resume it when the deploy is over. Requests that wait too long get a 503.";
-        finding(Level::Warning, what, todo)
+        let problem = format!("{} is paused: {}", app.name, waiting(app));
+        let remedy = "Resume it when the deploy is over. Requests that wait too long get a 503.";
+        finding(Level::Warning, problem, remedy)
     });
     found.collect()
 }

@@ -19,7 +19,7 @@ pub(crate) struct JobFacts<'a> {
 }
 
 impl<'a> JobFacts<'a> {
-    pub(crate) fn of(served: &'a JobsSource, reading: &'a JobsSnapshot) -> Self {
+    pub(crate) fn new(served: &'a JobsSource, reading: &'a JobsSnapshot) -> Self {
         Self {
             overview: &reading.overview,
             queues: &reading.queues,

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
-use crate::figures::{as_float, count, counted, percent, rate, whole};
+use crate::figures::{as_float, count, counted, percent, rate, round};
 
 /// Retries are increasing if there are this many times more than ten minutes ago ..
 const RISE_FACTOR: f64 = 1.5;
@@ -20,12 +20,12 @@ pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Warning,
-        what: format!(
+        problem: format!(
             "Retries are rising: {} waiting for a retry, {} more than ten minutes ago",
             counted(facts.overview.retries, "job"),
-            count(whole(now - before)),
+            count(round(now - before)),
         ),
-        todo: "Check what their errors have in common.".to_owned(),
+        remedy: "Check what their errors have in common.".to_owned(),
         link: "/retries".to_owned(),
         jobs: facts.overview.retries,
     }]
@@ -45,8 +45,8 @@ pub(super) fn many_fail(facts: &JobFacts<'_>) -> Vec<Finding> {
     let share = percent((failed / processed.max(failed)).min(1.0));
     vec![Finding {
         level: Level::Warning,
-        what: format!("{share} of the jobs fail, {}", rate(failed)),
-        todo: "Check what their errors have in common: often one service is down.".to_owned(),
+        problem: format!("{share} of the jobs fail, {}", rate(failed)),
+        remedy: "Check what their errors have in common: often one service is down.".to_owned(),
         link: "/retries".to_owned(),
         jobs: facts.overview.retries,
     }]

@@ -9,63 +9,63 @@ use super::job_facts::JobFacts;
 use crate::figures::{as_float, count, counted};
 
 /// The meaning of a reached limit.
-struct Meaning {
+struct LimitMeaning {
     limit: &'static str,
     level: Level,
-    what: &'static str,
-    todo: &'static str,
+    problem: &'static str,
+    remedy: &'static str,
 }
 
 /// Limits with a more specific meaning than high demand. Limits that are reached because of other
 /// programs (a scanner that never sends HELLO, a worker that was killed) are only notices.
-const MEANINGS: &[Meaning] = &[
-    Meaning {
+const LIMIT_MEANINGS: &[LimitMeaning] = &[
+    LimitMeaning {
         limit: JobServerLimits::HEARTBEAT_TIMEOUT.name,
         level: Level::Notice,
-        what: "A worker stopped sending heartbeats",
-        todo: "Its jobs returned to their queues. Check why its process ended.",
+        problem: "A worker stopped sending heartbeats",
+        remedy: "Its jobs returned to their queues. Check why its process ended.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::RETURNS_MAX.name,
         level: Level::Warning,
-        what: "A job repeatedly crashed its worker and counts as failed",
-        todo: "Find it among the retries: it may use too much memory.",
+        problem: "A job repeatedly crashed its worker and counts as failed",
+        remedy: "Find it among the retries: it may use too much memory.",
     },
-    Meaning {
+    LimitMeaning {
         limit: "open_files",
         level: Level::Warning,
-        what: "The system's limit of open files was reached and connections were rejected",
-        todo: "Raise it (LimitNOFILE= of the unit, ulimit -n) or lower jobs.limits.connections_max.",
+        problem: "The system's limit of open files was reached and connections were rejected",
+        remedy: "Raise it (LimitNOFILE= of the unit, ulimit -n) or lower jobs.limits.connections_max.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::WRONG_PASSWORDS_MAX.name,
         level: Level::Warning,
-        what: "An address tries wrong passwords at the job server",
-        todo: "A client with an old password, or an attacker. The log names the address.",
+        problem: "An address tries wrong passwords at the job server",
+        remedy: "A client with an old password, or an attacker. The log names the address.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::DEAD_JOBS_MAX.name,
         level: Level::Warning,
-        what: "The dead set is full: its oldest jobs are deleted",
-        todo: "Requeue or delete what you can, or raise jobs.limits.dead_jobs_max.",
+        problem: "The dead set is full: its oldest jobs are deleted",
+        remedy: "Requeue or delete what you can, or raise jobs.limits.dead_jobs_max.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::HELLO_TIMEOUT.name,
         level: Level::Notice,
-        what: "A connection never said HELLO",
-        todo: "The usual cause is a port scan or a TCP health check, not a client.",
+        problem: "A connection never said HELLO",
+        remedy: "The usual cause is a port scan or a TCP health check, not a client.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::LINE_TIMEOUT.name,
         level: Level::Notice,
-        what: "A client sent an unfinished line",
-        todo: "The client hangs, or the network is very slow.",
+        problem: "A client sent an unfinished line",
+        remedy: "The client hangs, or the network is very slow.",
     },
-    Meaning {
+    LimitMeaning {
         limit: JobServerLimits::WRITE_TIMEOUT.name,
         level: Level::Notice,
-        what: "A client did not read its replies and was disconnected",
-        todo: "The client hangs, or the network is very slow.",
+        problem: "A client did not read its replies and was disconnected",
+        remedy: "The client hangs, or the network is very slow.",
     },
 ];
 
@@ -76,10 +76,10 @@ pub(super) fn limits_are_met(facts: &JobFacts<'_>) -> Vec<Finding> {
 
 fn finding(hit: &LimitHit) -> Finding {
     let times = format!("{} in the last ten minutes", counted(hit.hits, "time"));
-    let known = MEANINGS.iter().find(|meaning| meaning.limit == hit.limit);
-    let (level, what, todo) = match known {
+    let known = LIMIT_MEANINGS.iter().find(|meaning| meaning.limit == hit.limit);
+    let (level, problem, remedy) = match known {
         Some(meaning) => {
-            (meaning.level, format!("{} ({times})", meaning.what), meaning.todo.to_owned())
+            (meaning.level, format!("{} ({times})", meaning.problem), meaning.remedy.to_owned())
         }
         None => (
             Level::Warning,
@@ -87,7 +87,7 @@ fn finding(hit: &LimitHit) -> Finding {
             format!("Find the clients that need so much, or raise {} in weir.toml.", setting(hit)),
         ),
     };
-    Finding { level, what, todo, link: "/".to_owned(), jobs: 0 }
+    Finding { level, problem, remedy, link: "/".to_owned(), jobs: 0 }
 }
 
 /// Returns the full name of a limit's setting.
@@ -107,8 +107,8 @@ pub(super) fn dead_set_is_nearly_full(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Warning,
-        what: format!("The dead set holds {} of at most {} jobs", count(dead), count(max)),
-        todo: "Requeue or delete what you can: beyond the limit the oldest jobs are deleted \
+        problem: format!("The dead set holds {} of at most {} jobs", count(dead), count(max)),
+        remedy: "Requeue or delete what you can: beyond the limit the oldest jobs are deleted \
                (jobs.limits.dead_jobs_max)."
             .to_owned(),
         link: "/dead".to_owned(),

@@ -25,12 +25,13 @@ fn finding(found: &weir_advisor::Finding) -> Finding {
         Severity::Warning => Level::Warning,
         Severity::Notice | Severity::Unknown => Level::Notice,
     };
-    let change = found.change.as_ref().map(|it| format!("In {}: {}", it.place, it.line));
-    let todo = change.or_else(|| found.next.clone()).unwrap_or_else(|| found.consequence.clone());
+    let change =
+        found.change.as_ref().map(|change| format!("In {}: {}", change.place, change.line));
+    let remedy = change.or_else(|| found.next.clone()).unwrap_or_else(|| found.consequence.clone());
     Finding {
         level,
-        what: visible(&format!("{}: {}", found.subject, found.evidence)).into_owned(),
-        todo: visible(&todo).into_owned(),
+        problem: visible(&format!("{}: {}", found.subject, found.evidence)).into_owned(),
+        remedy: visible(&remedy).into_owned(),
         link: "/doctor".to_owned(),
         jobs: 0,
     }
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_of_weirs_own_has_one_forecast() {
+    fn a_queue_of_weir_has_one_forecast() {
         let late = OwnQueue {
             name: "push".to_owned(),
             length: 5_000,
@@ -58,9 +59,9 @@ mod tests {
         let jobs = Fact::Known(SidekiqObservation { ghosts, ..SidekiqObservation::default() });
         let own_queues = Fact::Known(vec![late]);
         let advice = advise(&Observation { own_queues, jobs, ..Observation::default() });
-        assert!(advice.findings.iter().any(|it| it.rule == OWN_QUEUE));
-        let said: Vec<_> = of_advice(&advice).into_iter().map(|it| it.what).collect();
-        assert!(said.iter().any(|it| it.contains("no heartbeat")), "{said:?}");
-        assert!(said.iter().all(|it| !it.contains("push")), "{said:?}");
+        assert!(advice.findings.iter().any(|finding| finding.rule == OWN_QUEUE));
+        let said: Vec<_> = of_advice(&advice).into_iter().map(|finding| finding.problem).collect();
+        assert!(said.iter().any(|text| text.contains("no heartbeat")), "{said:?}");
+        assert!(said.iter().all(|text| !text.contains("push")), "{said:?}");
     }
 }

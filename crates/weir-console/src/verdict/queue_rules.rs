@@ -38,7 +38,7 @@ fn condition(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> QueueCondition
     let is_served = queue.working > 0 || queue.processed_per_second > 0.0;
     let grows = growth(queue).is_some();
     if !is_served && queue.latency_seconds >= UNSERVED_SECONDS {
-        let is_left = fetchers.is_surely_left(&queue.name);
+        let is_left = fetchers.is_certainly_unfetched(&queue.name);
         if is_left { QueueCondition::NotFetched } else { QueueCondition::PassedOver }
     } else if grows && (is_late(queue) || queue.target_latency_seconds.is_none()) {
         QueueCondition::Grows
@@ -66,11 +66,11 @@ fn each(
     wanted: QueueCondition,
     describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Level, String, String),
 ) -> Vec<Finding> {
-    let fetchers = Fetchers::of(facts.workers);
+    let fetchers = Fetchers::new(facts.workers);
     let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers) == wanted);
     let finding = |queue: &view::QueueView| {
-        let (level, what, todo) = describe(queue, &fetchers);
-        Finding { level, what, todo, link: link(queue), jobs: queue.depth }
+        let (level, problem, remedy) = describe(queue, &fetchers);
+        Finding { level, problem, remedy, link: link(queue), jobs: queue.depth }
     };
     matching.map(finding).collect()
 }
@@ -88,12 +88,16 @@ pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     let idle = names_without_jobs(facts);
     each(facts, QueueCondition::NotFetched, |queue, fetchers| {
-        let who = match fetchers.count(&queue.name).leaving {
+        let fetchers_text = match fetchers.count(&queue.name).leaving {
             0 => "no worker fetches it".to_owned(),
             1 => "the only worker that fetches it is quiet or stopping".to_owned(),
             all => format!("all {all} workers that fetch it are quiet or stopping"),
         };
-        (Level::Critical, format!("{}: {who}", behind(queue)), misconfigured(&queue.name, &idle))
+        (
+            Level::Critical,
+            format!("{}: {fetchers_text}", behind(queue)),
+            misconfigured(&queue.name, &idle),
+        )
     })
 }
 
@@ -108,7 +112,7 @@ fn names_without_jobs<'f>(facts: &JobFacts<'f>) -> Vec<&'f str> {
     let used = |queue: &&view::QueueView| queue.depth > 0 || queue.pushed > 0;
     let used: BTreeSet<&str> =
         facts.queues.iter().filter(used).map(|queue| queue.name.as_str()).collect();
-    Fetchers::of(facts.workers).queues().filter(|name| !used.contains(name)).collect()
+    Fetchers::new(facts.workers).queues().filter(|name| !used.contains(name)).collect()
 }
 
 fn misconfigured(name: &str, idle: &[&str]) -> String {
@@ -129,15 +133,15 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     each(facts, QueueCondition::PassedOver, |queue, fetchers| {
-        let who = match fetchers.count(&queue.name).running {
+        let fetchers_text = match fetchers.count(&queue.name).running {
             0 => "no worker takes jobs from it".to_owned(),
             1 => "the only worker that fetches it takes no jobs".to_owned(),
             all => format!("{all} workers fetch it and none takes jobs"),
         };
-        let todo = "Check what they are busy with: a worker that lists other queues first fetches \
+        let remedy = "Check what they are busy with: a worker that lists other queues first fetches \
                     this one only when those are empty.";
         let level = if is_late(queue) { Level::Critical } else { Level::Warning };
-        (level, format!("{}: {who}", behind(queue)), todo.to_owned())
+        (level, format!("{}: {fetchers_text}", behind(queue)), remedy.to_owned())
     })
 }
 
@@ -145,7 +149,7 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
 pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, QueueCondition::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
-        let what = format!(
+        let problem = format!(
             "Queue {} is {} behind and grows by {}: {} arrive, {} are completed",
             queue.name,
             counted(queue.depth, "job"),
@@ -153,7 +157,7 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
             rate(queue.pushed_per_second),
             rate(queue.processed_per_second),
         );
-        let todo = if queue.processed_per_second > 0.0 {
+        let remedy = if queue.processed_per_second > 0.0 {
             let missing = rate(growth);
             let missing = missing.trim_end_matches("/s");
             format!(
@@ -164,7 +168,7 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
             "No job was completed within a minute: check what its workers are busy with.".to_owned()
         };
         let level = if is_late(queue) { Level::Critical } else { Level::Warning };
-        (level, what, todo)
+        (level, problem, remedy)
     })
 }
 
@@ -172,23 +176,24 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
 pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, QueueCondition::Late, |queue, _| {
         let target = queue.target_latency_seconds;
-        let target = target.map_or(String::new(), |it| format!(" (target {})", duration(it)));
+        let target =
+            target.map_or(String::new(), |target| format!(" (target {})", duration(target)));
         let over = match queue.drain_seconds {
             Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
             None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
             None => " and no job is completed".to_owned(),
         };
-        let what = format!(
+        let problem = format!(
             "Queue {} has a latency of {}{target} with {}{over}",
             queue.name,
             duration(queue.latency_seconds),
             counted(queue.depth, "job"),
         );
-        let todo = match queue.drain_seconds {
+        let remedy = match queue.drain_seconds {
             Some(_) => "No action needed. Add workers to drain the queue faster.",
             None => "Check what its workers are busy with.",
         };
-        (Level::Warning, what, todo.to_owned())
+        (Level::Warning, problem, remedy.to_owned())
     })
 }
 
@@ -197,8 +202,8 @@ pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
     let finding = |queue: &view::QueueView| Finding {
         level: Level::Warning,
-        what: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
-        todo: "Resume it once the reason for the pause is gone.".to_owned(),
+        problem: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
+        remedy: "Resume it once the reason for the pause is gone.".to_owned(),
         link: link(queue),
         jobs: queue.depth,
     };

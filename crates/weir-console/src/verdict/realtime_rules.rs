@@ -17,8 +17,8 @@ const SWITCHES: &str = "/switches";
 const CORE_QUEUE: Setting = HubLimits::CORE_QUEUE_EVENTS_MAX;
 const APP_CONNECTIONS: Setting = AppSettings::CONNECTIONS_MAX;
 
-fn finding(level: Level, what: String, todo: impl Into<String>, link: &str) -> Finding {
-    Finding { level, what, todo: todo.into(), link: link.to_owned(), jobs: 0 }
+fn finding(level: Level, problem: String, remedy: impl Into<String>, link: &str) -> Finding {
+    Finding { level, problem, remedy: remedy.into(), link: link.to_owned(), jobs: 0 }
 }
 
 fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
@@ -28,34 +28,34 @@ fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
 
 /// Finds cores whose queue is nearly full or rejects events.
 pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
-    let refused = hits(realtime, CORE_QUEUE);
+    let rejected = hits(realtime, CORE_QUEUE);
     let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
     let found = busy.filter_map(|(index, (core, seconds))| {
         let full = percent(share(core).min(1.0));
-        let what = format!(
+        let problem = format!(
             "Core {index} has {} to deliver: its queue has been nearly full ({full}) for {}",
             counted(core.events as u64, "event"),
             duration((*seconds)?)
         );
-        let refusals = match refused {
+        let rejections = match rejected {
             0 => "Beyond the limit, events are rejected (503).".to_owned(),
-            refused => format!("{} rejected in the last ten minutes.", counted(refused, "event")),
+            rejected => format!("{} rejected in the last ten minutes.", counted(rejected, "event")),
         };
-        let todo = format!(
-            "{refusals} Switch off events that can be spared (Switches), publish less, or give Weir \
+        let remedy = format!(
+            "{rejections} Switch off events that can be spared (Switches), publish less, or give Weir \
              more cores (front.cores)."
         );
-        let level = if refused > 0 { Level::Critical } else { Level::Warning };
-        Some(finding(level, what, todo, CONNECTIONS))
+        let level = if rejected > 0 { Level::Critical } else { Level::Warning };
+        Some(finding(level, problem, remedy, CONNECTIONS))
     });
     let found: Vec<Finding> = found.collect();
-    if found.is_empty() && refused > 0 {
-        let times = counted(refused, "time");
-        let what =
+    if found.is_empty() && rejected > 0 {
+        let times = counted(rejected, "time");
+        let problem =
             format!("Events were rejected {times} in the last ten minutes: a core was behind");
-        let todo = "The core has caught up. If it happens again, publish less at once or give Weir \
+        let remedy = "The core has caught up. If it happens again, publish less at once or give Weir \
                     more cores (front.cores).";
-        return vec![finding(Level::Warning, what, todo, CONNECTIONS)];
+        return vec![finding(Level::Warning, problem, remedy, CONNECTIONS)];
     }
     found
 }
@@ -64,21 +64,21 @@ pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
 pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     if realtime.trend.dropped > 0 {
-        let what = format!(
+        let problem = format!(
             "{} dropped for slow clients in the last minute; {} behind",
             counted(realtime.trend.dropped, "event"),
             counted(realtime.overview.totals.slow_clients, "client")
         );
-        let todo = "Send them less (Channels shows where they are slow), or raise \
+        let remedy = "Send them less (Channels shows where they are slow), or raise \
                     client_queue_bytes_max of the app.";
-        found.push(finding(Level::Warning, what, todo, CONNECTIONS));
+        found.push(finding(Level::Warning, problem, remedy, CONNECTIONS));
     }
     if realtime.trend.closed_slow > 0 {
         let clients = counted(realtime.trend.closed_slow, "slow client");
-        let what = format!("{clients} closed in the last ten minutes, to reconnect and recover");
-        let todo = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
+        let problem = format!("{clients} closed in the last ten minutes, to reconnect and recover");
+        let remedy = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
                     of the app to conflate or drop_oldest.";
-        found.push(finding(Level::Notice, what, todo, CONNECTIONS));
+        found.push(finding(Level::Notice, problem, remedy, CONNECTIONS));
     }
     found
 }
@@ -98,19 +98,20 @@ pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<Finding> {
 fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
     let (id, max) = (visible(&app.id), count(app.connections_max as u64));
     let full = realtime.trend.apps_full_seconds.iter().find(|(full, _)| *full == app.id);
-    let todo = "Raise connections_max of the app, or find the clients that open so many.";
+    let remedy = "Raise connections_max of the app, or find the clients that open so many.";
     let found = match full {
         Some((_, seconds)) => {
-            let refused = counted(hits(realtime, APP_CONNECTIONS), "connection");
-            let what =
+            let rejected = counted(hits(realtime, APP_CONNECTIONS), "connection");
+            let problem =
                 format!("App {id} has had all its {max} connections for {}", duration(*seconds));
-            let todo = format!("{refused} rejected in the last ten minutes, of all apps. {todo}");
-            finding(Level::Critical, what, todo, CONNECTIONS)
+            let remedy =
+                format!("{rejected} rejected in the last ten minutes, of all apps. {remedy}");
+            finding(Level::Critical, problem, remedy, CONNECTIONS)
         }
         None => {
             let open = count(app.connections as u64);
-            let what = format!("App {id} has {open} of at most {max} connections");
-            finding(Level::Warning, what, todo, CONNECTIONS)
+            let problem = format!("App {id} has {open} of at most {max} connections");
+            finding(Level::Warning, problem, remedy, CONNECTIONS)
         }
     };
     Finding { jobs: app.connections as u64, ..found }
@@ -122,15 +123,15 @@ pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
     let waiting = counted(realtime.overview.webhooks.waiting, "event");
     let (failed, attempts) = (count(trend.webhook_failures), count(trend.webhook_attempts));
-    let what = format!(
+    let problem = format!(
         "Webhooks have failed for {}: {failed} of {attempts} attempts in the last minute, {waiting} \
          waiting",
         duration(seconds)
     );
-    let todo = "The log names the receiver and why. Events are retried for \
+    let remedy = "The log names the receiver and why. Events are retried for \
                 realtime.webhooks.retry_for (5 min unless set) and then dropped.";
     let level = if seconds >= 60.0 { Level::Critical } else { Level::Warning };
-    vec![finding(level, what, todo, APPS)]
+    vec![finding(level, problem, remedy, APPS)]
 }
 
 /// Finds limits that were reached within the last ten minutes.
@@ -165,9 +166,9 @@ fn limit_finding(hit: &LimitHit) -> Finding {
         )),
         _ => None,
     };
-    let (level, what, todo) = match known {
-        Some((level, what, todo)) => {
-            (level, format!("{what} ({times} in the last ten minutes)"), todo.to_owned())
+    let (level, problem, remedy) = match known {
+        Some((level, problem, remedy)) => {
+            (level, format!("{problem} ({times} in the last ten minutes)"), remedy.to_owned())
         }
         None => (
             Level::Warning,
@@ -175,7 +176,7 @@ fn limit_finding(hit: &LimitHit) -> Finding {
             format!("Find the clients that need so much, or raise {} in weir.toml.", hit.limit),
         ),
     };
-    finding(level, what, todo, APPS)
+    finding(level, problem, remedy, APPS)
 }
 
 /// Reports switches that are off, as a reminder.
@@ -184,6 +185,11 @@ pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<Find
     if off == 0 {
         return Vec::new();
     }
-    let what = format!("Events are switched off by {}", counted(off as u64, "pattern"));
-    vec![finding(Level::Notice, what, "Switch them on when the load is back to normal.", SWITCHES)]
+    let problem = format!("Events are switched off by {}", counted(off as u64, "pattern"));
+    vec![finding(
+        Level::Notice,
+        problem,
+        "Switch them on when the load is back to normal.",
+        SWITCHES,
+    )]
 }

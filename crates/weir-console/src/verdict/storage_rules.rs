@@ -8,7 +8,7 @@ use crate::figures::counted;
 pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     let log = &facts.overview.log;
     let problem = log.problem.as_deref().unwrap_or("no reason known");
-    let (what, todo) = match log.state.as_str() {
+    let (problem, remedy) = match log.state.as_str() {
         "low" => (
             "The disk is nearly full: new jobs are rejected, workers continue".to_owned(),
             "Free space in data_dir, or let the workers drain: pushes resume by themselves.",
@@ -25,8 +25,8 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     };
     vec![Finding {
         level: Level::Critical,
-        what,
-        todo: todo.to_owned(),
+        problem,
+        remedy: remedy.to_owned(),
         link: "/".to_owned(),
         jobs: u64::MAX,
     }]
@@ -40,8 +40,8 @@ pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Critical,
-        what: format!("The job store is damaged: {}", counted(damaged, "place")),
-        todo:
+        problem: format!("The job store is damaged: {}", counted(damaged, "place")),
+        remedy:
             "Check the disk (SMART, dmesg), save the jobs that were set aside, then acknowledge the damage."
                 .to_owned(),
         link: "/damage".to_owned(),
@@ -56,8 +56,8 @@ pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
     };
     vec![Finding {
         level: Level::Notice,
-        what: format!("Charts are kept in memory only: {problem}"),
-        todo: "Free space or make the folder writable. Weir retries every minute.".to_owned(),
+        problem: format!("Charts are kept in memory only: {problem}"),
+        remedy: "Free space or make the folder writable. Weir retries every minute.".to_owned(),
         link: "/".to_owned(),
         jobs: 0,
     }]

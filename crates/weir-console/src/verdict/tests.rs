@@ -72,7 +72,7 @@ fn judged(change: impl FnOnce(&mut Server)) -> HealthVerdict {
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
     };
-    judge(&VerdictInput {
+    evaluate(&VerdictInput {
         jobs: Some(jobs),
         realtime: server.realtime.as_ref(),
         front: None,
@@ -84,7 +84,7 @@ fn judged(change: impl FnOnce(&mut Server)) -> HealthVerdict {
 fn check(expected: &[(Level, &str)], change: impl FnOnce(&mut Server)) {
     let verdict = judged(change);
     let found: Vec<(Level, &str)> =
-        verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
+        verdict.findings.iter().map(|finding| (finding.level, finding.problem.as_str())).collect();
     assert_eq!(found, expected);
 }
 
@@ -117,16 +117,24 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut RealtimeS
 }
 
 #[test]
-fn what_is_not_served_is_not_judged() {
-    let alone = judge(&VerdictInput { jobs: None, realtime: None, front: None, observed: None });
+fn absent_parts_produce_no_finding() {
+    let alone = evaluate(&VerdictInput { jobs: None, realtime: None, front: None, observed: None });
     assert_eq!(alone.headline(), "Only the console is served here");
     let mut realtime = calm_realtime();
-    let well =
-        judge(&VerdictInput { jobs: None, realtime: Some(&realtime), front: None, observed: None });
+    let well = evaluate(&VerdictInput {
+        jobs: None,
+        realtime: Some(&realtime),
+        front: None,
+        observed: None,
+    });
     assert_eq!(well.headline(), "Realtime is well: 5 connections");
     realtime.switches_off = 1;
-    let switched_off =
-        judge(&VerdictInput { jobs: None, realtime: Some(&realtime), front: None, observed: None });
+    let switched_off = evaluate(&VerdictInput {
+        jobs: None,
+        realtime: Some(&realtime),
+        front: None,
+        observed: None,
+    });
     assert_eq!(switched_off.findings.len(), 1);
 }
 
@@ -135,7 +143,7 @@ fn hit(limit: &str, hits: u64) -> LimitHit {
 }
 
 #[test]
-fn calm_channels_say_nothing() {
+fn healthy_channels_produce_no_finding() {
     check_realtime(&[], |_| {});
     check_calm("Realtime is well: 5 connections", |server| {
         (server.queues, server.workers) = (Vec::new(), Vec::new());
@@ -145,15 +153,15 @@ fn calm_channels_say_nothing() {
 }
 
 #[test]
-fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
+fn a_core_is_reported_before_and_while_it_rejects_events() {
     let busy = |reading: &mut RealtimeSnapshot| {
         reading.overview.cores[0].events = 90;
         reading.trend.cores_busy_seconds = vec![Some(12.0)];
     };
-    let what = "Core 0 has 90 events to deliver: its queue has been nearly full (90 %) for 12 s";
-    check_realtime(&[(Level::Warning, what)], busy);
+    let problem = "Core 0 has 90 events to deliver: its queue has been nearly full (90 %) for 12 s";
+    check_realtime(&[(Level::Warning, problem)], busy);
     let refused = || hit("realtime.limits.core_queue_events_max", 3);
-    check_realtime(&[(Level::Critical, what)], |reading| {
+    check_realtime(&[(Level::Critical, problem)], |reading| {
         busy(reading);
         reading.trend.limits_hit = vec![refused()];
     });
@@ -164,7 +172,7 @@ fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
 }
 
 #[test]
-fn clients_that_are_too_slow_are_told_of() {
+fn slow_clients_are_reported() {
     let dropped = "7 events dropped for slow clients in the last minute; 2 clients behind";
     check_realtime(&[(Level::Warning, dropped)], |reading| reading.trend.dropped = 7);
     let closed = "1 slow client closed in the last ten minutes, to reconnect and recover";
@@ -172,7 +180,7 @@ fn clients_that_are_too_slow_are_told_of() {
 }
 
 #[test]
-fn an_app_near_its_connections_is_told_of() {
+fn an_app_near_its_connection_limit_is_reported() {
     check_realtime(&[(Level::Warning, "App 1 has 9 of at most 10 connections")], |reading| {
         reading.overview.apps[0].connections = 9;
     });
@@ -185,14 +193,14 @@ fn an_app_near_its_connections_is_told_of() {
 }
 
 #[test]
-fn webhooks_that_fail_become_critical() {
+fn failing_webhooks_become_critical() {
     for (seconds, level, time) in
         [(5.0, Level::Warning, "5.0 s"), (90.0, Level::Critical, "1 min 30 s")]
     {
-        let what = format!(
+        let problem = format!(
             "Webhooks have failed for {time}: 3 of 4 attempts in the last minute, 1 event waiting"
         );
-        check_realtime(&[(level, &what)], |reading| {
+        check_realtime(&[(level, &problem)], |reading| {
             reading.trend.webhooks_failing_seconds = Some(seconds);
             (reading.trend.webhook_failures, reading.trend.webhook_attempts) = (3, 4);
             reading.overview.webhooks.waiting = 1;
@@ -201,7 +209,7 @@ fn webhooks_that_fail_become_critical() {
 }
 
 #[test]
-fn limits_of_realtime_are_told_by_what_they_mean() {
+fn reached_limits_of_realtime_are_explained() {
     let waited = "Subscriptions were delayed (2 times in the last ten minutes)";
     let other = "The limit realtime.limits.channels_max was reached 1 time in the last ten minutes";
     check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
@@ -213,14 +221,14 @@ fn limits_of_realtime_are_told_by_what_they_mean() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_forgotten() {
+fn active_switches_are_reported() {
     check_realtime(&[(Level::Notice, "Events are switched off by 2 patterns")], |reading| {
         reading.switches_off = 2;
     });
 }
 
 #[test]
-fn a_healthy_server_says_so() {
+fn a_healthy_server_has_a_healthy_headline() {
     check_calm("No queue is behind: the highest latency is 200 ms", |_| {});
     check_calm("All queues within target", |server| {
         server.queues[0].target_latency_seconds = Some(5.0);
@@ -250,7 +258,7 @@ fn asking(server: &mut Server, queues: &[&str]) {
 }
 
 #[test]
-fn a_queue_that_no_worker_fetches() {
+fn a_queue_without_fetching_workers_is_reported() {
     let unserved = |server: &mut Server| {
         stuck(server);
         asking(server, &["default"]);
@@ -278,23 +286,25 @@ fn a_queue_that_no_worker_fetches() {
 }
 
 #[test]
-fn a_misspelt_queue_is_named() {
-    let todo = |queues: &[&str]| {
+fn a_misspelt_queue_name_is_suggested() {
+    let remedy = |queues: &[&str]| {
         let verdict = judged(|server| {
             stuck(server);
             asking(server, queues);
         });
-        verdict.worst().expect("a finding").todo.clone()
+        verdict.worst().expect("a finding").remedy.clone()
     };
     assert_eq!(
-        todo(&["default", "pulll"]),
+        remedy(&["default", "pulll"]),
         "Workers fetch pulll, which has no jobs: is one of the two names misspelt?"
     );
-    assert!(todo(&["default", "elsewhere"]).starts_with("Check that a running worker lists pull"));
+    assert!(
+        remedy(&["default", "elsewhere"]).starts_with("Check that a running worker lists pull")
+    );
 }
 
 #[test]
-fn a_queue_that_its_workers_pass_over() {
+fn a_queue_that_workers_pass_over_is_reported() {
     let line = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that fetches \
                 it takes no jobs";
     check(&[(Level::Critical, line)], stuck);
@@ -318,7 +328,7 @@ fn a_queue_that_its_workers_pass_over() {
 }
 
 #[test]
-fn workers_that_all_leave() {
+fn workers_that_are_all_stopping_are_reported() {
     let leaving = |server: &mut Server| {
         server.workers[0].state = "terminate".into();
         server.overview.latency_seconds_max = 31.0;
@@ -336,7 +346,7 @@ fn workers_that_all_leave() {
 }
 
 #[test]
-fn jobs_and_no_worker_at_all() {
+fn jobs_without_any_worker_are_reported() {
     let alone = |server: &mut Server| {
         server.workers.clear();
         (server.overview.workers, server.overview.working) = (0, 0);
@@ -353,7 +363,7 @@ fn jobs_and_no_worker_at_all() {
 }
 
 #[test]
-fn a_queue_that_grows() {
+fn a_growing_queue_is_reported() {
     let grows = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (7_000, 100.0, 40.0);
@@ -366,7 +376,7 @@ fn a_queue_that_grows() {
         server.queues[1].processed_per_second = 0.0;
     });
     assert!(
-        idle.worst().expect("a finding").todo.starts_with("No job was completed within a minute")
+        idle.worst().expect("a finding").remedy.starts_with("No job was completed within a minute")
     );
     check(&[(Level::Critical, line)], |server| {
         grows(server);
@@ -389,7 +399,7 @@ fn a_queue_that_grows() {
 }
 
 #[test]
-fn a_queue_that_is_late() {
+fn a_late_queue_is_reported() {
     let late = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.depth, pull.latency_seconds) = (12_000, 754.0);
@@ -418,7 +428,7 @@ fn a_queue_that_is_late() {
 }
 
 #[test]
-fn a_paused_queue_is_told_by_its_backlog_only() {
+fn a_paused_queue_is_reported_only_with_jobs() {
     let paused = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.paused, pull.depth, pull.latency_seconds, pull.working) = (true, 40, 9_000.0, 0);
@@ -431,7 +441,7 @@ fn a_paused_queue_is_told_by_its_backlog_only() {
 }
 
 #[test]
-fn storage_that_takes_no_jobs() {
+fn storage_that_accepts_no_jobs_is_reported() {
     let lines = [
         ("low", "The disk is nearly full: new jobs are rejected, workers continue"),
         ("full", "The disk is full: nothing can be written"),
@@ -452,7 +462,7 @@ fn storage_that_takes_no_jobs() {
 }
 
 #[test]
-fn failures_and_limits() {
+fn failures_and_limits_are_reported() {
     let line = "Retries are rising: 400 jobs waiting for a retry, 300 more than ten minutes ago";
     check(&[(Level::Warning, line)], |server| {
         (server.overview.retries, server.trend.retries_before) = (400, Some(100.0));
@@ -494,15 +504,19 @@ fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::Front
     let mut app = calm_app();
     change(&mut app);
     let reading = front::FrontSnapshot { apps: vec![app], ..front::FrontSnapshot::default() };
-    let verdict =
-        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&reading), observed: None });
+    let verdict = evaluate(&VerdictInput {
+        jobs: None,
+        realtime: None,
+        front: Some(&reading),
+        observed: None,
+    });
     let found: Vec<(Level, &str)> =
-        verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
+        verdict.findings.iter().map(|finding| (finding.level, finding.problem.as_str())).collect();
     assert_eq!(found, expected);
 }
 
 #[test]
-fn apps_of_the_front() {
+fn problems_of_apps_are_reported() {
     check_front(&[], |_| {});
     check_front(&[(Level::Critical, "No worker serves shop: 3 requests wait")], |app| {
         app.workers[0].state = "unreachable".into();
@@ -537,28 +551,38 @@ fn apps_of_the_front() {
 }
 
 #[test]
-fn what_happened_to_an_app_within_a_minute() {
+fn evictions_and_rejections_within_a_minute_are_reported() {
     let mut tally = front::FrontTally::default();
     let (before, mut app) = (calm_app(), calm_app());
     app.evictions = 2;
-    app.totals.refusals = vec![weir_front::view::ReasonCount { reason: "queue_max", count: 5 }];
+    app.totals.rejections = vec![weir_front::view::ReasonCount { reason: "queue_max", count: 5 }];
     let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
     tally.add(at(1_000), &[before]);
     tally.add(at(1_001), std::slice::from_ref(&app));
     let reading = front::FrontSnapshot { apps: vec![app], minutes: tally.minutes() };
-    let verdict =
-        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&reading), observed: None });
-    let found: Vec<&str> = verdict.findings.iter().map(|finding| finding.what.as_str()).collect();
+    let verdict = evaluate(&VerdictInput {
+        jobs: None,
+        realtime: None,
+        front: Some(&reading),
+        observed: None,
+    });
+    let found: Vec<&str> =
+        verdict.findings.iter().map(|finding| finding.problem.as_str()).collect();
     let refused = "shop is overloaded: 0 requests wait, 5 requests rejected in a minute";
     assert_eq!(found, [refused, "2 workers of shop were stuck and evicted in the last minute"]);
-    let calm = front::FrontSnapshot { apps: vec![calm_app()], ..front::FrontSnapshot::default() };
-    let verdict =
-        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&calm), observed: None });
+    let healthy_headline =
+        front::FrontSnapshot { apps: vec![calm_app()], ..front::FrontSnapshot::default() };
+    let verdict = evaluate(&VerdictInput {
+        jobs: None,
+        realtime: None,
+        front: Some(&healthy_headline),
+        observed: None,
+    });
     assert_eq!(verdict.headline(), "The front is well: 1 worker");
 }
 
 #[test]
-fn a_silent_worker_with_jobs_in_progress() {
+fn a_silent_worker_with_jobs_in_progress_is_reported() {
     let line = "Worker w1 on box has sent no heartbeat for 40 s with 2 jobs in progress";
     check(&[(Level::Warning, line)], |server| server.workers[0].last_beat_at = 960.0);
     check(&[], |server| {
@@ -567,7 +591,7 @@ fn a_silent_worker_with_jobs_in_progress() {
 }
 
 #[test]
-fn the_gravest_comes_first_and_a_notice_makes_no_verdict() {
+fn findings_are_ordered_by_severity_and_notices_do_not_change_the_verdict() {
     let verdict = judged(|server| {
         server.queues[0].paused = true;
         server.queues[1].paused = true;

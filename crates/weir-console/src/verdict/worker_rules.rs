@@ -19,8 +19,8 @@ pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Critical,
-        what: format!("No worker is connected and {}", waits(waiting)),
-        todo: format!("Start your workers and point them at {}.", facts.jobs_url),
+        problem: format!("No worker is connected and {}", waits(waiting)),
+        remedy: format!("Start your workers and point them at {}.", facts.jobs_url),
         link: "/workers".to_owned(),
         jobs: waiting,
     }]
@@ -39,13 +39,13 @@ pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Critical,
-        what: format!(
+        problem: format!(
             "No worker takes jobs and {}: {} {} quiet or stopping",
             waits(waiting),
             counted(facts.workers.len() as u64, "worker"),
             if facts.workers.len() == 1 { "is" } else { "are" },
         ),
-        todo: "Start new workers, or restart these: a quiet worker stays quiet until it stops."
+        remedy: "Start new workers, or restart these: a quiet worker stays quiet until it stops."
             .to_owned(),
         link: "/workers".to_owned(),
         jobs: waiting,
@@ -62,14 +62,14 @@ pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
         let silence = facts.overview.now - worker.last_beat_at;
         (silence >= SILENT_SECONDS && worker.busy > 0).then(|| Finding {
             level: Level::Warning,
-            what: format!(
+            problem: format!(
                 "Worker {} on {} has sent no heartbeat for {} with {} in progress",
                 visible(&worker.wid),
                 visible(&worker.hostname),
                 duration(silence),
                 counted(worker.busy, "job"),
             ),
-            todo: format!(
+            remedy: format!(
                 "Check its process {}. After {} without a heartbeat its jobs return to their queues.",
                 worker.pid,
                 duration(gone_after)

@@ -10,7 +10,7 @@ async fn counts(site: &Site) -> (u64, u64, u64) {
 }
 
 #[tokio::test]
-async fn a_selection_is_run_at_once() {
+async fn an_action_on_selected_jobs_runs_at_once() {
     let site = Site::open();
     site.push((0..3).map(|n| later(&format!("select-{n}"), "Mail"))).await;
     let mut browser = site.browser();
@@ -18,16 +18,16 @@ async fn a_selection_is_run_at_once() {
     let keys = page.keys();
     let fields =
         [("place", "scheduled"), ("action", "requeue"), ("key", &keys[0]), ("key", &keys[2])];
-    let answer = browser.submit(&page, "/jobs/act", &fields).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let response = browser.submit(&page, "/jobs/act", &fields).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
     assert_eq!(counts(&site).await, (2, 1, 0));
-    let page = browser.get(answer.header("location")).await;
+    let page = browser.get(response.header("location")).await;
     page.assert_shows("2 jobs were moved to their queues.");
     assert_eq!(page.keys(), [keys[1].clone()]);
 }
 
 #[tokio::test]
-async fn deleting_a_selection_is_confirmed_first() {
+async fn deleting_selected_jobs_asks_for_confirmation() {
     let site = Site::open();
     site.push((0..3).map(|n| later(&format!("delete-{n}"), "Mail"))).await;
     let mut browser = site.browser();
@@ -42,13 +42,13 @@ async fn deleting_a_selection_is_confirmed_first() {
         vec![("place", "scheduled"), ("action", "discard"), ("confirmed", "1")];
     let sent = confirm.keys();
     fields.extend(sent.iter().map(|key| ("key", key.as_str())));
-    let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
+    let response = browser.submit(&confirm, "/jobs/act", &fields).await;
     assert_eq!(counts(&site).await, (0, 1, 0));
-    browser.get(answer.header("location")).await.assert_shows("2 jobs were deleted.");
+    browser.get(response.header("location")).await.assert_shows("2 jobs were deleted.");
 }
 
 #[tokio::test]
-async fn all_matches_are_counted_confirmed_and_hit_alone() {
+async fn an_action_on_all_matches_is_counted_confirmed_and_exact() {
     let site = Site::open();
     site.push((0..120).map(|n| later(&format!("match-{n:03}"), "Mail"))).await;
     site.push((0..7).map(|n| later(&format!("other-{n:03}"), "Report"))).await;
@@ -63,13 +63,13 @@ async fn all_matches_are_counted_confirmed_and_hit_alone() {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "not without its confirmation");
     assert_eq!(counts(&site).await, (0, 127, 0));
     let fields = [&fields[..], &[("confirmed", "1")]].concat();
-    let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
+    let response = browser.submit(&confirm, "/jobs/act", &fields).await;
     assert_eq!(counts(&site).await, (0, 7, 120));
-    assert!(answer.header("location").starts_with("/scheduled?jobtype=Mail&done=kill&count=120"));
+    assert!(response.header("location").starts_with("/scheduled?jobtype=Mail&done=kill&count=120"));
 }
 
 #[tokio::test]
-async fn an_action_that_takes_long_goes_on_by_itself() {
+async fn a_long_action_continues_in_the_background() {
     let site = Site::with(|settings| {
         settings.limits.action_wait = std::time::Duration::ZERO;
     });
@@ -83,27 +83,27 @@ async fn an_action_that_takes_long_goes_on_by_itself() {
         ("scope", "all"),
         ("confirmed", "1"),
     ];
-    let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
-    browser.get(answer.header("location")).await.assert_shows("continues in the background");
+    let response = browser.submit(&confirm, "/jobs/act", &fields).await;
+    browser.get(response.header("location")).await.assert_shows("continues in the background");
     let dead = eventually(async || (counts(&site).await.2 == 2_000).then_some(())).await;
     assert_eq!(dead, ());
     assert!(site.limit_hits().contains("limit=\"action_wait\"} 1"));
 }
 
 #[tokio::test]
-async fn nothing_ticked_does_nothing() {
+async fn an_action_without_a_selection_does_nothing() {
     let site = Site::open();
     site.push([later("untouched-1", "Mail")]).await;
     let mut browser = site.browser();
     let page = browser.get("/scheduled").await;
     let fields = [("place", "scheduled"), ("action", "discard")];
-    let answer = browser.submit(&page, "/jobs/act", &fields).await;
-    browser.get(answer.header("location")).await.assert_shows("No jobs were selected");
+    let response = browser.submit(&page, "/jobs/act", &fields).await;
+    browser.get(response.header("location")).await.assert_shows("No jobs were selected");
     assert_eq!(counts(&site).await, (0, 1, 0));
 }
 
 #[tokio::test]
-async fn one_job_is_acted_on_from_its_page() {
+async fn one_job_can_be_acted_on_from_its_page() {
     let site = Site::open();
     site.push([later("single-0001", "Mail")]).await;
     let mut browser = site.browser();
@@ -115,30 +115,30 @@ async fn one_job_is_acted_on_from_its_page() {
 }
 
 #[tokio::test]
-async fn a_queue_is_paused_resumed_and_cleared() {
+async fn a_queue_can_be_paused_resumed_and_cleared() {
     let site = Site::open();
     site.push((0..5).map(|n| job(&format!("clear-{n:04}"), "Work", "bulk"))).await;
     let mut browser = site.browser();
     let page = browser.get("/queues").await;
     for (action, paused) in [("pause", true), ("resume", false)] {
-        let answer =
+        let response =
             browser.submit(&page, "/queues/act", &[("name", "bulk"), ("action", action)]).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+        assert_eq!(response.status, StatusCode::SEE_OTHER);
         assert_eq!(site.handle().queues().await.unwrap()[0].paused, paused);
     }
     let confirm = browser.get("/queues/confirm?name=bulk").await;
     confirm.assert_shows("<strong>5 jobs</strong>");
     let fields = [("name", "bulk"), ("action", "clear")];
-    let answer = browser.submit(&confirm, "/queues/act", &fields).await;
+    let response = browser.submit(&confirm, "/queues/act", &fields).await;
     assert_eq!(counts(&site).await.0, 0);
     browser
-        .get(answer.header("location"))
+        .get(response.header("location"))
         .await
         .assert_shows("Queue bulk is cleared: 5 jobs deleted.");
 }
 
 #[tokio::test]
-async fn workers_are_told_one_or_all() {
+async fn one_or_all_workers_can_be_signalled() {
     let site = Site::open();
     let (mut one, mut two) = (site.faktory("worker-one"), site.faktory("worker-two"));
     for (worker, wid) in [(&mut one, "worker-one"), (&mut two, "worker-two")] {
@@ -154,9 +154,9 @@ async fn workers_are_told_one_or_all() {
     assert_eq!(two.ask(r#"BEAT {"wid":"worker-two"}"#), "+OK");
     let confirm = browser.get("/workers/confirm").await;
     confirm.assert_shows("<strong>2 workers</strong>");
-    let answer =
+    let response =
         browser.submit(&confirm, "/workers/act", &[("all", "1"), ("signal", "terminate")]).await;
-    browser.get(answer.header("location")).await.assert_shows("2 workers were told to stop.");
+    browser.get(response.header("location")).await.assert_shows("2 workers were told to stop.");
     let stopped = eventually(async || Some(two.ask(r#"BEAT {"wid":"worker-two"}"#))).await;
     assert_eq!(stopped, r#"{"state":"terminate"}"#);
     let both = browser.submit(&confirm, "/workers/act", &[("signal", "quiet")]).await;
@@ -165,11 +165,11 @@ async fn workers_are_told_one_or_all() {
 
 /// The store in memory has no damage: the way there and the button's are what is tried here.
 #[tokio::test]
-async fn damage_has_a_page_and_is_acknowledged_by_its_form() {
+async fn damage_is_listed_and_acknowledged() {
     let site = Site::open();
     let mut browser = site.browser();
     let page = browser.get("/damage").await;
     page.assert_shows("There is no unacknowledged damage.");
-    let answer = browser.submit(&page, "/damage/acknowledge", &[]).await;
-    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/damage"));
+    let response = browser.submit(&page, "/damage/acknowledge", &[]).await;
+    assert_eq!((response.status, response.header("location")), (StatusCode::SEE_OTHER, "/damage"));
 }

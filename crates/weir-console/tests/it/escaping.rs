@@ -15,7 +15,7 @@ fn assert_harmless(path: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_jobs_texts_are_escaped_on_every_page() {
+async fn job_texts_are_escaped_on_every_page() {
     let site = Site::open();
     let job = format!(
         r#"{{"jid":"{HOSTILE}","jobtype":"{HOSTILE}","queue":"hostile","retry":3,"args":["{HOSTILE}"],"custom":{{"{HOSTILE}":1}}}}"#
@@ -54,7 +54,7 @@ async fn a_jobs_texts_are_escaped_on_every_page() {
 }
 
 #[tokio::test]
-async fn what_the_address_says_is_escaped_too() {
+async fn text_from_the_address_is_escaped() {
     let site = Site::open();
     let mut browser = site.browser();
     let hostile = "%3Cscript%3Ealert(1)%3C/script%3E";
@@ -73,7 +73,7 @@ async fn what_the_address_says_is_escaped_too() {
 }
 
 #[tokio::test]
-async fn a_payload_is_a_download_and_never_a_page() {
+async fn a_payload_is_served_as_a_download() {
     let site = Site::open();
     let job = r#"{"jid":"download-1","jobtype":"<b>","args":["<script>alert(1)</script>"]}"#;
     site.push([job.to_owned()]).await;
@@ -85,7 +85,7 @@ async fn a_payload_is_a_download_and_never_a_page() {
 }
 
 #[tokio::test]
-async fn text_that_turns_around_what_follows_is_made_visible() {
+async fn bidirectional_text_is_made_visible() {
     const TURNED: &str = "report\u{202e}gpj.exe";
     let site = Site::open();
     let job = format!(
@@ -122,7 +122,7 @@ async fn text_that_turns_around_what_follows_is_made_visible() {
 }
 
 #[tokio::test]
-async fn a_large_and_a_deep_payload_make_a_bounded_page() {
+async fn large_and_deep_payloads_make_a_bounded_page() {
     let site = Site::open();
     let large = "x".repeat(1 << 20);
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));

@@ -13,7 +13,7 @@ use weir_console::sampler::Sampler;
 use weir_front::Distribution;
 use weir_front::view::{ReasonCount, TotalsView};
 
-use crate::site::{PATIENCE, Site, eventually};
+use crate::site::{Site, TIMEOUT, eventually};
 
 /// Apps that only remember what they are told.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl AppControl for Apps {
 }
 
 impl Apps {
-    fn of(apps: Vec<FrontApp>) -> Arc<Self> {
+    fn new(apps: Vec<FrontApp>) -> Arc<Self> {
         Arc::new(Self { apps: Mutex::new(apps), ..Self::default() })
     }
 
@@ -72,7 +72,7 @@ fn shop() -> FrontApp {
 }
 
 #[tokio::test]
-async fn without_the_front_there_is_no_such_page() {
+async fn without_the_front_there_is_no_front_page() {
     let site = Site::open();
     let mut browser = site.browser();
     for path in ["/front", "/live/front", "/front/chart?series=shop.waiting&seconds=9"] {
@@ -85,7 +85,7 @@ async fn without_the_front_there_is_no_such_page() {
 
 #[tokio::test]
 async fn without_an_app_the_page_says_what_to_write() {
-    let site = Site::with_apps(Apps::of(Vec::new()));
+    let site = Site::with_apps(Apps::new(Vec::new()));
     let mut browser = site.browser();
     let page = browser.get("/front").await;
     page.assert_shows("[[front.apps]]");
@@ -106,9 +106,9 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
     app.rolling = Some("running (1 done)".to_owned());
     app.evictions = 4;
     app.totals = TotalsView {
-        answers: 12_345,
+        responses: 12_345,
         server_errors: 6,
-        refusals: vec![
+        rejections: vec![
             ReasonCount { reason: "queue_max", count: 3 },
             ReasonCount { reason: "overload", count: 0 },
         ],
@@ -118,7 +118,7 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
     app.workers[1] = FrontWorker {
         requests: 1,
         streams: 2,
-        given: 1_234,
+        assigned: 1_234,
         oldest_request: Some(Duration::from_millis(2_300)),
         pss_bytes: Some(300 << 20),
         recycled: Some("older than 12 h".to_owned()),
@@ -132,7 +132,7 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         problem,
         ..FrontWorker::default()
     });
-    let site = Site::with_apps(Apps::of(vec![app]));
+    let site = Site::with_apps(Apps::new(vec![app]));
     let page = site.browser().get("/front").await;
     for shown in [
         "<dt>Waiting</dt><dd>7</dd>",
@@ -167,10 +167,10 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
 }
 
 #[tokio::test]
-async fn workers_of_jobs_have_no_queue_of_requests() {
+async fn job_workers_have_no_request_queue() {
     let running = FrontWorker { pss_bytes: Some(1 << 30), address: None, ..worker(0, "running") };
     let app = FrontApp { runs_jobs: true, workers: vec![running], ..shop() };
-    let apps = Apps::of(vec![FrontApp { name: "mailers".into(), ..app }]);
+    let apps = Apps::new(vec![FrontApp { name: "mailers".into(), ..app }]);
     let page = Site::with_apps(apps).browser().get("/front").await;
     page.assert_shows("mailers <span class=\"tag\">job workers</span>");
     page.assert_shows("data-label=\"State\">running</td>");
@@ -183,11 +183,11 @@ async fn workers_of_jobs_have_no_queue_of_requests() {
 }
 
 #[tokio::test]
-async fn workers_that_something_else_runs_have_no_buttons() {
+async fn externally_run_workers_have_no_buttons() {
     let address = Some("unix:/run/shop/0.sock".to_owned());
     let worker = FrontWorker { address, state: "serving".into(), ..FrontWorker::default() };
     let app = FrontApp { name: "shop".into(), workers: vec![worker], ..FrontApp::default() };
-    let site = Site::with_apps(Apps::of(vec![app]));
+    let site = Site::with_apps(Apps::new(vec![app]));
     let page = site.browser().get("/front").await;
     page.assert_shows("unix:/run/shop/0.sock");
     page.assert_shows("Pause<span class=\"hidden\"> shop</span>");
@@ -197,9 +197,9 @@ async fn workers_that_something_else_runs_have_no_buttons() {
 }
 
 #[tokio::test]
-async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
+async fn apps_with_shared_sockets_cannot_be_paused() {
     let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
-    let page = Site::with_apps(Apps::of(vec![FrontApp { shared_sockets, ..shop() }]));
+    let page = Site::with_apps(Apps::new(vec![FrontApp { shared_sockets, ..shop() }]));
     let page = page.browser().get("/front").await;
     page.assert_shows("<span>Shared sockets</span> 127.0.0.1:8081, selection join-idle</li>");
     page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
@@ -212,8 +212,8 @@ async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
 }
 
 #[tokio::test]
-async fn figures_are_of_the_last_minute_and_charted() {
-    let apps = Apps::of(vec![shop()]);
+async fn front_figures_cover_a_minute_and_are_charted() {
+    let apps = Apps::new(vec![shop()]);
     let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn AppControl>);
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
@@ -226,17 +226,17 @@ async fn figures_are_of_the_last_minute_and_charted() {
     };
     eventually(is_first).await;
     apps.change(|app| {
-        let lengths = |millis| Distribution::of(&[Duration::from_millis(millis); 10]);
+        let lengths = |millis| Distribution::from_durations(&[Duration::from_millis(millis); 10]);
         app.totals = TotalsView {
-            answers: 3_000,
-            refusals: vec![ReasonCount { reason: "queue_max", count: 5 }],
-            waits: lengths(80),
-            services: lengths(400),
+            responses: 3_000,
+            rejections: vec![ReasonCount { reason: "queue_max", count: 5 }],
+            queue_times: lengths(80),
+            service_times: lengths(400),
             ..TotalsView::default()
         };
         app.requests_waiting = 2;
         app.evictions = 1;
-        (app.workers[0].given, app.workers[0].waited) = (30, Duration::from_secs(3));
+        (app.workers[0].assigned, app.workers[0].waited) = (30, Duration::from_secs(3));
     });
     let page = eventually(async || {
         site.clock.advance(Duration::from_secs(1));
@@ -260,19 +260,19 @@ async fn figures_are_of_the_last_minute_and_charted() {
     eventually(async || browser.get(path).await.text.contains("2.0").then_some(())).await;
     let page = browser.get("/front/chart?series=cart.waiting&seconds=60").await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn who_would_die_of_a_signal_is_not_asked_for_a_dump() {
-    let site = Site::with_apps(Apps::of(vec![FrontApp { can_dump: false, ..shop() }]));
+async fn a_worker_without_a_dump_signal_has_no_dump_button() {
+    let site = Site::with_apps(Apps::new(vec![FrontApp { can_dump: false, ..shop() }]));
     let page = site.browser().get("/front").await;
     assert!(!page.text.contains("value=\"dump\"") && page.text.contains("value=\"restart\""));
 }
 
 #[tokio::test]
-async fn orders_are_given_by_forms_with_their_token_only() {
-    let apps = Apps::of(vec![shop()]);
+async fn app_commands_need_the_csrf_token() {
+    let apps = Apps::new(vec![shop()]);
     let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn AppControl>);
     let mut browser = site.browser();
     let page = browser.get("/front").await;
@@ -294,10 +294,10 @@ async fn orders_are_given_by_forms_with_their_token_only() {
         let fields = [&[("app", "shop")][..], fields].concat();
         let forged = browser.post("/front/act", &fields).await;
         assert_eq!(forged.status, StatusCode::FORBIDDEN);
-        let answer = browser.submit(&page, "/front/act", &fields).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{order:?}");
+        let response = browser.submit(&page, "/front/act", &fields).await;
+        assert_eq!(response.status, StatusCode::SEE_OTHER, "{order:?}");
         assert_eq!(apps.orders.lock().expect("orders").drain(..).collect::<Vec<_>>(), [order]);
-        browser.get(answer.header("location")).await.assert_shows("class=\"flash\"");
+        browser.get(response.header("location")).await.assert_shows("class=\"flash\"");
     }
     for wrong in [
         &[("app", "shop"), ("do", "dump")][..],
@@ -306,14 +306,14 @@ async fn orders_are_given_by_forms_with_their_token_only() {
         &[("app", "shop"), ("do", "anything")],
         &[("do", "pause")],
     ] {
-        let answer = browser.submit(&page, "/front/act", wrong).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong:?}");
+        let response = browser.submit(&page, "/front/act", wrong).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{wrong:?}");
     }
-    let answer = browser.submit(&page, "/front/act", &[("app", "cart"), ("do", "pause")]).await;
-    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    let response = browser.submit(&page, "/front/act", &[("app", "cart"), ("do", "pause")]).await;
+    assert_eq!(response.status, StatusCode::NOT_FOUND);
     *apps.refusal.lock().expect("a refusal") = Some("too many orders wait".to_owned());
-    let answer = browser.submit(&page, "/front/act", &[("app", "shop"), ("do", "pause")]).await;
-    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    answer.assert_shows("Too many orders wait");
+    let response = browser.submit(&page, "/front/act", &[("app", "shop"), ("do", "pause")]).await;
+    assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+    response.assert_shows("Too many orders wait");
     assert_eq!(apps.orders.lock().expect("orders").len(), 0);
 }

@@ -64,7 +64,7 @@ async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems> {
 }
 
 #[tokio::test]
-async fn gems_are_found_page_by_page_and_shown_with_what_they_need() {
+async fn gems_are_listed_in_pages_and_show_their_requirements() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = (0..250).map(|number| format!("shop-{number:03}")).chain(["rack".to_owned()]);
     let site = Site::with_gems(index(folder.path(), names.collect()).await);
@@ -98,7 +98,7 @@ async fn gems_are_found_page_by_page_and_shown_with_what_they_need() {
 }
 
 #[tokio::test]
-async fn without_gems_there_are_no_pages_of_them() {
+async fn without_gems_there_are_no_gem_pages() {
     let site = Site::open();
     let mut browser = site.browser();
     assert!(!browser.get("/").await.text.contains("href=\"/gems\""));
@@ -145,7 +145,7 @@ async fn mirror(folder: &std::path::Path, index: &Gems) -> Arc<Mirror> {
 }
 
 #[tokio::test]
-async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_asks() {
+async fn upstreams_and_webhooks_are_shown_and_can_be_polled() {
     let folder = tempfile::tempdir().expect("a folder");
     let index = index(folder.path(), vec!["shop".to_owned()]).await;
     let site = Site::with_gems(Arc::clone(&index) as _);

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use crate::site::{PASSWORD, Site, TOKEN};
 
 #[tokio::test]
-async fn a_stranger_sees_the_login_page_and_nothing_else() {
+async fn a_stranger_sees_only_the_login_page() {
     let site = Site::guarded();
     let mut browser = site.browser();
     for path in
@@ -30,19 +30,19 @@ async fn a_stranger_sees_the_login_page_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_login_opens_a_session_that_ends() {
+async fn a_login_opens_a_session_that_ends_on_logout() {
     let site = Site::guarded();
     let mut browser = site.browser();
-    let answer = browser.log_in().await;
-    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/retries"));
-    let cookie = answer.header("set-cookie").to_owned();
+    let response = browser.log_in().await;
+    assert_eq!((response.status, response.header("location")), (StatusCode::SEE_OTHER, "/retries"));
+    let cookie = response.header("set-cookie").to_owned();
     for part in ["weir_session=", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let page = browser.get("/").await;
     assert_eq!(page.status, StatusCode::OK);
-    let answer = browser.submit(&page, "/logout", &[]).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let response = browser.submit(&page, "/logout", &[]).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
     assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER);
 
     browser.log_in().await;
@@ -52,7 +52,7 @@ async fn a_login_opens_a_session_that_ends() {
 }
 
 #[tokio::test]
-async fn the_cookie_of_an_ended_session_is_worth_nothing() {
+async fn the_cookie_of_an_ended_session_is_rejected() {
     let site = Site::guarded();
     let mut browser = site.browser();
     browser.log_in().await;
@@ -63,14 +63,14 @@ async fn the_cookie_of_an_ended_session_is_worth_nothing() {
 }
 
 #[tokio::test]
-async fn logins_are_rationed_by_address() {
+async fn login_attempts_are_limited_by_address() {
     let site = Site::guarded();
     let mut guesser = site.browser();
     let page = guesser.get("/login").await;
     let burst = site.deps.settings.limits.login_burst;
     for _ in 0..burst {
-        let answer = guesser.submit(&page, "/login", &[("password", "guess")]).await;
-        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        let response = guesser.submit(&page, "/login", &[("password", "guess")]).await;
+        assert_eq!(response.status, StatusCode::UNAUTHORIZED);
     }
     let refused = guesser.submit(&page, "/login", &[("password", PASSWORD)]).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "even with the right password");
@@ -82,12 +82,12 @@ async fn logins_are_rationed_by_address() {
     assert_eq!(owner.log_in().await.status, StatusCode::SEE_OTHER, "another address is not slowed");
 
     site.clock.advance(Duration::from_secs(wait));
-    let answer = guesser.submit(&page, "/login", &[("password", PASSWORD)]).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER, "after the wait it said");
+    let response = guesser.submit(&page, "/login", &[("password", PASSWORD)]).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER, "after the wait it said");
 }
 
 #[tokio::test]
-async fn every_form_needs_the_token_of_its_session() {
+async fn every_form_needs_the_csrf_token_of_its_session() {
     let site = Site::guarded();
     let (mut one, mut other) = (site.browser(), site.browser());
     one.log_in().await;
@@ -104,8 +104,8 @@ async fn every_form_needs_the_token_of_its_session() {
         for token in [None, Some(""), Some("wrong"), Some(foreign.as_str())] {
             let mut sent = fields.clone();
             sent.extend(token.map(|token| ("csrf", token)));
-            let answer = one.post(path, &sent).await;
-            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {token:?}");
+            let response = one.post(path, &sent).await;
+            assert_eq!(response.status, StatusCode::FORBIDDEN, "{path} {token:?}");
         }
         assert_eq!(one.get(path).await.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
     }
@@ -113,7 +113,7 @@ async fn every_form_needs_the_token_of_its_session() {
 }
 
 #[tokio::test]
-async fn no_answer_leads_away_or_splits_its_head() {
+async fn redirects_stay_on_this_host_and_headers_are_not_split() {
     let site = Site::open();
     let mut browser = site.browser();
     let csrf = browser.get("/queues").await.csrf();
@@ -127,8 +127,8 @@ async fn no_answer_leads_away_or_splits_its_head() {
     ];
     for (referer, expected) in referers {
         let request = browser.request(Method::POST, "/theme").header("referer", referer);
-        let answer = browser.send(request, Body::from(theme.clone())).await;
-        assert_eq!(answer.header("location"), expected, "{referer}");
+        let response = browser.send(request, Body::from(theme.clone())).await;
+        assert_eq!(response.header("location"), expected, "{referer}");
     }
     let split = "dead\r\nset-cookie: a=b";
     let fields = [
@@ -138,15 +138,15 @@ async fn no_answer_leads_away_or_splits_its_head() {
         ("search", split),
         ("order", split),
     ];
-    let answer = browser.post("/jobs/act", &fields).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
-    let location = answer.header("location");
+    let response = browser.post("/jobs/act", &fields).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
+    let location = response.header("location");
     assert!(location.starts_with("/dead?search=dead%0D%0Aset-cookie"), "{location}");
-    assert!(answer.headers.get("set-cookie").is_none());
+    assert!(response.headers.get("set-cookie").is_none());
 }
 
 #[tokio::test]
-async fn a_session_behind_tls_is_marked_secure() {
+async fn a_session_cookie_behind_tls_is_secure() {
     for secure in [false, true] {
         let site = Site::with(|settings| {
             settings.password = Some(weir_base::secret::Secret::new(PASSWORD));
@@ -162,7 +162,7 @@ async fn a_session_behind_tls_is_marked_secure() {
 }
 
 #[tokio::test]
-async fn without_a_password_forms_need_a_token_all_the_same() {
+async fn without_a_password_forms_still_need_a_token() {
     let site = Site::open();
     site.push([crate::site::job("unguarded-1", "Work", "a")]).await;
     let mut browser = site.browser();
@@ -174,7 +174,7 @@ async fn without_a_password_forms_need_a_token_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_strange_host_is_refused_everywhere() {
+async fn an_unknown_host_is_rejected_everywhere() {
     let site = Site::with(|settings| settings.hosts = vec!["weir.example".to_owned()]);
     let mut browser = site.browser();
     browser.host = "evil.example:7420".to_owned();
@@ -192,20 +192,20 @@ async fn a_strange_host_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn a_form_from_another_site_is_refused_even_with_the_token() {
+async fn a_form_from_another_site_is_rejected_even_with_the_token() {
     let site = Site::open();
     let mut browser = site.browser();
     let csrf = browser.get("/queues").await.csrf();
     let body = format!("csrf={csrf}&name=a&action=pause");
     for (name, value) in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
         let request = browser.request(Method::POST, "/queues/act").header(name, value);
-        let answer = browser.send(request, Body::from(body.clone())).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{name}");
+        let response = browser.send(request, Body::from(body.clone())).await;
+        assert_eq!(response.status, StatusCode::FORBIDDEN, "{name}");
     }
 }
 
 #[tokio::test]
-async fn the_api_takes_the_token_or_a_session_with_its_csrf_token() {
+async fn the_api_accepts_the_token_or_a_session_with_csrf_token() {
     let site = Site::guarded();
     let mut program = site.browser();
     program.host = "weir.internal".to_owned();
@@ -214,15 +214,19 @@ async fn the_api_takes_the_token_or_a_session_with_its_csrf_token() {
     };
     for (token, expected) in [(TOKEN, StatusCode::OK), ("wrong", StatusCode::MISDIRECTED_REQUEST)] {
         let request = with_token(program.request(Method::GET, "/v1/overview"), token);
-        let answer = program.send(request, Body::empty()).await;
-        assert_eq!(answer.status, expected, "{token}");
+        let response = program.send(request, Body::empty()).await;
+        assert_eq!(response.status, expected, "{token}");
     }
     program.host = "127.0.0.1".to_owned();
     let request = with_token(program.request(Method::GET, "/v1/overview"), "wrong");
     assert_eq!(program.send(request, Body::empty()).await.status, StatusCode::UNAUTHORIZED);
     let request = with_token(program.request(Method::GET, "/"), TOKEN);
-    let answer = program.send(request, Body::empty()).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER, "the token is for programs, pages for people");
+    let response = program.send(request, Body::empty()).await;
+    assert_eq!(
+        response.status,
+        StatusCode::SEE_OTHER,
+        "the token is for programs, pages for people"
+    );
 
     let mut person = site.browser();
     person.log_in().await;
@@ -242,7 +246,7 @@ async fn the_api_takes_the_token_or_a_session_with_its_csrf_token() {
 }
 
 #[tokio::test]
-async fn metrics_may_be_opened_by_setting() {
+async fn metrics_can_be_opened_by_a_setting() {
     let site = Site::with(|settings| {
         settings.password = Some(weir_base::secret::Secret::new(PASSWORD));
         settings.metrics_without_login = true;
@@ -254,7 +258,7 @@ async fn metrics_may_be_opened_by_setting() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_headers() {
+async fn every_response_has_the_security_headers() {
     let site = Site::guarded();
     let mut browser = site.browser();
     for path in ["/", "/login", "/health", "/v1/overview", "/assets/console.css", "/nowhere"] {
@@ -272,14 +276,14 @@ async fn every_answer_carries_the_headers() {
 }
 
 #[tokio::test]
-async fn a_form_larger_than_the_limit_is_refused() {
+async fn a_form_over_the_size_limit_is_rejected() {
     let site = Site::with(|settings| settings.limits.body_bytes_max = 1_000);
     let mut browser = site.browser();
     let page = browser.get("/queues").await;
     let long = "x".repeat(2_000);
-    let answer = browser.submit(&page, "/queues/act", &[("name", &long)]).await;
-    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
-    answer.assert_shows("console.limits.advanced.body_bytes_max");
+    let response = browser.submit(&page, "/queues/act", &[("name", &long)]).await;
+    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+    response.assert_shows("console.limits.advanced.body_bytes_max");
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use http_body_util::BodyExt;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
-use crate::site::{PATIENCE, Site, eventually, job, seconds};
+use crate::site::{Site, TIMEOUT, eventually, job, seconds};
 
 #[tokio::test]
-async fn a_stream_tells_of_jobs_as_they_come() {
+async fn a_live_stream_reports_job_counts() {
     let site = Site::open();
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
@@ -24,14 +24,14 @@ async fn a_stream_tells_of_jobs_as_they_come() {
         }
         text
     };
-    let text = tokio::time::timeout(PATIENCE, wait).await.expect("a tick");
+    let text = tokio::time::timeout(TIMEOUT, wait).await.expect("a tick");
     assert!(text.contains("event: tick"), "{text}");
     shutdown.request();
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn what_was_sampled_is_charted() {
+async fn sampled_values_are_charted() {
     let site = Site::open();
     site.push((0..5).map(|n| job(&format!("chart-{n:04}"), "Work", "default"))).await;
     let shutdown = ShutdownToken::new();
@@ -47,11 +47,11 @@ async fn what_was_sampled_is_charted() {
     assert!(chart.text.contains("\"times\":["), "{}", chart.text);
     assert!(seconds(site.clock.now()) > 0.0);
     shutdown.request();
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_chart_is_bounded_and_names_what_it_does_not_know() {
+async fn a_chart_is_bounded_and_rejects_unknown_series() {
     let site = Site::open();
     let mut browser = site.browser();
     let page = browser.get("/chart?series=dead&seconds=999999999&points=999999").await;
@@ -62,18 +62,18 @@ async fn a_chart_is_bounded_and_names_what_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn streams_end_with_the_console() {
+async fn live_streams_end_with_the_console() {
     let site = Site::open();
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let stream = site.browser().open("/events").await;
     shutdown.request();
-    let body = tokio::time::timeout(PATIENCE, stream.into_body().collect()).await;
+    let body = tokio::time::timeout(TIMEOUT, stream.into_body().collect()).await;
     assert!(body.expect("the stream ends").is_ok());
 }
 
 #[tokio::test]
-async fn met_limits_are_counted() {
+async fn reached_limits_are_counted() {
     let site = Site::with(|settings| settings.limits.streams_max = 1);
     let browser = site.browser();
     let _held = browser.open("/events").await;
@@ -83,7 +83,7 @@ async fn met_limits_are_counted() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_give_their_place_back() {
+async fn live_streams_are_limited_and_freed() {
     let site = Site::with(|settings| settings.limits.streams_max = 2);
     let browser = site.browser();
     let first = browser.open("/events").await;

@@ -25,22 +25,22 @@ const HOSTILE: &str = "<script>alert(1)</script>\u{202e}'\"";
 
 /// Looks that a test has made up.
 #[derive(Debug, Default)]
-struct Looks(Mutex<Option<Arc<ObservedSnapshot>>>);
+struct ObservedStub(Mutex<Option<Arc<ObservedSnapshot>>>);
 
-impl ObservedSnapshots for Looks {
+impl ObservedSnapshots for ObservedStub {
     fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
-        self.0.lock().expect("a look").clone()
+        self.0.lock().expect("a snapshot").clone()
     }
 }
 
-impl Looks {
-    fn of(observation: Observation) -> Arc<Self> {
-        let looks = Self::default();
-        looks.show(observation);
-        Arc::new(looks)
+impl ObservedStub {
+    fn new(observation: Observation) -> Arc<Self> {
+        let stub = Self::default();
+        stub.show(observation);
+        Arc::new(stub)
     }
 
-    /// The next look.
+    /// Sets the next snapshot.
     fn show(&self, observation: Observation) {
         let (at, took) = (Timestamp::from_millis(1_000_000), Duration::from_millis(12));
         let advice = advise(&observation);
@@ -56,7 +56,7 @@ impl Looks {
             took,
         };
         let snapshot = ObservedSnapshot { at, took, observation, advice, sources: vec![source] };
-        *self.0.lock().expect("a look") = Some(Arc::new(snapshot));
+        *self.0.lock().expect("a snapshot") = Some(Arc::new(snapshot));
     }
 }
 
@@ -188,8 +188,8 @@ fn observation(queue: &str) -> Observation {
 }
 
 #[tokio::test]
-async fn doctor_says_what_is_wrong_and_which_line_to_change_and_the_overview_its_verdict() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn doctor_shows_findings_with_remedies_and_the_overview_its_verdict() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let mut browser = site.browser();
     let page = browser.get("/doctor").await;
     for text in [
@@ -210,8 +210,8 @@ async fn doctor_says_what_is_wrong_and_which_line_to_change_and_the_overview_its
 }
 
 #[tokio::test]
-async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn an_observed_queue_has_a_page_and_charts_up_to_the_limit() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let mut browser = site.browser();
     let address = "/observed/queue?name=push";
     let page = browser.get(address).await;
@@ -258,8 +258,8 @@ fn sharded() -> Observation {
 }
 
 #[tokio::test]
-async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
-    let site = Site::with_observed(Looks::of(sharded()));
+async fn queues_of_several_redis_servers_are_listed_separately() {
+    let site = Site::with_observed(ObservedStub::new(sharded()));
     let mut browser = site.browser();
     let page = browser.get("/doctor").await;
     for text in [
@@ -297,9 +297,9 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
 }
 
 #[tokio::test]
-async fn queues_of_a_redis_that_is_away_keep_their_charts() {
-    let looks = Looks::of(sharded());
-    let site = Site::with_observed(looks.clone());
+async fn queues_of_an_unreachable_redis_keep_their_charts() {
+    let stub = ObservedStub::new(sharded());
+    let site = Site::with_observed(stub.clone());
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
@@ -325,7 +325,7 @@ async fn queues_of_a_redis_that_is_away_keep_their_charts() {
         (Fact::Unknown(away.clone()), Fact::Unknown(away));
     let Fact::Known(jobs) = &mut observation.shards[0].jobs else { panic!("it was seen") };
     jobs.queues[0].length = 5;
-    looks.show(observation);
+    stub.show(observation);
     // Until the look without it was written down.
     eventually(async || last("a%3A1").await.filter(|waiting| *waiting < 60_000.0)).await;
     assert_eq!(last("b%3A2").await, Some(77.0), "it is away, and not gone");
@@ -333,8 +333,8 @@ async fn queues_of_a_redis_that_is_away_keep_their_charts() {
 }
 
 #[tokio::test]
-async fn a_plan_is_one_sidekiqs_where_there_are_several() {
-    let site = Site::with_observed(Looks::of(sharded()));
+async fn a_plan_covers_one_of_several_sidekiqs() {
+    let site = Site::with_observed(ObservedStub::new(sharded()));
     let mut browser = site.browser();
     let page = browser.get("/plan").await;
     page.assert_shows("<option value=\"a:1\" selected>a:1</option>");
@@ -346,14 +346,14 @@ async fn a_plan_is_one_sidekiqs_where_there_are_several() {
     // Nor is its queue there.
     other.assert_shows("none of the queues is mailers or scheduler");
     assert_eq!(browser.get("/plan?redis=c").await.status, StatusCode::NOT_FOUND);
-    let alone = Site::with_observed(Looks::of(observation("push")));
+    let alone = Site::with_observed(ObservedStub::new(observation("push")));
     let page = alone.browser().get("/plan").await;
     assert!(!page.text.contains("name=\"redis\""), "there is nothing to choose");
 }
 
 #[tokio::test]
-async fn postgres_shows_its_ledger_waits_locks_and_statements() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn postgres_shows_connections_waits_locks_and_statements() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let mut browser = site.browser();
     let page = browser.get("/postgres").await;
     for text in [
@@ -374,8 +374,8 @@ async fn postgres_shows_its_ledger_waits_locks_and_statements() {
 }
 
 #[tokio::test]
-async fn redis_shows_memory_commands_and_how_long_each_takes() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn redis_shows_memory_commands_and_durations() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let page = site.browser().get("/redis").await;
     for text in ["512.0 MiB", "1,234/s", "BRPOP", "7 µs", "LRANGE", "120 ms", "noeviction"] {
         page.assert_shows(text);
@@ -383,8 +383,8 @@ async fn redis_shows_memory_commands_and_how_long_each_takes() {
 }
 
 #[tokio::test]
-async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn a_plan_combines_observed_and_entered_values() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let mut browser = site.browser();
     let page = browser.get("/plan?cores=4&memory_gib=8&max_connections=200").await;
     for text in [
@@ -407,8 +407,8 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
 }
 
 #[tokio::test]
-async fn names_of_others_are_escaped_on_every_page() {
-    let site = Site::with_observed(Looks::of(observation(HOSTILE)));
+async fn observed_names_are_escaped_on_every_page() {
+    let site = Site::with_observed(ObservedStub::new(observation(HOSTILE)));
     let mut browser = site.browser();
     let queue = form_urlencoded::Serializer::new("/observed/queue?".to_owned())
         .append_pair("name", HOSTILE)
@@ -422,7 +422,7 @@ async fn names_of_others_are_escaped_on_every_page() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
+async fn unknown_facts_are_shown_with_their_remedy() {
     let missing = Missing {
         what: "Postgres' slow statements".to_owned(),
         obstacle: MissingReason::NotSupported,
@@ -442,7 +442,7 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
         postgres: Fact::Known(postgres),
         ..Observation::default()
     };
-    let site = Site::with_observed(Looks::of(observation));
+    let site = Site::with_observed(ObservedStub::new(observation));
     let mut browser = site.browser();
     browser.get("/postgres").await.assert_shows("CREATE EXTENSION pg_stat_statements;");
     browser.get("/redis").await.assert_shows("Connection refused");
@@ -453,7 +453,7 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
 }
 
 #[tokio::test]
-async fn a_part_that_may_not_be_read_is_unknown() {
+async fn a_source_without_permission_is_unknown() {
     let unread = Missing {
         what: "the retry set".to_owned(),
         obstacle: MissingReason::NotAllowed,
@@ -462,15 +462,15 @@ async fn a_part_that_may_not_be_read_is_unknown() {
     };
     let jobs = SidekiqObservation { unread: vec![unread], ..SidekiqObservation::default() };
     let observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
-    let site = Site::with_observed(Looks::of(observation));
+    let site = Site::with_observed(ObservedStub::new(observation));
     let doctor = site.browser().get("/doctor").await;
     doctor.assert_shows("Unknown");
     doctor.assert_shows("ACL SETUSER weir +zcard");
 }
 
 #[tokio::test]
-async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
-    let site = Site::with_observed(Arc::new(Looks::default()));
+async fn pages_say_so_before_the_first_poll_and_without_sources() {
+    let site = Site::with_observed(Arc::new(ObservedStub::default()));
     let mut browser = site.browser();
     for path in ["/doctor", "/postgres", "/redis"] {
         browser.get(path).await.assert_shows("No data yet");
@@ -489,8 +489,8 @@ async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
 }
 
 #[tokio::test]
-async fn what_was_seen_is_remembered() {
-    let site = Site::with_observed(Looks::of(observation("push")));
+async fn observed_values_are_recorded_in_history() {
+    let site = Site::with_observed(ObservedStub::new(observation("push")));
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let address = "/observed/chart?series=waiting,redis_memory_bytes&seconds=60&points=1";

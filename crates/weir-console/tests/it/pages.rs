@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use crate::site::{Site, job, later};
 
 #[tokio::test]
-async fn an_empty_server_says_how_to_begin() {
+async fn an_empty_server_shows_how_to_begin() {
     let site = Site::open();
     let mut browser = site.browser();
     let page = browser.get("/").await;
@@ -18,7 +18,7 @@ async fn an_empty_server_says_how_to_begin() {
 }
 
 #[tokio::test]
-async fn the_overview_says_that_nobody_works() {
+async fn the_overview_reports_missing_workers() {
     let site = Site::open();
     site.push((0..1_234).map(|n| job(&format!("overview-{n}"), "Work", "default"))).await;
     let page = site.browser().get("/").await;
@@ -67,7 +67,7 @@ async fn a_job_shows_every_digit_and_its_failure() {
 }
 
 #[tokio::test]
-async fn a_job_that_failed_before_says_what_is_not_kept() {
+async fn a_job_with_earlier_failures_says_what_is_not_kept() {
     let site = Site::open();
     site.push([job("again-0001", "Work", "alpha")]).await;
     let mut worker = site.faktory("worker-one");
@@ -88,7 +88,7 @@ async fn a_job_that_failed_before_says_what_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_huge_payload_is_cut_and_offered_whole() {
+async fn a_huge_payload_is_cut_and_offered_as_a_download() {
     let site = Site::with(|settings| settings.limits.payload_display_bytes_max = 1_000);
     let long = "x".repeat(50_000);
     site.push([format!(r#"{{"jid":"huge-0001","jobtype":"Big","args":["{long}"]}}"#)]).await;
@@ -100,7 +100,7 @@ async fn a_huge_payload_is_cut_and_offered_whole() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_says_so() {
+async fn missing_things_give_a_404_page() {
     let site = Site::open();
     let mut browser = site.browser();
     for (path, text) in [

@@ -12,7 +12,7 @@ const BATCH: usize = 5_000;
 const PAGES: usize = 40;
 
 #[tokio::test]
-async fn a_large_dead_set_stays_a_page_at_a_time() {
+async fn a_large_dead_set_is_shown_in_pages() {
     let site = Site::open();
     for batch in 0..DEAD / BATCH {
         let jobs = (0..BATCH).map(|n| later(&format!("dead-{batch:03}-{n:05}"), "Mail"));
@@ -49,7 +49,7 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_job_is_found_by_its_id_wherever_it_is() {
+async fn a_job_is_found_by_its_id_in_any_set() {
     let site = Site::open();
     site.push([later("needle-0001", "Mail"), later("needle-0002", "Mail")]).await;
     let mut browser = site.browser();
@@ -63,7 +63,7 @@ async fn a_job_is_found_by_its_id_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_search_that_takes_too_long_shows_the_way_onwards() {
+async fn a_slow_search_offers_to_continue() {
     let site = Site::with(|settings| {
         settings.limits.search_time = std::time::Duration::ZERO;
     });

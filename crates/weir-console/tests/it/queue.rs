@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
-use crate::site::{PATIENCE, Site, eventually, job};
+use crate::site::{Site, TIMEOUT, eventually, job};
 
 #[tokio::test]
-async fn a_queues_page_says_who_fetches_it() {
+async fn a_queue_page_lists_the_workers_that_fetch_it() {
     let site = Site::open();
     site.push((0..3).map(|n| job(&format!("who-{n:04}"), "Work", "alpha"))).await;
     let mut browser = site.browser();
@@ -39,7 +39,7 @@ async fn a_queues_page_says_who_fetches_it() {
 }
 
 #[tokio::test]
-async fn a_queues_jobs_are_paged_from_both_ends() {
+async fn a_queues_jobs_can_be_paged_from_both_ends() {
     let site = Site::with(|settings| settings.limits.page_jobs = 2);
     site.push((0..5).map(|n| job(&format!("ends-{n:04}"), "Work", "alpha"))).await;
     let mut browser = site.browser();
@@ -56,15 +56,15 @@ async fn a_queues_jobs_are_paged_from_both_ends() {
 }
 
 #[tokio::test]
-async fn a_queue_paused_on_its_page_stays_on_its_page() {
+async fn pausing_a_queue_returns_to_its_page() {
     let site = Site::open();
     site.push([job("stay-0001", "Work", "alpha")]).await;
     let mut browser = site.browser();
     let page = browser.get("/queue?name=alpha").await;
     let fields = [("name", "alpha"), ("action", "pause"), ("from", "queue")];
-    let answer = browser.submit(&page, "/queues/act", &fields).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
-    let page = browser.get(answer.header("location")).await;
+    let response = browser.submit(&page, "/queues/act", &fields).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
+    let page = browser.get(response.header("location")).await;
     page.assert_shows("<h1>Queue alpha");
     page.assert_shows("Queue alpha is paused.");
     page.assert_shows("Queue alpha is paused with 1 job");
@@ -103,11 +103,11 @@ async fn a_queues_rates_are_charted() {
     let page = browser.get("/queue/chart?name=alpha&series=nothing&seconds=60").await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
     shutdown.request();
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn the_verdict_is_above_every_page() {
+async fn every_page_shows_the_verdict() {
     let site = Site::open();
     site.push([job("alarm-0001", "Work", "alpha")]).await;
     let shutdown = ShutdownToken::new();
@@ -121,5 +121,5 @@ async fn the_verdict_is_above_every_page() {
         .await;
     }
     shutdown.request();
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }

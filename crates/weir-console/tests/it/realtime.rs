@@ -12,7 +12,7 @@ use weir_console::sampler::Sampler;
 use weir_realtime::settings::SlowClients;
 
 use self::channels::{Channels, SECRET};
-use crate::site::{PATIENCE, Page, Site, eventually};
+use crate::site::{Page, Site, TIMEOUT, eventually};
 
 const PAGES: [&str; 6] =
     ["/connections", "/channels", "/channel?app=1&name=a", "/apps", "/switches", "/live/channels"];
@@ -23,7 +23,7 @@ fn listed(page: &Page) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn without_realtime_there_are_no_such_pages() {
+async fn without_realtime_there_are_no_realtime_pages() {
     let site = Site::open();
     let mut browser = site.browser();
     for path in PAGES {
@@ -70,11 +70,11 @@ async fn without_jobs_realtime_is_shown_alone() {
     let tick = events.frame().await.expect("a tick").expect("a frame").into_data().expect("data");
     let tick = String::from_utf8_lossy(&tick).into_owned();
     assert!(tick.contains("\"connections\":1") && !tick.contains("enqueued"), "{tick}");
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_console_alone_says_so() {
+async fn a_console_without_parts_says_so() {
     let mut site = Site::open();
     site.without_jobs();
     let page = site.browser().get("/").await;
@@ -105,7 +105,7 @@ async fn connections_are_shown_by_app_and_by_core() {
 }
 
 #[tokio::test]
-async fn connections_are_charted_and_an_app_at_its_limit_is_critical() {
+async fn connections_are_charted_and_a_full_app_is_critical() {
     let channels = Channels::with(|_| {}, |_, app| app.connections_max = 1);
     let site = &channels.site;
     let _client = channels.subscriber("a");
@@ -132,11 +132,11 @@ async fn connections_are_charted_and_an_app_at_its_limit_is_critical() {
     page.assert_shows("data-live=\"connections\">1</span>");
     page.assert_shows("<a class=\"alarm critical\"");
     shutdown.request();
-    shutdown.drain(PATIENCE).await;
+    shutdown.drain(TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_told_of_where_it_is_slow() {
+async fn slow_clients_are_shown_with_their_channel() {
     let channels = Channels::with(
         |_| {},
         |_, app| {
@@ -193,7 +193,7 @@ async fn channels_are_listed_by_subscribers_and_searched_by_prefix() {
 }
 
 #[tokio::test]
-async fn a_channels_page_has_its_figures_its_history_and_its_members() {
+async fn a_channel_page_has_figures_history_and_members() {
     let channels = Channels::with(|settings| settings.limits.page_members = 2, |_, _| {});
     let info = json!({ "name": "Ada" });
     let _clients: Vec<_> = ["ada", "grace", "alan", "ada"]
@@ -227,7 +227,7 @@ async fn a_channels_page_has_its_figures_its_history_and_its_members() {
 }
 
 #[tokio::test]
-async fn a_test_event_is_published_by_a_form_with_its_token_only() {
+async fn a_test_event_needs_the_csrf_token() {
     let channels = Channels::open();
     let mut client = channels.subscriber("news");
     let mut browser = channels.site.browser();
@@ -250,7 +250,7 @@ async fn a_test_event_is_published_by_a_form_with_its_token_only() {
 }
 
 #[tokio::test]
-async fn events_are_switched_off_and_on_by_forms_with_their_token_only() {
+async fn event_switches_need_the_csrf_token() {
     let channels = Channels::open();
     let mut browser = channels.site.browser();
     let page = browser.get("/switches").await;

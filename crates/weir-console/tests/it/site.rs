@@ -34,7 +34,7 @@ pub(crate) const PASSWORD: &str = "correct horse battery staple";
 pub(crate) const TOKEN: &str = "a-token-of-the-admin-api";
 
 /// Long enough for a busy machine; a test that gets so far has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Site {
     pub(crate) deps: Deps,
@@ -75,7 +75,7 @@ impl Site {
         let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
-            deadline: PATIENCE,
+            deadline: TIMEOUT,
         };
         let (running, jobs_address) = job_server(&stop);
         let clock = Clock::manual(Clock::system().now());
@@ -120,13 +120,13 @@ impl Site {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
         let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
-        let kept = Duration::from_secs(86_400);
+        let minutes_kept = Duration::from_secs(86_400);
         let histories = Histories {
             settings: history.clone(),
             queues_max: site.deps.settings.limits.chart_queues_max,
             metrics: site.deps.live.metrics(),
         };
-        site.deps.observed = Some(ObservedSource::new(watched, histories, kept));
+        site.deps.observed = Some(ObservedSource::new(watched, histories, minutes_kept));
         site.router = router(site.deps.clone());
         site
     }
@@ -168,7 +168,7 @@ impl Site {
     /// A connection to the job server after its HELLO; `wid` makes it a worker's.
     pub(crate) fn faktory(&self, wid: &str) -> Faktory {
         let stream = TcpStream::connect(self.jobs_address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut faktory = Faktory { lines: BufReader::new(stream) };
         assert!(faktory.line().starts_with("+HI"));
         let wid = if wid.is_empty() { String::new() } else { format!(",\"wid\":\"{wid}\"") };
@@ -408,10 +408,10 @@ fn unescape(text: &str) -> String {
 
 /// Asks until the answer is there; a bounded wait for what another thread does.
 pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let tries = PATIENCE.as_millis() / 20;
+    let tries = TIMEOUT.as_millis() / 20;
     for _ in 0..tries {
-        if let Some(answer) = ask().await {
-            return answer;
+        if let Some(response) = ask().await {
+            return response;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -1,16 +1,17 @@
-//! A worker's answer, whatever it is: no panic, and the same however it is cut into pieces.
+//! Parses arbitrary bytes as a worker's response: no panic, and the same result whatever the
+//! pieces.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_front::measure::read_answer;
+use weir_front::measure::read_response;
 
 fuzz_target!(|input: (bool, u8, &[u8])| {
     let (is_head, piece, bytes) = input;
-    let at_once = read_answer(bytes, is_head, usize::MAX);
-    let in_pieces = read_answer(bytes, is_head, usize::from(piece));
+    let at_once = read_response(bytes, is_head, usize::MAX);
+    let in_pieces = read_response(bytes, is_head, usize::from(piece));
     assert_eq!(at_once, in_pieces);
-    if let Some(answer) = at_once {
-        assert!(answer.body.len() <= bytes.len());
+    if let Some(response) = at_once {
+        assert!(response.body.len() <= bytes.len());
     }
 });

@@ -1,5 +1,5 @@
-//! A client's head, whatever it is: either refused, or what a worker gets has one meaning only, and the
-//! target that was sent.
+//! Parses arbitrary bytes as a request's head: it is rejected, or the head for the worker is
+//! unambiguous and keeps the target.
 
 #![no_main]
 
@@ -12,8 +12,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(got.starts_with(b"/") || got == b"*", "{}", got.escape_ascii());
     assert!(!got.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)), "{}", got.escape_ascii());
     // Of `http://host/path` it is the end.
-    let is_kept = if sent.starts_with(b"/") { sent == got } else { sent.ends_with(&got[1..]) };
-    assert!(is_kept, "{} of {}", got.escape_ascii(), sent.escape_ascii());
+    let is_same = if sent.starts_with(b"/") { sent == got } else { sent.ends_with(&got[1..]) };
+    assert!(is_same, "{} of {}", got.escape_ascii(), sent.escape_ascii());
     // httparse takes UTF-8 alone.
     let start = head.windows(got.len()).position(|part| part == got).expect("a target");
     let head = [&head[..start], b"/", &head[start + got.len()..]].concat();

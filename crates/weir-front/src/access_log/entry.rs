@@ -48,63 +48,63 @@ impl PendingLogEntry {
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         let record = AccessLogRecord {
             time: jiff::Timestamp::from_microsecond(micros).unwrap_or_default(),
-            method: cut(request.method.as_str()),
-            host: field(headers, &HOST).or_else(authority).unwrap_or_default(),
-            target: target(request),
+            method: truncate(request.method.as_str()),
+            host: header_text(headers, &HOST).or_else(authority).unwrap_or_default(),
+            target: logged_target(request),
             protocol: protocol(request.version),
-            referer: field(headers, &REFERER),
-            user_agent: field(headers, &USER_AGENT),
+            referer: header_text(headers, &REFERER),
+            user_agent: header_text(headers, &USER_AGENT),
             ..AccessLogRecord::default()
         };
         Self { log: log.clone(), clock: clock.clone(), since, record: Some(Box::new(record)) }
     }
 
-    pub(crate) fn of_client(&mut self, client: Option<std::net::IpAddr>) {
-        self.note(|record| record.client = client);
+    pub(crate) fn set_client(&mut self, client: Option<std::net::IpAddr>) {
+        self.update(|record| record.client = client);
     }
 
-    pub(crate) fn for_app(&mut self, app: &str, request_id: Option<&[u8]>) {
-        self.note(|record| {
+    pub(crate) fn set_app(&mut self, app: &str, request_id: Option<&[u8]>) {
+        self.update(|record| {
             record.app = Some(app.to_owned());
             record.request_id = request_id.map(|id| String::from_utf8_lossy(id).into_owned());
         });
     }
 
-    pub(crate) fn timed(&mut self, timing: Timing) {
-        self.note(|record| {
+    pub(crate) fn set_timing(&mut self, timing: Timing) {
+        self.update(|record| {
             record.queue_seconds = Some(timing.queue.as_secs_f64());
             record.service_seconds = Some(timing.service.as_secs_f64());
             record.worker = Some(timing.worker);
         });
     }
 
-    fn note(&mut self, what: impl FnOnce(&mut AccessLogRecord)) {
+    fn update(&mut self, change: impl FnOnce(&mut AccessLogRecord)) {
         if let Some(record) = &mut self.record {
-            what(record);
+            change(record);
         }
     }
 
     /// Writes the entry when the body of the response ends or is aborted.
-    pub(crate) fn follow(
+    pub(crate) fn log_when_done(
         mut self: Box<Self>,
-        mut answer: Response<ResponseBody>,
+        mut response: Response<ResponseBody>,
     ) -> Response<ResponseBody> {
-        if let Some(timing) = answer.extensions_mut().remove::<Timing>() {
-            self.timed(timing);
+        if let Some(timing) = response.extensions_mut().remove::<Timing>() {
+            self.set_timing(timing);
         }
-        let status = answer.status().as_u16();
-        self.note(|record| record.status = status);
+        let status = response.status().as_u16();
+        self.update(|record| record.status = status);
         // The response to a HEAD request is complete although its body is dropped.
         let wants_head = self.record.as_ref().is_some_and(|record| record.method == "HEAD");
-        answer.map(|body| {
-            let is_over = body.is_end_stream() || wants_head;
-            ResponseBody::new(Followed { body, entry: Some(self), is_over })
+        response.map(|body| {
+            let is_complete = body.is_end_stream() || wants_head;
+            ResponseBody::new(Followed { body, entry: Some(self), is_complete })
         })
     }
 
     /// Writes the entry of a response that hyper does not send: that of a WebSocket or upgrade.
-    pub(crate) fn answered(&mut self, status: StatusCode) {
-        self.note(|record| record.status = status.as_u16());
+    pub(crate) fn finish_upgrade(&mut self, status: StatusCode) {
+        self.update(|record| record.status = status.as_u16());
         self.write(true);
     }
 
@@ -118,7 +118,7 @@ impl PendingLogEntry {
 
 impl Drop for PendingLogEntry {
     fn drop(&mut self) {
-        self.note(|record| record.status = CLIENT_GONE);
+        self.update(|record| record.status = CLIENT_GONE);
         self.write(false);
     }
 }
@@ -130,19 +130,19 @@ impl fmt::Debug for PendingLogEntry {
 }
 
 /// Returns the target of the request as the client sent it, cut to the limit.
-fn target(request: &Parts) -> String {
+fn logged_target(request: &Parts) -> String {
     match request.extensions.get::<RawTarget>() {
-        Some(raw) => cut(&raw.to_string()),
-        None => cut(request.uri.path_and_query().map_or("/", PathAndQuery::as_str)),
+        Some(raw) => truncate(&raw.to_string()),
+        None => truncate(request.uri.path_and_query().map_or("/", PathAndQuery::as_str)),
     }
 }
 
-fn field(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+fn header_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?;
-    Some(cut(&String::from_utf8_lossy(value.as_bytes())))
+    Some(truncate(&String::from_utf8_lossy(value.as_bytes())))
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     text[..text.floor_char_boundary(FIELD_BYTES_MAX)].to_owned()
 }
 
@@ -160,13 +160,13 @@ struct Followed {
     /// None: written.
     entry: Option<Box<PendingLogEntry>>,
     /// True once the end of the body was reached.
-    is_over: bool,
+    is_complete: bool,
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
         if let Some(mut entry) = self.entry.take() {
-            entry.write(self.is_over);
+            entry.write(self.is_complete);
         }
     }
 }
@@ -184,11 +184,11 @@ impl HttpBody for Followed {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 if let Some(entry) = &mut self.entry {
-                    entry.note(|record| record.bytes += bytes);
+                    entry.update(|record| record.bytes += bytes);
                 }
-                self.is_over = self.body.is_end_stream();
+                self.is_complete = self.body.is_end_stream();
             }
-            Poll::Ready(None) => self.is_over = true,
+            Poll::Ready(None) => self.is_complete = true,
             _ => {}
         }
         polled

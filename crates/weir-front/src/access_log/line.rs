@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formats_of_web_servers() {
+    fn log_lines_match_the_common_and_combined_formats() {
         let common =
             "192.0.2.7 - - [10/Oct/2000:20:55:36 +0000] \"GET /cart?x=1 HTTP/1.1\" 200 2326";
         assert_eq!(line(LogFormat::Common), format!("{common}\n"));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_that_is_known() {
+    fn json_lines_have_all_known_fields() {
         let text = line(LogFormat::Json);
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON on one line");
         assert_eq!(value["time"], "2000-10-10T20:55:36Z");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_back_and_too_much_is_not_given() {
+    fn the_budget_returns_leases_and_rejects_the_excess() {
         let budget = ByteBudget::new(100);
         let first = budget.take(60);
         assert!(first.is_some() && budget.take(41).is_none());

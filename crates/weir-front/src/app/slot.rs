@@ -10,7 +10,7 @@ use super::{ProxiedApp, UpstreamWorker};
 use crate::dispatch::{Dispatcher, Permit, QueueError, StreamSlot, Ticket};
 
 /// The result that a waiting request receives.
-pub(super) type Handed = Result<UpstreamSlot, QueueError>;
+pub(super) type SlotResult = Result<UpstreamSlot, QueueError>;
 
 /// A slot of a worker, released on drop.
 #[derive(Debug)]
@@ -36,25 +36,25 @@ impl UpstreamSlot {
     }
 
     /// Notes that the worker owes a response, or more of one, from now on.
-    pub(crate) fn owes(&self) {
+    pub(crate) fn start_response_timer(&self) {
         let now = self.app.now();
-        self.update(|dispatcher, permit| dispatcher.owes(permit, now));
+        self.update(|dispatcher, permit| dispatcher.start_response_timer(permit, now));
     }
 
     /// Notes that the client has gone: the worker keeps its slot until it has responded.
-    pub(crate) fn owes_still(&self) {
+    pub(crate) fn ensure_response_timer(&self) {
         let now = self.app.now();
-        self.update(|dispatcher, permit| dispatcher.owes_still(permit, now));
+        self.update(|dispatcher, permit| dispatcher.ensure_response_timer(permit, now));
     }
 
     /// Notes that the worker cannot continue before the client does, so it owes nothing.
-    pub(crate) fn waits_for_client(&self) {
-        self.update(Dispatcher::owes_nothing);
+    pub(crate) fn stop_response_timer(&self) {
+        self.update(Dispatcher::stop_response_timer);
     }
 
-    fn update(&self, what: impl FnOnce(&mut Dispatcher<Sender<Handed>>, &Permit)) {
+    fn update(&self, change: impl FnOnce(&mut Dispatcher<Sender<SlotResult>>, &Permit)) {
         if let Some(permit) = &self.permit {
-            what(&mut self.app.state().dispatcher, permit);
+            change(&mut self.app.state().dispatcher, permit);
         }
     }
 
@@ -72,16 +72,16 @@ impl UpstreamSlot {
         client: Option<&ClientRequest>,
     ) -> Result<StreamSlot, QueueError> {
         if client.is_some_and(|client| client.become_stream().is_err()) {
-            return Err(self.app.refuse_stream(QueueError::ClientStreams));
+            return Err(self.app.reject_stream(QueueError::ClientStreams));
         }
-        self.make_stream().ok_or_else(|| self.app.refuse_stream(QueueError::Streams))
+        self.make_stream().ok_or_else(|| self.app.reject_stream(QueueError::Streams))
     }
 }
 
 impl Drop for UpstreamSlot {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            self.app.take_back(permit);
+            self.app.release(permit);
         }
     }
 }
@@ -103,6 +103,6 @@ impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         // Locks even if a slot was received: after a wait the cost does not matter.
         let now = self.app.clock.now();
-        drop(self.app.state().dispatcher.leave(self.ticket, now));
+        drop(self.app.state().dispatcher.cancel(self.ticket, now));
     }
 }

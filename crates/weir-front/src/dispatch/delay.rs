@@ -20,7 +20,7 @@ pub(super) struct Delay {
     /// The moving average of the time between two requests that leave for a slot. 0: none did yet.
     interval: Duration,
     /// Since when the queue has been too long without a break.
-    long_since: Option<Timestamp>,
+    overlong_since: Option<Timestamp>,
     /// The recent share of requests that left the queue because their clients gave up.
     given_up_share: f64,
     /// The moving average of the time after which clients gave up.
@@ -29,14 +29,14 @@ pub(super) struct Delay {
 
 impl Delay {
     /// Returns since when the queue, which now has `len` requests, has been too long; see
-    /// [`Delay::judge`].
-    pub(super) fn long_since(
+    /// [`Delay::update`].
+    pub(super) fn overlong_since(
         &self,
         len: usize,
         limit: Duration,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        self.long_since.or_else(|| self.standing_since(len, limit, now))
+        self.overlong_since.or_else(|| self.stalled_since(len, limit, now))
     }
 
     /// Returns how long the queue may take to serve: at most `limit` and, if many clients give up,
@@ -47,7 +47,7 @@ impl Delay {
     }
 
     /// Notes that a client gave up after its request had waited for `waited`.
-    pub(super) fn give_up(&mut self, waited: Duration) {
+    pub(super) fn record_give_up(&mut self, waited: Duration) {
         self.patience = if self.patience.is_zero() {
             waited
         } else {
@@ -57,7 +57,7 @@ impl Delay {
     }
 
     /// Returns since when the queue has been too long because no request has left it.
-    fn standing_since(&self, len: usize, limit: Duration, now: Timestamp) -> Option<Timestamp> {
+    fn stalled_since(&self, len: usize, limit: Duration, now: Timestamp) -> Option<Timestamp> {
         let limit = self.limit(limit);
         let due = self.last + limit.checked_div(u32::try_from(len).ok()?)?;
         (due < now).then_some(due)
@@ -66,12 +66,12 @@ impl Delay {
     /// Restarts the measurement at `now`.
     pub(super) fn restart(&mut self, now: Timestamp) {
         self.last = now;
-        self.long_since = None;
+        self.overlong_since = None;
     }
 
     /// Notes that one of `len` requests leaves for a slot.
-    pub(super) fn step(&mut self, len: usize, limit: Duration, now: Timestamp) {
-        self.judge(len, limit, now);
+    pub(super) fn record_departure(&mut self, len: usize, limit: Duration, now: Timestamp) {
+        self.update(len, limit, now);
         self.given_up_share -= self.given_up_share / f64::from(WEIGHT);
         let interval = now.since(self.last);
         self.interval = if self.interval.is_zero() {
@@ -80,20 +80,20 @@ impl Delay {
             (self.interval * (WEIGHT - 1) + interval) / WEIGHT
         };
         self.last = now;
-        self.judge(len - 1, limit, now);
+        self.update(len - 1, limit, now);
     }
 
     /// Updates whether a queue of `len` requests is too long: whether, at the measured rate, the
     /// last of them would wait for longer than `limit` (Little's law).
-    pub(super) fn judge(&mut self, len: usize, limit: Duration, now: Timestamp) {
+    pub(super) fn update(&mut self, len: usize, limit: Duration, now: Timestamp) {
         let count = u32::try_from(len).unwrap_or(u32::MAX);
         // Hysteresis: random variation of the estimate must not end an overload.
         let long = self.limit(limit);
-        let long = if self.long_since.is_some() { long * 3 / 4 } else { long };
+        let long = if self.overlong_since.is_some() { long * 3 / 4 } else { long };
         let is_long = self.interval.saturating_mul(count) > long;
-        let standing_since = self.standing_since(len, limit, now);
-        self.long_since = if is_long || standing_since.is_some() {
-            self.long_since.or(standing_since).or(Some(now))
+        let stalled_since = self.stalled_since(len, limit, now);
+        self.overlong_since = if is_long || stalled_since.is_some() {
+            self.overlong_since.or(stalled_since).or(Some(now))
         } else {
             None
         };
@@ -114,66 +114,70 @@ mod tests {
     fn steady() -> Delay {
         let mut delay = Delay::default();
         delay.restart(at(0));
-        for step in 1..=50 {
-            delay.step(10, LIMIT, at(20 * step));
+        for record_departure in 1..=50 {
+            delay.record_departure(10, LIMIT, at(20 * record_departure));
         }
         delay
     }
 
     #[test]
-    fn a_queue_is_as_long_as_it_takes_to_serve_it() {
+    fn the_queue_delay_is_its_length_times_the_service_interval() {
         let mut delay = steady();
-        delay.judge(10, LIMIT, at(1_000));
-        assert_eq!(delay.long_since(10, LIMIT, at(1_000)), None);
-        delay.judge(11, LIMIT, at(1_001));
-        delay.judge(12, LIMIT, at(1_500));
-        assert_eq!(delay.long_since(12, LIMIT, at(1_500)), Some(at(1_001)), "the first time");
-        delay.step(8, LIMIT, at(1_510));
-        assert_eq!(delay.long_since(7, LIMIT, at(1_510)), Some(at(1_001)), "half a second ago");
-        for step in 1..=100 {
-            delay.step(7, LIMIT, at(1_510 + 20 * step));
+        delay.update(10, LIMIT, at(1_000));
+        assert_eq!(delay.overlong_since(10, LIMIT, at(1_000)), None);
+        delay.update(11, LIMIT, at(1_001));
+        delay.update(12, LIMIT, at(1_500));
+        assert_eq!(delay.overlong_since(12, LIMIT, at(1_500)), Some(at(1_001)), "the first time");
+        delay.record_departure(8, LIMIT, at(1_510));
+        assert_eq!(delay.overlong_since(7, LIMIT, at(1_510)), Some(at(1_001)), "half a second ago");
+        for record_departure in 1..=100 {
+            delay.record_departure(7, LIMIT, at(1_510 + 20 * record_departure));
         }
-        assert_eq!(delay.long_since(6, LIMIT, at(3_510)), None);
+        assert_eq!(delay.overlong_since(6, LIMIT, at(3_510)), None);
     }
 
     #[test]
-    fn a_queue_that_stands_still_becomes_long() {
+    fn a_stalled_queue_counts_as_overlong() {
         let mut delay = steady();
-        assert_eq!(delay.long_since(1, LIMIT, at(1_200)), None);
-        assert_eq!(delay.long_since(1, LIMIT, at(1_201)), Some(at(1_200)));
-        delay.step(20, LIMIT, at(31_000));
+        assert_eq!(delay.overlong_since(1, LIMIT, at(1_200)), None);
+        assert_eq!(delay.overlong_since(1, LIMIT, at(1_201)), Some(at(1_200)));
+        delay.record_departure(20, LIMIT, at(31_000));
         assert_eq!(
-            delay.long_since(19, LIMIT, at(31_000)),
+            delay.overlong_since(19, LIMIT, at(31_000)),
             Some(at(1_010)),
             "and is not short at once"
         );
     }
 
     #[test]
-    fn a_queue_is_too_long_at_half_the_time_after_which_clients_give_up() {
+    fn a_queue_is_overlong_at_half_the_clients_patience() {
         let mut delay = steady();
         for _ in 0..6 {
-            delay.give_up(Duration::from_millis(100));
+            delay.record_give_up(Duration::from_millis(100));
         }
-        delay.judge(3, LIMIT, at(1_000));
-        assert_eq!(delay.long_since(3, LIMIT, at(1_000)), None, "a few are no sign");
-        delay.give_up(Duration::from_millis(100));
-        delay.judge(2, LIMIT, at(1_000));
-        assert_eq!(delay.long_since(2, LIMIT, at(1_000)), None, "40 of 50 ms");
-        delay.judge(3, LIMIT, at(1_000));
-        assert_eq!(delay.long_since(3, LIMIT, at(1_000)), Some(at(1_000)), "60 of 50 ms");
-        for step in 1..=3 {
-            delay.step(7 - step, LIMIT, at(1_000 + 20 * step as u64));
+        delay.update(3, LIMIT, at(1_000));
+        assert_eq!(delay.overlong_since(3, LIMIT, at(1_000)), None, "a few are no sign");
+        delay.record_give_up(Duration::from_millis(100));
+        delay.update(2, LIMIT, at(1_000));
+        assert_eq!(delay.overlong_since(2, LIMIT, at(1_000)), None, "40 of 50 ms");
+        delay.update(3, LIMIT, at(1_000));
+        assert_eq!(delay.overlong_since(3, LIMIT, at(1_000)), Some(at(1_000)), "60 of 50 ms");
+        for record_departure in 1..=3 {
+            delay.record_departure(
+                7 - record_departure,
+                LIMIT,
+                at(1_000 + 20 * record_departure as u64),
+            );
         }
-        assert_eq!(delay.long_since(3, LIMIT, at(1_060)), None, "requests are served again");
+        assert_eq!(delay.overlong_since(3, LIMIT, at(1_060)), None, "requests are served again");
     }
 
     #[test]
-    fn the_pace_of_before_is_forgotten() {
+    fn restarting_the_measurement_forgets_the_old_rate() {
         let mut delay = steady();
-        for step in 1..=400 {
-            delay.step(14, LIMIT, at(1_000 + 10 * step));
+        for record_departure in 1..=400 {
+            delay.record_departure(14, LIMIT, at(1_000 + 10 * record_departure));
         }
-        assert_eq!(delay.long_since(13, LIMIT, at(5_000)), None);
+        assert_eq!(delay.overlong_since(13, LIMIT, at(5_000)), None);
     }
 }

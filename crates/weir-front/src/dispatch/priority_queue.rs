@@ -76,15 +76,15 @@ impl PriorityQueue {
     pub(super) fn remove(&mut self, client: FlowKey, request: u64) {
         let Some(flow) = self.flows.get_mut(&client) else { return };
         // Numbers only grow, so a flow is sorted.
-        if let Ok(place) = flow.binary_search(&request) {
-            flow.remove(place);
+        if let Ok(index) = flow.binary_search(&request) {
+            flow.remove(index);
             self.len -= 1;
             self.forget();
         }
     }
 
     /// Returns the oldest request of the client with the most requests, and the number of these.
-    pub(super) fn fattest(&self) -> Option<(u64, usize)> {
+    pub(super) fn largest(&self) -> Option<(u64, usize)> {
         let flow = self.flows.values().max_by_key(|flow| (flow.len(), flow.front().copied()))?;
         Some((*flow.front()?, flow.len()))
     }
@@ -131,19 +131,19 @@ mod tests {
     use super::*;
 
     fn asker(number: u32) -> FlowKey {
-        ClientAddress::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
+        ClientAddress::from_ip(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
     }
 
     #[test]
-    fn clients_that_leave_before_their_first_turn_are_forgotten() {
-        let mut lane = PriorityQueue::default();
-        lane.push(asker(0), 0);
+    fn clients_that_leave_before_their_turn_are_forgotten() {
+        let mut queue_of = PriorityQueue::default();
+        queue_of.push(asker(0), 0);
         for number in 1..100_000 {
-            lane.push(asker(number), number.into());
-            lane.remove(asker(number), number.into());
+            queue_of.push(asker(number), number.into());
+            queue_of.remove(asker(number), number.into());
         }
-        assert!(lane.new.len() <= REMEMBERED_MAX + 2, "{}", lane.new.len());
-        assert_eq!(lane.flows.len(), lane.new.len());
-        assert_eq!(lane.pop(false), Some((asker(0), 0)));
+        assert!(queue_of.new.len() <= REMEMBERED_MAX + 2, "{}", queue_of.new.len());
+        assert_eq!(queue_of.flows.len(), queue_of.new.len());
+        assert_eq!(queue_of.pop(false), Some((asker(0), 0)));
     }
 }

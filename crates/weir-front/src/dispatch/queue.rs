@@ -21,13 +21,13 @@ impl Priority {
     const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
 }
 
-/// Identifies a waiting request, see [`RequestQueue::leave`].
+/// Identifies a waiting request, see [`RequestQueue::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
 #[derive(Debug)]
 struct QueuedRequest<T> {
-    wish: RequestClass,
+    class: RequestClass,
     since: Timestamp,
     waiter: T,
 }
@@ -37,7 +37,7 @@ struct QueuedRequest<T> {
 pub(super) struct RequestQueue<T> {
     /// By number, and thereby in the order of their arrival.
     entries: BTreeMap<u64, QueuedRequest<T>>,
-    lanes: [PriorityQueue; 3],
+    by_priority: [PriorityQueue; 3],
     pushed: u64,
     delay: Delay,
 }
@@ -46,7 +46,7 @@ impl<T> Default for RequestQueue<T> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
-            lanes: Priority::ALL.map(|_| PriorityQueue::default()),
+            by_priority: Priority::ALL.map(|_| PriorityQueue::default()),
             pushed: 0,
             delay: Delay::default(),
         }
@@ -63,8 +63,8 @@ impl<T> RequestQueue<T> {
     }
 
     /// Returns since when the queue has been too long to be served within `delay_max`.
-    pub(super) fn long_since(&self, delay_max: Duration, now: Timestamp) -> Option<Timestamp> {
-        self.delay.long_since(self.len(), delay_max, now).filter(|_| !self.is_empty())
+    pub(super) fn overlong_since(&self, delay_max: Duration, now: Timestamp) -> Option<Timestamp> {
+        self.delay.overlong_since(self.len(), delay_max, now).filter(|_| !self.is_empty())
     }
 
     /// Restarts the measurement of the delay at `now`.
@@ -75,7 +75,7 @@ impl<T> RequestQueue<T> {
     /// Adds a request. A queue that takes longer than `delay_max` to serve is too long.
     pub(super) fn push(
         &mut self,
-        wish: RequestClass,
+        class: RequestClass,
         waiter: T,
         delay_max: Duration,
         now: Timestamp,
@@ -85,9 +85,9 @@ impl<T> RequestQueue<T> {
         }
         self.pushed += 1;
         let number = self.pushed;
-        self.lanes[wish.priority as usize].push(wish.client, number);
-        self.entries.insert(number, QueuedRequest { wish, since: now, waiter });
-        self.delay.judge(self.len(), delay_max, now);
+        self.by_priority[class.priority as usize].push(class.client, number);
+        self.entries.insert(number, QueuedRequest { class, since: now, waiter });
+        self.delay.update(self.len(), delay_max, now);
         Ticket(number)
     }
 
@@ -99,17 +99,17 @@ impl<T> RequestQueue<T> {
         now: Timestamp,
     ) -> Option<T> {
         let len = self.len();
-        let lane = self.lanes.iter_mut().find(|lane| !lane.is_empty())?;
-        let (_, number) = lane.pop(newest_first)?;
+        let queue_of = self.by_priority.iter_mut().find(|queue_of| !queue_of.is_empty())?;
+        let (_, number) = queue_of.pop(newest_first)?;
         let entry = self.entries.remove(&number)?;
-        self.delay.step(len, delay_max, now);
+        self.delay.record_departure(len, delay_max, now);
         Some(entry.waiter)
     }
 
     /// Removes a request whose client gave up.
-    pub(super) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
+    pub(super) fn cancel(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
         let since = self.entries.get(&ticket.0)?.since;
-        self.delay.give_up(now.since(since));
+        self.delay.record_give_up(now.since(since));
         self.remove(ticket.0)
     }
 
@@ -123,17 +123,17 @@ impl<T> RequestQueue<T> {
         self.remove(number)
     }
 
-    /// Removes a request to make room for `wish`: the oldest of the client with the most requests,
-    /// if its priority is lower or its client has more requests than the one of `wish`; otherwise,
+    /// Removes a request to make room for `class`: the oldest of the client with the most requests,
+    /// if its priority is lower or its client has more requests than the one of `class`; otherwise,
     /// with `newest_first`, the oldest of the same priority. Returns None if there is no such one.
-    pub(super) fn make_room(&mut self, wish: RequestClass, newest_first: bool) -> Option<T> {
-        let lowest = *Priority::ALL.iter().rev().find(|&&one| !self.lane(one).is_empty())?;
-        let lane = self.lane(lowest);
-        let (oldest_of_fattest, fattest) = lane.fattest()?;
-        let is_fatter = fattest > lane.len_of(wish.client) + 1;
-        let number = if lowest > wish.priority || lowest == wish.priority && is_fatter {
-            oldest_of_fattest
-        } else if lowest == wish.priority && newest_first {
+    pub(super) fn displace(&mut self, class: RequestClass, newest_first: bool) -> Option<T> {
+        let lowest = *Priority::ALL.iter().rev().find(|&&one| !self.queue_of(one).is_empty())?;
+        let queue_of = self.queue_of(lowest);
+        let (oldest_of_largest, largest) = queue_of.largest()?;
+        let is_larger = largest > queue_of.len_of(class.client) + 1;
+        let number = if lowest > class.priority || lowest == class.priority && is_larger {
+            oldest_of_largest
+        } else if lowest == class.priority && newest_first {
             self.oldest_of(lowest)?
         } else {
             return None;
@@ -143,16 +143,16 @@ impl<T> RequestQueue<T> {
 
     fn oldest_of(&self, priority: Priority) -> Option<u64> {
         let mut entries = self.entries.iter();
-        entries.find(|(_, entry)| entry.wish.priority == priority).map(|(number, _)| *number)
+        entries.find(|(_, entry)| entry.class.priority == priority).map(|(number, _)| *number)
     }
 
-    fn lane(&self, priority: Priority) -> &PriorityQueue {
-        &self.lanes[priority as usize]
+    fn queue_of(&self, priority: Priority) -> &PriorityQueue {
+        &self.by_priority[priority as usize]
     }
 
     fn remove(&mut self, number: u64) -> Option<T> {
         let entry = self.entries.remove(&number)?;
-        self.lanes[entry.wish.priority as usize].remove(entry.wish.client, number);
+        self.by_priority[entry.class.priority as usize].remove(entry.class.client, number);
         Some(entry.waiter)
     }
 }

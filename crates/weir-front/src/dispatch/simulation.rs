@@ -24,7 +24,7 @@ enum SimulationEvent {
 /// The sorted durations of served requests from their arrival, and how many were not served.
 struct SimulationOutcome {
     took_ms: Vec<f64>,
-    refused: usize,
+    rejected: usize,
 }
 
 impl SimulationOutcome {
@@ -58,12 +58,12 @@ fn simulate(load: f64, seed: u64) -> SimulationOutcome {
     }
     let mut events = BinaryHeap::from([Reverse((0_u64, SimulationEvent::Arrival))]);
     let mut running: Slab<(Permit, Timestamp)> = Slab::new();
-    let mut outcome = SimulationOutcome { took_ms: Vec::new(), refused: 0 };
+    let mut outcome = SimulationOutcome { took_ms: Vec::new(), rejected: 0 };
     let mut arrivals = 0;
     while let Some(Reverse((micros, event))) = events.pop() {
         let now = Timestamp::from_micros(micros);
-        outcome.refused += dispatcher.expire(now).len();
-        let begun = match event {
+        outcome.rejected += dispatcher.expire(now).len();
+        let started = match event {
             SimulationEvent::Arrival => {
                 arrivals += 1;
                 if arrivals < REQUESTS {
@@ -79,9 +79,9 @@ fn simulate(load: f64, seed: u64) -> SimulationOutcome {
                 dispatcher.next(now).map(|(arrived, permit)| (permit, arrived))
             }
         };
-        if let Some(begun) = begun {
+        if let Some(started) = started {
             let service_ms = MEDIAN_MS * (SIGMA * normal(&mut random)).exp();
-            let end = SimulationEvent::End(running.insert(begun));
+            let end = SimulationEvent::End(running.insert(started));
             events.push(Reverse((micros + to_micros(service_ms), end)));
         }
     }
@@ -98,13 +98,13 @@ fn arrive(
     if let Some(permit) = dispatcher.take(now) {
         return Some((permit, now));
     }
-    let client = ClientAddress::of([10, 0, random.u8(..), random.u8(..)].into());
-    let wish = RequestClass { priority: Priority::Normal, client };
-    match dispatcher.wait(wish, now, now) {
+    let client = ClientAddress::from_ip([10, 0, random.u8(..), random.u8(..)].into());
+    let class = RequestClass { priority: Priority::Normal, client };
+    match dispatcher.wait(class, now, now) {
         EnqueueOutcome::Queued { displaced, .. } => {
-            outcome.refused += usize::from(displaced.is_some())
+            outcome.rejected += usize::from(displaced.is_some())
         }
-        EnqueueOutcome::Refused(..) => outcome.refused += 1,
+        EnqueueOutcome::Rejected(..) => outcome.rejected += 1,
     }
     None
 }
@@ -114,20 +114,20 @@ fn to_micros(millis: f64) -> u64 {
 }
 
 #[test]
-fn at_80_percent_load_nearly_all_time_is_service_time() {
+fn at_80_percent_load_queueing_time_is_negligible() {
     let outcome = simulate(0.8, 1);
     let (p50, p99) = (outcome.percentile(50), outcome.percentile(99));
     assert!(p50 <= 35.0 && p99 <= 700.0, "p50 {p50} ms, p99 {p99} ms");
     let served = outcome.took_ms.len();
-    assert_eq!(served + outcome.refused, REQUESTS);
-    assert!(outcome.refused * 1_000 < REQUESTS, "{} refused", outcome.refused);
+    assert_eq!(served + outcome.rejected, REQUESTS);
+    assert!(outcome.rejected * 1_000 < REQUESTS, "{} refused", outcome.rejected);
 }
 
 #[test]
-fn at_twice_the_load_half_is_served_and_soon() {
+fn at_twice_the_capacity_half_is_served_quickly() {
     let outcome = simulate(2.0, 1);
     let served = outcome.took_ms.len();
-    assert_eq!(served + outcome.refused, REQUESTS);
+    assert_eq!(served + outcome.rejected, REQUESTS);
     let (p50, p95) = (outcome.percentile(50), outcome.percentile(95));
     assert!(served * 100 > REQUESTS * 49, "{served} served");
     assert!(p50 <= 60.0 && p95 <= 900.0, "p50 {p50} ms, p95 {p95} ms");
@@ -144,23 +144,23 @@ struct ClosedLoop {
 
 impl ClosedLoop {
     /// Returns how many requests are rejected in the first minute, and in the second.
-    fn refused(&self) -> [usize; 2] {
+    fn rejected(&self) -> [usize; 2] {
         let mut dispatcher: Dispatcher<u32> = Dispatcher::new(limits());
         for _ in 0..self.workers {
             dispatcher.add_worker(Slots { requests: 1, streams: 0 }, Timestamp::default());
         }
         let mut ends = BinaryHeap::new();
         let mut running: Slab<(u32, Permit)> = Slab::new();
-        let (mut now, mut refused) = (0, [0, 0]);
-        let mut asking: Vec<u32> = (0..self.clients).collect();
+        let (mut now, mut rejected) = (0, [0, 0]);
+        let mut sending: Vec<u32> = (0..self.clients).collect();
         while now < 120_000 {
             let time = Timestamp::from_millis(now);
-            for client in asking.drain(..) {
-                let wish = RequestClass { priority: Priority::Normal, client: None };
+            for client in sending.drain(..) {
+                let class = RequestClass { priority: Priority::Normal, client: None };
                 if let Some(permit) = dispatcher.take(time) {
                     ends.push(Reverse((self.end(now), running.insert((client, permit)))));
                 } else {
-                    let waiting = dispatcher.wait(wish, client, time);
+                    let waiting = dispatcher.wait(class, client, time);
                     assert!(matches!(waiting, EnqueueOutcome::Queued { displaced: None, .. }));
                 }
             }
@@ -168,16 +168,16 @@ impl ClosedLoop {
             now = end;
             let time = Timestamp::from_millis(now);
             let (client, permit) = running.remove(key);
-            asking.push(client);
+            sending.push(client);
             dispatcher.end(permit);
-            if let Some(begun) = dispatcher.next(time) {
-                ends.push(Reverse((self.end(now), running.insert(begun))));
+            if let Some(started) = dispatcher.next(time) {
+                ends.push(Reverse((self.end(now), running.insert(started))));
             }
             let expired = dispatcher.expire(time);
-            refused[usize::from(now >= 60_000)] += expired.len();
-            asking.extend(expired.into_iter().map(|(client, _)| client));
+            rejected[usize::from(now >= 60_000)] += expired.len();
+            sending.extend(expired.into_iter().map(|(client, _)| client));
         }
-        refused
+        rejected
     }
 
     /// Returns when a request ends that begins at `now`.
@@ -188,27 +188,27 @@ impl ClosedLoop {
 }
 
 #[test]
-fn clients_that_wait_for_their_responses_are_all_served_while_that_takes_less_than_the_delay() {
+fn closed_loop_clients_are_all_served_within_the_overload_delay() {
     for (clients, workers, service_ms) in
         [(16, 4, 20), (160, 4, 20), (320, 32, 100), (560, 32, 100)]
     {
         let load = ClosedLoop { clients, workers, service_ms, stall_ms: 0 };
-        assert_eq!(load.refused(), [0, 0], "{clients} clients");
+        assert_eq!(load.rejected(), [0, 0], "{clients} clients");
     }
 }
 
 #[test]
-fn clients_that_wait_for_their_responses_are_all_served_again_after_a_stall() {
+fn closed_loop_clients_recover_after_a_stall() {
     let load = ClosedLoop { clients: 320, workers: 32, service_ms: 100, stall_ms: 30_000 };
-    let [first, second] = load.refused();
+    let [first, second] = load.rejected();
     assert!(first > 0, "a stall is an overload");
     assert_eq!(second, 0);
 }
 
 #[test]
-fn clients_that_wait_for_their_responses_are_an_overload_when_the_queue_is_long() {
+fn closed_loop_clients_with_a_long_queue_are_an_overload() {
     let load = ClosedLoop { clients: 800, workers: 4, service_ms: 20, stall_ms: 0 };
-    assert!(load.refused()[1] > 0);
+    assert!(load.rejected()[1] > 0);
 }
 
 /// Simulates requests at `load` from clients that leave after `patience_ms`. Returns the percentage
@@ -230,15 +230,15 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
         }
         let now = Timestamp::from_micros(micros);
         let _ = dispatcher.expire(now);
-        let begun = match kind {
+        let started = match kind {
             0 => {
                 let gap_ms = -(1.0 - random.f64()).ln() * 20.0 / (load * 4.0);
                 events.push(Reverse((micros + to_micros(gap_ms), 0, 0, 0)));
                 number += 1;
-                let wish = RequestClass { priority: Priority::Normal, client: client_of(number) };
+                let class = RequestClass { priority: Priority::Normal, client: client_of(number) };
                 dispatcher.take(now).map(|permit| (micros, permit)).or_else(|| {
                     if let EnqueueOutcome::Queued { ticket, .. } =
-                        dispatcher.wait(wish, micros, now)
+                        dispatcher.wait(class, micros, now)
                     {
                         tickets.insert(number, ticket);
                         events.push(Reverse((micros + 1_000 * patience_ms, 2, 0, number)));
@@ -255,11 +255,11 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
                 dispatcher.next(now)
             }
             _ => {
-                let _ = dispatcher.leave(tickets[&arrived], now);
+                let _ = dispatcher.cancel(tickets[&arrived], now);
                 None
             }
         };
-        if let Some((arrived, permit)) = begun {
+        if let Some((arrived, permit)) = started {
             events.push(Reverse((micros + 20_000, 1, running.insert(permit), arrived)));
         }
     }
@@ -268,11 +268,11 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
 
 fn client_of(number: u64) -> FlowKey {
     let [.., a, b] = number.to_be_bytes();
-    ClientAddress::of([10, 0, a, b].into())
+    ClientAddress::from_ip([10, 0, a, b].into())
 }
 
 #[test]
-fn workers_work_for_clients_that_are_still_there_however_short_their_patience() {
+fn workers_serve_clients_that_are_still_connected() {
     for patience_ms in [300, 1_000, 2_000, 5_000] {
         let useful = useful_percent(2.0, patience_ms);
         assert!(useful >= 90, "{useful} % with a patience of {patience_ms} ms");

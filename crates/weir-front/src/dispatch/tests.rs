@@ -20,10 +20,10 @@ fn limits() -> QueueLimits {
 }
 
 fn client(number: u8) -> FlowKey {
-    ClientAddress::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
+    ClientAddress::from_ip(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
 }
 
-fn wish(client_number: u8) -> RequestClass {
+fn class(client_number: u8) -> RequestClass {
     RequestClass { priority: Priority::Normal, client: client(client_number) }
 }
 
@@ -39,8 +39,8 @@ fn busy() -> (Dispatcher<u32>, Permit) {
     (dispatcher, permit)
 }
 
-fn queue(dispatcher: &mut Dispatcher<u32>, wish: RequestClass, waiter: u32, now: u64) -> Ticket {
-    match dispatcher.wait(wish, waiter, at(now)) {
+fn queue(dispatcher: &mut Dispatcher<u32>, class: RequestClass, waiter: u32, now: u64) -> Ticket {
+    match dispatcher.wait(class, waiter, at(now)) {
         EnqueueOutcome::Queued { ticket, displaced: None } => ticket,
         other => panic!("{other:?}"),
     }
@@ -63,7 +63,7 @@ fn order(dispatcher: &mut Dispatcher<u32>, mut permit: Permit, now: u64) -> Vec<
 }
 
 #[test]
-fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_longest() {
+fn the_least_loaded_worker_is_chosen_then_the_least_recent() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let two = Slots { requests: 2, streams: 0 };
     let workers: Vec<_> = (0..3).map(|_| dispatcher.add_worker(two, at(0))).collect();
@@ -78,15 +78,15 @@ fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_lon
 }
 
 #[test]
-fn a_stream_gives_its_request_s_slot_to_the_next_where_there_is_room_for_streams() {
+fn a_stream_frees_the_slot_of_its_request() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     dispatcher.add_worker(Slots { requests: 1, streams: 1 }, at(0));
     let loads = |dispatcher: &Dispatcher<u32>| {
         dispatcher.loads().iter().map(|(_, load)| (load.requests, load.streams)).collect::<Vec<_>>()
     };
     let first = dispatcher.take(at(0)).expect("a slot");
-    queue(&mut dispatcher, wish(1), 1, 0);
-    queue(&mut dispatcher, wish(1), 2, 0);
+    queue(&mut dispatcher, class(1), 1, 0);
+    queue(&mut dispatcher, class(1), 2, 0);
     assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own));
     assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own), "once");
     let (waiter, second) = dispatcher.next(at(1)).expect("the slot that came free");
@@ -99,26 +99,26 @@ fn a_stream_gives_its_request_s_slot_to_the_next_where_there_is_room_for_streams
 }
 
 #[test]
-fn what_other_processes_use_of_a_worker_counts_against_its_slots() {
+fn load_of_other_processes_counts_against_the_slots() {
     let mut dispatcher = Dispatcher::new(limits());
     let slots = Slots { requests: 2, streams: 2 };
     let worker = dispatcher.add_worker(slots, at(0));
-    dispatcher.set_elsewhere(worker, Elsewhere { requests: 1, streams: 1 });
+    dispatcher.set_external_load(worker, ExternalLoad { requests: 1, streams: 1 });
     let first = dispatcher.take(at(0)).expect("a slot");
     assert!(dispatcher.take(at(0)).is_none(), "one of two is used elsewhere");
     let own = Some(StreamSlot::Own);
     assert_eq!(dispatcher.make_stream(&first), own, "one of two streams is elsewhere");
     let second = dispatcher.take(at(0)).expect("a slot");
     assert_eq!(dispatcher.make_stream(&second), None, "no room for a third");
-    queue(&mut dispatcher, wish(1), 7, 0);
+    queue(&mut dispatcher, class(1), 7, 0);
     assert!(dispatcher.next(at(0)).is_none());
-    dispatcher.set_elsewhere(worker, Elsewhere::default());
+    dispatcher.set_external_load(worker, ExternalLoad::default());
     assert_eq!(dispatcher.next(at(0)).map(|(waiter, _)| waiter), Some(7), "it has ended there");
     assert_eq!(dispatcher.make_stream(&second), own);
 }
 
 #[test]
-fn among_workers_with_as_many_requests_the_one_with_fewer_streams_is_taken() {
+fn among_equal_request_counts_fewer_streams_win() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let slots = Slots { requests: 2, streams: 2 };
     let workers = [dispatcher.add_worker(slots, at(0)), dispatcher.add_worker(slots, at(0))];
@@ -132,7 +132,7 @@ fn among_workers_with_as_many_requests_the_one_with_fewer_streams_is_taken() {
 }
 
 #[test]
-fn what_will_probably_be_a_stream_goes_to_a_worker_that_has_room_for_one() {
+fn a_probable_stream_goes_to_a_worker_with_stream_room() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let slots = Slots { requests: 2, streams: 1 };
     let workers = [dispatcher.add_worker(slots, at(0)), dispatcher.add_worker(slots, at(0))];
@@ -150,7 +150,7 @@ fn what_will_probably_be_a_stream_goes_to_a_worker_that_has_room_for_one() {
 }
 
 #[test]
-fn streams_that_keep_the_slots_of_their_requests_leave_one_to_requests() {
+fn streams_in_request_slots_leave_one_for_requests() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let slots = Slots { requests: 2, streams: 0 };
     dispatcher.add_worker(slots, at(0));
@@ -168,38 +168,38 @@ fn streams_that_keep_the_slots_of_their_requests_leave_one_to_requests() {
 }
 
 #[test]
-fn clients_take_turns_and_one_with_many_requests_waits_for_itself() {
+fn clients_take_turns_in_the_queue() {
     let (mut dispatcher, permit) = busy();
     for waiter in 1..=4 {
-        queue(&mut dispatcher, wish(1), waiter, 0);
+        queue(&mut dispatcher, class(1), waiter, 0);
     }
-    queue(&mut dispatcher, wish(2), 5, 1);
-    queue(&mut dispatcher, wish(2), 6, 1);
-    queue(&mut dispatcher, wish(3), 7, 1);
+    queue(&mut dispatcher, class(2), 5, 1);
+    queue(&mut dispatcher, class(2), 6, 1);
+    queue(&mut dispatcher, class(3), 7, 1);
     assert_eq!(order(&mut dispatcher, permit, 1), [1, 5, 7, 2, 6, 3, 4]);
 }
 
 #[test]
-fn a_higher_priority_goes_first() {
+fn higher_priority_requests_go_first() {
     let (mut dispatcher, permit) = busy();
     for (waiter, priority) in [(1, Priority::Low), (2, Priority::Normal), (3, Priority::High)] {
-        queue(&mut dispatcher, RequestClass { priority, ..wish(1) }, waiter, 0);
+        queue(&mut dispatcher, RequestClass { priority, ..class(1) }, waiter, 0);
     }
     assert_eq!(order(&mut dispatcher, permit, 1), [3, 2, 1]);
 }
 
 #[test]
-fn a_full_queue_refuses_who_has_no_better_claim() {
+fn a_full_queue_rejects_requests_that_displace_nobody() {
     let (mut dispatcher, _permit) = busy();
     for waiter in 0..8 {
-        queue(&mut dispatcher, wish(1), waiter, 0);
+        queue(&mut dispatcher, class(1), waiter, 0);
     }
-    let refused = dispatcher.wait(wish(1), 8, at(1));
-    assert_eq!(refused, EnqueueOutcome::Refused(8, QueueError::QueueFull));
+    let rejected = dispatcher.wait(class(1), 8, at(1));
+    assert_eq!(rejected, EnqueueOutcome::Rejected(8, QueueError::QueueFull));
     // Requests of another client displace those of the client that fills the queue, until both have
     // as many.
     for waiter in 9..12 {
-        match dispatcher.wait(wish(2), waiter, at(1)) {
+        match dispatcher.wait(class(2), waiter, at(1)) {
             EnqueueOutcome::Queued {
                 displaced: Some((displaced, QueueError::QueueFull)), ..
             } => {
@@ -208,27 +208,30 @@ fn a_full_queue_refuses_who_has_no_better_claim() {
             other => panic!("{other:?}"),
         }
     }
-    let low = RequestClass { priority: Priority::Low, ..wish(3) };
-    assert_eq!(dispatcher.wait(low, 12, at(1)), EnqueueOutcome::Refused(12, QueueError::QueueFull));
+    let low = RequestClass { priority: Priority::Low, ..class(3) };
+    assert_eq!(
+        dispatcher.wait(low, 12, at(1)),
+        EnqueueOutcome::Rejected(12, QueueError::QueueFull)
+    );
     assert_eq!(dispatcher.waiting(), 8);
 }
 
 #[test]
-fn a_request_waits_as_long_as_the_queue_may_hold_it_and_no_longer() {
+fn a_request_expires_after_the_queue_timeout() {
     let (mut dispatcher, _permit) = busy();
     dispatcher.limits.overload_after = 1_000 * STEP;
-    queue(&mut dispatcher, wish(1), 1, 0);
-    queue(&mut dispatcher, wish(2), 2, 1);
+    queue(&mut dispatcher, class(1), 1, 0);
+    queue(&mut dispatcher, class(2), 2, 1);
     assert_eq!(dispatcher.expire(at(29)), []);
     assert_eq!(dispatcher.expire(at(30)), [(1, QueueError::QueueTimeout)]);
     assert_eq!(dispatcher.expire(at(31)), [(2, QueueError::QueueTimeout)]);
 }
 
 #[test]
-fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
+fn during_an_overload_the_newest_request_goes_first() {
     let (mut dispatcher, permit) = busy();
     for (second, waiter) in [(0, 1), (1, 2), (2, 3)] {
-        queue(&mut dispatcher, wish(waiter), u32::from(waiter), second);
+        queue(&mut dispatcher, class(waiter), u32::from(waiter), second);
     }
     assert!(!dispatcher.is_overloaded(at(2)));
     assert!(dispatcher.is_overloaded(at(3)), "never empty for over 2 s");
@@ -239,46 +242,46 @@ fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
     );
     // The overload has ended with the empty queue.
     for waiter in [4, 5, 6] {
-        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 3);
+        queue(&mut dispatcher, class(waiter), u32::from(waiter), 3);
     }
     assert_eq!(order(&mut dispatcher, permit, 4), [4, 5, 6]);
 
     let (mut dispatcher, permit) = busy();
     for (client, waiter) in [(1, 1), (2, 2), (2, 22), (3, 3)] {
-        queue(&mut dispatcher, wish(client), waiter, 0);
+        queue(&mut dispatcher, class(client), waiter, 0);
     }
     let expected = [3, 22, 1, 2];
     assert_eq!(order(&mut dispatcher, permit, 9), expected, "the newest client, its newest first");
 }
 
 #[test]
-fn an_overloaded_full_queue_holds_the_newest() {
+fn an_overloaded_full_queue_keeps_the_newest() {
     let (mut dispatcher, _permit) = busy();
     for waiter in 0..8 {
-        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 0);
+        queue(&mut dispatcher, class(waiter), u32::from(waiter), 0);
     }
-    match dispatcher.wait(wish(9), 9, at(3)) {
+    match dispatcher.wait(class(9), 9, at(3)) {
         EnqueueOutcome::Queued { displaced: Some((0, QueueError::Overload)), .. } => {}
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn who_leaves_is_not_served() {
+fn a_cancelled_request_is_not_served() {
     let (mut dispatcher, permit) = busy();
-    let ticket = queue(&mut dispatcher, wish(1), 1, 0);
-    queue(&mut dispatcher, wish(1), 2, 0);
-    assert_eq!(dispatcher.leave(ticket, at(0)), Some(1));
-    assert_eq!(dispatcher.leave(ticket, at(0)), None);
+    let ticket = queue(&mut dispatcher, class(1), 1, 0);
+    queue(&mut dispatcher, class(1), 2, 0);
+    assert_eq!(dispatcher.cancel(ticket, at(0)), Some(1));
+    assert_eq!(dispatcher.cancel(ticket, at(0)), None);
     assert_eq!(order(&mut dispatcher, permit, 0), [2]);
 }
 
 #[test]
-fn a_pause_gives_no_slot_and_is_no_overload() {
+fn a_pause_grants_no_slots_and_is_no_overload() {
     let (mut dispatcher, permit) = busy();
     dispatcher.pause();
-    queue(&mut dispatcher, wish(1), 1, 0);
-    queue(&mut dispatcher, wish(2), 2, 0);
+    queue(&mut dispatcher, class(1), 1, 0);
+    queue(&mut dispatcher, class(2), 2, 0);
     assert_eq!(end(&mut dispatcher, permit, at(5)), None);
     assert_eq!(dispatcher.take(at(5)), None);
     assert_eq!(dispatcher.expire(at(9)), []);
@@ -289,17 +292,17 @@ fn a_pause_gives_no_slot_and_is_no_overload() {
 }
 
 #[test]
-fn a_drained_worker_gets_nothing_new_and_its_slots_still_come_back() {
+fn a_draining_worker_gets_no_new_requests() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let first = dispatcher.add_worker(ONE, at(0));
     let permit = dispatcher.take(at(0)).expect("a slot");
     dispatcher.drain_worker(first);
     assert_eq!(dispatcher.take(at(0)), None);
-    queue(&mut dispatcher, wish(1), 1, 0);
+    queue(&mut dispatcher, class(1), 1, 0);
     assert_eq!(dispatcher.expire(at(9)), [], "no worker: no overload");
     let second = dispatcher.add_worker(ONE, at(9));
-    let (waiter, given) = dispatcher.next(at(9)).expect("a slot");
-    assert_eq!((waiter, given.worker), (1, second));
+    let (waiter, assigned) = dispatcher.next(at(9)).expect("a slot");
+    assert_eq!((waiter, assigned.worker), (1, second));
     let keys = |dispatcher: &Dispatcher<u32>| {
         dispatcher.loads().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
@@ -311,7 +314,7 @@ fn a_drained_worker_gets_nothing_new_and_its_slots_still_come_back() {
 }
 
 #[test]
-fn workers_with_a_request_over_an_age_are_found() {
+fn overdue_workers_are_reported() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let two = Slots { requests: 2, streams: 1 };
     let workers = [dispatcher.add_worker(two, at(0)), dispatcher.add_worker(two, at(0))];
@@ -320,11 +323,11 @@ fn workers_with_a_request_over_an_age_are_found() {
     assert_eq!((old.worker, other.worker), (workers[0], workers[1]));
     let overdue = Overdue { worker: workers[0], oldest: at(0), requests: 1 };
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [overdue]);
-    dispatcher.owes_still(&old, at(5));
+    dispatcher.ensure_response_timer(&old, at(5));
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [overdue], "as long as before");
-    dispatcher.owes_nothing(&old);
+    dispatcher.stop_response_timer(&old);
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [], "it waits for its client");
-    dispatcher.owes_still(&old, at(1));
+    dispatcher.ensure_response_timer(&old, at(1));
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), []);
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), [Overdue { oldest: at(1), ..overdue }]);
     end(&mut dispatcher, old, at(7));
@@ -386,7 +389,7 @@ impl World {
             }
             Step::Leave(which) if !self.tickets.is_empty() => {
                 let (ticket, waiter) = self.tickets.swap_remove(which % self.tickets.len());
-                let left = self.dispatcher.leave(ticket, self.now);
+                let left = self.dispatcher.cancel(ticket, self.now);
                 assert_eq!(left.is_some(), self.waiting.remove(&waiter), "waits or was told");
             }
             Step::Pass(millis) => {
@@ -426,8 +429,8 @@ impl World {
         self.asked += 1;
         let waiter = self.asked;
         let priority = [Priority::High, Priority::Normal, Priority::Low][usize::from(priority)];
-        let wish = RequestClass { priority, client: client(client_number) };
-        match self.dispatcher.wait(wish, waiter, self.now) {
+        let class = RequestClass { priority, client: client(client_number) };
+        match self.dispatcher.wait(class, waiter, self.now) {
             EnqueueOutcome::Queued { ticket, displaced } => {
                 self.waiting.insert(waiter);
                 self.tickets.push((ticket, waiter));
@@ -435,7 +438,7 @@ impl World {
                     assert!(self.waiting.remove(&displaced), "told once");
                 }
             }
-            EnqueueOutcome::Refused(refused, _) => assert_eq!(refused, waiter),
+            EnqueueOutcome::Rejected(rejected, _) => assert_eq!(rejected, waiter),
         }
     }
 
@@ -458,7 +461,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn everybody_is_served_or_told_once(steps in prop::collection::vec(step(), 1..200)) {
+    fn every_request_is_served_or_rejected_exactly_once(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World {
             dispatcher: Dispatcher::new(limits()),
             now: at(1),

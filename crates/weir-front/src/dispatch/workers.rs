@@ -21,7 +21,7 @@ pub(crate) struct Slots {
 
 /// Slots of a worker that are used by replaced service processes, which still have connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct ExternalLoad {
     pub requests: u32,
     pub streams: u32,
 }
@@ -40,9 +40,9 @@ pub(crate) enum StreamSlot {
 pub(crate) struct Load {
     pub(crate) requests: u32,
     pub(crate) streams: u32,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) external: ExternalLoad,
     /// Requests and streams that it was given since it was added.
-    pub(crate) given: u64,
+    pub(crate) assigned: u64,
     pub(crate) is_draining: bool,
     pub(crate) is_suspended: bool,
     pub(crate) is_held_back: bool,
@@ -54,12 +54,12 @@ struct DispatchWorker {
     slots: Slots,
     requests: u32,
     streams: u32,
-    elsewhere: Elsewhere,
+    external: ExternalLoad,
     /// How many of the requests became streams that keep their slots.
     streams_of_requests: u32,
-    /// The value of [`WorkerTable::given`] when it was last given a request.
-    last_given: u64,
-    given: u64,
+    /// The value of [`WorkerTable::assigned`] when it was last given a request.
+    last_assigned: u64,
+    assigned: u64,
     is_draining: bool,
     /// It gets no new requests until it is resumed.
     is_held_back: bool,
@@ -75,7 +75,7 @@ struct DispatchWorker {
 pub(super) struct WorkerTable {
     workers: Slab<DispatchWorker>,
     added: u64,
-    given: u64,
+    assigned: u64,
 }
 
 impl WorkerTable {
@@ -87,11 +87,11 @@ impl WorkerTable {
             slots,
             requests: 0,
             streams: 0,
-            elsewhere: Elsewhere::default(),
+            external: ExternalLoad::default(),
             streams_of_requests: 0,
             // Equally loaded workers that have waited longer are chosen before a new one.
-            last_given: self.given,
-            given: 0,
+            last_assigned: self.assigned,
+            assigned: 0,
             is_draining: false,
             is_held_back: false,
             suspended_until: None,
@@ -109,14 +109,14 @@ impl WorkerTable {
         self.take_if(|worker| worker.has_room() && worker.all_streams() < worker.slots.streams)
     }
 
-    fn take_if(&mut self, may_be: impl Fn(&DispatchWorker) -> bool) -> Option<WorkerKey> {
-        let with_room = self.workers.iter_mut().filter(|(_, worker)| may_be(worker));
-        let (index, worker) = with_room.min_by_key(|(_, worker)| {
-            (worker.all_requests(), worker.all_streams(), worker.last_given)
+    fn take_if(&mut self, is_eligible: impl Fn(&DispatchWorker) -> bool) -> Option<WorkerKey> {
+        let eligible = self.workers.iter_mut().filter(|(_, worker)| is_eligible(worker));
+        let (index, worker) = eligible.min_by_key(|(_, worker)| {
+            (worker.all_requests(), worker.all_streams(), worker.last_assigned)
         })?;
-        self.given += 1;
-        worker.last_given = self.given;
-        worker.given += 1;
+        self.assigned += 1;
+        worker.last_assigned = self.assigned;
+        worker.assigned += 1;
         worker.requests += 1;
         Some(WorkerKey { index, serial: worker.serial })
     }
@@ -124,7 +124,7 @@ impl WorkerTable {
     /// Turns a request into a stream. Returns None if there is no room for another.
     pub(super) fn make_stream(&mut self, key: WorkerKey) -> Option<StreamSlot> {
         let is_one_left = self.is_one_left_for_requests();
-        let worker = self.holding(key);
+        let worker = self.worker_of_slot(key);
         if worker.slots.streams == 0 && is_one_left {
             worker.streams_of_requests += 1;
             return Some(StreamSlot::OfRequest);
@@ -150,7 +150,7 @@ impl WorkerTable {
 
     /// Releases the slot of a request, or of the stream that it became.
     pub(super) fn end(&mut self, key: WorkerKey, stream: Option<StreamSlot>) {
-        let worker = self.holding(key);
+        let worker = self.worker_of_slot(key);
         match stream {
             None => worker.requests -= 1,
             Some(StreamSlot::Own) => worker.streams -= 1,
@@ -163,7 +163,7 @@ impl WorkerTable {
     }
 
     /// Returns the worker of a slot that is in use.
-    fn holding(&mut self, key: WorkerKey) -> &mut DispatchWorker {
+    fn worker_of_slot(&mut self, key: WorkerKey) -> &mut DispatchWorker {
         let worker = &mut self.workers[key.index];
         assert_eq!(worker.serial, key.serial, "a worker is forgotten after its last slot");
         worker
@@ -182,9 +182,9 @@ impl WorkerTable {
         }
     }
 
-    pub(super) fn set_elsewhere(&mut self, key: WorkerKey, elsewhere: Elsewhere) {
+    pub(super) fn set_external_load(&mut self, key: WorkerKey, external: ExternalLoad) {
         if let Some(worker) = self.get_mut(key) {
-            worker.elsewhere = elsewhere;
+            worker.external = external;
         }
     }
 
@@ -227,7 +227,7 @@ impl WorkerTable {
         }
     }
 
-    pub(super) fn knows(&self, key: WorkerKey) -> bool {
+    pub(super) fn contains(&self, key: WorkerKey) -> bool {
         self.workers.get(key.index).is_some_and(|worker| worker.serial == key.serial)
     }
 
@@ -241,8 +241,8 @@ impl DispatchWorker {
         Load {
             requests: self.requests,
             streams: self.streams,
-            elsewhere: self.elsewhere,
-            given: self.given,
+            external: self.external,
+            assigned: self.assigned,
             is_draining: self.is_draining,
             is_suspended: self.suspended_until.is_some(),
             is_held_back: self.is_held_back,
@@ -254,11 +254,11 @@ impl DispatchWorker {
     }
 
     fn all_requests(&self) -> u32 {
-        self.requests.saturating_add(self.elsewhere.requests)
+        self.requests.saturating_add(self.external.requests)
     }
 
     fn all_streams(&self) -> u32 {
-        self.streams.saturating_add(self.elsewhere.streams)
+        self.streams.saturating_add(self.external.streams)
     }
 
     fn serves(&self) -> bool {

@@ -45,12 +45,12 @@ impl Deadlines {
         }
     }
 
-    /// Limits `future` to `patience`, or at most one tick more.
-    pub(super) fn within<F>(&self, patience: Duration, future: F) -> Within<'_, F>
+    /// Limits `future` to `time_limit`, or at most one tick more.
+    pub(super) fn within<F>(&self, time_limit: Duration, future: F) -> Within<'_, F>
     where
         F: Future + Unpin,
     {
-        let ticks = u64::try_from(patience.as_nanos().div_ceil(TICK.as_nanos()));
+        let ticks = u64::try_from(time_limit.as_nanos().div_ceil(TICK.as_nanos()));
         // One more, because part of the present tick has passed.
         let until = self.now.get().saturating_add(ticks.unwrap_or(u64::MAX)).saturating_add(1);
         Within { deadlines: self, until, key: None, future }
@@ -71,8 +71,8 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(done) = Pin::new(&mut self.future).poll(context) {
-            return Poll::Ready(Ok(done));
+        if let Poll::Ready(output) = Pin::new(&mut self.future).poll(context) {
+            return Poll::Ready(Ok(output));
         }
         if self.until <= self.deadlines.now.get() {
             return Poll::Ready(Err(Elapsed));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_wakes_whoever_waits_and_not_before() {
+    fn a_deadline_wakes_its_waiter_once_it_has_passed() {
         let deadlines = Deadlines::default();
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_forgotten() {
+    fn finished_deadlines_are_removed() {
         let deadlines = Deadlines::default();
         let mut context = Context::from_waker(Waker::noop());
         let mut quick = deadlines.within(TICK, ready(7));

@@ -26,13 +26,14 @@ use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
 use super::relay::{self, Relay, RelayKind};
 use super::request_body::RequestBody;
-use super::{AcceptedRequest, Proxy, answer, gzip};
+use super::{AcceptedRequest, Proxy, gzip, own_response};
 use crate::access_log::Timing;
 use crate::app::{ProxiedApp, UpstreamSlot, UpstreamWorker};
 use crate::dispatch::{QueueError, StreamSlot};
 use crate::metrics::RequestFailure;
 use crate::upstream::{
-    AnswerReader, BadAnswer, Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse,
+    Exchange, Framed, ResponseReader, UpstreamConnection, UpstreamError, UpstreamResponse,
+    UpstreamResponseError,
 };
 
 /// Why no worker responded to a request.
@@ -47,7 +48,7 @@ pub(super) enum ExchangeError {
     /// The worker sent a malformed response.
     Malformed,
     /// The head of the response exceeds a limit.
-    AnswerHead,
+    ResponseHead,
     Late,
 }
 
@@ -59,7 +60,7 @@ impl ExchangeError {
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(RequestFailure::BadRequest),
             Self::Unreachable => Some(RequestFailure::Unreachable),
             Self::Broken | Self::Malformed => Some(RequestFailure::Broken),
-            Self::AnswerHead => Some(RequestFailure::AnswerHead),
+            Self::ResponseHead => Some(RequestFailure::AnswerHead),
             Self::Late => Some(RequestFailure::Late),
         }
     }
@@ -72,14 +73,14 @@ impl Proxy {
         app: &Arc<ProxiedApp>,
         prepared: Box<AcceptedRequest>,
     ) -> Response<ResponseBody> {
-        let unanswered = Unanswered::new(app);
+        let guard = ResponseGuard::new(app);
         let tried = self.try_workers(app, prepared).await;
-        unanswered.finish();
+        guard.finish();
         match tried {
             Ok(response) => response,
             Err(failed) => {
                 app.metrics.failed_with(failed.metric());
-                answer::failed(failed)
+                own_response::failed(failed)
             }
         }
     }
@@ -103,13 +104,13 @@ impl Proxy {
             let slot = match app.free_slot(prepared.since) {
                 Some(slot) => slot,
                 None => {
-                    let slot = app.slot(prepared.wish, prepared.since).await?;
+                    let slot = app.slot(prepared.class, prepared.since).await?;
                     prepared.since = app.now();
                     slot
                 }
             };
             let idle_since = oldest_idle(&prepared);
-            let idle = if may_reuse { self.pool.idle(&slot.worker, idle_since) } else { None };
+            let idle = if may_reuse { self.pool.take_idle(&slot.worker, idle_since) } else { None };
             let connection = match idle {
                 Some(connection) => connection,
                 None => match Box::pin(connect(app, &slot.worker)).await {
@@ -117,8 +118,8 @@ impl Proxy {
                     None => continue,
                 },
             };
-            if let Some(answered) = self.send(app, &mut prepared, slot, connection).await? {
-                return Ok(self.respond(app, &prepared, arrived, answered));
+            if let Some(exchanged) = self.send(app, &mut prepared, slot, connection).await? {
+                return Ok(self.respond(app, &prepared, arrived, exchanged));
             }
             // The worker's other idle connections may have been closed at the same time.
             may_reuse = false;
@@ -132,18 +133,18 @@ impl Proxy {
         app: &ProxiedApp,
         prepared: &AcceptedRequest,
         arrived: Timestamp,
-        (answer, exchange, slot): (Box<UpstreamResponse>, Exchange, UpstreamSlot),
+        (worker_response, exchange, slot): (Box<UpstreamResponse>, Exchange, UpstreamSlot),
     ) -> Response<ResponseBody> {
         let AcceptedRequest { since, gzip, .. } = *prepared;
         let now = app.now();
         let service = now.since(since);
-        app.metrics.answered(answer.status, service);
-        app.metrics.compared(now.since(arrived), answer.runtime);
+        app.metrics.responded(worker_response.status, service);
+        app.metrics.record_durations(now.since(arrived), worker_response.runtime);
         let timing = self.timing(&slot, since.since(arrived), service);
         let client = prepared.client.as_ref();
-        let mut response = self.pass_on(answer, exchange, slot, client);
-        if let (Some(gzip), Some(asked)) = (&app.limits.gzip, gzip) {
-            response = gzip::apply(gzip, asked, response);
+        let mut response = self.relay_response(worker_response, exchange, slot, client);
+        if let (Some(gzip), Some(gzip_request)) = (&app.limits.gzip, gzip) {
+            response = gzip::apply(gzip, gzip_request, response);
         }
         if let Some(timing) = timing {
             response.extensions_mut().insert(timing);
@@ -177,7 +178,7 @@ impl Proxy {
             (Framed::Length, None | Some(0)) => BodyHead::None,
             (Framed::Length, Some(length)) => BodyHead::Length(length),
         };
-        connection.make_room(std::mem::take(fields));
+        connection.reuse_fields(std::mem::take(fields));
         let mut bytes = connection.take_buffer();
         bytes.extend_from_slice(head);
         head::write_end(&mut bytes, method, body_head);
@@ -186,22 +187,23 @@ impl Proxy {
         let since = prepared.since;
         let limits = app.limits.head_limits();
         let method = method.clone();
-        let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
+        let exchange =
+            Exchange::new(connection, method, bytes, body.remaining.take(), framed, limits);
         let mut running = RunningExchange::new(exchange, slot);
-        match running.answer(app, &self.deadlines).await? {
+        match running.await_response_head(app, &self.deadlines).await? {
             // The request asked for no other protocol.
-            Ok(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+            Ok(response) if response.status == StatusCode::SWITCHING_PROTOCOLS => {
                 drop(running.take());
                 Err(ExchangeError::Malformed)
             }
-            Ok(answer) => Ok(running.take().map(|(exchange, slot)| (answer, exchange, slot))),
+            Ok(response) => Ok(running.take().map(|(exchange, slot)| (response, exchange, slot))),
             // The worker has a part of the request, and keeps its slot until it responds.
-            Err(UpstreamError::Body(bad)) => {
-                running.go_on_alone();
-                Err(bad.into())
+            Err(UpstreamError::Body(error)) => {
+                running.finish_without_client();
+                Err(error.into())
             }
             Err(UpstreamError::Unsent) => {
-                body.rest = running.take().and_then(|(exchange, _)| exchange.into_body());
+                body.remaining = running.take().and_then(|(exchange, _)| exchange.into_body());
                 Ok(None)
             }
             Err(UpstreamError::Ended) => {
@@ -209,62 +211,70 @@ impl Proxy {
                 let is_at_once = app.now().since(since) < app.limits.repeat_within;
                 if may_repeat && is_at_once { Ok(None) } else { Err(ExchangeError::Broken) }
             }
-            Err(UpstreamError::Bad(bad)) => {
+            Err(UpstreamError::Bad(error)) => {
                 drop(running.take());
-                tracing::warn!(app = app.name, error = %bad, "a worker's answer can't be passed on");
-                Err(match bad {
-                    BadAnswer::TooLong | BadAnswer::TooManyFields => ExchangeError::AnswerHead,
-                    BadAnswer::Syntax | BadAnswer::Length | BadAnswer::Chunks(_) => {
-                        ExchangeError::Malformed
+                tracing::warn!(app = app.name, error = %error, "a worker's answer can't be passed on");
+                Err(match error {
+                    UpstreamResponseError::TooLong | UpstreamResponseError::TooManyFields => {
+                        ExchangeError::ResponseHead
                     }
+                    UpstreamResponseError::Syntax
+                    | UpstreamResponseError::Length
+                    | UpstreamResponseError::Chunks(_) => ExchangeError::Malformed,
                 })
             }
         }
     }
 
-    pub(super) fn pass_on(
+    pub(super) fn relay_response(
         &self,
-        mut answer: Box<UpstreamResponse>,
+        mut worker_response: Box<UpstreamResponse>,
         exchange: Exchange,
         slot: UpstreamSlot,
         client: Option<&ClientRequest>,
     ) -> Response<ResponseBody> {
-        let mut reader = exchange.into_reader(&mut answer);
+        let mut reader = exchange.into_reader(&mut worker_response);
         let body = match reader.take_whole() {
-            Some(whole) => {
-                relay::let_go(reader, &slot, &self.pool);
-                ResponseBody::from(whole)
+            Some(body) => {
+                relay::return_connection(reader, &slot, &self.pool);
+                ResponseBody::from(body)
             }
-            None if answer.is_event_stream => match slot.open_stream(client) {
+            None if worker_response.is_event_stream => match slot.open_stream(client) {
                 Ok(stream) => self.relay_stream(reader, slot, stream),
-                Err(refusal) => {
-                    relay::hang_up(reader, slot);
-                    return answer::failed(ExchangeError::Refused(refusal));
+                Err(error) => {
+                    relay::end_rejected_stream(reader, slot);
+                    return own_response::failed(ExchangeError::Refused(error));
                 }
             },
             None => {
-                let patience = slot.app().limits.body_timeout;
-                Relay { reader, slot, pool: self.pool.clone(), patience, kind: RelayKind::Answer }
-                    .start()
+                let idle_timeout = slot.app().limits.body_timeout;
+                Relay {
+                    reader,
+                    slot,
+                    pool: self.pool.clone(),
+                    idle_timeout,
+                    kind: RelayKind::Response,
+                }
+                .start()
             }
         };
         let mut response = Response::new(body);
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = answer.headers;
+        *response.status_mut() = worker_response.status;
+        *response.headers_mut() = worker_response.headers;
         response
     }
 
     /// Creates the body that relays an event stream.
     fn relay_stream(
         &self,
-        reader: AnswerReader,
+        reader: ResponseReader,
         slot: UpstreamSlot,
         stream: StreamSlot,
     ) -> ResponseBody {
         let has_own_slot = stream == StreamSlot::Own;
         let kind = RelayKind::Stream { drain: self.drain.clone(), has_own_slot };
-        let patience = slot.app().limits.stream_idle_timeout;
-        Relay { reader, slot, pool: self.pool.clone(), patience, kind }.start()
+        let idle_timeout = slot.app().limits.stream_idle_timeout;
+        Relay { reader, slot, pool: self.pool.clone(), idle_timeout, kind }.start()
     }
 }
 
@@ -317,53 +327,53 @@ impl RunningExchange {
     }
 
     /// Waits for the head of the response. Fails if the worker or the client is too slow.
-    pub(super) async fn answer(
+    pub(super) async fn await_response_head(
         &mut self,
         app: &ProxiedApp,
         deadlines: &Deadlines,
     ) -> Result<Result<Box<UpstreamResponse>, UpstreamError>, ExchangeError> {
-        let patience = app.limits.service_timeout;
+        let time_limit = app.limits.service_timeout;
         let Some((exchange, slot)) = &mut self.exchange else { return Err(ExchangeError::Broken) };
-        let mut turn = UploadFairness::new(exchange.sent());
+        let mut upload = UploadFairness::new(exchange.sent());
         loop {
             let (sent, was_uploading) = (exchange.sent(), exchange.is_uploading());
-            let answer = poll_fn(|context| {
-                let answer = exchange.poll_answer(context);
-                if answer.is_pending() && (turn.is_clients || exchange.is_sending()) {
-                    turn.note(exchange.sent(), exchange.waits_for_client(), slot);
+            let response = poll_fn(|context| {
+                let response = exchange.poll_response(context);
+                if response.is_pending() && (upload.is_clients_turn || exchange.is_sending()) {
+                    upload.update(exchange.sent(), exchange.waits_for_client(), slot);
                 }
-                match answer {
+                match response {
                     // Restarts the time limit: the worker has all of it from the end of the upload.
                     Poll::Pending if was_uploading && !exchange.is_uploading() => Poll::Ready(None),
-                    answer => answer.map(Some),
+                    response => response.map(Some),
                 }
             });
-            match deadlines.within(patience, answer).await {
-                Ok(Some(answer)) => return Ok(answer),
+            match deadlines.within(time_limit, response).await {
+                Ok(Some(response)) => return Ok(response),
                 // A long upload may exceed the limit while bytes move.
                 Err(_) if exchange.sent() == sent || !exchange.is_sending() => break,
                 Ok(None) | Err(_) => {}
             }
         }
         let is_clients_fault = exchange.waits_for_client();
-        self.go_on_alone();
+        self.finish_without_client();
         Err(if is_clients_fault { ExchangeError::SlowBody } else { ExchangeError::Late })
     }
 
-    fn go_on_alone(&mut self) {
+    fn finish_without_client(&mut self) {
         let Some((mut exchange, slot)) = self.exchange.take() else { return };
-        slot.owes_still();
+        slot.ensure_response_timer();
         drop(spawn_local(async move {
-            match exchange.outlive_client().await {
+            match exchange.wait_without_client().await {
                 // Closes the connection, from which the worker sees that the client has gone.
-                Some(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {}
-                Some(mut answer) => {
-                    let mut reader = exchange.into_reader(&mut answer);
-                    if !answer.is_event_stream {
+                Some(response) if response.status == StatusCode::SWITCHING_PROTOCOLS => {}
+                Some(mut response) => {
+                    let mut reader = exchange.into_reader(&mut response);
+                    if !response.is_event_stream {
                         let bytes_max = slot.app().limits.answer_buffer_bytes;
                         reader.discard(bytes_max).await;
                     } else if slot.make_stream() != Some(StreamSlot::Own) {
-                        relay::outlive_listener(&mut reader, &slot).await;
+                        relay::wait_for_worker_to_notice(&mut reader, &slot).await;
                     }
                 }
                 None => {}
@@ -376,41 +386,41 @@ impl RunningExchange {
 /// Tracks during an upload whether the worker or the client is awaited.
 pub(super) struct UploadFairness {
     sent: u64,
-    is_clients: bool,
+    is_clients_turn: bool,
 }
 
 impl UploadFairness {
     /// Creates it for an awaited worker. `sent`: the bytes sent so far.
     pub(super) fn new(sent: u64) -> Self {
-        Self { sent, is_clients: false }
+        Self { sent, is_clients_turn: false }
     }
 
-    pub(super) fn is_clients(&self) -> bool {
-        self.is_clients
+    pub(super) fn is_clients_turn(&self) -> bool {
+        self.is_clients_turn
     }
 
     /// Updates the state. A worker that reads a part of the body is not stuck, nor is one that
     /// waits for more of it.
-    pub(super) fn note(&mut self, sent: u64, is_clients: bool, slot: &UpstreamSlot) {
-        if is_clients && !self.is_clients {
-            slot.waits_for_client();
-        } else if !is_clients && (self.is_clients || self.sent != sent) {
-            slot.owes();
+    pub(super) fn update(&mut self, sent: u64, is_clients_turn: bool, slot: &UpstreamSlot) {
+        if is_clients_turn && !self.is_clients_turn {
+            slot.stop_response_timer();
+        } else if !is_clients_turn && (self.is_clients_turn || self.sent != sent) {
+            slot.start_response_timer();
         }
-        *self = Self { sent, is_clients };
+        *self = Self { sent, is_clients_turn };
     }
 }
 
 impl Drop for RunningExchange {
     fn drop(&mut self) {
-        self.go_on_alone();
+        self.finish_without_client();
     }
 }
 
 /// Counts a disconnected client if it is dropped before [`Unanswered::finish`].
-pub(super) struct Unanswered<'a>(Option<&'a ProxiedApp>);
+pub(super) struct ResponseGuard<'a>(Option<&'a ProxiedApp>);
 
-impl<'a> Unanswered<'a> {
+impl<'a> ResponseGuard<'a> {
     pub(super) const fn new(app: &'a ProxiedApp) -> Self {
         Self(Some(app))
     }
@@ -421,7 +431,7 @@ impl<'a> Unanswered<'a> {
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for ResponseGuard<'_> {
     fn drop(&mut self) {
         if let Some(app) = self.0 {
             app.metrics.failed(RequestFailure::ClientGone);

@@ -25,11 +25,11 @@ const OUT_BYTES: usize = 16 << 10;
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let (mut named, mut any) = (None, None);
-    for (name, is_wanted) in lists.flat_map(|list| list.split(',')).map(coding) {
+    for (name, is_allowed) in lists.flat_map(|list| list.split(',')).map(coding) {
         if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
-            named = Some(is_wanted);
+            named = Some(is_allowed);
         } else if name == "*" {
-            any = Some(is_wanted);
+            any = Some(is_allowed);
         }
     }
     // `*` applies to codings that are not listed (RFC 9110, section 12.5.3).
@@ -41,9 +41,9 @@ fn coding(text: &str) -> (&str, bool) {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
     let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let is_wanted =
+    let is_allowed =
         weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0));
-    (name, is_wanted)
+    (name, is_allowed)
 }
 
 /// The properties of a request that decide about compression.
@@ -58,23 +58,23 @@ pub(super) struct GzipRequest {
 /// Compresses the response if that is worthwhile and the client accepts it.
 pub(super) fn apply(
     gzip: &Gzip,
-    asked: GzipRequest,
-    answer: Response<ResponseBody>,
+    request: GzipRequest,
+    response: Response<ResponseBody>,
 ) -> Response<ResponseBody> {
-    if !is_worth_while(gzip, asked, &answer) {
-        return answer;
+    if !should_compress(gzip, request, &response) {
+        return response;
     }
-    let (mut parts, body) = answer.into_parts();
+    let (mut parts, body) = response.into_parts();
     // In both variants, so that caches tell them apart.
     parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-    if !asked.is_accepted {
+    if !request.is_accepted {
         return Response::from_parts(parts, body);
     }
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.remove(ACCEPT_RANGES);
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     weaken(&mut parts.headers);
-    if asked.is_head {
+    if request.is_head {
         return Response::from_parts(parts, body);
     }
     let encoder = GzEncoder::new(Vec::new(), Compression::new(gzip.level));
@@ -84,14 +84,14 @@ pub(super) fn apply(
     )
 }
 
-fn is_worth_while(gzip: &Gzip, asked: GzipRequest, answer: &Response<ResponseBody>) -> bool {
-    let headers = answer.headers();
-    let status = answer.status();
+fn should_compress(gzip: &Gzip, request: GzipRequest, response: &Response<ResponseBody>) -> bool {
+    let headers = response.headers();
+    let status = response.status();
     let has_body = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
     let is_whole = status != StatusCode::PARTIAL_CONTENT && !headers.contains_key(CONTENT_RANGE);
-    let length = match asked.is_head {
+    let length = match request.is_head {
         true => content_length(headers),
-        false => answer.body().size_hint().upper(),
+        false => response.body().size_hint().upper(),
     };
     let is_long = length.is_none_or(|bytes| bytes >= gzip.bytes_min);
     let may_transform = !headers.get_all(CACHE_CONTROL).iter().any(|value| {
@@ -112,7 +112,7 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_text = kind.starts_with("text/") && kind != "text/event-stream";
-    let known = [
+    let compressible = [
         "application/json",
         "application/javascript",
         "application/xml",
@@ -123,7 +123,10 @@ fn is_compressible(headers: &HeaderMap) -> bool {
         "font/ttf",
         "font/otf",
     ];
-    is_text || known.contains(&kind.as_str()) || kind.ends_with("+json") || kind.ends_with("+xml")
+    is_text
+        || compressible.contains(&kind.as_str())
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
 }
 
 /// Makes the ETag weak, since the bytes are no longer those of the tag (RFC 9110, section 8.8.1).
@@ -157,7 +160,7 @@ impl HttpBody for Gzipped {
         loop {
             let Some(encoder) = slot else { return Poll::Ready(None) };
             if encoder.get_ref().len() >= OUT_BYTES {
-                return Poll::Ready(Some(Ok(Frame::data(taken(encoder)))));
+                return Poll::Ready(Some(Ok(Frame::data(take_output(encoder)))));
             }
             match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
@@ -168,16 +171,18 @@ impl HttpBody for Gzipped {
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(None) => {
-                    let rest = slot.take().map(GzEncoder::finish).transpose()?;
-                    let rest = rest.filter(|rest| !rest.is_empty());
-                    return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest.into()))));
+                    let remaining = slot.take().map(GzEncoder::finish).transpose()?;
+                    let remaining = remaining.filter(|remaining| !remaining.is_empty());
+                    return Poll::Ready(
+                        remaining.map(|remaining| Ok(Frame::data(remaining.into()))),
+                    );
                 }
                 // Flush when the worker pauses, so that the client gets all that was written
                 // before.
                 Poll::Pending if std::mem::take(is_dirty) => {
                     encoder.flush()?;
                     if !encoder.get_ref().is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::data(taken(encoder)))));
+                        return Poll::Ready(Some(Ok(Frame::data(take_output(encoder)))));
                     }
                 }
                 Poll::Pending => return Poll::Pending,
@@ -190,7 +195,7 @@ impl HttpBody for Gzipped {
     }
 }
 
-fn taken(encoder: &mut GzEncoder<Vec<u8>>) -> Bytes {
+fn take_output(encoder: &mut GzEncoder<Vec<u8>>) -> Bytes {
     std::mem::take(encoder.get_mut()).into()
 }
 
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_what_it_takes() {
+    fn gzip_is_negotiated_by_accept_encoding() {
         let table = [
             ("gzip", true),
             ("deflate, GZIP;q=0.5, br", true),
@@ -235,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_worth_while_is_compressed() {
+    fn only_worthwhile_responses_are_compressed() {
         let gzip = Gzip { bytes_min: 10, level: 4 };
         let judged = |status, fields: &[(&'static str, &'static str)], body: &'static str| {
-            let mut answer = Response::new(ResponseBody::from(body));
-            *answer.status_mut() = status;
-            *answer.headers_mut() = headers(fields);
-            is_worth_while(&gzip, GzipRequest { is_accepted: true, is_head: false }, &answer)
+            let mut response = Response::new(ResponseBody::from(body));
+            *response.status_mut() = status;
+            *response.headers_mut() = headers(fields);
+            should_compress(&gzip, GzipRequest { is_accepted: true, is_head: false }, &response)
         };
         let ok = StatusCode::OK;
         let json = ("content-type", "application/problem+json; charset=utf-8");

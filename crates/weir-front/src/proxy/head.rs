@@ -42,33 +42,33 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn of(request: &Parts) -> Result<Self, HeadRefusal> {
-        let refuse = |status, text| Err(HeadRefusal { status, text });
+    pub(super) fn new(request: &Parts) -> Result<Self, HeadRefusal> {
+        let reject = |status, text| Err(HeadRefusal { status, text });
         if request.method == Method::CONNECT {
-            return refuse(
+            return reject(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no forward proxy: no CONNECT\n",
             );
         }
         // As nginx does: the response would reveal what proxies in front have added.
         if request.method == Method::TRACE {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "there is no TRACE here\n");
+            return reject(StatusCode::METHOD_NOT_ALLOWED, "there is no TRACE here\n");
         }
         // Only OPTIONS may concern the server as a whole (RFC 9112, section 3.2.4).
         if request.uri.path() == "*" && request.method != Method::OPTIONS {
-            return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
+            return reject(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
         }
         // This form is for CONNECT only (RFC 9112, section 3.2.3).
         if request.uri.scheme().is_none() && request.uri.authority().is_some() {
-            return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
+            return reject(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
         }
-        let Noticed { coding, host, ends_here, has_cookies, has_request_id } =
-            Noticed::of(&request.headers);
+        let RequestFields { coding, host, ends_here, has_cookies, has_request_id } =
+            RequestFields::new(&request.headers);
         match coding {
             FieldCount::Never => {}
             FieldCount::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
             FieldCount::Once(_) | FieldCount::Often => {
-                return refuse(
+                return reject(
                     StatusCode::NOT_IMPLEMENTED,
                     "the only transfer coding here is chunked\n",
                 );
@@ -77,7 +77,7 @@ impl Target {
         // The target's own host has precedence (RFC 9112, section 3.2.2).
         let host = match (request.uri.authority(), host) {
             (_, FieldCount::Often) => {
-                return refuse(StatusCode::BAD_REQUEST, "a request has one Host\n");
+                return reject(StatusCode::BAD_REQUEST, "a request has one Host\n");
             }
             (Some(authority), _) => HeaderValue::from_str(authority.as_str()).ok(),
             (None, FieldCount::Once(host)) => Some(host.clone()),
@@ -85,14 +85,14 @@ impl Target {
                 Some(HeaderValue::from_static(""))
             }
             (None, FieldCount::Never) => {
-                return refuse(StatusCode::BAD_REQUEST, "the request has no Host\n");
+                return reject(StatusCode::BAD_REQUEST, "the request has no Host\n");
             }
         };
         match host {
             Some(host) if is_host(host.as_bytes()) => {
                 Ok(Self { host, ends_here, has_cookies, has_request_id })
             }
-            _ => refuse(StatusCode::BAD_REQUEST, "the request's Host is malformed\n"),
+            _ => reject(StatusCode::BAD_REQUEST, "the request's Host is malformed\n"),
         }
     }
 
@@ -115,7 +115,7 @@ impl<'a> FieldCount<'a> {
 }
 
 /// The fields that matter to the proxy, found in one pass, which is faster than a look-up of each.
-struct Noticed<'a> {
+struct RequestFields<'a> {
     coding: FieldCount<'a>,
     host: FieldCount<'a>,
     ends_here: Vec<HeaderName>,
@@ -123,9 +123,9 @@ struct Noticed<'a> {
     has_request_id: bool,
 }
 
-impl<'a> Noticed<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
-        let mut noticed = Self {
+impl<'a> RequestFields<'a> {
+    fn new(headers: &'a HeaderMap) -> Self {
+        let mut fields = Self {
             coding: FieldCount::Never,
             host: FieldCount::Never,
             ends_here: Vec::new(),
@@ -134,18 +134,18 @@ impl<'a> Noticed<'a> {
         };
         for (name, value) in headers {
             if name == HOST {
-                noticed.host.add(value);
+                fields.host.add(value);
             } else if name == TRANSFER_ENCODING {
-                noticed.coding.add(value);
+                fields.coding.add(value);
             } else if name == CONNECTION {
-                name_hop_fields(value, &mut noticed.ends_here);
+                name_hop_fields(value, &mut fields.ends_here);
             } else if name == COOKIE {
-                noticed.has_cookies = true;
+                fields.has_cookies = true;
             } else if name == X_REQUEST_ID {
-                noticed.has_request_id = true;
+                fields.has_request_id = true;
             }
         }
-        noticed
+        fields
     }
 }
 

@@ -22,21 +22,21 @@ use weir_net::server::{BoxError, ResponseBody};
 use super::exchange::UploadFairness;
 use crate::app::{Lease, UpstreamSlot};
 use crate::drain::Drain;
-use crate::upstream::{AnswerReader, IdleConnections, UpstreamBodyError};
+use crate::upstream::{IdleConnections, ResponseReader, UpstreamBodyError};
 
 /// What a relay needs: both ends, the slot and the limits.
 pub(super) struct Relay {
-    pub(super) reader: AnswerReader,
+    pub(super) reader: ResponseReader,
     pub(super) slot: UpstreamSlot,
     pub(super) pool: IdleConnections,
     /// How long the worker may be silent.
-    pub(super) patience: Duration,
+    pub(super) idle_timeout: Duration,
     pub(super) kind: RelayKind,
 }
 
 /// The kind of a response.
 pub(super) enum RelayKind {
-    Answer,
+    Response,
     /// An event stream without an end: it ends when its client disconnects or Weir shuts down.
     Stream {
         drain: Drain,
@@ -55,14 +55,14 @@ impl Relay {
         ResponseBody::new(body)
     }
 
-    fn let_go(self) {
-        let_go(self.reader, &self.slot, &self.pool);
+    fn return_connection(self) {
+        return_connection(self.reader, &self.slot, &self.pool);
     }
 
     async fn run(mut self, channel: RelayChannel) {
         match self.pump(&channel).await {
             Some(Ok(())) => {
-                self.let_go();
+                self.return_connection();
                 return channel.end(Ok(()));
             }
             Some(Err(error)) => channel.end(Err(error)),
@@ -70,16 +70,16 @@ impl Relay {
         }
         // The worker keeps its slot until it has finished, even without a client.
         match self.kind {
-            RelayKind::Answer => {
-                self.slot.owes_still();
+            RelayKind::Response => {
+                self.slot.ensure_response_timer();
                 let bytes_max = self.slot.app().limits.answer_buffer_bytes;
                 if self.reader.discard(bytes_max).await {
-                    self.let_go();
+                    self.return_connection();
                 }
             }
             RelayKind::Stream { has_own_slot: true, .. } => {}
             RelayKind::Stream { has_own_slot: false, .. } => {
-                outlive_listener(&mut self.reader, &self.slot).await;
+                wait_for_worker_to_notice(&mut self.reader, &self.slot).await;
             }
         }
     }
@@ -88,8 +88,8 @@ impl Relay {
     async fn pump(&mut self, channel: &RelayChannel) -> Option<Result<(), BoxError>> {
         let app = self.slot.app().clone();
         let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match &self.kind {
-            RelayKind::Stream { drain, .. } => Some(Box::pin(drain.clone().turn())),
-            RelayKind::Answer => None,
+            RelayKind::Stream { drain, .. } => Some(Box::pin(drain.clone().wait_random_time())),
+            RelayKind::Response => None,
         };
         loop {
             let mut is_clients_turn = false;
@@ -97,7 +97,7 @@ impl Relay {
                 let room = channel.poll_room(context, app.limits.answer_buffer_bytes);
                 if room.is_pending() && !is_clients_turn {
                     is_clients_turn = true;
-                    self.slot.waits_for_client();
+                    self.slot.stop_response_timer();
                 }
                 room
             })
@@ -105,14 +105,14 @@ impl Relay {
             // The previous piece has arrived, so the worker owes the next from now on. Streams owe
             // none.
             if drained.is_none() {
-                self.slot.owes();
+                self.slot.start_response_timer();
             }
-            let (reader, slot, owes) = (&mut self.reader, &self.slot, drained.is_none());
-            let mut turn = UploadFairness::new(reader.sent());
+            let (reader, slot, is_response_due) = (&mut self.reader, &self.slot, drained.is_none());
+            let mut upload = UploadFairness::new(reader.sent());
             let sent = reader.sent();
             let next = poll_fn(|context| {
-                if channel.poll_gone(context).is_ready() {
-                    return Poll::Ready(RelayedPiece::Gone);
+                if channel.poll_closed(context).is_ready() {
+                    return Poll::Ready(RelayedPiece::Closed);
                 }
                 if let Some(drained) = &mut drained
                     && drained.as_mut().poll(context).is_ready()
@@ -121,15 +121,18 @@ impl Relay {
                 }
                 let data = reader.poll_data(context);
                 // The worker may wait for more of the request before it continues.
-                if owes && data.is_pending() && (turn.is_clients() || reader.is_sending()) {
-                    turn.note(reader.sent(), reader.waits_for_client(), slot);
+                if is_response_due
+                    && data.is_pending()
+                    && (upload.is_clients_turn() || reader.is_sending())
+                {
+                    upload.update(reader.sent(), reader.waits_for_client(), slot);
                 }
                 data.map(RelayedPiece::Bytes)
             });
-            match timeout(self.patience, next).await {
+            match timeout(self.idle_timeout, next).await {
                 Err(_) if self.reader.sent() != sent => {}
                 Err(_) => return Some(Err("the worker was silent for too long".into())),
-                Ok(RelayedPiece::Gone) => return None,
+                Ok(RelayedPiece::Closed) => return None,
                 Ok(RelayedPiece::Bytes(None)) => return Some(Ok(())),
                 Ok(RelayedPiece::Bytes(Some(Err(error)))) => return Some(Err(error.into())),
                 Ok(RelayedPiece::Bytes(Some(Ok(data)))) => {
@@ -142,15 +145,19 @@ impl Relay {
 }
 
 /// Returns the connection to the pool after a complete response.
-pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConnections) {
+pub(super) fn return_connection(
+    reader: ResponseReader,
+    slot: &UpstreamSlot,
+    pool: &IdleConnections,
+) {
     if let Some(connection) = reader.into_connection() {
         let app = slot.app();
-        pool.keep(&slot.worker, connection, app.limits.keep_alive(), app.now());
+        pool.put_back(&slot.worker, connection, app.limits.keep_alive(), app.now());
     }
 }
 
 /// Ends a stream that is rejected because its worker or its client has too many of them.
-pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
+pub(super) fn end_rejected_stream(mut reader: ResponseReader, slot: UpstreamSlot) {
     // A process or thread that is busy with the stream keeps its slot until it has noticed.
     if slot.app().limits.streams() == 0 {
         drop(spawn_local(async move {
@@ -161,24 +168,24 @@ pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
                 Poll::Ready(())
             })
             .await;
-            outlive_listener(&mut reader, &slot).await;
+            wait_for_worker_to_notice(&mut reader, &slot).await;
         }));
     }
 }
 
 /// Waits until a worker that is busy with a stream notices that the client has gone, which it does
 /// at its next write. It owes that write only after the idle timeout of streams.
-pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &UpstreamSlot) {
-    reader.hang_up().await;
-    let patience = slot.app().limits.stream_idle_timeout;
-    if timeout(patience, reader.discard(0)).await.is_err() {
-        slot.owes_still();
+pub(super) async fn wait_for_worker_to_notice(reader: &mut ResponseReader, slot: &UpstreamSlot) {
+    reader.shut_down_sending().await;
+    let idle_timeout = slot.app().limits.stream_idle_timeout;
+    if timeout(idle_timeout, reader.discard(0)).await.is_err() {
+        slot.ensure_response_timer();
         reader.discard(0).await;
     }
 }
 
 enum RelayedPiece {
-    Gone,
+    Closed,
     Bytes(Option<Result<Bytes, UpstreamBodyError>>),
 }
 
@@ -191,9 +198,9 @@ struct RelayState {
     pieces: VecDeque<(Bytes, Option<Lease>)>,
     bytes: usize,
     /// The budget had no room for the last piece: wait until all pieces were sent.
-    is_short: bool,
+    is_over_budget: bool,
     end: Option<Result<(), BoxError>>,
-    is_gone: bool,
+    is_closed: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -202,7 +209,7 @@ impl RelayChannel {
     fn push(&self, data: Bytes, lease: Option<Lease>) {
         let mut shared = self.0.borrow_mut();
         shared.bytes += data.len();
-        shared.is_short = lease.is_none();
+        shared.is_over_budget = lease.is_none();
         shared.pieces.push_back((data, lease));
         wake(shared.writer.take());
     }
@@ -216,10 +223,10 @@ impl RelayChannel {
     /// Waits for room in the buffer. Returns None if the client has disconnected.
     fn poll_room(&self, context: &mut Context<'_>, bytes_max: usize) -> Poll<Option<()>> {
         let mut shared = self.0.borrow_mut();
-        if shared.is_gone {
+        if shared.is_closed {
             return Poll::Ready(None);
         }
-        let bytes_max = if shared.is_short { 1 } else { bytes_max.max(1) };
+        let bytes_max = if shared.is_over_budget { 1 } else { bytes_max.max(1) };
         if shared.bytes < bytes_max {
             return Poll::Ready(Some(()));
         }
@@ -227,9 +234,9 @@ impl RelayChannel {
         Poll::Pending
     }
 
-    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut shared = self.0.borrow_mut();
-        if shared.is_gone {
+        if shared.is_closed {
             return Poll::Ready(());
         }
         shared.reader = Some(context.waker().clone());
@@ -274,7 +281,7 @@ struct RelayBody {
 impl Drop for RelayBody {
     fn drop(&mut self) {
         let mut shared = self.channel.0.borrow_mut();
-        shared.is_gone = true;
+        shared.is_closed = true;
         wake(shared.reader.take());
     }
 }
@@ -290,8 +297,8 @@ impl HttpBody for RelayBody {
         self.channel.poll_next(context).map(|next| {
             next.map(|data| {
                 data.map(|data| {
-                    if let Some(left) = &mut self.bytes_left {
-                        *left = left.saturating_sub(data.len() as u64);
+                    if let Some(remaining) = &mut self.bytes_left {
+                        *remaining = remaining.saturating_sub(data.len() as u64);
                     }
                     Frame::data(data)
                 })

@@ -14,45 +14,45 @@ use crate::upstream::{BadBody, Framed, Outgoing};
 #[derive(Debug)]
 pub(super) struct RequestBody {
     /// The bytes that have arrived, in one piece: many small pieces would need far more memory.
-    come: Vec<u8>,
+    buffered: Vec<u8>,
     /// The part that is still to come.
-    pub(super) rest: Option<Outgoing>,
+    pub(super) remaining: Option<Outgoing>,
     lease: Option<Lease>,
 }
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, bytes_max: u64) -> Self {
-        Self { rest: Outgoing::new(incoming, bytes_max), ..Self::empty() }
+        Self { remaining: Outgoing::new(incoming, bytes_max), ..Self::empty() }
     }
 
     pub(super) fn empty() -> Self {
-        Self { come: Vec::new(), rest: None, lease: None }
+        Self { buffered: Vec::new(), remaining: None, lease: None }
     }
 
     /// Returns whether all of it is buffered, so that it can be sent repeatedly.
     pub(super) fn is_whole(&self) -> bool {
-        self.rest.is_none()
+        self.remaining.is_none()
     }
 
     /// Reads the body to its end, or up to the buffer's limit.
     pub(super) async fn read_ahead(&mut self, app: &ProxiedApp) -> Result<(), ExchangeError> {
-        while let Some(rest) = &mut self.rest {
-            if self.come.len() >= app.limits.request_buffer_bytes {
+        while let Some(remaining) = &mut self.remaining {
+            if self.buffered.len() >= app.limits.request_buffer_bytes {
                 return Ok(());
             }
-            let next = poll_fn(|context| rest.poll_data(context));
+            let next = poll_fn(|context| remaining.poll_data(context));
             let next = timeout(app.limits.body_timeout, next)
                 .await
                 .map_err(|_| ExchangeError::SlowBody)?;
             match next {
-                None => self.rest = None,
+                None => self.remaining = None,
                 Some(data) => {
                     let data = data?;
-                    let is_end = rest.is_at_end();
-                    let may_go_on = self.take_in(&data, app);
+                    let is_end = remaining.is_at_end();
+                    let may_continue = self.buffer(&data, app);
                     if is_end {
-                        self.rest = None;
-                    } else if !may_go_on {
+                        self.remaining = None;
+                    } else if !may_continue {
                         return Ok(());
                     }
                 }
@@ -62,10 +62,10 @@ impl RequestBody {
     }
 
     /// Buffers `data`, and returns whether more may be buffered.
-    fn take_in(&mut self, data: &[u8], app: &ProxiedApp) -> bool {
-        let before = self.come.capacity();
-        self.come.extend_from_slice(data);
-        let more = self.come.capacity() - before;
+    fn buffer(&mut self, data: &[u8], app: &ProxiedApp) -> bool {
+        let before = self.buffered.capacity();
+        self.buffered.extend_from_slice(data);
+        let more = self.buffered.capacity() - before;
         if more == 0 {
             return true;
         }
@@ -80,11 +80,11 @@ impl RequestBody {
 
     /// Returns how the end is marked for the worker, and the length if it is known.
     pub(super) fn framed(&self) -> (Framed, Option<u64>) {
-        let here = self.come.len() as u64;
-        match &self.rest {
-            None => (Framed::Length, Some(here)),
-            Some(rest) => match rest.length() {
-                Some(length) => (Framed::Length, Some(here + length)),
+        let buffered_bytes = self.buffered.len() as u64;
+        match &self.remaining {
+            None => (Framed::Length, Some(buffered_bytes)),
+            Some(remaining) => match remaining.length() {
+                Some(length) => (Framed::Length, Some(buffered_bytes + length)),
                 None => (Framed::Chunked, None),
             },
         }
@@ -92,13 +92,13 @@ impl RequestBody {
 
     /// Appends the buffered part to `into`.
     pub(super) fn write(&self, into: &mut Vec<u8>, framed: Framed) {
-        framed.write(into, &self.come);
+        framed.write(into, &self.buffered);
     }
 }
 
 impl From<BadBody> for ExchangeError {
-    fn from(bad: BadBody) -> Self {
-        match bad {
+    fn from(error: BadBody) -> Self {
+        match error {
             BadBody::TooLarge => Self::TooLarge,
             BadBody::Broken => Self::BadBody,
         }

@@ -24,9 +24,9 @@ use weir_net::client::ClientRequest;
 use weir_net::server::{ConnectionStream, HttpRequestHead, RejectedUpgrade, ResponseBody, Upgrade};
 
 use self::join::Protocol;
-use super::exchange::{ExchangeError, RunningExchange, Unanswered, connect};
+use super::exchange::{ExchangeError, ResponseGuard, RunningExchange, connect};
 use super::head::{self, BodyHead, Target};
-use super::{Proxy, answer};
+use super::{Proxy, own_response};
 use crate::access_log::{PendingLogEntry, Timing};
 use crate::app::{ProxiedApp, UpstreamSlot};
 use crate::dispatch::RequestClass;
@@ -41,47 +41,49 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Takes over the connection, or rejects it.
 pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
     let Some(parts) = parts_of(upgrade.head) else {
-        return Err(upgrade.refuse(StatusCode::BAD_REQUEST, "the request's head is malformed"));
+        return Err(upgrade.reject(StatusCode::BAD_REQUEST, "the request's head is malformed"));
     };
-    let target = match Target::of(&parts) {
+    let target = match Target::new(&parts) {
         Ok(target) => target,
-        Err(refusal) => return Err(upgrade.refuse(refusal.status, refusal.text)),
+        Err(error) => return Err(upgrade.reject(error.status, error.text)),
     };
     let Some(app) = proxy.apps.find(target.host(), parts.uri.path()) else {
-        return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
+        return Err(upgrade.reject(StatusCode::NOT_FOUND, own_response::NO_APP));
     };
     let (app, method) = (Arc::clone(app), parts.method.clone());
     let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
     let forwarded = proxy.forwarded(&app, origin, &parts.headers, &target, app.now());
     let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
-        entry.for_app(&app.name, forwarded.id());
+        entry.set_app(&app.name, forwarded.id());
         entry
     });
-    let wish = match super::wish(&app, &parts, origin) {
-        Ok(wish) => wish,
-        Err(refused) => {
-            let client = Early { stream: upgrade.stream, bytes: Vec::new() };
-            let answer = follow(entry, *refused);
-            drop(spawn_local(async move { note(&app, pass_on(client, answer, &method).await) }));
+    let class = match super::classify(&app, &parts, origin) {
+        Ok(class) => class,
+        Err(rejection) => {
+            let client = EarlyClient { stream: upgrade.stream, bytes: Vec::new() };
+            let response = log_when_done(entry, *rejection);
+            drop(spawn_local(async move {
+                log_end(&app, send_response(client, response, &method).await)
+            }));
             return Ok(());
         }
     };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
-    let Upgrade { stream, rest, client: whose, .. } = upgrade;
-    let client = Early { stream, bytes: rest.to_vec() };
-    let request = UpgradeRequest { method, head, entry, whose };
-    drop(spawn_local(serve(Rc::clone(proxy), app, client, wish, request)));
+    let Upgrade { stream, rest, client: counted_client, .. } = upgrade;
+    let client = EarlyClient { stream, bytes: rest.to_vec() };
+    let request = UpgradeRequest { method, head, entry, counted_client };
+    drop(spawn_local(serve_upgrade(Rc::clone(proxy), app, client, class, request)));
     Ok(())
 }
 
-fn follow(
+fn log_when_done(
     entry: Option<Box<PendingLogEntry>>,
-    answer: Response<ResponseBody>,
+    response: Response<ResponseBody>,
 ) -> Response<ResponseBody> {
     match entry {
-        Some(entry) => entry.follow(answer),
-        None => answer,
+        Some(entry) => entry.log_when_done(response),
+        None => response,
     }
 }
 
@@ -108,19 +110,19 @@ struct UpgradeRequest {
     /// The entry in the access log.
     entry: Option<Box<PendingLogEntry>>,
     /// None: no particular client.
-    whose: Option<ClientRequest>,
+    counted_client: Option<ClientRequest>,
 }
 
 /// The client's socket before the worker has agreed.
-struct Early {
+struct EarlyClient {
     stream: ConnectionStream,
     /// The bytes that the client has sent behind its head.
     bytes: Vec<u8>,
 }
 
-impl Early {
+impl EarlyClient {
     /// Resolves when the client has disconnected.
-    async fn gone(&mut self) {
+    async fn disconnected(&mut self) {
         let mut chunk = [0; 1024];
         while self.bytes.len() < EARLY_BYTES_MAX {
             match poll_fn(|context| self.stream.poll_read(context, &mut chunk)).await {
@@ -132,70 +134,78 @@ impl Early {
     }
 
     /// Waits for `future`. Returns None if the client disconnects first.
-    async fn during<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    async fn unless_disconnected<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
-            done = future => Some(done),
-            () = self.gone() => None,
+            output = future => Some(output),
+            () = self.disconnected() => None,
         }
     }
 }
 
-async fn serve(
+async fn serve_upgrade(
     proxy: Rc<Proxy>,
     app: Arc<ProxiedApp>,
-    mut client: Early,
-    wish: RequestClass,
+    mut client: EarlyClient,
+    class: RequestClass,
     mut request: UpgradeRequest,
 ) {
-    let (entry, method, whose) =
-        (request.entry.take(), request.method.clone(), request.whose.take());
-    let unanswered = Unanswered::new(&app);
-    let Some(asked) = client.during(ask(&proxy, &app, wish, request)).await else { return };
-    unanswered.finish();
-    let answer = match asked {
-        Ok(agreed) if agreed.answer.status == StatusCode::SWITCHING_PROTOCOLS => {
-            if let Err(refusal) = agreed.slot.open_stream(whose.as_ref()) {
-                drop(agreed);
-                let answer = follow(entry, answer::failed(ExchangeError::Refused(refusal)));
-                return note(&app, pass_on(client, answer, &method).await);
+    let (entry, method, counted_client) =
+        (request.entry.take(), request.method.clone(), request.counted_client.take());
+    let guard = ResponseGuard::new(&app);
+    let Some(outcome) =
+        client.unless_disconnected(request_upgrade(&proxy, &app, class, request)).await
+    else {
+        return;
+    };
+    guard.finish();
+    let response = match outcome {
+        Ok(switched) if switched.response.status == StatusCode::SWITCHING_PROTOCOLS => {
+            if let Err(error) = switched.slot.open_stream(counted_client.as_ref()) {
+                drop(switched);
+                let response =
+                    log_when_done(entry, own_response::failed(ExchangeError::Refused(error)));
+                return log_end(&app, send_response(client, response, &method).await);
             }
             if let Some(mut entry) = entry {
-                agreed.timing.into_iter().for_each(|timing| entry.timed(timing));
-                entry.answered(agreed.answer.status);
+                switched.timing.into_iter().for_each(|timing| entry.set_timing(timing));
+                entry.finish_upgrade(switched.response.status);
             }
-            let connection = agreed.exchange.into_connection();
+            let connection = switched.exchange.into_connection();
             let drain = proxy.drain.clone();
-            let joined = agree(&app, client, agreed.answer, connection, agreed.slot, drain).await;
-            return note(&app, joined);
+            let joined =
+                switch_protocols(&app, client, switched.response, connection, switched.slot, drain)
+                    .await;
+            return log_end(&app, joined);
         }
-        Ok(UpgradeExchange { answer, exchange, slot, timing }) => {
-            let mut response = proxy.pass_on(answer, exchange, slot, whose.as_ref());
+        Ok(UpgradeExchange { response, exchange, slot, timing }) => {
+            let mut response =
+                proxy.relay_response(response, exchange, slot, counted_client.as_ref());
             timing.into_iter().for_each(|timing| drop(response.extensions_mut().insert(timing)));
             response
         }
         Err(failed) => {
             app.metrics.failed_with(failed.metric());
-            answer::failed(failed)
+            own_response::failed(failed)
         }
     };
-    note(&app, pass_on(client, follow(entry, answer), &method).await);
+    log_end(&app, send_response(client, log_when_done(entry, response), &method).await);
 }
 
 /// Relays a response other than 101, after which the connection is closed. If the body breaks off,
 /// the last chunk is missing.
-async fn pass_on(
-    mut client: Early,
-    answer: Response<ResponseBody>,
+async fn send_response(
+    mut client: EarlyClient,
+    response: Response<ResponseBody>,
     method: &Method,
 ) -> io::Result<()> {
-    let (mut parts, mut body) = answer.into_parts();
+    let (mut parts, mut body) = response.into_parts();
     let framed = wire::frame(&mut parts, &body, method);
     let head = wire::head_bytes(parts.status, &parts.headers);
     wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
     let mut bytes = Vec::new();
     loop {
         let next = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
-        let Some(next) = client.during(next).await else { return Ok(()) };
+        let Some(next) = client.unless_disconnected(next).await else { return Ok(()) };
         let Some(frame) = next else { break };
         if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
             bytes.clear();
@@ -209,7 +219,7 @@ async fn pass_on(
     AsyncWriteExt::shutdown(&mut client.stream).await
 }
 
-fn note(app: &ProxiedApp, ended: io::Result<()>) {
+fn log_end(app: &ProxiedApp, ended: io::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(app = app.name, %error, "a socket ended");
     }
@@ -217,35 +227,35 @@ fn note(app: &ProxiedApp, ended: io::Result<()>) {
 
 /// A worker's response, the exchange with its body, and the slot.
 struct UpgradeExchange {
-    answer: Box<UpstreamResponse>,
+    response: Box<UpstreamResponse>,
     exchange: Exchange,
     slot: UpstreamSlot,
     timing: Option<Timing>,
 }
 
-async fn ask(
+async fn request_upgrade(
     proxy: &Proxy,
     app: &Arc<ProxiedApp>,
-    wish: RequestClass,
+    class: RequestClass,
     request: UpgradeRequest,
 ) -> Result<UpgradeExchange, ExchangeError> {
     let UpgradeRequest { method, head, .. } = request;
     let arrived = app.now();
     for _ in 0..app.limits.attempts_max {
-        let slot = app.slot_for_stream(wish).await?;
+        let slot = app.slot_for_stream(class).await?;
         let Some(connection) = connect(app, &slot.worker).await else { continue };
         let since = app.now();
         let (bytes, limits) = (head.clone(), app.limits.head_limits());
         let exchange =
             Exchange::new(connection, method.clone(), bytes, None, Framed::Length, limits);
         let mut running = RunningExchange::new(exchange, slot);
-        let asked = running.answer(app, &proxy.deadlines).await?;
-        match (asked, running.take()) {
-            (Ok(answer), Some((exchange, slot))) => {
+        let outcome = running.await_response_head(app, &proxy.deadlines).await?;
+        match (outcome, running.take()) {
+            (Ok(response), Some((exchange, slot))) => {
                 let service = app.now().since(since);
-                app.metrics.answered(answer.status, service);
+                app.metrics.responded(response.status, service);
                 let timing = proxy.timing(&slot, since.since(arrived), service);
-                return Ok(UpgradeExchange { answer, exchange, slot, timing });
+                return Ok(UpgradeExchange { response, exchange, slot, timing });
             }
             (Err(UpstreamError::Unsent), _) => {}
             (Ok(_) | Err(_), _) => return Err(ExchangeError::Broken),
@@ -255,8 +265,8 @@ async fn ask(
 }
 
 /// Returns the protocol that the worker has agreed to.
-fn protocol(answer: &UpstreamResponse) -> Protocol {
-    let upgrade = answer.headers.get(UPGRADE).map(HeaderValue::as_bytes);
+fn protocol(response: &UpstreamResponse) -> Protocol {
+    let upgrade = response.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     match upgrade {
         Some(name) if name.eq_ignore_ascii_case(b"websocket") => Protocol::WebSocket,
         _ => Protocol::Other,
@@ -264,21 +274,21 @@ fn protocol(answer: &UpstreamResponse) -> Protocol {
 }
 
 /// Joins the two sockets until one side ends, both are idle for too long, or Weir shuts down.
-async fn agree(
+async fn switch_protocols(
     app: &ProxiedApp,
-    mut client: Early,
-    answer: Box<UpstreamResponse>,
+    mut client: EarlyClient,
+    response: Box<UpstreamResponse>,
     worker: Box<UpstreamConnection>,
     slot: UpstreamSlot,
     drain: Drain,
 ) -> io::Result<()> {
-    let head = wire::head_bytes(answer.status, &answer.headers);
+    let head = wire::head_bytes(response.status, &response.headers);
     wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
-    wire::write(&mut client.stream, &answer.rest, WRITE_TIMEOUT).await?;
-    let patience = app.limits.stream_idle_timeout;
-    let protocol = protocol(&answer);
-    let end = (protocol, drain.turn());
-    let ended = join::run(client.stream, &client.bytes, worker.socket, patience, end).await;
+    wire::write(&mut client.stream, &response.rest, WRITE_TIMEOUT).await?;
+    let idle_timeout = app.limits.stream_idle_timeout;
+    let protocol = protocol(&response);
+    let end = (protocol, drain.wait_random_time());
+    let ended = join::run(client.stream, &client.bytes, worker.socket, idle_timeout, end).await;
     drop(slot);
     ended
 }

@@ -48,12 +48,12 @@ impl UpstreamConnection {
     }
 
     /// Stores an empty map for the fields of the next response.
-    pub(crate) fn make_room(&mut self, fields: HeaderMap) {
+    pub(crate) fn reuse_fields(&mut self, fields: HeaderMap) {
         self.fields = fields;
     }
 
     /// Prepares for the next request, after an exchange has ended in order.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn reset_for_reuse(&mut self) {
         let buffer = self.sending.take_buffer();
         let is_small = buffer.capacity() <= BUFFER_BYTES_KEPT;
         self.sending = Sending::resting(if is_small { buffer } else { Vec::new() });

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use hyper::Method;
 use tokio::io::AsyncWrite;
 
-use super::answer::{self, BadAnswer, HeadLimits, UpstreamResponse};
 use super::connection::UpstreamConnection;
 use super::outgoing::{BadBody, Outgoing};
-use super::reader::AnswerReader;
+use super::reader::ResponseReader;
+use super::response::{self, HeadLimits, UpstreamResponse, UpstreamResponseError};
 use super::sending::{Framed, Sending};
 
 /// Why a worker sent no response.
@@ -20,7 +20,7 @@ pub(crate) enum UpstreamError {
     Unsent,
     /// The connection ended before the response did.
     Ended,
-    Bad(BadAnswer),
+    Bad(UpstreamResponseError),
     /// The client's request body is invalid.
     Body(BadBody),
 }
@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     /// Sends the request and reads the head of the response, at the same time.
-    pub(crate) fn poll_answer(
+    pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Box<UpstreamResponse>, UpstreamError>> {
@@ -84,8 +84,8 @@ impl Exchange {
             return Poll::Ready(Err(UpstreamError::Body(error)));
         }
         loop {
-            if let Some(answer) = ready!(self.poll_head(context)).transpose() {
-                return Poll::Ready(answer);
+            if let Some(response) = ready!(self.poll_head(context)).transpose() {
+                return Poll::Ready(response);
             }
         }
     }
@@ -99,27 +99,27 @@ impl Exchange {
         let UpstreamConnection { socket, unread, fields, .. } = &mut **connection;
         let read = socket.poll_take(context, |bytes| {
             if unread.is_empty() {
-                let answer = answer::read(bytes, method, *limits, fields);
-                if matches!(answer, Ok(None)) {
+                let response = response::read(bytes, method, *limits, fields);
+                if matches!(response, Ok(None)) {
                     unread.extend_from_slice(bytes);
                 }
-                return answer;
+                return response;
             }
             unread.extend_from_slice(bytes);
-            answer::read(unread, method, *limits, fields)
+            response::read(unread, method, *limits, fields)
         });
         Poll::Ready(match ready!(read) {
-            Ok(Some(answer)) => answer.and_then(checked).map_err(UpstreamError::Bad),
+            Ok(Some(response)) => response.and_then(checked).map_err(UpstreamError::Bad),
             Ok(None) | Err(_) if self.connection.sending.total() > 0 => Err(UpstreamError::Ended),
             Ok(None) | Err(_) => Err(UpstreamError::Unsent),
         })
     }
 
     /// Returns the reader of the response's body.
-    pub(crate) fn into_reader(self, answer: &mut UpstreamResponse) -> AnswerReader {
-        let framing = std::mem::replace(&mut answer.framing, super::framing::Framing::EMPTY);
-        let rest = std::mem::take(&mut answer.rest);
-        AnswerReader::new(self.connection, framing, rest, answer.may_keep)
+    pub(crate) fn into_reader(self, response: &mut UpstreamResponse) -> ResponseReader {
+        let framing = std::mem::replace(&mut response.framing, super::framing::Framing::EMPTY);
+        let rest = std::mem::take(&mut response.rest);
+        ResponseReader::new(self.connection, framing, rest, response.may_keep)
     }
 
     /// Returns the socket, after a response that switches protocols.
@@ -129,21 +129,21 @@ impl Exchange {
 
     /// Waits, without a client, until the worker has responded or has closed the connection (None).
     /// If the request is incomplete, shuts down the sending side, so that a reading worker notices.
-    pub(crate) async fn outlive_client(&mut self) -> Option<Box<UpstreamResponse>> {
+    pub(crate) async fn wait_without_client(&mut self) -> Option<Box<UpstreamResponse>> {
         if self.is_sending() {
             // A worker that fails to read gets no error either.
             let socket = &mut self.connection.socket;
             let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
-            self.connection.sending.give_up();
+            self.connection.sending.stop();
         }
         // An error ends the exchange like a response.
-        poll_fn(|context| self.poll_answer(context)).await.ok()
+        poll_fn(|context| self.poll_response(context)).await.ok()
     }
 }
 
 fn checked(
-    answer: Option<Box<UpstreamResponse>>,
-) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
-    answer.iter().try_for_each(|answer| answer.check_body())?;
-    Ok(answer)
+    response: Option<Box<UpstreamResponse>>,
+) -> Result<Option<Box<UpstreamResponse>>, UpstreamResponseError> {
+    response.iter().try_for_each(|response| response.check_body())?;
+    Ok(response)
 }

@@ -19,7 +19,7 @@ impl Framing {
     /// Returns whether the whole body was read.
     pub(super) fn is_at_end(&self) -> bool {
         match self {
-            Self::Length(left) => *left == 0,
+            Self::Length(remaining) => *remaining == 0,
             Self::Chunked(chunks) => chunks.is_at_end(),
             Self::UntilClose => false,
         }
@@ -30,9 +30,9 @@ impl Framing {
         match self {
             _ if bytes.is_empty() => Ok(None),
             Self::Length(0) => Ok(None),
-            Self::Length(left) => {
-                let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= taken as u64;
+            Self::Length(remaining) => {
+                let taken = bytes.len().min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+                *remaining -= taken as u64;
                 Ok(Some(bytes.split_to(taken)))
             }
             Self::Chunked(chunks) => {

@@ -50,8 +50,8 @@ impl Outgoing {
             // Trailers are not forwarded, since the worker has not asked for them.
             let Ok(data) = frame.into_data() else { continue };
             return Poll::Ready(Some(match self.bytes_left.checked_sub(data.len() as u64) {
-                Some(left) => {
-                    self.bytes_left = left;
+                Some(remaining) => {
+                    self.bytes_left = remaining;
                     Ok(data)
                 }
                 None => Err(BadBody::TooLarge),

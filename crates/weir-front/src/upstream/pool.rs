@@ -24,14 +24,16 @@ struct Idle {
 impl IdleConnections {
     /// Takes the idle connection to `worker` that was used last, so that the others can expire.
     /// Connections that have been idle since before `since` are not used.
-    pub(crate) fn idle(
+    pub(crate) fn take_idle(
         &self,
         worker: &UpstreamWorker,
         since: Timestamp,
     ) -> Option<Box<UpstreamConnection>> {
         let mut pool = self.0.borrow_mut();
         let idle = pool.get_mut(&worker.serial)?;
-        while let Some(connection) = idle.connections.pop_if(|it| it.idle_since >= since) {
+        while let Some(connection) =
+            idle.connections.pop_if(|connection| connection.idle_since >= since)
+        {
             if connection.socket.is_quiet() {
                 return Some(connection);
             }
@@ -41,7 +43,7 @@ impl IdleConnections {
 
     /// Returns a connection to the pool after an exchange that ended `now`. If the worker has
     /// `idle_max` idle connections, replaces the oldest of them.
-    pub(crate) fn keep(
+    pub(crate) fn put_back(
         &self,
         worker: &Arc<UpstreamWorker>,
         mut connection: Box<UpstreamConnection>,

@@ -28,7 +28,7 @@ pub(crate) enum UpstreamBodyError {
 /// The body of a response and the unsent rest of its request: a worker may respond before it has
 /// read all of the request.
 #[derive(Debug)]
-pub(crate) struct AnswerReader {
+pub(crate) struct ResponseReader {
     connection: Box<UpstreamConnection>,
     framing: Framing,
     /// Bytes that were read but not returned.
@@ -37,7 +37,7 @@ pub(crate) struct AnswerReader {
     has_closed: bool,
 }
 
-impl AnswerReader {
+impl ResponseReader {
     pub(super) fn new(
         connection: Box<UpstreamConnection>,
         framing: Framing,
@@ -50,7 +50,7 @@ impl AnswerReader {
     /// Returns how many bytes are left. None: the worker has sent no length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
-            Framing::Length(left) => Some(left),
+            Framing::Length(remaining) => Some(remaining),
             Framing::Chunked(_) | Framing::UntilClose => None,
         }
     }
@@ -58,8 +58,8 @@ impl AnswerReader {
     /// Returns all of the body if it has arrived.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         match &mut self.framing {
-            Framing::Length(left) if *left <= self.rest.len() as u64 => {
-                let length = usize::try_from(std::mem::take(left)).ok()?;
+            Framing::Length(remaining) if *remaining <= self.rest.len() as u64 => {
+                let length = usize::try_from(std::mem::take(remaining)).ok()?;
                 Some(self.rest.split_to(length))
             }
             _ => None,
@@ -74,7 +74,7 @@ impl AnswerReader {
         let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         if sending.poll(socket, context).is_err() {
             // The worker may still respond to the incomplete request, and the reader may read on.
-            sending.give_up();
+            sending.stop();
             return Poll::Ready(Some(Err(UpstreamBodyError::Client)));
         }
         loop {
@@ -84,7 +84,7 @@ impl AnswerReader {
                     return Poll::Ready(None);
                 }
                 Ok(None) => {}
-                Err(bad) => return Poll::Ready(Some(Err(bad.into()))),
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
             match ready!(self.connection.poll_bytes(context)) {
                 Ok(bytes) if !bytes.is_empty() => self.rest = bytes,
@@ -111,9 +111,9 @@ impl AnswerReader {
     }
 
     /// Shuts down the sending side of the connection, so that a worker that only reads notices.
-    pub(crate) async fn hang_up(&mut self) {
+    pub(crate) async fn shut_down_sending(&mut self) {
         let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
-        sending.give_up();
+        sending.stop();
         // Fails if the worker has closed the connection already.
         let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
     }
@@ -121,11 +121,11 @@ impl AnswerReader {
     /// Reads and discards the rest. Returns false if it ends early or is longer than `bytes_max`:
     /// the caller closes the connection then, so that the worker's next write fails.
     pub(crate) async fn discard(&mut self, bytes_max: usize) -> bool {
-        let mut left = bytes_max;
+        let mut remaining = bytes_max;
         loop {
             match poll_fn(|context| self.poll_data(context)).await {
                 None => return true,
-                Some(Ok(data)) if data.len() <= left => left -= data.len(),
+                Some(Ok(data)) if data.len() <= remaining => remaining -= data.len(),
                 Some(_) => return false,
             }
         }
@@ -137,7 +137,7 @@ impl AnswerReader {
         if !is_clean || !self.may_keep {
             return None;
         }
-        self.connection.rest();
+        self.connection.reset_for_reuse();
         Some(self.connection)
     }
 }

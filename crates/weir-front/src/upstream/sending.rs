@@ -98,7 +98,7 @@ impl Sending {
     }
 
     /// Stops sending.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.is_refused = true;
         self.body = None;
     }

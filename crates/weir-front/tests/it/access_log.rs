@@ -9,7 +9,7 @@ use weir_front::{
     AccessLog, AccessLogMetrics, AccessLogSettings, AppSettings, LogFormat, ProxySettings,
 };
 
-use crate::door::{Door, Worker};
+use crate::test_front::{TestFront, Worker};
 
 pub(crate) struct Logged {
     folder: tempfile::TempDir,
@@ -25,12 +25,15 @@ impl Logged {
         Self { folder, log: AccessLog::open(settings, metrics).expect("to open it") }
     }
 
-    fn door(&self, worker: &Worker) -> Door {
-        self.door_of(AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") })
+    fn front(&self, worker: &Worker) -> TestFront {
+        self.front_of(AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") })
     }
 
-    pub(crate) fn door_of(&self, app: AppSettings) -> Door {
-        Door::of(app, ProxySettings { access_log: Some(self.log.clone()), ..Default::default() })
+    pub(crate) fn front_of(&self, app: AppSettings) -> TestFront {
+        TestFront::new(
+            app,
+            ProxySettings { access_log: Some(self.log.clone()), ..Default::default() },
+        )
     }
 
     fn path(&self) -> PathBuf {
@@ -57,16 +60,16 @@ async fn lines(path: &Path, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_line_says_who_asked_what_and_how_it_went() {
+async fn a_log_line_has_client_request_and_outcome() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
-    let door = logged.door(&worker);
+    let front = logged.front(&worker);
     let request =
         "GET /cart?x HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: me\r\nX-Request-Id: r-1\r\n\r\n";
-    let mut client = door.send(request).await;
+    let mut client = front.send(request).await;
     let mut connection = worker.accept().await;
-    connection.head().await;
-    connection.answer("served").await;
-    client.until("served").await;
+    connection.read_head().await;
+    connection.respond("served").await;
+    client.read_until("served").await;
     let line = &logged.records(1).await[0];
     let expected = [
         ("client", Value::from("127.0.0.1")),
@@ -90,82 +93,82 @@ async fn a_line_says_who_asked_what_and_how_it_went() {
 }
 
 #[tokio::test]
-async fn a_line_has_an_id_though_no_worker_is_told_it() {
+async fn a_log_line_has_a_request_id_even_if_no_worker_gets_it() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
     let workers = vec![worker.address()];
     let app = AppSettings { workers, forwarded_headers: vec![], ..AppSettings::new("app") };
-    let door = logged.door_of(app);
-    let mut client = door.send("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: r-1\r\n\r\n").await;
+    let front = logged.front_of(app);
+    let mut client = front.send("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: r-1\r\n\r\n").await;
     let mut connection = worker.accept().await;
-    assert!(!connection.head().await.contains("x-request-id"));
-    connection.answer("served").await;
-    client.until("served").await;
+    assert!(!connection.read_head().await.contains("x-request-id"));
+    connection.respond("served").await;
+    client.read_until("served").await;
     assert_eq!(logged.records(1).await[0]["request_id"], "r-1");
 }
 
 #[tokio::test]
-async fn a_head_without_its_body_is_complete() {
+async fn a_head_response_is_logged_as_complete() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
-    let door = logged.door(&worker);
-    door.apps.set_maintenance("app", true).expect("the app");
-    let mut client = door.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    client.head().await;
+    let front = logged.front(&worker);
+    front.apps.set_maintenance("app", true).expect("the app");
+    let mut client = front.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    client.read_head().await;
     let line = &logged.records(1).await[0];
     assert_eq!((&line["bytes"], &line["complete"]), (&0.into(), &true.into()));
 }
 
 #[tokio::test]
-async fn what_breaks_off_is_logged_as_far_as_it_came() {
+async fn a_truncated_response_is_logged_with_its_sent_bytes() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
-    let door = logged.door(&worker);
-    let mut client = door.get("/").await;
+    let front = logged.front(&worker);
+    let mut client = front.get("/").await;
     let mut connection = worker.accept().await;
-    connection.head().await;
+    connection.read_head().await;
     connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf").await;
-    client.until("half").await;
+    client.read_until("half").await;
     drop(connection);
-    client.rest().await;
+    client.read_to_end().await;
     let line = &logged.records(1).await[0];
     assert_eq!((&line["bytes"], &line["complete"]), (&4.into(), &false.into()));
 }
 
 #[tokio::test]
-async fn a_socket_is_a_line_and_a_file_that_was_moved_away_is_made_anew() {
+async fn a_socket_is_logged_and_a_rotated_file_is_recreated() {
     let (logged, worker) = (Logged::to(LogFormat::Common), Worker::listen().await);
-    let door = logged.door(&worker);
+    let front = logged.front(&worker);
     let upgrade =
         "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
-    let mut client = door.send(upgrade).await;
+    let mut client = front.send(upgrade).await;
     let mut connection = worker.accept().await;
-    connection.head().await;
+    connection.read_head().await;
     connection.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n").await;
-    client.head().await;
+    client.read_head().await;
     let first = lines(&logged.path(), 1).await;
     assert!(first[0].ends_with("\"GET /ws HTTP/1.1\" 101 0"), "{first:?}");
 
     let moved = logged.folder.path().join("access.log.1");
     std::fs::rename(logged.path(), moved).expect("to move it");
     logged.log.reopen();
-    let mut client = door.send("GET / HTTP/1.1\r\n\r\n").await;
-    client.head().await;
+    let mut client = front.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.read_head().await;
     let second = lines(&logged.path(), 1).await;
     assert!(second[0].contains("\"GET / HTTP/1.1\" 400 "), "{second:?}");
 }
 
 #[tokio::test]
-async fn who_leaves_before_an_answer_is_logged_and_counted_too() {
+async fn a_client_that_leaves_before_the_response_is_logged_and_counted() {
     let (worker, logged) = (Worker::listen().await, Logged::to(LogFormat::Json));
-    let door = logged.door(&worker);
-    let at_work = door.get("/at-work").await;
+    let front = logged.front(&worker);
+    let busy_client = front.get("/at-work").await;
     let mut connection = worker.accept().await;
-    connection.head().await;
-    let waiting = door.get("/waiting").await;
-    door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
+    connection.read_head().await;
+    let waiting = front.get("/waiting").await;
+    front.wait_for_metric("weir_front_app_waiting{app=\"app\"}", 1).await;
     drop(waiting);
     let gone = "weir_front_app_failures_total{app=\"app\",reason=\"client_gone\"}";
-    door.until(gone, 1).await;
-    drop(at_work);
-    door.until(gone, 2).await;
+    front.wait_for_metric(gone, 1).await;
+    drop(busy_client);
+    front.wait_for_metric(gone, 2).await;
     let records = logged.records(2).await;
     for (record, target) in records.iter().zip(["/waiting", "/at-work"]) {
         assert_eq!((&record["target"], &record["status"]), (&target.into(), &499.into()));

@@ -2,11 +2,11 @@
 
 mod access_log;
 mod bodies;
-mod door;
 mod heads;
 mod http2;
 mod queueing;
 mod rules;
 mod sockets;
 mod targets;
+mod test_front;
 mod workers;

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use weir_front::{AppLimits, AppSettings, LogFormat, ProxySettings, UpstreamAddress};
 
 use crate::access_log::Logged;
-use crate::door::{Door, PATIENCE, Worker, status};
+use crate::test_front::{TIMEOUT, TestFront, Worker, status};
 
 /// A worker that answers with the target that it got, a line feed and the body.
 fn echo() -> UpstreamAddress {
@@ -64,9 +64,9 @@ fn echo_one(mut stream: &TcpStream) -> io::Result<bool> {
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(door: &Door) -> Self {
-        let stream = TcpStream::connect(door.address()).expect("to connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    fn connect(front: &TestFront) -> Self {
+        let stream = TcpStream::connect(front.address()).expect("to connect");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
         Self(BufReader::new(stream))
     }
@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// The status and the body of the next answer.
-    fn answer(&mut self) -> (u16, Vec<u8>) {
+    fn read_response(&mut self) -> (u16, Vec<u8>) {
         let (mut head, mut length) = (String::new(), 0);
         while !head.ends_with("\r\n\r\n") {
             let start = head.len();
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Whether the connection ends without another byte.
-    fn is_over(&mut self) -> bool {
+    fn is_closed(&mut self) -> bool {
         match self.0.read(&mut [0]) {
             Ok(count) => count == 0,
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
@@ -100,9 +100,9 @@ impl Client {
     }
 
     /// What the worker got for a target, if it got anything.
-    fn ask(&mut self, target: &[u8]) -> Result<Vec<u8>, u16> {
+    fn request(&mut self, target: &[u8]) -> Result<Vec<u8>, u16> {
         self.write(&[b"GET ", target, b" HTTP/1.1\r\nHost: a.example\r\n\r\n"].concat());
-        let (status, mut body) = self.answer();
+        let (status, mut body) = self.read_response();
         assert!(status != 200 || body.pop() == Some(b'\n'), "no body");
         if status == 200 { Ok(body) } else { Err(status) }
     }
@@ -152,57 +152,57 @@ const REFUSED: &[&[u8]] = &[
 ];
 
 #[test]
-fn a_worker_gets_the_target_that_it_would_get_from_nginx() {
-    let door = Door::to(AppLimits::default(), vec![echo()]);
-    let mut kept = Client::connect(&door);
+fn workers_get_the_same_targets_as_behind_nginx() {
+    let front = TestFront::to(AppLimits::default(), vec![echo()]);
+    let mut kept = Client::connect(&front);
     for (target, expected) in SERVED {
         let name = target.escape_ascii();
-        let first = Client::connect(&door).ask(target);
+        let first = Client::connect(&front).request(target);
         assert_eq!(first.as_deref(), Ok(*expected), "first: {name}");
-        assert_eq!(kept.ask(target).as_deref(), Ok(*expected), "later: {name}");
+        assert_eq!(kept.request(target).as_deref(), Ok(*expected), "later: {name}");
     }
 }
 
 #[test]
-fn a_target_that_nginx_refuses_gets_400_and_reaches_no_worker() {
-    let door = Door::to(AppLimits::default(), vec![echo()]);
+fn targets_that_nginx_rejects_give_400() {
+    let front = TestFront::to(AppLimits::default(), vec![echo()]);
     for target in REFUSED {
         let name = target.escape_ascii();
-        let first = Client::connect(&door).ask(target);
+        let first = Client::connect(&front).request(target);
         // Behind a space there is a version, which this is not.
         assert!(matches!(first, Err(400 | 505)), "first: {name}: {first:?}");
-        let mut kept = Client::connect(&door);
-        assert_eq!(kept.ask(b"/").as_deref(), Ok(&b"/"[..]));
-        assert_eq!(kept.ask(target), Err(400), "later: {name}");
+        let mut kept = Client::connect(&front);
+        assert_eq!(kept.request(b"/").as_deref(), Ok(&b"/"[..]));
+        assert_eq!(kept.request(target), Err(400), "later: {name}");
         // Where the head ends is clear in that one.
-        assert!(*target == b"*" || kept.is_over(), "{name}");
+        assert!(*target == b"*" || kept.is_closed(), "{name}");
     }
     let answered = "weir_front_app_answers_total{app=\"app\",status=\"2xx\"}";
-    assert_eq!(door.metric(answered), REFUSED.len() as u64);
+    assert_eq!(front.metric(answered), REFUSED.len() as u64);
 }
 
 /// nginx looks for a `location` before the `#`, too.
 #[test]
-fn routes_see_a_target_encoded_and_without_its_fragment() {
+fn routes_match_the_encoded_target_without_fragment() {
     let (paths, workers) = (vec!["/shop".to_owned(), "/\u{e9}%3C".to_owned()], vec![echo()]);
     let app = AppSettings { workers, paths, ..AppSettings::new("app") };
-    let door = Door::of(app, ProxySettings::default());
-    let mut client = Client::connect(&door);
+    let front = TestFront::new(app, ProxySettings::default());
+    let mut client = Client::connect(&front);
     for target in [&b"/shop#/other"[..], b"/shop/\"", b"/\xc3\xa9</\xff"] {
-        assert_eq!(client.ask(target).as_deref(), Ok(target), "{}", target.escape_ascii());
+        assert_eq!(client.request(target).as_deref(), Ok(target), "{}", target.escape_ascii());
     }
     for target in [&b"/shop\""[..], b"/other#/shop", b"/a`"] {
-        assert_eq!(client.ask(target), Err(404), "{}", target.escape_ascii());
+        assert_eq!(client.request(target), Err(404), "{}", target.escape_ascii());
     }
 }
 
 #[tokio::test]
-async fn the_access_log_has_targets_as_they_were_sent() {
+async fn the_access_log_has_targets_as_sent() {
     let logged = Logged::to(LogFormat::Json);
-    let door = logged.door_of(AppSettings { workers: vec![echo()], ..AppSettings::new("app") });
-    let mut client = Client::connect(&door);
-    client.ask("/\u{e9}?{\"a\":1}#b".as_bytes()).expect("served");
-    client.ask(b"/\xff\"").expect("served");
+    let front = logged.front_of(AppSettings { workers: vec![echo()], ..AppSettings::new("app") });
+    let mut client = Client::connect(&front);
+    client.request("/\u{e9}?{\"a\":1}#b".as_bytes()).expect("served");
+    client.request(b"/\xff\"").expect("served");
     let records = logged.records(2).await;
     assert_eq!(records[0]["target"], "/\u{e9}?{\"a\":1}#b");
     assert_eq!(records[1]["target"], "/%FF\"", "no text");
@@ -217,7 +217,7 @@ enum Said {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct TestRequest {
     target: Vec<u8>,
     said: Said,
     /// Beside those that it needs.
@@ -225,7 +225,7 @@ struct Asked {
     body: Vec<u8>,
 }
 
-impl Asked {
+impl TestRequest {
     fn bytes(&self) -> Vec<u8> {
         let (fields, body) = match self.said {
             Said::Nothing => (String::new(), Vec::new()),
@@ -251,7 +251,7 @@ impl Asked {
     }
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn test_request() -> impl Strategy<Value = TestRequest> {
     let usual = prop_oneof![Just(b'a'), Just(b'?'), Just(b'/')];
     let taken = (0x21_u8..).prop_filter("refused", |byte| *byte != 0x7f);
     let target = prop::collection::vec(prop_oneof![usual, taken], 0..40);
@@ -264,7 +264,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     let fields = prop_oneof![8 => Just(0), 1 => 95_usize..105, 1 => Just(300)];
     (target, said, fields, body).prop_map(|(path, said, fields, body)| {
         let body = if matches!(said, Said::Nothing) { Vec::new() } else { body };
-        Asked { target: [b"/", &path[..]].concat(), said, fields, body }
+        TestRequest { target: [b"/", &path[..]].concat(), said, fields, body }
     })
 }
 
@@ -272,18 +272,18 @@ fn asked() -> impl Strategy<Value = Asked> {
 /// last one with a target that is refused.
 #[test]
 fn targets_and_bodies_reach_workers_unchanged_or_not_at_all() {
-    let door = Door::to(AppLimits::default(), vec![echo()]);
+    let front = TestFront::to(AppLimits::default(), vec![echo()]);
     let refused = prop::sample::select((0..=0x20).chain([0x7f]).collect::<Vec<u8>>());
     let case = (
-        prop::collection::vec(asked(), 1..5),
+        prop::collection::vec(test_request(), 1..5),
         prop::collection::vec(1_usize..200, 1..6),
-        prop::option::of((asked(), refused)),
+        prop::option::of((test_request(), refused)),
     );
     let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
         .run(&case, |(requests, sizes, refused)| {
-            let mut client = Client::connect(&door);
-            let bytes: Vec<u8> = requests.iter().flat_map(Asked::bytes).collect();
+            let mut client = Client::connect(&front);
+            let bytes: Vec<u8> = requests.iter().flat_map(TestRequest::bytes).collect();
             let (mut rest, mut sizes) = (&bytes[..], sizes.iter().cycle());
             while let (false, Some(size)) = (rest.is_empty(), sizes.next()) {
                 let (piece, more) = rest.split_at(rest.len().min(*size));
@@ -296,11 +296,11 @@ fn targets_and_bodies_reach_workers_unchanged_or_not_at_all() {
                 client.write(&last.bytes());
             }
             for request in &requests {
-                prop_assert_eq!(client.answer(), (200, request.echoed()));
+                prop_assert_eq!(client.read_response(), (200, request.echoed()));
             }
             if refused.is_some() {
-                prop_assert_eq!(client.answer().0, 400);
-                prop_assert!(client.is_over());
+                prop_assert_eq!(client.read_response().0, 400);
+                prop_assert!(client.is_closed());
             }
             Ok(())
         })
@@ -308,35 +308,35 @@ fn targets_and_bodies_reach_workers_unchanged_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn the_target_of_a_websocket_is_kept_too() {
+async fn the_target_of_a_websocket_is_kept() {
     let worker = Worker::listen().await;
-    let door = Door::open(AppLimits::default(), &[&worker]);
+    let front = TestFront::open(AppLimits::default(), &[&worker]);
     let upgrade = "GET /ws?{\"a\":\u{e9}}#b HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\
         Upgrade: websocket\r\n\r\n\"<> HTTP/1.1\r\n\r\n";
     for before in ["", "GET /before HTTP/1.1\r\nHost: a\r\n\r\n"] {
-        let mut client = door.send(before).await;
+        let mut client = front.send(before).await;
         if !before.is_empty() {
             let mut connection = worker.accept().await;
-            connection.head().await;
-            connection.answer("ok").await;
-            client.until("ok").await;
+            connection.read_head().await;
+            connection.respond("ok").await;
+            client.read_until("ok").await;
         }
         client.write(upgrade).await;
         let mut connection = worker.accept().await;
-        let head = connection.head().await;
+        let head = connection.read_head().await;
         assert!(head.starts_with("GET /ws?{\"a\":\u{e9}}#b HTTP/1.1\r\n"), "{head}");
         connection
             .write("HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
             .await;
-        client.head().await;
-        assert_eq!(connection.until("\r\n\r\n").await, "\"<> HTTP/1.1\r\n\r\n", "no head");
+        client.read_head().await;
+        assert_eq!(connection.read_until("\r\n\r\n").await, "\"<> HTTP/1.1\r\n\r\n", "no head");
     }
 }
 
 /// As nginx does.
 #[test]
-fn a_chunk_of_a_size_that_is_none_is_refused_at_once() {
-    let door = Door::to(AppLimits::default(), vec![echo()]);
+fn a_malformed_chunk_size_is_rejected_at_once() {
+    let front = TestFront::to(AppLimits::default(), vec![echo()]);
     let start = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (size, expected) in [
         ("ffffffffffffffff", 400),
@@ -355,35 +355,35 @@ fn a_chunk_of_a_size_that_is_none_is_refused_at_once() {
         let chunks = format!("{size}\r\nhello\r\n0\r\n\r\n");
         // With the head, and behind it.
         for pieces in [vec![format!("{start}{chunks}")], vec![start.to_owned(), chunks]] {
-            let mut client = Client::connect(&door);
+            let mut client = Client::connect(&front);
             for piece in pieces {
                 client.write(piece.as_bytes());
             }
-            let (status, body) = client.answer();
+            let (status, body) = client.read_response();
             assert_eq!(status, expected, "{size:?}: {}", body.escape_ascii());
-            assert!(status == 200 || client.is_over(), "{size:?}");
+            assert!(status == 200 || client.is_closed(), "{size:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_with_a_chunk_of_a_size_that_is_none_is_a_502() {
+async fn a_malformed_chunk_size_in_a_response_gives_502() {
     let worker = Worker::listen().await;
-    let door = Door::open(AppLimits::default(), &[&worker]);
+    let front = TestFront::open(AppLimits::default(), &[&worker]);
     for size in ["ffffffffffffffff", "fffffffffffffffff", "8000000000000000", "g"] {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let mut client = door.get("/").await;
+        let mut client = front.get("/").await;
         let mut connection = worker.accept().await;
-        connection.head().await;
+        connection.read_head().await;
         connection.write(&format!("{head}5\r\nhello\r\n{size}\r\nhello\r\n")).await;
-        assert_eq!(status(&client.head().await), 502, "{size}");
+        assert_eq!(status(&client.read_head().await), 502, "{size}");
         // Too late to say so: it breaks off.
-        let mut client = door.get("/").await;
+        let mut client = front.get("/").await;
         let mut connection = worker.accept().await;
-        connection.head().await;
+        connection.read_head().await;
         connection.write(head).await;
-        assert_eq!(status(&client.head().await), 200);
+        assert_eq!(status(&client.read_head().await), 200);
         connection.write(&format!("{size}\r\nhello\r\n")).await;
-        assert_eq!(client.rest().await, "", "{size}");
+        assert_eq!(client.read_to_end().await, "", "{size}");
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_client_that_holds_nothing_is_forgotten() {
         let budgets = Budgets::register(&mut Registry::default());
-        let client = ClientAddress::of("192.0.2.7".parse().unwrap());
+        let client = ClientAddress::from_ip("192.0.2.7".parse().unwrap());
         let max = RoomMax { together: 10, of_client: 4 };
         let take = |budget, client, bytes| budgets.take(budget, client, bytes, max);
         let rooms = [

@@ -8,7 +8,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_base::clock::Clock;
 use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::metrics::TlsMetrics;
-use weir_net::tls::Agreed;
+use weir_net::tls::AlpnProtocols;
 use weir_net::{Tls, TlsFiles, TlsSettings};
 
 use crate::faktory_server::{Client, PATIENCE, Server};
@@ -33,7 +33,8 @@ impl OverTls {
         };
         std::fs::write(&files.cert, made.cert.pem()).unwrap();
         std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-        let tls = Tls::load(TlsSettings::one(files), Agreed::Nothing, TlsMetrics::detached());
+        let tls =
+            Tls::load(TlsSettings::one(files), AlpnProtocols::Nothing, TlsMetrics::detached());
         let server = Server::start_with(
             StoreKind::Memory,
             Some(Arc::new(tls.unwrap())),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_word_counts_nothing() {
+    fn forwarded_fields_of_untrusted_peers_are_ignored() {
         let trusted = trusted(&["10.0.0.0/8", "::1"]);
         assert_eq!(origin(&trusted, Some("192.0.2.1"), &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(origin(&trusted, None, &["198.51.100.7"]), "nobody");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_believed_from_its_end_as_far_as_it_is_trusted() {
+    fn a_forwarded_chain_is_trusted_from_its_end() {
         let trusted = trusted(&["10.0.0.0/8", "unix"]);
         let from = |chain: &[&str]| origin(&trusted, Some("10.1.2.3"), chain);
         assert_eq!(from(&[]), "10.1.2.3");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_says_whether_it_was_tls() {
+    fn a_trusted_proxy_reports_the_scheme() {
         let trusted = trusted(&["10.0.0.0/8"]);
         let mut headers = HeaderMap::new();
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
+    fn an_invalid_network_is_an_error() {
         let error = "10.0.0.0/33".parse::<TrustedProxy>().expect_err("no network");
         assert!(error.to_string().starts_with("\"10.0.0.0/33\" is no address or network"));
     }

@@ -134,7 +134,7 @@ impl ClientRequest {
     /// # Errors
     /// Fails if the client has as many streams as it may have, which is counted and logged.
     pub fn become_stream(&self) -> Result<(), ClientFull> {
-        self.0.exchange(ClientUse::Streams)
+        self.0.change_use(ClientUse::Streams)
     }
 }
 
@@ -154,7 +154,7 @@ impl Clients {
         &self,
         address: Option<IpAddr>,
     ) -> Result<Option<Box<UsageShare>>, ClientFull> {
-        let Some(client) = address.and_then(ClientAddress::of) else { return Ok(None) };
+        let Some(client) = address.and_then(ClientAddress::from_ip) else { return Ok(None) };
         if self.0.proxies.trusts(address) {
             return Ok(None);
         }
@@ -167,7 +167,7 @@ impl Clients {
         peer: Peer,
         headers: &HeaderMap,
     ) -> Result<Option<ClientRequest>, ClientFull> {
-        self.begin(self.0.proxies.origin(peer, headers).address)
+        self.count_request(self.0.proxies.origin(peer, headers).address)
     }
 
     /// Counts a request whose head was not parsed by hyper.
@@ -176,11 +176,11 @@ impl Clients {
         peer: Peer,
         head: &HttpRequestHead<'_>,
     ) -> Result<Option<ClientRequest>, ClientFull> {
-        self.begin(self.0.proxies.origin_of_head(peer, head).address)
+        self.count_request(self.0.proxies.origin_of_head(peer, head).address)
     }
 
-    fn begin(&self, address: Option<IpAddr>) -> Result<Option<ClientRequest>, ClientFull> {
-        let Some(client) = address.and_then(ClientAddress::of) else { return Ok(None) };
+    fn count_request(&self, address: Option<IpAddr>) -> Result<Option<ClientRequest>, ClientFull> {
+        let Some(client) = address.and_then(ClientAddress::from_ip) else { return Ok(None) };
         let share = self.take(client, ClientUse::Requests)?;
         Ok(Some(ClientRequest(Arc::new(share))))
     }
@@ -189,17 +189,17 @@ impl Clients {
         let table = &self.0;
         let max = used.max(&table.limits.load().clients);
         let mut part = table.part(client);
-        let taken = part.entry(client).or_default();
-        if taken[used as usize] < max {
-            taken[used as usize] += 1;
+        let counts = part.entry(client).or_default();
+        if counts[used as usize] < max {
+            counts[used as usize] += 1;
             let used = AtomicUsize::new(used as usize);
             return Ok(UsageShare { clients: self.clone(), client, used });
         }
-        if taken.iter().all(|count| *count == 0) {
+        if counts.iter().all(|count| *count == 0) {
             part.remove(&client);
         }
         drop(part);
-        Err(table.refuse(client, used, max))
+        Err(table.reject(client, used, max))
     }
 }
 
@@ -217,7 +217,7 @@ impl Table {
 
     /// Counts a rejection, and logs it at intervals.
     #[cold]
-    fn refuse(&self, client: ClientAddress, used: ClientUse, max: u32) -> ClientFull {
+    fn reject(&self, client: ClientAddress, used: ClientUse, max: u32) -> ClientFull {
         self.metrics.limit_hit(used.limit());
         if self.logged[used as usize].is_due(self.clock.now()) {
             let limit = used.limit().name();
@@ -228,21 +228,21 @@ impl Table {
 }
 
 impl UsageShare {
-    fn exchange(&self, used: ClientUse) -> Result<(), ClientFull> {
+    fn change_use(&self, used: ClientUse) -> Result<(), ClientFull> {
         let table = &self.clients.0;
         let max = used.max(&table.limits.load().clients);
         let mut part = table.part(self.client);
-        let taken = part.entry(self.client).or_default();
+        let counts = part.entry(self.client).or_default();
         let before = self.used.load(Ordering::Relaxed);
         if before == used as usize {
             return Ok(());
         }
-        if taken[used as usize] >= max {
+        if counts[used as usize] >= max {
             drop(part);
-            return Err(table.refuse(self.client, used, max));
+            return Err(table.reject(self.client, used, max));
         }
-        taken[before] -= 1;
-        taken[used as usize] += 1;
+        counts[before] -= 1;
+        counts[used as usize] += 1;
         self.used.store(used as usize, Ordering::Relaxed);
         Ok(())
     }
@@ -250,10 +250,10 @@ impl UsageShare {
 
 impl Drop for UsageShare {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut taken) = self.clients.0.part(self.client).entry(self.client) {
-            taken.get_mut()[self.used.load(Ordering::Relaxed)] -= 1;
-            if taken.get().iter().all(|count| *count == 0) {
-                taken.remove();
+        if let Entry::Occupied(mut counts) = self.clients.0.part(self.client).entry(self.client) {
+            counts.get_mut()[self.used.load(Ordering::Relaxed)] -= 1;
+            if counts.get().iter().all(|count| *count == 0) {
+                counts.remove();
             }
         }
     }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_own_connections_and_one_that_has_none_is_forgotten() {
+    fn connections_are_counted_per_client_and_forgotten_at_zero() {
         let clients = clients(&[], limits(2, 1, 1));
         let full = Err(ClientFull(ClientUse::Connections));
         let connect = |text| clients.connection(address(text));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_and_proxies_are_nobody_in_particular() {
+    fn loopback_and_trusted_proxies_are_not_counted_as_clients() {
         let clients = clients(&["10.0.0.0/8"], limits(0, 0, 0));
         for one in [None, address("127.0.0.1"), address("::1"), address("10.1.2.3")] {
             assert!(clients.connection(one).expect("no limit").is_none(), "{one:?}");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_for_whom_a_trusted_proxy_speaks() {
+    fn a_request_counts_for_the_client_that_a_trusted_proxy_reports() {
         let clients = clients(&["10.0.0.1"], limits(1, 1, 1));
         let peer = Peer { address: address("10.0.0.1"), is_tls: false, listener: 0 };
         let ask = |text: &'static str| {

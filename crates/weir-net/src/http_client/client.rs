@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::kept::KeptConnections;
+use super::pool::ConnectionPool;
 use super::response::HttpResponse;
 use super::settings::{ClientSettings, Server};
 use super::time_limit::{Deadline, ResponseLimits, TimeLimit, until};
@@ -14,15 +14,15 @@ use super::{BoxFuture, HttpError, HttpRequest};
 pub struct HttpClient {
     server: Server,
     settings: Arc<ClientSettings>,
-    kept: Arc<KeptConnections>,
+    pool: Arc<ConnectionPool>,
 }
 
 impl HttpClient {
     /// Creates a client without connecting.
     #[must_use]
     pub fn new(server: Server, settings: Arc<ClientSettings>) -> Self {
-        let kept = KeptConnections::new(settings.connections_kept_max, settings.keep_alive);
-        Self { server, settings, kept: Arc::new(kept) }
+        let pool = ConnectionPool::new(settings.connections_kept_max, settings.keep_alive);
+        Self { server, settings, pool: Arc::new(pool) }
     }
 
     /// Opens a connection for the next request.
@@ -31,7 +31,7 @@ impl HttpClient {
     /// Fails if the server cannot be reached.
     pub fn connect(&self) -> BoxFuture<'_, Result<(), HttpError>> {
         Box::pin(async {
-            self.kept.give_back(self.open(None).await?);
+            self.pool.put_back(self.open(None).await?);
             Ok(())
         })
     }
@@ -42,16 +42,16 @@ impl HttpClient {
     /// Fails if there is no response. The server may have received the request all the same.
     pub fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpError>> {
         Box::pin(async {
-            if let Some(kept) = self.kept.take() {
+            if let Some(idle) = self.pool.take() {
                 let is_repeatable = request.is_repeatable;
-                match self.exchange(kept, request.clone()).await {
+                match self.exchange(idle, request.clone()).await {
                     // The server may have closed the idle connection just before it was used.
                     Err(HttpError::Closed { was_sent, .. }) if is_repeatable || !was_sent => {}
                     result => return result,
                 }
             }
-            let fresh = self.open(request.deadline).await?;
-            self.exchange(fresh, request).await
+            let opened = self.open(request.deadline).await?;
+            self.exchange(opened, request).await
         })
     }
 
@@ -67,12 +67,12 @@ impl HttpClient {
         mut connection: Connection,
         request: HttpRequest,
     ) -> Result<HttpResponse, HttpError> {
-        let own = self.settings.response_timeout.map(TimeLimit::from_now);
+        let response_limit = self.settings.response_timeout.map(TimeLimit::from_now);
         let limits = ResponseLimits {
-            deadline: Deadline::first(own, request.deadline),
+            deadline: Deadline::first(response_limit, request.deadline),
             silence: self.settings.silence_timeout,
         };
         let response = limits.wait(connection.send(request)).await??;
-        Ok(HttpResponse::new(response, connection, Arc::clone(&self.kept), limits))
+        Ok(HttpResponse::new(response, connection, Arc::clone(&self.pool), limits))
     }
 }

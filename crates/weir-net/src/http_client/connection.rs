@@ -75,7 +75,7 @@ impl Connection {
             .title_case_headers(settings.has_title_case_headers);
         let handshake = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) =
-            handshake.map_err(|error| HttpError::of_exchange(error, false))?;
+            handshake.map_err(|error| HttpError::from_hyper(error, false))?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
             // An error is reported by the request in progress, if there is one.
@@ -95,10 +95,10 @@ impl Connection {
         *to_send.method_mut() = request.method;
         *to_send.uri_mut() = request.target;
         *to_send.headers_mut() = headers;
-        self.sender.ready().await.map_err(|error| HttpError::of_exchange(error, false))?;
+        self.sender.ready().await.map_err(|error| HttpError::from_hyper(error, false))?;
         self.sender.try_send_request(to_send).await.map_err(|mut error| {
             let was_sent = error.take_message().is_none();
-            HttpError::of_exchange(error.into_error(), was_sent)
+            HttpError::from_hyper(error.into_error(), was_sent)
         })
     }
 
@@ -108,7 +108,7 @@ impl Connection {
 }
 
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    let short = ShortPath::to(path)?;
+    let short = ShortPath::for_path(path)?;
     UnixStream::connect(short.as_path()).await
 }
 
@@ -123,9 +123,9 @@ async fn connect_tcp(url: &HttpUrl, nearest: Reach) -> Result<(TcpStream, Reach)
 /// Looks up the addresses of a server that are no nearer than `nearest`. Connect to these
 /// addresses: another look-up of the name could return others.
 async fn addresses(url: &HttpUrl, nearest: Reach) -> Result<Vec<SocketAddr>, HttpError> {
-    let found = lookup_host((url.host(), url.port)).await.map_err(HttpError::Dns)?;
+    let resolved = lookup_host((url.host(), url.port)).await.map_err(HttpError::Dns)?;
     let (far, near): (Vec<_>, Vec<_>) =
-        found.partition(|address| Reach::of(address.ip()) <= nearest);
+        resolved.partition(|address| Reach::of(address.ip()) <= nearest);
     match near.first() {
         Some(address) if far.is_empty() => {
             Err(HttpError::TooNear { host: url.host().to_owned(), reach: Reach::of(address.ip()) })

@@ -57,7 +57,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    pub(super) fn of_exchange(error: hyper::Error, was_sent: bool) -> Self {
+    pub(super) fn from_hyper(error: hyper::Error, was_sent: bool) -> Self {
         match error.is_parse() {
             true => Self::InvalidResponse(error),
             false => Self::Closed { error, was_sent },

@@ -25,16 +25,16 @@ impl Reach {
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(address) => of_v4(address),
+            IpAddr::V4(address) => classify_v4(address),
             IpAddr::V6(address) => match carried(address) {
-                Some(address) => of_v4(address),
-                None => of_v6(address),
+                Some(address) => classify_v4(address),
+                None => classify_v6(address),
             },
         }
     }
 }
 
-fn of_v4(address: Ipv4Addr) -> Reach {
+fn classify_v4(address: Ipv4Addr) -> Reach {
     match address.octets() {
         [127, ..] => Reach::Loopback,
         [0 | 224..=255, ..] | [169, 254, ..] => Reach::Special,
@@ -44,7 +44,7 @@ fn of_v4(address: Ipv4Addr) -> Reach {
     }
 }
 
-fn of_v6(address: Ipv6Addr) -> Reach {
+fn classify_v6(address: Ipv6Addr) -> Reach {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
         // Unspecified, link-local, multicast, Teredo.
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_address_is_known_in_whatever_form_it_comes() {
+    fn every_form_of_an_address_is_classified() {
         for (reach, addresses) in [
             (Reach::Public, "151.101.1.1 172.32.0.1 100.128.0.1 2a04:4e42::1 64:ff9b::9765:101"),
             (

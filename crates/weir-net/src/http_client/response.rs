@@ -10,7 +10,7 @@ use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 
 use super::connection::Connection;
-use super::kept::KeptConnections;
+use super::pool::ConnectionPool;
 use super::reach::Reach;
 use super::time_limit::ResponseLimits;
 use super::{BoxFuture, HttpError};
@@ -22,7 +22,7 @@ pub struct HttpResponse {
     body: Incoming,
     reach: Reach,
     connection: Option<Connection>,
-    kept: Arc<KeptConnections>,
+    pool: Arc<ConnectionPool>,
     limits: ResponseLimits,
 }
 
@@ -30,12 +30,12 @@ impl HttpResponse {
     pub(super) fn new(
         response: Response<Incoming>,
         connection: Connection,
-        kept: Arc<KeptConnections>,
+        pool: Arc<ConnectionPool>,
         limits: ResponseLimits,
     ) -> Self {
         let (head, body) = response.into_parts();
         let reach = connection.reach;
-        Self { head, body, reach, connection: Some(connection), kept, limits }
+        Self { head, body, reach, connection: Some(connection), pool, limits }
     }
 
     #[must_use]
@@ -83,10 +83,10 @@ impl HttpResponse {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         loop {
             let frame = self.limits.wait(self.body.frame()).await?;
-            let frame = frame.transpose().map_err(|error| HttpError::of_exchange(error, true))?;
+            let frame = frame.transpose().map_err(|error| HttpError::from_hyper(error, true))?;
             let Some(frame) = frame else {
                 if let Some(connection) = self.connection.take() {
-                    self.kept.give_back(connection);
+                    self.pool.put_back(connection);
                 }
                 return Ok(None);
             };

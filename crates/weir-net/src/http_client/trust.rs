@@ -50,7 +50,7 @@ impl Trust {
     /// Returns the authorities that browsers trust (Mozilla's list, as of this build).
     #[must_use]
     pub fn public() -> Self {
-        Self::of(public_roots())
+        Self::with_roots(public_roots())
     }
 
     /// Returns the public authorities and those in a PEM file. `setting`: names the file in errors.
@@ -74,11 +74,11 @@ impl Trust {
         }
         match roots.len() == public {
             true => Err(CaError::Nothing { file }),
-            false => Ok(Self::of(roots)),
+            false => Ok(Self::with_roots(roots)),
         }
     }
 
-    fn of(roots: RootCertStore) -> Self {
+    fn with_roots(roots: RootCertStore) -> Self {
         // Explicit: the process-wide default panics with two providers in the tree.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mistake_names_the_setting_and_the_file() {
+    fn each_ca_error_names_the_setting_and_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         let error = || Trust::with_ca(&path, "realtime.webhooks.ca").unwrap_err();

@@ -98,7 +98,7 @@ impl HttpUrl {
     ///
     /// # Errors
     /// Fails if the target has characters that no URL has.
-    pub fn at(&self, target: &str) -> Result<Self, HttpUrlError> {
+    pub fn with_target(&self, target: &str) -> Result<Self, HttpUrlError> {
         let malformed = || HttpUrlError::Malformed(format!("{}{target}", self.origin));
         Ok(Self { target: parse_target(target).ok_or_else(malformed)?, ..self.clone() })
     }
@@ -110,7 +110,7 @@ impl HttpUrl {
     pub fn redirected(&self, location: &str) -> Result<Self, HttpUrlError> {
         let location = location.split('#').next().unwrap_or_default();
         if location.starts_with('/') && !location.starts_with("//") {
-            return self.at(location);
+            return self.with_target(location);
         }
         let next: Self = location.parse()?;
         match self.is_encrypted() && !next.is_encrypted() {

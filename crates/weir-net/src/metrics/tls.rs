@@ -39,7 +39,8 @@ pub struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    /// Creates and registers the metrics of all listeners; [`TlsMetrics::of`] returns those of one.
+    /// Creates and registers the metrics of all listeners; [`TlsMetrics::for_listener`] returns
+    /// those of one.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_tls");
         let all = Self { setting: "", expiry: Family::default(), reloads: Family::default() };
@@ -54,7 +55,7 @@ impl TlsMetrics {
 
     /// Returns the metrics of a listener, named by its section of the settings.
     #[must_use]
-    pub fn of(&self, setting: &'static str) -> Self {
+    pub fn for_listener(&self, setting: &'static str) -> Self {
         Self { setting, ..self.clone() }
     }
 
@@ -74,9 +75,9 @@ impl TlsMetrics {
         self.of_outcome(outcome).inc();
     }
 
-    pub(crate) fn expires(&self, file: &Path, at: Timestamp) {
+    pub(crate) fn expires(&self, file: &Path, expiry: Timestamp) {
         let label = CertificateLabel { setting: self.setting, file: file.display().to_string() };
-        let seconds = i64::try_from(at.as_millis() / 1_000).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(expiry.as_millis() / 1_000).unwrap_or(i64::MAX);
         self.expiry.get_or_create(&label).set(seconds);
     }
 

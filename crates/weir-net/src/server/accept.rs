@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::answer::{self, ErrorResponse};
-use super::runtime::{CoreContext, NoPlace};
+use super::error_response::{self, ErrorResponse};
+use super::runtime::{ConnectionLimitError, CoreContext};
 use super::{ConnectionService, ConnectionStream, Peer, first_head, handshakes};
 use crate::client::ClientFull;
 use crate::metrics::{ConnectionRefusal, HttpServerLimit};
@@ -111,7 +111,7 @@ impl<S: ConnectionService> Acceptor<S> {
         self.core.metrics().accepted();
         match self.core.open(address) {
             Ok(open) => stream.count_as(open),
-            Err(refusal) => return self.refuse(stream, refusal),
+            Err(error) => return self.reject(stream, error),
         }
         let core = Rc::clone(&self.core);
         let peer = Peer { address, is_tls: self.tls.is_some(), listener: self.listener };
@@ -123,28 +123,28 @@ impl<S: ConnectionService> Acceptor<S> {
         }
     }
 
-    fn refuse(&self, stream: ConnectionStream, refusal: NoPlace) {
+    fn reject(&self, stream: ConnectionStream, error: ConnectionLimitError) {
         let metrics = self.core.metrics();
-        match refusal {
-            NoPlace::Connections => {
+        match error {
+            ConnectionLimitError::Connections => {
                 metrics.limit_hit(HttpServerLimit::ConnectionsMax);
                 metrics.connection_refused(ConnectionRefusal::ConnectionsMax);
-                self.turn_away(stream, "too many connections are open; try again later");
+                self.reject_with(stream, "too many connections are open; try again later");
             }
-            NoPlace::Client(ClientFull(used)) => {
+            ConnectionLimitError::Client(ClientFull(used)) => {
                 metrics.connection_refused(ConnectionRefusal::ClientConnectionsMax);
-                self.turn_away(stream, used.reason());
+                self.reject_with(stream, used.reason());
             }
         }
     }
 
     /// Rejects a connection with a response, and gives the client time to read it. A TLS client
     /// gets no response, because a handshake would cost too much.
-    fn turn_away(&self, mut stream: ConnectionStream, why: &'static str) {
-        let answer = ErrorResponse::overloaded(why).to_bytes();
-        if self.tls.is_none() && stream.try_write(&answer).is_ok() && stream.shutdown().is_ok() {
+    fn reject_with(&self, mut stream: ConnectionStream, reason: &'static str) {
+        let response = ErrorResponse::overloaded(reason).to_bytes();
+        if self.tls.is_none() && stream.try_write(&response).is_ok() && stream.shutdown().is_ok() {
             let core = Rc::clone(&self.core);
-            drop(spawn_local(async move { answer::linger(&core, stream).await }));
+            drop(spawn_local(async move { error_response::linger(&core, stream).await }));
         }
     }
 
@@ -168,8 +168,8 @@ impl<S: ConnectionService> Acceptor<S> {
         let accepted = timeout(ACCEPT_AGAIN, poll_fn(|context| self.socket.poll_accept(context)));
         if let Ok(Ok((stream, _))) = accepted.await {
             self.core.metrics().connection_refused(ConnectionRefusal::OpenFiles);
-            let why = "too many connections: the server has no open files left";
-            self.turn_away(stream, why);
+            let reason = "too many connections: the server has no open files left";
+            self.reject_with(stream, reason);
         }
         // The rejected connection may linger and use the descriptor; then there is no spare one,
         // and the next call only waits.

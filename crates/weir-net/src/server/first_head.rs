@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use hyper::StatusCode;
 use tokio::time::timeout;
 
-use super::answer::ErrorResponse;
+use super::error_response::ErrorResponse;
 use super::head::{Arriving, Parsed};
 use super::runtime::CoreContext;
 use super::{ConnectionService, ConnectionStream, HttpRequestHead, Peer, Upgrade, http, http2};
@@ -36,10 +36,10 @@ pub(super) async fn serve<S: ConnectionService>(
         Some(Ok(Routed::Http2(stream, read))) => {
             Box::pin(http2::serve(core, stream, read, peer)).await;
         }
-        Some(Ok(Routed::Refused(stream, answer))) => answer.send_and_close(&core, stream).await,
+        Some(Ok(Routed::Refused(stream, response))) => response.send_and_close(&core, stream).await,
         Some(Err(_)) => {
             if let Some(stream) = first.stream.take() {
-                refuse(core.metrics(), HeadRefusal::Late).send_and_close(&core, stream).await;
+                reject_head(core.metrics(), HeadRefusal::Late).send_and_close(&core, stream).await;
             }
         }
     }
@@ -76,7 +76,7 @@ impl FirstHead {
             let Ok(count @ 1..) = ready!(stream.poll_read(context, &mut scratch)) else {
                 break;
             };
-            if let Some(routed) = self.judge(core, &scratch[..count]) {
+            if let Some(routed) = self.route(core, &scratch[..count]) {
                 return Poll::Ready(routed);
             }
         }
@@ -84,7 +84,7 @@ impl FirstHead {
     }
 
     /// Returns None if the head is incomplete.
-    fn judge<S: ConnectionService>(
+    fn route<S: ConnectionService>(
         &mut self,
         core: &Rc<CoreContext<S>>,
         arrived: &[u8],
@@ -102,12 +102,14 @@ impl FirstHead {
                 Parsed::Complete(head, length) if core.claims(&head) => {
                     match upgrade(core, stream, &head, &read[length..], *peer) {
                         None => Routed::Upgraded,
-                        Some((stream, answer)) => Routed::Refused(stream, answer),
+                        Some((stream, response)) => Routed::Refused(stream, response),
                     }
                 }
                 Parsed::Complete(..) => Routed::Http(stream, read.to_vec()),
                 Parsed::Http2 => Routed::Http2(stream, read.to_vec()),
-                Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
+                Parsed::Refused(reason) => {
+                    Routed::Refused(stream, reject_head(core.metrics(), reason))
+                }
             }
         })
     }
@@ -123,27 +125,27 @@ pub(super) fn upgrade<S: ConnectionService>(
 ) -> Option<(ConnectionStream, ErrorResponse)> {
     if head.announces_body() {
         // The bytes of a body could be mistaken for the other protocol's.
-        return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
+        return Some((stream, reject_head(core.metrics(), HeadRefusal::UpgradeWithBody)));
     }
     let client = match core.clients().request_of(peer, head) {
         Ok(client) => client,
         Err(ClientFull(used)) => return Some((stream, ErrorResponse::overloaded(used.reason()))),
     };
-    client.iter().for_each(|client| stream.hold(client.clone()));
+    client.iter().for_each(|client| stream.count_for_client(client.clone()));
     match core.service().upgrade(Upgrade { head, stream, rest, peer, client }) {
         Ok(()) => {
             core.metrics().upgrade();
             None
         }
-        Err(refused) => {
+        Err(rejected) => {
             core.metrics().head_refused(HeadRefusal::UpgradeRefused);
-            Some((refused.stream, ErrorResponse::new(refused.status, refused.text)))
+            Some((rejected.stream, ErrorResponse::new(rejected.status, rejected.text)))
         }
     }
 }
 
 /// Counts a rejected head and returns the response.
-pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse {
+pub(super) fn reject_head(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse {
     metrics.head_refused(reason);
     match reason {
         HeadRefusal::TooManyBytes => metrics.limit_hit(HttpServerLimit::HeadBytesMax),

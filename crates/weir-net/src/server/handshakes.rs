@@ -16,35 +16,35 @@ use crate::tls::HTTP2;
 /// The permits of one core. Further handshakes wait in order.
 #[derive(Debug)]
 pub(super) struct Handshakes {
-    turns: Semaphore,
+    permits: Semaphore,
     limit: Cell<usize>,
 }
 
 impl Handshakes {
     pub(super) fn new(limit: u32) -> Self {
         let limit = limit as usize;
-        Self { turns: Semaphore::new(limit), limit: Cell::new(limit) }
+        Self { permits: Semaphore::new(limit), limit: Cell::new(limit) }
     }
 
     /// Applies a new limit after a reload: adds permits, or removes those that are free.
-    fn fit(&self, wanted: u32) {
-        let (wanted, limit) = (wanted as usize, self.limit.get());
-        if wanted > limit {
-            self.turns.add_permits(wanted - limit);
-            self.limit.set(wanted);
-        } else if wanted < limit {
-            self.limit.set(limit - self.turns.forget_permits(limit - wanted));
+    fn set_limit(&self, new_limit: u32) {
+        let (new_limit, limit) = (new_limit as usize, self.limit.get());
+        if new_limit > limit {
+            self.permits.add_permits(new_limit - limit);
+            self.limit.set(new_limit);
+        } else if new_limit < limit {
+            self.limit.set(limit - self.permits.forget_permits(limit - new_limit));
         }
     }
 
     /// Returns None if all permits are in use.
-    fn try_turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.turns.try_acquire().ok()
+    fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.try_acquire().ok()
     }
 
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
-        self.turns.acquire().await.ok()
+        self.permits.acquire().await.ok()
     }
 }
 
@@ -57,8 +57,8 @@ pub(super) async fn serve<S: ConnectionService>(
 ) {
     let (tcp, open) = tcp.into_parts();
     let limit = core.limits().tls_handshake_timeout;
-    let shaking = timeout(limit, shake(&core, acceptor, tcp));
-    match core.while_serving(shaking).await {
+    let handshake = timeout(limit, accept_tls(&core, acceptor, tcp));
+    match core.while_serving(handshake).await {
         Some(Ok(Ok(tls))) => {
             let is_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
             let stream = ConnectionStream::Tls(Box::new(CountedSocket::with(tls, open)));
@@ -80,19 +80,19 @@ pub(super) async fn serve<S: ConnectionService>(
     }
 }
 
-async fn shake<S: ConnectionService>(
+async fn accept_tls<S: ConnectionService>(
     core: &CoreContext<S>,
     acceptor: TlsAcceptor,
     tcp: TcpStream,
 ) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
     // Only clients that have sent bytes take a permit. Readiness can be spurious, so peek.
     tcp.peek(&mut [0]).await?;
-    core.handshakes().fit(core.limits().tls_handshakes_max);
-    let _turn = match core.handshakes().try_turn() {
-        Some(turn) => Some(turn),
+    core.handshakes().set_limit(core.limits().tls_handshakes_max);
+    let _permit = match core.handshakes().try_acquire() {
+        Some(acquire) => Some(acquire),
         None => {
             core.metrics().limit_hit(HttpServerLimit::TlsHandshakesMax);
-            core.handshakes().turn().await
+            core.handshakes().acquire().await
         }
     };
     acceptor.accept(tcp).await

@@ -25,14 +25,14 @@ pub struct HttpRequestHead<'a> {
 }
 
 impl<'a> HttpRequestHead<'a> {
-    /// Parses the head at the start of `bytes` and calls `then` with it, for fuzzers. Returns None
-    /// if the head is rejected or incomplete.
-    pub fn read<T>(bytes: &[u8], then: impl FnOnce(&HttpRequestHead<'_>) -> T) -> Option<T> {
-        let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
-            Parsed::Complete(head, _) => Some(then(&head)),
+    /// Parses the head at the start of `bytes` and calls `on_head` with it, for fuzzers. Returns
+    /// None if the head is rejected or incomplete.
+    pub fn read<T>(bytes: &[u8], on_head: impl FnOnce(&HttpRequestHead<'_>) -> T) -> Option<T> {
+        let on_parsed = |parsed: Parsed<'_>, _: &[u8]| match parsed {
+            Parsed::Complete(head, _) => Some(on_head(&head)),
             Parsed::Refused(_) | Parsed::Http2 => None,
         };
-        Arriving::default().arrive(bytes, usize::MAX, HEADERS_USUAL, judge).flatten()
+        Arriving::default().arrive(bytes, usize::MAX, HEADERS_USUAL, on_parsed).flatten()
     }
 
     /// Returns the values of all fields of this name, in their order. Names are compared without
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_a_path_and_a_query_in_either_form() {
+    fn a_target_is_parsed_in_origin_and_absolute_form() {
         for (target, path, query) in [
             ("/app/key?protocol=7", "/app/key", Some("protocol=7")),
             ("/app/key", "/app/key", None),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_whatever_their_case_and_kept_in_order() {
+    fn header_fields_are_found_in_any_case_and_kept_in_order() {
         let field = |name, value| Header { name, value };
         let headers = [field("Via", b"a"), field("Upgrade", b"x"), field("VIA", b"b")];
         let head = HttpRequestHead { headers: &headers, ..head("/") };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_asked_for_by_two_fields_and_in_http_1_1() {
+    fn an_upgrade_needs_two_fields_and_http_1_1() {
         for (version, upgrade, connection, asks) in [
             (1, "websocket", "Upgrade", true),
             (1, "websocket", "keep-alive, upgrade", true),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_other_than_zero_announces_a_body() {
+    fn a_nonzero_length_announces_a_body() {
         for (name, value, is_body) in [
             ("Content-Length", "0", false),
             ("Content-Length", "5", true),

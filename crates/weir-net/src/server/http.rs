@@ -19,8 +19,8 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::answer::{ErrorResponse, outlast_body};
-use super::first_head::{refuse, upgrade};
+use super::error_response::{ErrorResponse, discard_body};
+use super::first_head::{reject_head, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
 use super::limits::HEADERS_USUAL;
 use super::progress::Http1Progress;
@@ -47,8 +47,8 @@ pub(super) async fn serve<S: ConnectionService>(
     let headers_max = core.limits().headers_max.min(HEADERS_USUAL);
     let connection = connect(&core, peer, &progress, replay, headers_max);
     let shutdown = Http1Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
-    let patience = RearmingTimer::default();
-    let mut driven = Driven { connection, progress, shutdown, listens_for_drain: false, patience };
+    let timer = RearmingTimer::default();
+    let mut driven = Driven { connection, progress, shutdown, has_drain_waker: false, timer };
     let event = loop {
         match poll_fn(|context| driven.poll(&core, context)).await {
             Http1Event::HeadTooWide => driven = driven.widen(&core, peer),
@@ -59,24 +59,24 @@ pub(super) async fn serve<S: ConnectionService>(
         Http1Event::HeadTooWide => {}
         Http1Event::Ended(result) => {
             let is_answered = result.is_ok();
-            note_error(&core, result);
+            count_error(&core, result);
             // hyper does not report whether the body was read. If the client has disconnected, this
             // is cheap.
             if is_answered && driven.progress.has_body() {
-                outlast_body(&core, driven.into_stream().0).await;
+                discard_body(&core, driven.into_stream().0).await;
             }
         }
         Http1Event::Upgrade(request) => {
             let (stream, rest) = driven.into_stream();
             let received = Received::new(request);
-            let refused = received.with_head(|head| upgrade(&core, stream, head, &rest, peer));
-            if let Some((stream, answer)) = refused {
-                answer.send_and_close(&core, stream).await;
+            let rejected = received.with_head(|head| upgrade(&core, stream, head, &rest, peer));
+            if let Some((stream, response)) = rejected {
+                response.send_and_close(&core, stream).await;
             }
         }
         Http1Event::TooLate(HttpServerLimit::HeadTimeout) => {
-            let answer = refuse(core.metrics(), HeadRefusal::Late);
-            answer.send_and_close(&core, driven.into_stream().0).await;
+            let response = reject_head(core.metrics(), HeadRefusal::Late);
+            response.send_and_close(&core, driven.into_stream().0).await;
         }
         Http1Event::TooLate(limit) => {
             core.metrics().limit_hit(limit);
@@ -118,13 +118,13 @@ fn close(mut stream: ConnectionStream, limit: HttpServerLimit) {
     };
 }
 
-fn note_error<S: ConnectionService>(core: &CoreContext<S>, result: hyper::Result<()>) {
+fn count_error<S: ConnectionService>(core: &CoreContext<S>, result: hyper::Result<()>) {
     let Err(error) = result else { return };
     // hyper has responded; only count it.
     if error.is_parse_too_large() {
-        refuse(core.metrics(), HeadRefusal::TooManyBytes);
+        reject_head(core.metrics(), HeadRefusal::TooManyBytes);
     } else if error.is_parse() {
-        refuse(core.metrics(), HeadRefusal::Malformed);
+        reject_head(core.metrics(), HeadRefusal::Malformed);
     }
     tracing::debug!(%error, "connection ended");
 }
@@ -144,8 +144,8 @@ struct Driven<S: ConnectionService> {
     progress: Rc<Http1Progress>,
     shutdown: Http1Shutdown,
     /// Whether the drain's token has a waker of this task.
-    listens_for_drain: bool,
-    patience: RearmingTimer,
+    has_drain_waker: bool,
+    timer: RearmingTimer,
 }
 
 /// The state of a connection's shutdown.
@@ -186,17 +186,17 @@ impl<S: ConnectionService> Driven<S> {
         let Some(deadline) = self.progress.deadline(&core.limits()) else {
             return Poll::Pending;
         };
-        self.patience.poll(context, deadline.at).map(|()| Http1Event::TooLate(deadline.limit))
+        self.timer.poll(context, deadline.at).map(|()| Http1Event::TooLate(deadline.limit))
     }
 
     /// Returns whether hyper was told to close the connection, so that it must be polled.
     fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         if let Http1Shutdown::Serving(draining) = &mut self.shutdown {
             // Avoids registering the waker twice, which costs more than this check.
-            if self.listens_for_drain && !core.draining().is_cancelled() {
+            if self.has_drain_waker && !core.draining().is_cancelled() {
                 return false;
             }
-            self.listens_for_drain = true;
+            self.has_drain_waker = true;
             if draining.as_mut().poll(context).is_pending() {
                 return false;
             }
@@ -211,7 +211,7 @@ impl<S: ConnectionService> Driven<S> {
         }
         let Http1Shutdown::Stopping(wait) = &mut self.shutdown else { return false };
         // The response began before the drain, so it does not announce that it is the last one.
-        if self.progress.is_in_hand() {
+        if self.progress.has_request() {
             return false;
         }
         let until = self.progress.idle_since() + core.limits().last_request_timeout;
@@ -230,9 +230,9 @@ impl<S: ConnectionService> Driven<S> {
         let Self { connection, progress, .. } = self;
         let parts = connection.into_parts();
         let (stream, unread) = parts.io.into_inner().into_parts();
-        let (read, passed) = ([&parts.read_buf[..], &unread].concat(), parts.read_buf.len());
+        let (read, consumed) = ([&parts.read_buf[..], &unread].concat(), parts.read_buf.len());
         progress.widen();
-        let replay = Replay::resume(stream, read, passed, Rc::clone(&progress));
+        let replay = Replay::resume(stream, read, consumed, Rc::clone(&progress));
         let connection = connect(core, peer, &progress, replay, core.limits().headers_max);
         Self { connection, progress, ..self }
     }
@@ -257,77 +257,77 @@ struct Routing<S> {
 type AnswerFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 /// A request to which the service responds.
-struct Answering<S> {
-    answer: AnswerFuture,
+struct Responding<S> {
+    response: AnswerFuture,
     core: Rc<CoreContext<S>>,
     progress: Rc<Http1Progress>,
     /// Counts as a request of its client until the response has ended.
     client: Option<ClientRequest>,
 }
 
-impl<S: ConnectionService> Future for Answering<S> {
-    type Output = Result<Response<InHand>, Infallible>;
+impl<S: ConnectionService> Future for Responding<S> {
+    type Output = Result<Response<TrackedBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answer.as_mut().poll(context).map(|mut answer| {
+        self.response.as_mut().poll(context).map(|mut response| {
             if self.core.draining().is_cancelled() {
                 // hyper closes the connection after this response.
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             let progress = Rc::clone(&self.progress);
-            progress.begin_answer(answer.extensions().get().copied());
+            progress.begin_response(response.extensions().get().copied());
             let _client = self.client.take();
-            Ok(answer.map(|body| InHand { body, progress, _client }))
+            Ok(response.map(|body| TrackedBody { body, progress, _client }))
         })
     }
 }
 
 impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routing<S> {
-    type Response = Response<InHand>;
+    type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = Answering<S>;
+    type Future = Responding<S>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
+    fn call(&self, mut request: Request<Incoming>) -> Responding<S> {
         let target = self.progress.begin_request(request.body().into());
         if let Some(target) = target {
             let Some((uri, raw)) = RawTarget::parse(&target) else {
-                return self.refuse(refuse(self.core.metrics(), HeadRefusal::Malformed));
+                return self.reject(reject_head(self.core.metrics(), HeadRefusal::Malformed));
             };
             *request.uri_mut() = uri;
             request.extensions_mut().insert(raw);
         }
         if self.is_upgrade(&request) {
             self.progress.request_upgrade(Box::new(request.map(drop)));
-            return self.answering(Box::pin(pending()), None);
+            return self.respond_with(Box::pin(pending()), None);
         }
         self.core.metrics().request();
         let client = match self.core.clients().request(self.peer, request.headers()) {
             Ok(client) => client,
-            Err(ClientFull(used)) => return self.refuse(ErrorResponse::overloaded(used.reason())),
+            Err(ClientFull(used)) => return self.reject(ErrorResponse::overloaded(used.reason())),
         };
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
         }
         // Boxed directly, because a future around it would hold it twice.
-        let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
-        self.answering(answer, client)
+        let response = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
+        self.respond_with(response, client)
     }
 }
 
 impl<S: ConnectionService> Routing<S> {
-    fn answering(&self, answer: AnswerFuture, client: Option<ClientRequest>) -> Answering<S> {
+    fn respond_with(&self, response: AnswerFuture, client: Option<ClientRequest>) -> Responding<S> {
         let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
-        Answering { answer, core, progress, client }
+        Responding { response, core, progress, client }
     }
 
     /// Responds without the service.
-    fn refuse(&self, answer: ErrorResponse) -> Answering<S> {
-        let mut response = answer.into_response();
+    fn reject(&self, error: ErrorResponse) -> Responding<S> {
+        let mut response = error.into_response();
         if response.status() == StatusCode::BAD_REQUEST {
             // The connection is closed, as after a head that hyper rejects.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.answering(Box::pin(ready(response)), None)
+        self.respond_with(Box::pin(ready(response)), None)
     }
 
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
@@ -341,19 +341,19 @@ impl<S: ConnectionService> Routing<S> {
 
 /// The body of a response; its request is in progress until it is dropped.
 #[derive(Debug)]
-struct InHand {
+struct TrackedBody {
     body: ResponseBody,
     progress: Rc<Http1Progress>,
     _client: Option<ClientRequest>,
 }
 
-impl Drop for InHand {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.progress.end_request();
     }
 }
 
-impl HttpBody for InHand {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = BoxError;
 

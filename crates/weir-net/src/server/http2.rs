@@ -6,9 +6,9 @@
 //! the time of each step. hyper's `h2` itself rejects streams that are reset faster than they are
 //! processed, and heads of endless `CONTINUATION`s.
 
-mod answering;
 mod frames;
 mod progress;
+mod responding;
 mod socket;
 mod streams;
 
@@ -26,7 +26,7 @@ pub(super) use self::frames::PREFACE;
 use self::progress::Http2Progress;
 use self::socket::Http2Socket;
 use self::streams::{Routing, Tasks};
-use super::first_head::refuse;
+use super::first_head::reject_head;
 use super::rearming_timer::RearmingTimer;
 use super::replay::Replay;
 use super::runtime::CoreContext;
@@ -57,16 +57,18 @@ pub(super) async fn serve<S: ConnectionService>(
     let builder = builder(&core.limits(), tasks);
     let connection = builder.serve_connection(TokioIo::new(socket), routing);
     let shutdown = Http2Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
-    let mut driven = Driven { connection, progress, shutdown, patience: RearmingTimer::default() };
+    let mut driven = Driven { connection, progress, shutdown, timer: RearmingTimer::default() };
     match poll_fn(|context| driven.poll(&core, context)).await {
-        Http2Event::Ended(result) => note_error(&core, &driven.progress, result),
+        Http2Event::Ended(result) => count_error(&core, &driven.progress, result),
         Http2Event::TooLate(limit) => {
             match limit {
-                HttpServerLimit::HeadTimeout => drop(refuse(core.metrics(), HeadRefusal::Late)),
+                HttpServerLimit::HeadTimeout => {
+                    drop(reject_head(core.metrics(), HeadRefusal::Late))
+                }
                 limit => core.metrics().limit_hit(limit),
             }
             if limit != HttpServerLimit::LingerTimeout {
-                driven.progress.cut();
+                driven.progress.mark_aborted();
             }
         }
     }
@@ -101,7 +103,7 @@ struct Driven<S: ConnectionService> {
     connection: Connection<TokioIo<Http2Socket>, Routing<S>, Tasks<S>>,
     progress: Rc<Http2Progress>,
     shutdown: Http2Shutdown,
-    patience: RearmingTimer,
+    timer: RearmingTimer,
 }
 
 /// The state of a connection's shutdown.
@@ -128,7 +130,7 @@ impl<S: ConnectionService> Driven<S> {
             let Some(deadline) = self.progress.deadline(&core.limits()) else {
                 return Poll::Pending;
             };
-            ready!(self.patience.poll(context, deadline.at));
+            ready!(self.timer.poll(context, deadline.at));
             if deadline.limit != HttpServerLimit::IdleTimeout {
                 return Poll::Ready(Http2Event::TooLate(deadline.limit));
             }
@@ -147,7 +149,7 @@ impl<S: ConnectionService> Driven<S> {
                 let stopping = core.stopping().clone().cancelled_owned();
                 self.shutdown = Http2Shutdown::Draining(Box::pin(stopping));
                 self.progress.drain();
-                if !self.progress.is_told() {
+                if !self.progress.is_goaway_sent() {
                     self.announce_end();
                 }
             }
@@ -171,7 +173,7 @@ impl<S: ConnectionService> Driven<S> {
 }
 
 /// Counts the error that ended a connection. h2 has notified the client.
-fn note_error<S: ConnectionService>(
+fn count_error<S: ConnectionService>(
     core: &CoreContext<S>,
     progress: &Http2Progress,
     result: hyper::Result<()>,
@@ -187,10 +189,10 @@ fn note_error<S: ConnectionService>(
     };
     if progress.is_in_long_head() {
         // h2 gave up before the head ended.
-        refuse(core.metrics(), HeadRefusal::TooManyBytes);
+        reject_head(core.metrics(), HeadRefusal::TooManyBytes);
     } else if cause.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
         core.metrics().limit_hit(HttpServerLimit::Http2ResetsMax);
     } else {
-        refuse(core.metrics(), HeadRefusal::Malformed);
+        reject_head(core.metrics(), HeadRefusal::Malformed);
     }
 }

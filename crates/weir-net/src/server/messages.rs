@@ -20,12 +20,12 @@ use super::raw_target::{has_unusual, is_unusual};
 use crate::chunks::Chunks;
 
 /// Replaces an unusual byte in a target. Any byte would do that hyper accepts everywhere.
-const STAND_IN: u8 = b'_';
+const SUBSTITUTE: u8 = b'_';
 
 /// The position of a connection within its messages.
 #[derive(Debug)]
 pub(super) struct Messages {
-    place: MessagePosition,
+    position: MessagePosition,
     /// The part of the current target that has arrived, if it is incomplete or unusual.
     target: Vec<u8>,
     is_target_unusual: bool,
@@ -37,7 +37,7 @@ pub(super) struct Messages {
 
 #[derive(Debug)]
 enum MessagePosition {
-    Head(HeadPlace),
+    Head(HeadPosition),
     /// Behind a head, before hyper has reported the framing of its body.
     HeadEnd,
     /// In a body with this many bytes left.
@@ -48,7 +48,7 @@ enum MessagePosition {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum HeadPlace {
+enum HeadPosition {
     /// Before the first line; empty lines may precede it.
     Start,
     Method,
@@ -76,9 +76,9 @@ impl From<&Incoming> for BodyEnd {
 
 impl Default for Messages {
     fn default() -> Self {
-        let place = MessagePosition::Head(HeadPlace::Start);
+        let position = MessagePosition::Head(HeadPosition::Start);
         Self {
-            place,
+            position,
             target: Vec::new(),
             is_target_unusual: false,
             fields: 0,
@@ -90,48 +90,48 @@ impl Default for Messages {
 impl Messages {
     /// Returns how many of `bytes` hyper may read now: at least one, unless the head has more
     /// fields than hyper accepts. Replaces bytes that it would reject.
-    pub(super) fn pass(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut passed = 0;
-        while passed < bytes.len() && !self.is_too_wide() {
-            let rest = &mut bytes[passed..];
-            passed += match &mut self.place {
-                MessagePosition::Head(place) => {
-                    let place = *place;
-                    self.pass_head(place, rest)
+    pub(super) fn admit(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut admitted = 0;
+        while admitted < bytes.len() && !self.is_too_wide() {
+            let rest = &mut bytes[admitted..];
+            admitted += match &mut self.position {
+                MessagePosition::Head(position) => {
+                    let position = *position;
+                    self.admit_head(position, rest)
                 }
-                MessagePosition::HeadEnd if passed > 0 => break,
+                MessagePosition::HeadEnd if admitted > 0 => break,
                 MessagePosition::HeadEnd => {
                     return Err(io::Error::other("hyper goes on behind a head's end"));
                 }
-                MessagePosition::Length(left) => {
-                    let length = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= length as u64;
-                    if *left == 0 {
-                        self.place = MessagePosition::Head(HeadPlace::Start);
+                MessagePosition::Length(remaining) => {
+                    let length = rest.len().min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+                    *remaining -= length as u64;
+                    if *remaining == 0 {
+                        self.position = MessagePosition::Head(HeadPosition::Start);
                     }
                     length
                 }
                 MessagePosition::Chunked(chunks) => {
                     let length = chunks
                         .skip(rest)
-                        .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
                     if chunks.is_at_end() {
-                        self.place = MessagePosition::Head(HeadPlace::Start);
+                        self.position = MessagePosition::Head(HeadPosition::Start);
                     }
                     length
                 }
                 MessagePosition::Upgraded => rest.len(),
             };
         }
-        Ok(passed)
+        Ok(admitted)
     }
 
     /// Notes that hyper has read a head, whose body is `end`. Returns the original target if it is
     /// unusual.
     pub(super) fn begin_body(&mut self, end: BodyEnd) -> Option<Vec<u8>> {
         self.fields = 0;
-        self.place = match end {
-            BodyEnd::Length(0) => MessagePosition::Head(HeadPlace::Start),
+        self.position = match end {
+            BodyEnd::Length(0) => MessagePosition::Head(HeadPosition::Start),
             BodyEnd::Length(length) => MessagePosition::Length(length),
             BodyEnd::Chunked => MessagePosition::Chunked(Chunks::default()),
         };
@@ -151,46 +151,46 @@ impl Messages {
 
     /// Notes that what follows is not HTTP.
     pub(super) fn upgrade(&mut self) {
-        self.place = MessagePosition::Upgraded;
+        self.position = MessagePosition::Upgraded;
     }
 
     /// Processes the next part of a head, and returns its length.
-    fn pass_head(&mut self, place: HeadPlace, bytes: &mut [u8]) -> usize {
-        if let (HeadPlace::LineStart, false) = (place, b"\r\n".contains(&bytes[0])) {
+    fn admit_head(&mut self, position: HeadPosition, bytes: &mut [u8]) -> usize {
+        if let (HeadPosition::LineStart, false) = (position, b"\r\n".contains(&bytes[0])) {
             self.fields += 1;
             if self.is_too_wide() {
                 return 0;
             }
         }
-        let (within, last, behind) = match (place, bytes[0]) {
-            (HeadPlace::Start, b'\r' | b'\n') => return 1,
-            (HeadPlace::LineStart, b'\r') => {
-                self.place = MessagePosition::Head(HeadPlace::LineStartEnd);
+        let (current, last, behind) = match (position, bytes[0]) {
+            (HeadPosition::Start, b'\r' | b'\n') => return 1,
+            (HeadPosition::LineStart, b'\r') => {
+                self.position = MessagePosition::Head(HeadPosition::LineStartEnd);
                 return 1;
             }
-            (HeadPlace::LineStart | HeadPlace::LineStartEnd, b'\n') => {
-                self.place = MessagePosition::HeadEnd;
+            (HeadPosition::LineStart | HeadPosition::LineStartEnd, b'\n') => {
+                self.position = MessagePosition::HeadEnd;
                 return 1;
             }
-            (HeadPlace::Start | HeadPlace::Method, _) => {
-                (HeadPlace::Method, b' ', HeadPlace::Target)
+            (HeadPosition::Start | HeadPosition::Method, _) => {
+                (HeadPosition::Method, b' ', HeadPosition::Target)
             }
-            (HeadPlace::Target, _) => (HeadPlace::Target, b' ', HeadPlace::Line),
-            (HeadPlace::Line | HeadPlace::LineStart | HeadPlace::LineStartEnd, _) => {
-                (HeadPlace::Line, b'\n', HeadPlace::LineStart)
+            (HeadPosition::Target, _) => (HeadPosition::Target, b' ', HeadPosition::Line),
+            (HeadPosition::Line | HeadPosition::LineStart | HeadPosition::LineStartEnd, _) => {
+                (HeadPosition::Line, b'\n', HeadPosition::LineStart)
             }
         };
         let end = memchr(last, bytes);
         let length = end.unwrap_or(bytes.len());
-        if matches!(within, HeadPlace::Target) {
-            self.pass_target(&mut bytes[..length], end.is_some());
+        if matches!(current, HeadPosition::Target) {
+            self.admit_target(&mut bytes[..length], end.is_some());
         }
-        self.place = MessagePosition::Head(if end.is_some() { behind } else { within });
+        self.position = MessagePosition::Head(if end.is_some() { behind } else { current });
         length + usize::from(end.is_some())
     }
 
     /// Processes a part of a target; `is_last`: it ends the target.
-    fn pass_target(&mut self, piece: &mut [u8], is_last: bool) {
+    fn admit_target(&mut self, piece: &mut [u8], is_last: bool) {
         let has_unusual = has_unusual(piece);
         if has_unusual || !is_last || !self.target.is_empty() {
             self.target.extend_from_slice(piece);
@@ -198,7 +198,7 @@ impl Messages {
         if has_unusual {
             self.is_target_unusual = true;
             for byte in piece.iter_mut().filter(|byte| is_unusual(**byte)) {
-                *byte = STAND_IN;
+                *byte = SUBSTITUTE;
             }
         }
     }
@@ -213,7 +213,7 @@ pub(super) fn unusual_target(read: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         return None;
     }
     let (mut messages, mut changed) = (Messages::default(), read.to_vec());
-    messages.pass(&mut changed).ok()?;
+    messages.admit(&mut changed).ok()?;
     messages.is_target_unusual.then_some((changed, messages.target))
 }
 
@@ -239,9 +239,9 @@ mod tests {
         }
 
         /// Returns the bytes that hyper must get.
-        fn passed(&self) -> Vec<u8> {
-            let stand_in = |byte: &u8| if is_unusual(*byte) { STAND_IN } else { *byte };
-            self.bytes(&self.target.iter().map(stand_in).collect::<Vec<_>>())
+        fn admitted(&self) -> Vec<u8> {
+            let substitute = |byte: &u8| if is_unusual(*byte) { SUBSTITUTE } else { *byte };
+            self.bytes(&self.target.iter().map(substitute).collect::<Vec<_>>())
         }
     }
 
@@ -276,26 +276,27 @@ mod tests {
     }
 
     /// The bytes that hyper got, and each request's target if it is unusual.
-    type Passed = (Vec<u8>, Vec<Option<Vec<u8>>>);
+    type Admitted = (Vec<u8>, Vec<Option<Vec<u8>>>);
 
     /// Passes bytes that arrive in pieces of these sizes. Returns the bytes for hyper and the
     /// unusual targets.
-    fn pass(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Passed> {
-        let (mut messages, mut passed, mut targets) = (Messages::default(), Vec::new(), Vec::new());
+    fn admit(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Admitted> {
+        let (mut messages, mut admitted, mut targets) =
+            (Messages::default(), Vec::new(), Vec::new());
         let mut sizes = sizes.iter().cycle();
-        while passed.len() < bytes.len() {
+        while admitted.len() < bytes.len() {
             let size = sizes.next().copied().unwrap_or(usize::MAX);
-            let end = bytes.len().min(passed.len().saturating_add(size));
-            let mut piece = bytes[passed.len()..end].to_vec();
-            let length = messages.pass(&mut piece)?;
+            let end = bytes.len().min(admitted.len().saturating_add(size));
+            let mut piece = bytes[admitted.len()..end].to_vec();
+            let length = messages.admit(&mut piece)?;
             assert!(length > 0, "hyper is given something");
-            passed.extend_from_slice(&piece[..length]);
-            assert_eq!(piece[length..], bytes[passed.len()..end], "the rest is as it was");
-            if matches!(messages.place, MessagePosition::HeadEnd) {
+            admitted.extend_from_slice(&piece[..length]);
+            assert_eq!(piece[length..], bytes[admitted.len()..end], "the rest is as it was");
+            if matches!(messages.position, MessagePosition::HeadEnd) {
                 targets.push(messages.begin_body(ends[targets.len()]));
             }
         }
-        Ok((passed, targets))
+        Ok((admitted, targets))
     }
 
     /// Parts of valid and invalid heads.
@@ -304,15 +305,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_targets_are_changed_however_requests_arrive(
+        fn only_targets_are_changed_in_any_pieces(
             requests in prop::collection::vec(sent(), 1..5),
             sizes in prop::collection::vec(1_usize..40, 1..6),
         ) {
             let bytes: Vec<u8> = requests.iter().flat_map(|one| one.bytes(&one.target)).collect();
             let ends: Vec<_> = requests.iter().map(|one| one.end).collect();
-            let (passed, targets) = pass(&bytes, &sizes, &ends).expect("sound requests");
-            let expected: Vec<u8> = requests.iter().flat_map(Sent::passed).collect();
-            prop_assert_eq!(passed, expected);
+            let (admitted, targets) = admit(&bytes, &sizes, &ends).expect("sound requests");
+            let expected: Vec<u8> = requests.iter().flat_map(Sent::admitted).collect();
+            prop_assert_eq!(admitted, expected);
             let unusual = requests.iter().map(|one| {
                 has_unusual(&one.target).then(|| one.target.clone())
             });
@@ -329,41 +330,41 @@ mod tests {
             let mut fields = [httparse::EMPTY_HEADER; 16];
             let mut request = httparse::Request::new(&mut fields);
             if let Ok(httparse::Status::Complete(length)) = request.parse(&bytes) {
-                let (mut messages, mut passed) = (Messages::default(), bytes.clone());
-                prop_assert_eq!(messages.pass(&mut passed).expect("a head"), length);
-                prop_assert!(matches!(messages.place, MessagePosition::HeadEnd));
+                let (mut messages, mut admitted) = (Messages::default(), bytes.clone());
+                prop_assert_eq!(messages.admit(&mut admitted).expect("a head"), length);
+                prop_assert!(matches!(messages.position, MessagePosition::HeadEnd));
             }
         }
     }
 
     #[test]
-    fn hyper_gets_nothing_behind_a_head_of_which_it_has_not_said_what_body_it_has() {
+    fn hyper_gets_nothing_behind_a_head_with_unknown_body() {
         let mut messages = Messages::default();
         let mut bytes = *b"POST /\" HTTP/1.1\r\n\r\nGET /\" HTTP/1.1\r\n\r\n";
-        assert_eq!(messages.pass(&mut bytes).expect("a head"), 20);
-        assert!(messages.pass(&mut bytes[20..]).is_err());
+        assert_eq!(messages.admit(&mut bytes).expect("a head"), 20);
+        assert!(messages.admit(&mut bytes[20..]).is_err());
         assert_eq!(bytes[20..25], *b"GET /", "untouched");
     }
 
     #[test]
-    fn a_body_that_is_not_chunked_as_it_should_be_ends_the_connection() {
+    fn a_malformed_chunked_body_ends_the_connection() {
         let head = b"POST / HTTP/1.1\r\n\r\n";
         for body in ["ffffffffffffffff\r\nhello", "g\r\n", "0\r\nA: b\n\r\n"] {
             let bytes = [&head[..], body.as_bytes()].concat();
-            let error = pass(&bytes, &[100], &[BodyEnd::Chunked]).expect_err(body);
+            let error = admit(&bytes, &[100], &[BodyEnd::Chunked]).expect_err(body);
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
     }
 
     #[test]
-    fn what_follows_an_upgrade_is_left_as_it_is() {
+    fn bytes_after_an_upgrade_are_unchanged() {
         let mut messages = Messages::default();
         let mut head = *b"GET /\" HTTP/1.1\r\n\r\n";
-        assert_eq!(messages.pass(&mut head).expect("a head"), head.len());
+        assert_eq!(messages.admit(&mut head).expect("a head"), head.len());
         assert!(messages.begin_body(BodyEnd::Length(0)).is_some());
         messages.upgrade();
         let mut frame = *b"\x81\x05 /\"\" \r\n\r\n";
-        assert_eq!(messages.pass(&mut frame).expect("bytes"), frame.len());
+        assert_eq!(messages.admit(&mut frame).expect("bytes"), frame.len());
         assert_eq!(&frame, b"\x81\x05 /\"\" \r\n\r\n");
     }
 }

@@ -60,7 +60,7 @@ impl<T> CountedSocket<T> {
     }
 
     /// Makes an upgrade count for a client until the socket is dropped.
-    pub(super) fn hold(&mut self, client: ClientRequest) {
+    pub(super) fn count_for_client(&mut self, client: ClientRequest) {
         if let Some(open) = &mut self.open {
             open.client = Some(client);
         }

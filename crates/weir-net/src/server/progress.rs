@@ -15,7 +15,7 @@ use crate::metrics::HttpServerLimit;
 #[derive(Debug)]
 pub(super) struct Http1Progress {
     /// Whether a request was routed whose response's body has not ended.
-    in_hand: Cell<bool>,
+    in_progress: Cell<bool>,
     /// Whether the last request had a body.
     has_body: Cell<bool>,
     /// Since when no request has been in progress.
@@ -26,7 +26,7 @@ pub(super) struct Http1Progress {
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
     /// The end of the time in which the client must read the current response.
-    answer_until: Cell<Option<Instant>>,
+    response_until: Cell<Option<Instant>>,
     /// Whether the kernel has everything that hyper has written.
     is_flushed: Cell<bool>,
     messages: RefCell<Messages>,
@@ -62,13 +62,13 @@ pub(super) struct Deadline {
 impl Http1Progress {
     pub(super) fn new() -> Self {
         Self {
-            in_hand: Cell::new(false),
+            in_progress: Cell::new(false),
             has_body: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
             has_head_begun: Cell::new(false),
             head_since: Cell::new(None),
             blocked: Blocked::default(),
-            answer_until: Cell::new(None),
+            response_until: Cell::new(None),
             is_flushed: Cell::new(true),
             messages: RefCell::default(),
             upgrade: RefCell::new(None),
@@ -77,19 +77,19 @@ impl Http1Progress {
 
     /// Notes that hyper has read a head. Returns the original target if hyper got a changed one.
     pub(super) fn begin_request(&self, body: BodyEnd) -> Option<Vec<u8>> {
-        self.in_hand.set(true);
+        self.in_progress.set(true);
         self.has_body.set(body != BodyEnd::Length(0));
         self.has_head_begun.set(false);
         self.head_since.set(None);
         self.messages.borrow_mut().begin_body(body)
     }
 
-    pub(super) fn begin_answer(&self, within: Option<AnswerWithin>) {
-        self.answer_until.set(within.map(|within| Instant::now() + within.0));
+    pub(super) fn begin_response(&self, within: Option<AnswerWithin>) {
+        self.response_until.set(within.map(|within| Instant::now() + within.0));
     }
 
     pub(super) fn end_request(&self) {
-        self.in_hand.set(false);
+        self.in_progress.set(false);
         self.idle_since.set(Instant::now());
     }
 
@@ -97,8 +97,8 @@ impl Http1Progress {
         self.has_body.get()
     }
 
-    pub(super) fn is_in_hand(&self) -> bool {
-        self.in_hand.get()
+    pub(super) fn has_request(&self) -> bool {
+        self.in_progress.get()
     }
 
     /// Returns since when no request has been in progress.
@@ -118,7 +118,7 @@ impl Http1Progress {
 
     /// Returns whether hyper waits only for the rest of a head with more fields than it accepts.
     pub(super) fn is_head_too_wide(&self) -> bool {
-        !self.in_hand.get() && self.is_flushed.get() && self.messages.borrow().is_too_wide()
+        !self.in_progress.get() && self.is_flushed.get() && self.messages.borrow().is_too_wide()
     }
 
     /// Notes that hyper accepts as many fields as are allowed.
@@ -128,30 +128,32 @@ impl Http1Progress {
 
     /// Returns whether the client must send or read bytes before the connection can continue.
     pub(super) fn is_waiting_for_client(&self) -> bool {
-        !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
+        !self.in_progress.get()
+            || self.blocked.since().is_some()
+            || self.response_until.get().is_some()
     }
 
     /// Returns the deadline; call it again whenever bytes have arrived. None: the service sets the
     /// time.
     pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let step = self.step_deadline(limits);
-        let Some(at) = self.answer_until() else { return step };
-        let answer = Deadline { at, limit: HttpServerLimit::AnswerTimeout };
-        Some(step.filter(|step| step.at < at).unwrap_or(answer))
+        let Some(at) = self.response_until() else { return step };
+        let response_deadline = Deadline { at, limit: HttpServerLimit::AnswerTimeout };
+        Some(step.filter(|step| step.at < at).unwrap_or(response_deadline))
     }
 
     /// Returns the deadline of the response. None once the kernel has all of it.
-    fn answer_until(&self) -> Option<Instant> {
-        if !self.in_hand.get() && self.is_flushed.get() {
-            self.answer_until.set(None);
+    fn response_until(&self) -> Option<Instant> {
+        if !self.in_progress.get() && self.is_flushed.get() {
+            self.response_until.set(None);
         }
-        self.answer_until.get()
+        self.response_until.get()
     }
 
     fn step_deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
-        let (since, patience, limit) = if let Some(since) = self.blocked.since() {
+        let (since, time_limit, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, HttpServerLimit::WriteTimeout)
-        } else if self.in_hand.get() {
+        } else if self.in_progress.get() {
             return None;
         } else if self.has_head_begun.get() {
             let since = self.head_since.get().unwrap_or_else(Instant::now);
@@ -160,17 +162,17 @@ impl Http1Progress {
         } else {
             (self.idle_since.get(), limits.idle_timeout, HttpServerLimit::IdleTimeout)
         };
-        Some(Deadline { at: since + patience, limit })
+        Some(Deadline { at: since + time_limit, limit })
     }
 }
 
 impl Watch for Http1Progress {
-    fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.messages.borrow_mut().pass(bytes)
+    fn admit(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.messages.borrow_mut().admit(bytes)
     }
 
     fn read(&self, _bytes: &[u8]) {
-        if !self.in_hand.get() {
+        if !self.in_progress.get() {
             self.has_head_begun.set(true);
         }
     }
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_is_due_from_its_first_byte_and_idleness_from_the_last_answer() {
+    async fn head_timeout_starts_at_the_first_byte_and_idle_timeout_at_the_last_response() {
         let progress = Http1Progress::new();
         assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 20 * STEP)));
         advance(STEP).await;
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_is_waited_for_from_its_last_byte() {
+    async fn write_timeout_restarts_with_each_written_byte() {
         let progress = Http1Progress::new();
         progress.begin_request(NO_BODY);
         progress.wrote(false);
@@ -260,10 +262,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_with_an_end_has_it_however_steadily_it_is_read() {
+    async fn a_response_deadline_holds_however_steadily_it_is_read() {
         let progress = Http1Progress::new();
         progress.begin_request(NO_BODY);
-        progress.begin_answer(Some(AnswerWithin(40 * STEP)));
+        progress.begin_response(Some(AnswerWithin(40 * STEP)));
         for waiting in [
             (HttpServerLimit::WriteTimeout, 30 * STEP),
             (HttpServerLimit::AnswerTimeout, 30 * STEP),
@@ -285,7 +287,7 @@ mod tests {
         progress.flushed();
         assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 20 * STEP)));
         progress.begin_request(NO_BODY);
-        progress.begin_answer(None);
+        progress.begin_response(None);
         assert_eq!(waits(&progress), None);
     }
 

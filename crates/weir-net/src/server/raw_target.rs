@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_kept_as_it_was_sent_and_encoded_for_its_uri() {
+    fn a_target_is_kept_as_sent_and_encoded_for_its_uri() {
         for (target, raw, uri) in [
             (&b"/?f={\"a\":1}"[..], &b"/?f={\"a\":1}"[..], "/?f={%22a%22:1}"),
             (b"/<x>`?`<", b"/<x>`?`<", "/%3Cx%3E%60?`%3C"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_path_and_query_have_unusual_bytes() {
+    fn only_path_and_query_can_have_unusual_bytes() {
         let malformed: [&[u8]; 9] = [
             b"\"",
             b"#",
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_the_text_and_the_rest_encoded() {
+    fn a_displayed_target_escapes_non_text_bytes() {
         let (_, raw) = RawTarget::parse(b"/\xc3\xa9\xff\"#<").expect("a target");
         assert_eq!(raw.to_string(), "/\u{e9}%FF\"#<");
     }
 
     proptest! {
         #[test]
-        fn any_path_and_query_has_a_uri(path in prop::collection::vec(0x21_u8.., 0..60)) {
+        fn every_path_and_query_has_a_uri(path in prop::collection::vec(0x21_u8.., 0..60)) {
             let path: Vec<u8> = path.into_iter().filter(|byte| *byte != 0x7f).collect();
             let target = [b"/", &path[..]].concat();
             let (uri, raw) = RawTarget::parse(&target).expect("a URI");

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_may_move_away_and_come_closer() {
+    async fn a_timer_deadline_can_move_in_both_directions() {
         let (start, mut patience) = (Instant::now(), RearmingTimer::default());
         assert!(!is_over(&mut patience, start + 3 * STEP).await);
         assert!(!is_over(&mut patience, start + 6 * STEP).await);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_is_woken_for_a_deadline_that_moved_away() {
+    async fn a_moved_deadline_still_wakes_its_waiter() {
         let (start, mut patience) = (Instant::now(), RearmingTimer::default());
         assert!(!is_over(&mut patience, start + STEP).await);
         poll_fn(|context| patience.poll(context, start + 5 * STEP)).await;

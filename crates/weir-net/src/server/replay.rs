@@ -14,7 +14,7 @@ use super::ConnectionStream;
 pub(super) trait Watch {
     /// Returns how many of these bytes hyper may read now; 0 blocks hyper. May change those bytes.
     /// The others are passed again unchanged.
-    fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    fn admit(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
 
@@ -36,8 +36,8 @@ pub(super) struct Replay<W> {
     stream: ConnectionStream,
     read: Vec<u8>,
     replayed: usize,
-    /// How many bytes of `read` have gone through [`Watch::pass`] before.
-    passed: usize,
+    /// How many bytes of `read` have gone through [`Watch::admit`] before.
+    admitted: usize,
     watch: Rc<W>,
 }
 
@@ -46,14 +46,14 @@ impl<W: Watch> Replay<W> {
         Self::resume(stream, read, 0, watch)
     }
 
-    /// Creates one whose first `passed` bytes have gone through [`Watch::pass`] before.
+    /// Creates one whose first `admitted` bytes have gone through [`Watch::admit`] before.
     pub(super) fn resume(
         stream: ConnectionStream,
         read: Vec<u8>,
-        passed: usize,
+        admitted: usize,
         watch: Rc<W>,
     ) -> Self {
-        Self { stream, read, replayed: 0, passed, watch }
+        Self { stream, read, replayed: 0, admitted, watch }
     }
 
     /// Returns the socket and the bytes that hyper has not read.
@@ -71,11 +71,11 @@ impl<W: Watch> Replay<W> {
     fn replay(&mut self, count: usize) {
         self.replayed += count;
         if self.replayed == self.read.len() {
-            (self.read, self.replayed, self.passed) = (Vec::new(), 0, 0);
+            (self.read, self.replayed, self.admitted) = (Vec::new(), 0, 0);
         }
     }
 
-    fn noting<T>(&self, written: Poll<T>) -> Poll<T> {
+    fn record_write<T>(&self, written: Poll<T>) -> Poll<T> {
         self.watch.wrote(written.is_ready());
         written
     }
@@ -90,7 +90,7 @@ impl<W: Watch> AsyncRead for Replay<W> {
         let before = into.filled().len();
         let is_replayed = self.replayed < self.read.len();
         if is_replayed {
-            let until = if self.replayed < self.passed { self.passed } else { self.read.len() };
+            let until = if self.replayed < self.admitted { self.admitted } else { self.read.len() };
             let waiting = &self.read[self.replayed..until];
             into.put_slice(&waiting[..waiting.len().min(into.remaining())]);
         } else {
@@ -100,10 +100,10 @@ impl<W: Watch> AsyncRead for Replay<W> {
         if arrived.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let count = if self.replayed < self.passed {
+        let count = if self.replayed < self.admitted {
             arrived.len()
         } else {
-            let count = self.watch.pass(arrived)?;
+            let count = self.watch.admit(arrived)?;
             self.watch.read(&arrived[..count]);
             count
         };
@@ -126,7 +126,7 @@ impl<W: Watch> AsyncWrite for Replay<W> {
     ) -> Poll<io::Result<usize>> {
         self.watch.begin_write();
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.noting(written)
+        self.record_write(written)
     }
 
     fn poll_write_vectored(
@@ -136,7 +136,7 @@ impl<W: Watch> AsyncWrite for Replay<W> {
     ) -> Poll<io::Result<usize>> {
         self.watch.begin_write();
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.noting(written)
+        self.record_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -148,11 +148,11 @@ impl<W: Watch> AsyncWrite for Replay<W> {
         if flushed.is_ready() {
             self.watch.flushed();
         }
-        self.noting(flushed)
+        self.record_write(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut_down = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.noting(shut_down)
+        self.record_write(shut_down)
     }
 }

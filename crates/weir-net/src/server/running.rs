@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
 use super::accept::Acceptor;
-use super::pulse::{self, Pulse, Questions};
+use super::liveness::{self, LivenessProbe, PingReceiver};
 use super::runtime::{self, CoreContext, ServerContext};
 use super::{ConnectionService, CoreIndex, HttpServerLimits};
 use crate::client::TrustedProxies;
@@ -119,14 +119,14 @@ pub enum DrainOutcome {
 #[derive(Debug)]
 pub struct RunningServer {
     cores: Vec<oneshot::Receiver<DrainOutcome>>,
-    pulse: Pulse,
+    liveness: LivenessProbe,
 }
 
 impl RunningServer {
     /// Returns the handle that checks whether the cores still run.
     #[must_use]
-    pub fn pulse(&self) -> Pulse {
-        self.pulse.clone()
+    pub fn liveness(&self) -> LivenessProbe {
+        self.liveness.clone()
     }
 
     /// Resolves once all cores have ended.
@@ -171,22 +171,22 @@ where
     let ends_others = stop.graceful.clone().drop_guard();
     let shared = Arc::new(ServerContext::new(limits, clock, metrics, trusted_proxies));
     let mut receivers = Vec::with_capacity(cores);
-    let mut pulses = Vec::with_capacity(cores);
+    let mut probes = Vec::with_capacity(cores);
     for (index, sockets) in by_core(listeners, cores)?.into_iter().enumerate() {
-        let (ask, questions) = pulse::questions();
-        pulses.push(ask);
+        let (sender, pings) = liveness::pings();
+        probes.push(sender);
         let core = Starting {
             index: CoreIndex(index),
             sockets,
             shared: Arc::clone(&shared),
             service: service.clone(),
             stop: stop.clone(),
-            questions,
+            pings,
         };
         receivers.push(core.start()?);
     }
     ends_others.disarm();
-    Ok(RunningServer { cores: receivers, pulse: Pulse::of(pulses) })
+    Ok(RunningServer { cores: receivers, liveness: LivenessProbe::new(probes) })
 }
 
 /// A core's sockets, each with the index of its listener and its TLS.
@@ -219,7 +219,7 @@ struct Starting<F> {
     shared: Arc<ServerContext>,
     service: F,
     stop: ServerStop,
-    questions: Questions,
+    pings: PingReceiver,
 }
 
 impl<F, S> Starting<F>
@@ -272,7 +272,7 @@ where
                 Ok(acceptors) => (Some(acceptors), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            tokio::task::spawn_local(self.questions.answer_all());
+            tokio::task::spawn_local(self.pings.reply_to_all());
             let _ = started.send(result);
             Some(runtime::serve(&core, acceptors?, &self.stop).await)
         })

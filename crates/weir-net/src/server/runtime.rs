@@ -88,7 +88,7 @@ impl ServerContext {
 
 /// Why a connection gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum ConnectionLimitError {
     /// `connections_max` connections are open.
     Connections,
     /// Its client has as many connections as it may have.
@@ -101,7 +101,7 @@ pub(super) struct CoreContext<S> {
     service: Rc<S>,
     shared: Arc<ServerContext>,
     scratch: RefCell<Box<[u8]>>,
-    refusals: Semaphore,
+    lingering: Semaphore,
     handshakes: Handshakes,
     /// Counts open connections through [`ConnectionPermit`].
     tracker: TaskTracker,
@@ -114,7 +114,7 @@ pub(super) struct CoreContext<S> {
 impl<S: ConnectionService> CoreContext<S> {
     pub(super) fn new(service: Rc<S>, shared: Arc<ServerContext>, stop: &ServerStop) -> Self {
         let limits = shared.limits.load();
-        let refusals =
+        let lingering =
             Semaphore::new("refusals", "front.limits.advanced.refusals_max", limits.refusals_max);
         let handshakes = Handshakes::new(limits.tls_handshakes_max);
         drop(limits);
@@ -122,7 +122,7 @@ impl<S: ConnectionService> CoreContext<S> {
             service,
             shared,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
-            refusals,
+            lingering,
             handshakes,
             tracker: TaskTracker::new(),
             draining: stop.drain.child_token(),
@@ -159,9 +159,9 @@ impl<S: ConnectionService> CoreContext<S> {
     }
 
     /// Returns a permit for a rejected connection that lingers until its client has read why.
-    pub(super) fn refusals(&self) -> Result<Permit<'_>, Full> {
-        self.refusals.set_limit(self.limits().refusals_max);
-        self.refusals.try_acquire()
+    pub(super) fn lingering_permit(&self) -> Result<Permit<'_>, Full> {
+        self.lingering.set_limit(self.limits().refusals_max);
+        self.lingering.try_acquire()
     }
 
     pub(super) fn clients(&self) -> &Clients {
@@ -169,15 +169,19 @@ impl<S: ConnectionService> CoreContext<S> {
     }
 
     /// Returns a permit for a connection from `address`; the limits apply over all cores.
-    pub(super) fn open(&self, address: Option<IpAddr>) -> Result<ConnectionPermit, NoPlace> {
-        let share = self.clients().connection(address).map_err(NoPlace::Client)?;
+    pub(super) fn open(
+        &self,
+        address: Option<IpAddr>,
+    ) -> Result<ConnectionPermit, ConnectionLimitError> {
+        let share = self.clients().connection(address).map_err(ConnectionLimitError::Client)?;
         let connections = &self.shared.connections;
         let limit = self.limits().connections_max;
         if connections.usage().limit != limit {
             connections.set_limit(limit);
         }
-        let permit: OwnedPermit =
-            connections.try_acquire_owned().map_err(|Full { .. }| NoPlace::Connections)?;
+        let permit: OwnedPermit = connections
+            .try_acquire_owned()
+            .map_err(|Full { .. }| ConnectionLimitError::Connections)?;
         let gauge: &Gauge = self.shared.metrics.open();
         Ok(ConnectionPermit::new(gauge, permit, self.tracker.token(), share))
     }
@@ -230,12 +234,12 @@ pub(super) async fn serve<S: ConnectionService>(
     };
     tokio::select! {
         ended = work => ended,
-        ended = serve_until_told(core, acceptors, stop) => ended,
+        ended = serve_until_stopped(core, acceptors, stop) => ended,
     }
 }
 
 /// Serves until the core is stopped, and then shuts it down in order.
-async fn serve_until_told<S: ConnectionService>(
+async fn serve_until_stopped<S: ConnectionService>(
     core: &CoreContext<S>,
     acceptors: Vec<Acceptor<S>>,
     stop: &ServerStop,
@@ -302,7 +306,7 @@ mod tests {
         }
 
         fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
-            Err(upgrade.refuse(hyper::StatusCode::NOT_FOUND, ""))
+            Err(upgrade.reject(hyper::StatusCode::NOT_FOUND, ""))
         }
 
         async fn http(self: Rc<Self>, _: Request<Incoming>, _: Peer) -> Response<ResponseBody> {
@@ -321,15 +325,15 @@ mod tests {
 
     /// Without sockets, because clients on this machine have no limit.
     #[test]
-    fn one_client_leaves_connections_to_others() {
+    fn the_connection_limit_per_client_leaves_room_for_others() {
         let core = core(4, 2);
         let open = |text: &str| core.open(Some(text.parse().expect("an address")));
         let mine = [open("192.0.2.7").expect("a place"), open("192.0.2.7").expect("a place")];
-        let full = NoPlace::Client(ClientFull(ClientUse::Connections));
+        let full = ConnectionLimitError::Client(ClientFull(ClientUse::Connections));
         assert_eq!(open("192.0.2.7").map(drop), Err(full));
         let other = open("192.0.2.8").expect("a place");
         let _own = open("127.0.0.1").expect("a place");
-        assert_eq!(open("192.0.2.9").map(drop), Err(NoPlace::Connections));
+        assert_eq!(open("192.0.2.9").map(drop), Err(ConnectionLimitError::Connections));
         drop((mine, other));
         // A rejected connection holds no permit.
         let again: Vec<_> = (0..2).map(|_| open("192.0.2.9").expect("a place")).collect();

@@ -21,7 +21,7 @@ pub trait ConnectionService: 'static {
     /// and spawns its task (`tokio::task::spawn_local`), all without waiting.
     ///
     /// # Errors
-    /// To reject the upgrade, return [`Upgrade::refuse`]: its response is written before the
+    /// To reject the upgrade, return [`Upgrade::reject`]: its response is written before the
     /// connection is closed.
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade>;
 
@@ -65,12 +65,12 @@ pub struct Upgrade<'a> {
 impl Upgrade<'_> {
     /// Rejects the upgrade: the client gets `status` and `text`, and the connection is closed.
     #[must_use]
-    pub fn refuse(self, status: StatusCode, text: impl Into<Cow<'static, str>>) -> RejectedUpgrade {
+    pub fn reject(self, status: StatusCode, text: impl Into<Cow<'static, str>>) -> RejectedUpgrade {
         RejectedUpgrade { status, text: text.into(), stream: self.stream }
     }
 }
 
-/// A rejected upgrade; made by [`Upgrade::refuse`].
+/// A rejected upgrade; made by [`Upgrade::reject`].
 #[derive(Debug)]
 pub struct RejectedUpgrade {
     pub(super) status: StatusCode,

@@ -109,11 +109,11 @@ impl ConnectionStream {
     }
 
     /// Makes the upgrade count for a client until the socket is dropped.
-    pub(super) fn hold(&mut self, client: ClientRequest) {
+    pub(super) fn count_for_client(&mut self, client: ClientRequest) {
         match self {
-            Self::Tcp(tcp) => tcp.hold(client),
-            Self::Tls(tls) => tls.hold(client),
-            Self::Unix(unix) => unix.hold(client),
+            Self::Tcp(tcp) => tcp.count_for_client(client),
+            Self::Tls(tls) => tls.count_for_client(client),
+            Self::Unix(unix) => unix.count_for_client(client),
         }
     }
 

@@ -24,7 +24,7 @@ pub struct Certificate {
     hosts: Vec<String>,
     /// The names in the certificate.
     names: Vec<String>,
-    begins: Timestamp,
+    valid_from: Timestamp,
     expires: Timestamp,
 }
 
@@ -45,13 +45,13 @@ impl Certificate {
             Parsed::from_der(&chain[0]).map_err(|error| no_certificate(error.to_string()))?;
         let names = names_of(&parsed);
         let validity = &parsed.tbs_certificate.validity;
-        let (begins, expires) = (time(validity.not_before), time(validity.not_after));
+        let (valid_from, expires) = (time(validity.not_before), time(validity.not_after));
         let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
             let (cert, key) = (files.cert.clone(), files.key.clone());
             TlsError::Mismatch { cert, key, reason: error.to_string() }
         })?;
         let hosts = files.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-        Ok(Self { key: Arc::new(key), hosts, names, begins, expires })
+        Ok(Self { key: Arc::new(key), hosts, names, valid_from, expires })
     }
 
     /// Returns the names in the certificate, in lower case.
@@ -68,8 +68,8 @@ impl Certificate {
 
     /// Returns the start of its validity.
     #[must_use]
-    pub fn begins(&self) -> Timestamp {
-        self.begins
+    pub fn valid_from(&self) -> Timestamp {
+        self.valid_from
     }
 
     /// Returns the end of its validity.

@@ -21,11 +21,11 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file can't be read.
-    #[error("cannot read {what} {path}: {source}")]
-    Read { what: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("cannot read {kind} {path}: {source}")]
+    Read { kind: &'static str, path: PathBuf, source: std::io::Error },
     /// The file has no certificate or key.
-    #[error("{path} holds no {what} in PEM form (-----BEGIN {begin}-----)")]
-    Nothing { what: &'static str, begin: &'static str, path: PathBuf },
+    #[error("{path} holds no {kind} in PEM form (-----BEGIN {pem_label}-----)")]
+    Nothing { kind: &'static str, pem_label: &'static str, path: PathBuf },
     /// The PEM is malformed.
     #[error("{path} is not valid PEM: {reason}")]
     Damaged { path: PathBuf, reason: String },
@@ -46,13 +46,23 @@ pub enum TlsError {
 pub(super) struct Stamp(Option<(u64, u64, i64, i64, u64)>);
 
 impl Stamp {
-    pub(super) fn of_all(all: &[TlsFiles]) -> Vec<Self> {
-        all.iter().flat_map(|files| [Self::of(&files.cert), Self::of(&files.key)]).collect()
+    pub(super) fn read_all(all: &[TlsFiles]) -> Vec<Self> {
+        all.iter()
+            .flat_map(|files| [Self::read_stamp(&files.cert), Self::read_stamp(&files.key)])
+            .collect()
     }
 
-    fn of(path: &Path) -> Self {
+    fn read_stamp(path: &Path) -> Self {
         let metadata = std::fs::metadata(path).ok();
-        Self(metadata.map(|it| (it.dev(), it.ino(), it.mtime(), it.mtime_nsec(), it.size())))
+        Self(metadata.map(|metadata| {
+            (
+                metadata.dev(),
+                metadata.ino(),
+                metadata.mtime(),
+                metadata.mtime_nsec(),
+                metadata.size(),
+            )
+        }))
     }
 }
 
@@ -62,7 +72,7 @@ pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
     let chain = chain.map_err(|error| damaged(path, &error))?;
     if chain.is_empty() {
         let path = path.to_owned();
-        return Err(TlsError::Nothing { what: "certificate", begin: "CERTIFICATE", path });
+        return Err(TlsError::Nothing { kind: "certificate", pem_label: "CERTIFICATE", path });
     }
     Ok(chain)
 }
@@ -70,15 +80,17 @@ pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
 pub(super) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let text = read("key", path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            TlsError::Nothing { what: "private key", begin: "PRIVATE KEY", path: path.to_owned() }
-        }
+        pem::Error::NoItemsFound => TlsError::Nothing {
+            kind: "private key",
+            pem_label: "PRIVATE KEY",
+            path: path.to_owned(),
+        },
         other => damaged(path, &other),
     })
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
+fn read(kind: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read { kind, path: path.to_owned(), source })
 }
 
 fn damaged(path: &Path, error: &pem::Error) -> TlsError {

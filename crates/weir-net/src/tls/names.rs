@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_label() {
+    fn a_wildcard_matches_one_label() {
         let names = ["shop.example".to_owned(), "*.shop.example".to_owned()];
         for (host, is_covered) in [
             ("shop.example", true),

@@ -13,8 +13,8 @@ impl Tls {
             tokio::time::sleep(self.settings.reload_interval).await;
             let tls = Arc::clone(&self);
             // Blocking: the file system may be slow.
-            let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
-            match looked {
+            let result = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
+            match result {
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::info!(setting, "certificates were reloaded"),
                 Ok(Err(error)) => {
@@ -28,7 +28,7 @@ impl Tls {
 
     /// Reloads if the files have changed, and returns whether they had.
     fn reload_if_changed(&self) -> Result<bool, TlsReloadError> {
-        let stamps = Stamp::of_all(&self.settings.certificates);
+        let stamps = Stamp::read_all(&self.settings.certificates);
         if *self.stamps.lock().unwrap_or_else(PoisonError::into_inner) == stamps {
             return Ok(false);
         }

@@ -54,12 +54,12 @@ impl Transport for Receiver {
             let mut response = self.client.send(request).await?;
             // Only the status matters; the body is read so that the connection can be reused.
             drop(response.read_to_end(self.response_bytes_max).await);
-            judge(response.status())
+            check_status(response.status())
         })
     }
 }
 
-const fn judge(status: StatusCode) -> Result<(), DeliveryError> {
+const fn check_status(status: StatusCode) -> Result<(), DeliveryError> {
     match status.as_u16() {
         200..=299 => Ok(()),
         300..=399 => Err(DeliveryError::Redirect(status)),

@@ -62,7 +62,7 @@ async fn exchange(client: &HttpClient, is_repeatable: bool) -> Result<Vec<u8>, H
 }
 
 #[tokio::test]
-async fn a_request_is_sent_again_over_a_new_connection_only_if_it_may_be() {
+async fn only_repeatable_requests_are_sent_again_over_a_new_connection() {
     for (is_repeatable, connections) in [(true, 2), (false, 1)] {
         // The second request over a kept connection is read and gets no response.
         let scripts = [vec![OK, b""], vec![OK]];
@@ -107,7 +107,7 @@ async fn each_failure_has_a_kind() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_or_is_not_there_is_given_up() {
+async fn a_silent_or_unreachable_server_times_out() {
     let (client, server) = client(vec![vec![&b""[..]]], Reach::Special).await;
     // The server accepts nothing, because nobody polls it; the kernel does.
     let error = exchange(&client, true).await.unwrap_err();

@@ -20,7 +20,7 @@ fn tcp_port(listener: &Listener) -> u16 {
 }
 
 #[test]
-fn port_zero_becomes_a_port_that_takes_connections() {
+fn port_zero_binds_a_free_port() {
     let listener = bind("127.0.0.1:0").expect("bound");
     let port = tcp_port(&listener);
     assert_ne!(port, 0);
@@ -28,13 +28,13 @@ fn port_zero_becomes_a_port_that_takes_connections() {
 }
 
 #[test]
-fn ipv6_works() {
+fn ipv6_addresses_can_be_bound() {
     let listener = bind("[::1]:0").expect("bound");
     TcpStream::connect(("::1", tcp_port(&listener))).expect("connects");
 }
 
 #[test]
-fn an_address_in_use_says_who_has_it() {
+fn an_address_in_use_names_its_process() {
     let first = bind("127.0.0.1:0").expect("bound");
     let address = first.address().expect("an address").to_string();
     let error = bind(&address).expect_err("in use").to_string();
@@ -44,7 +44,7 @@ fn an_address_in_use_says_who_has_it() {
 }
 
 #[test]
-fn a_foreign_address_is_refused_with_advice() {
+fn an_address_of_another_machine_is_rejected_with_advice() {
     // 192.0.2.0/24 is reserved for documentation: no machine has it.
     let error = bind("192.0.2.1:7419").expect_err("not here").to_string();
     assert_eq!(
@@ -54,7 +54,7 @@ fn a_foreign_address_is_refused_with_advice() {
 }
 
 #[test]
-fn an_inherited_listener_keeps_the_connections_that_wait() {
+fn an_inherited_listener_keeps_its_backlog() {
     let listener = bind("127.0.0.1:0").expect("bound");
     let mut client = TcpStream::connect(("127.0.0.1", tcp_port(&listener))).expect("connects");
     let inherited = listener.as_fd().try_clone_to_owned().expect("a second descriptor");
@@ -71,7 +71,7 @@ fn an_inherited_listener_keeps_the_connections_that_wait() {
 }
 
 #[test]
-fn a_descriptor_that_does_not_listen_is_refused() {
+fn a_descriptor_that_does_not_listen_is_rejected() {
     let file = OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
     let error = Listener::adopt("jobs", file).expect_err("no socket");
     assert_eq!(error.to_string(), "inherited descriptor jobs is not a listening stream socket");
@@ -96,7 +96,7 @@ fn a_unix_socket_is_private_and_replaces_a_stale_file() {
 }
 
 #[test]
-fn a_path_longer_than_the_kernel_allows_works() {
+fn a_unix_path_longer_than_the_kernel_limit_works() {
     let folder = tempfile::tempdir().expect("a folder");
     let deep: PathBuf = std::iter::once(folder.path().to_owned())
         .chain((0..8).map(|_| PathBuf::from("a-folder-with-a-long-name")))
@@ -110,7 +110,7 @@ fn a_path_longer_than_the_kernel_allows_works() {
 }
 
 #[test]
-fn a_name_too_long_by_itself_is_refused_clearly() {
+fn a_unix_socket_name_that_is_too_long_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = ListenAddress::Unix(folder.path().join("n".repeat(120)));
     let error = Listener::bind(&address, BindOptions::default()).expect_err("too long");
@@ -122,7 +122,7 @@ fn bind_group(address: &str, count: usize) -> Result<Vec<Listener>, ListenError>
 }
 
 #[test]
-fn a_group_shares_one_port_and_each_of_its_sockets_gets_connections() {
+fn sockets_of_a_group_share_a_port_and_its_connections() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let group = bind_group(address, 3).expect("bound");
         let ports: Vec<_> = group.iter().map(tcp_port).collect();
@@ -140,7 +140,7 @@ fn a_group_shares_one_port_and_each_of_its_sockets_gets_connections() {
 }
 
 #[test]
-fn a_group_does_not_join_anybody_elses() {
+fn a_group_does_not_join_a_foreign_group() {
     let alone = bind("127.0.0.1:0").expect("bound");
     let group = bind_group("127.0.0.1:0", 2).expect("bound");
     let half = group.into_iter().next_back().expect("a socket");
@@ -172,7 +172,7 @@ fn a_group_can_be_bound_again_after_connections() {
 }
 
 #[test]
-fn a_group_on_a_unix_socket_is_one_socket_several_times() {
+fn a_group_on_a_unix_socket_duplicates_one_socket() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = format!("unix:{}", folder.path().join("weir.sock").display());
     let group = bind_group(&address, 2).expect("bound");

@@ -6,7 +6,7 @@ mod crowds;
 mod echo;
 mod heads;
 mod http2;
-mod pulse;
+mod liveness;
 mod routing;
 mod stopping;
 mod streams;

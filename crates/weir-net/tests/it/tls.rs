@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_net::metrics::{ReloadOutcome, TlsMetrics};
-use weir_net::tls::{Agreed, Certificate, Tls, TlsError, TlsFiles, TlsSettings};
+use weir_net::tls::{AlpnProtocols, Certificate, Tls, TlsError, TlsFiles, TlsSettings};
 
 pub(crate) struct Identity {
     pub(crate) cert_pem: String,
@@ -47,7 +47,7 @@ pub(crate) fn client_config(trusted: CertificateDer<'static>) -> Arc<rustls::Cli
 }
 
 /// One certificate, for everybody.
-pub(crate) fn load(files: TlsFiles, agreed: Agreed) -> Result<Tls, TlsError> {
+pub(crate) fn load(files: TlsFiles, agreed: AlpnProtocols) -> Result<Tls, TlsError> {
     Tls::load(TlsSettings::one(files), agreed, TlsMetrics::detached())
 }
 
@@ -75,10 +75,10 @@ async fn handshake_with(
 }
 
 #[tokio::test]
-async fn files_serve_and_a_reload_serves_the_new_ones() {
+async fn certificates_are_served_and_replaced_by_a_reload() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (identity(), identity());
-    let tls = load(write(folder.path(), &first.cert_pem, &first.key_pem), Agreed::Nothing)
+    let tls = load(write(folder.path(), &first.cert_pem, &first.key_pem), AlpnProtocols::Nothing)
         .expect("loaded");
     assert_eq!(handshake(&tls, first.cert_der.clone()).await.expect("served"), b"hello");
 
@@ -93,11 +93,11 @@ async fn files_serve_and_a_reload_serves_the_new_ones() {
 }
 
 #[test]
-fn each_mistake_names_the_file() {
+fn each_tls_error_names_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let (one, other) = (identity(), identity());
     let refused = |cert: &str, key: &str| {
-        load(write(folder.path(), cert, key), Agreed::Nothing).expect_err("refused")
+        load(write(folder.path(), cert, key), AlpnProtocols::Nothing).expect_err("refused")
     };
     let nothing = refused("", &one.key_pem);
     assert!(
@@ -115,7 +115,7 @@ fn each_mistake_names_the_file() {
 
     let (cert, key) = (folder.path().join("absent.pem"), folder.path().join("key.pem"));
     let missing = TlsFiles { cert, key, hosts: Vec::new() };
-    let error = load(missing, Agreed::Nothing).expect_err("refused").to_string();
+    let error = load(missing, AlpnProtocols::Nothing).expect_err("refused").to_string();
     assert!(
         error.starts_with("cannot read certificate ") && error.contains("absent.pem"),
         "{error}"
@@ -133,7 +133,7 @@ fn write_all(folder: &Path, identities: &[&Identity]) -> Vec<TlsFiles> {
 }
 
 #[tokio::test]
-async fn a_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
+async fn the_certificate_is_chosen_by_server_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = identity_of(&["localhost", "first.example"]);
     let second = identity_of(&["second.example", "*.second.example"]);
@@ -141,7 +141,7 @@ async fn a_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
     let mut certificates = write_all(folder.path(), &[&first, &second, &third]);
     certificates[2].hosts = vec!["Told.example".to_owned()];
     let settings = TlsSettings { certificates, reload_interval: TlsSettings::RELOAD_INTERVAL };
-    let tls = Tls::load(settings, Agreed::Nothing, TlsMetrics::detached()).expect("loaded");
+    let tls = Tls::load(settings, AlpnProtocols::Nothing, TlsMetrics::detached()).expect("loaded");
     for (name, identity) in [
         ("first.example", &first),
         ("second.example", &second),
@@ -167,7 +167,7 @@ async fn until_shown(tls: &Tls, identity: &Identity) {
 }
 
 #[tokio::test]
-async fn files_that_change_are_read_anew_and_a_broken_pair_changes_nothing() {
+async fn changed_files_are_reloaded_and_a_broken_pair_is_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second, other) = (identity(), identity(), identity_of(&["other.example"]));
     let certificates = write_all(folder.path(), &[&first, &other]);
@@ -175,7 +175,8 @@ async fn files_that_change_are_read_anew_and_a_broken_pair_changes_nothing() {
     let metrics = TlsMetrics::detached();
     let reload_interval = std::time::Duration::from_millis(1);
     let settings = TlsSettings { certificates, reload_interval };
-    let tls = Arc::new(Tls::load(settings, Agreed::Nothing, metrics.clone()).expect("loaded"));
+    let tls =
+        Arc::new(Tls::load(settings, AlpnProtocols::Nothing, metrics.clone()).expect("loaded"));
     let mut watching = tokio::task::JoinSet::new();
     watching.spawn(Arc::clone(&tls).watch("front.tls"));
 
@@ -202,7 +203,7 @@ async fn files_that_change_are_read_anew_and_a_broken_pair_changes_nothing() {
 }
 
 #[test]
-fn a_certificate_says_for_whom_and_until_when() {
+fn a_certificate_reports_its_names_and_expiry() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut params = rcgen::CertificateParams::new(["Shop.example".to_owned()]).expect("names");
     params.not_before = rcgen::date_time_ymd(2001, 1, 1);
@@ -213,12 +214,12 @@ fn a_certificate_says_for_whom_and_until_when() {
     let certificate = Certificate::load(&files).expect("loaded");
     assert_eq!(certificate.names(), ["shop.example"]);
     assert!(certificate.covers("SHOP.example") && !certificate.covers("www.shop.example"));
-    assert_eq!(certificate.begins().as_millis(), 978_307_200_000);
+    assert_eq!(certificate.valid_from().as_millis(), 978_307_200_000);
     assert_eq!(certificate.expires().as_millis(), 1_009_843_200_000);
 
     let mut registry = prometheus_client::registry::Registry::default();
-    let metrics = TlsMetrics::register(&mut registry).of("front.tls");
-    Tls::load(TlsSettings::one(files), Agreed::Http, metrics)
+    let metrics = TlsMetrics::register(&mut registry).for_listener("front.tls");
+    Tls::load(TlsSettings::one(files), AlpnProtocols::Http, metrics)
         .expect("expired, but better than none");
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("encoded");

@@ -1,7 +1,7 @@
-//! A whole core, whatever its clients, its application's server and its operator do: no panic; every
-//! subscriber is sent the events of a channel in order and at most once, and all of them unless the
-//! app lets events be dropped; what waits for a client stays within its limit; and when everybody is
-//! gone, nothing is left.
+//! A whole core, whatever its clients, its application's server and its operator do: no panic;
+//! every subscriber is sent the events of a channel in order and at most once, and all of them
+//! unless the app lets events be dropped; what waits for a client stays within its limit; and when
+//! everybody is gone, nothing is left.
 //!
 //! The input is a list of steps: a byte says which, the bytes behind it how.
 
@@ -20,13 +20,13 @@ use weir_realtime::pusher::signature::Token;
 use weir_realtime::settings::{AppSettings, HistoryLimits, PresenceLimits, Settings, SlowClients};
 
 const CLIENTS_MAX: usize = 5;
-/// Of what one client has said and the core has not taken.
+/// Limit of the bytes one client has sent and the core has not read.
 const ARRIVED_BYTES_MAX: usize = 16 << 10;
 const QUEUE_BYTES_MAX: usize = 1_500;
-/// The reason why a connection ends, said behind what waits for it.
-const LAST_WORDS_BYTES: usize = 512;
-/// The answers to one read, the last of which may be a whole history or list.
-const ANSWERS_BYTES_MAX: usize = 80 << 10;
+/// The close reason, sent after the waiting messages.
+const CLOSE_MESSAGE_BYTES: usize = 512;
+/// The responses to one read, the last of which may be a whole history or list.
+const RESPONSES_BYTES_MAX: usize = 80 << 10;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const CHANNELS: [&str; 7] = [
     "a",
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
         world.step(&mut input);
         world.check_waiting();
     }
-    world.hear_everything_out();
+    world.deliver_everything();
     world.end(&mut input);
 });
 
@@ -82,11 +82,11 @@ struct World {
 
 struct Client {
     connection: ManualConnection,
-    /// What it has said, as far as the core has not taken it.
+    /// Bytes it sent that the core has not read yet.
     arrived: Vec<u8>,
-    /// By channel.
-    places: HashMap<String, Place>,
-    /// Published in its name: it need not get these.
+    /// The last position received in each channel.
+    positions: HashMap<String, Place>,
+    /// Events published with its socket id as the exception: it need not receive these.
     spared: HashSet<Event>,
 }
 
@@ -96,7 +96,7 @@ type Event = (String, String, u64);
 struct Place {
     epoch: String,
     offset: u64,
-    /// Nothing came since it joined.
+    /// True until the first event after joining.
     is_fresh: bool,
 }
 
@@ -153,23 +153,23 @@ impl World {
             0 => self.connect(),
             1 => self.publish(input),
             2 => self.core.receive_messages(),
-            3 => self.core.turn(),
-            4 => self.core.pass(Duration::from_millis(u64::from(input.byte()) * 20)),
+            3 => self.core.deliver_turn(),
+            4 => self.core.advance_time(Duration::from_millis(u64::from(input.byte()) * 20)),
             5 => self.switch(input),
             6 => self.reload(input),
             7 => drop(self.core.hub().disconnect_user("1", input.choose(&["u0", "u1"]))),
-            8 => self.core.tidy(),
+            8 => self.core.remove_expired(),
             9 => self.publish_all(input),
-            which => self.step_of_client(which, input),
+            step => self.client_step(step, input),
         }
     }
 
     fn connect(&mut self) {
-        self.clients.retain(|client| self.core.is_there(client.connection));
+        self.clients.retain(|client| self.core.is_connected(client.connection));
         let client = |connection| Client {
             connection,
             arrived: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             spared: HashSet::new(),
         };
         self.clients.extend(self.core.connect("key").map(client));
@@ -179,8 +179,8 @@ impl World {
         let channel = input.choose(&CHANNELS);
         let name = input.choose(&["e", "f"]);
         let data = "x".repeat(usize::from(input.byte()) * 2);
-        let who = usize::from(input.byte());
-        let except = self.clients.get_mut(who);
+        let index = usize::from(input.byte());
+        let except = self.clients.get_mut(index);
         let socket_id = except.as_ref().map(|client| client.connection.socket_id);
         let published = self.core.publish("1", channel, (name, &data), socket_id);
         if let (Ok(Some(position)), Some(client)) = (published, except) {
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// On all or on none.
+    /// Publishes to several channels: to all or to none.
     fn publish_all(&self, input: &mut Input<'_>) {
         let channels = [(); 3].map(|()| input.choose(&CHANNELS));
         let data = "x".repeat(usize::from(input.byte()) * 4);
@@ -218,30 +218,30 @@ impl World {
         self.core.hub().reload(settings(), vec![self.app.clone()]);
     }
 
-    fn step_of_client(&mut self, which: u8, input: &mut Input<'_>) {
+    fn client_step(&mut self, step: u8, input: &mut Input<'_>) {
         let count = self.clients.len().max(1);
         let index = usize::from(input.byte()) % count;
         let Some(client) = self.clients.get_mut(index) else { return };
-        match which {
+        match step {
             10 | 11 => client.subscribe(input),
             12 => {
                 let data = json!({ "channel": input.choose(&CHANNELS) });
-                client.say(input, &json!({ "event": "pusher:unsubscribe", "data": data }));
+                client.send_event(input, &json!({ "event": "pusher:unsubscribe", "data": data }));
             }
             13 => client.sign_in(input),
             14 => {
                 let channel = input.choose(&CHANNELS);
                 let event =
                     json!({ "event": "client-e", "channel": channel, "data": input.byte() });
-                client.say(input, &event);
+                client.send_event(input, &event);
             }
             15 => {
                 let data = json!({ "channel": input.choose(&CHANNELS), "version": input.byte() });
-                client.say(input, &json!({ "event": "weir:members", "data": data }));
+                client.send_event(input, &json!({ "event": "weir:members", "data": data }));
             }
-            16 => client.say_raw(input),
-            17 => client.say_frame(input),
-            18 => self.core.cut(client.connection),
+            16 => client.send_raw(input),
+            17 => client.send_frame(input),
+            18 => self.core.break_socket(client.connection),
             19 => client.arrive(&self.core, usize::from(input.byte())),
             20 => client.arrive(&self.core, usize::MAX),
             _ => client.take(&self.core, self.policy),
@@ -252,34 +252,34 @@ impl World {
         for client in &self.clients {
             let waiting = self.core.waiting(client.connection);
             let is_open = self.core.is_open(client.connection);
-            let (alone, bytes_max) = match is_open {
+            let (writes_max, bytes_max) = match is_open {
                 true => (1, QUEUE_BYTES_MAX),
-                false => (2, QUEUE_BYTES_MAX + LAST_WORDS_BYTES),
+                false => (2, QUEUE_BYTES_MAX + CLOSE_MESSAGE_BYTES),
             };
             // One message alone may be larger.
-            assert!(waiting.bytes <= bytes_max || waiting.writes <= alone, "{waiting:?}");
-            assert!(waiting.bytes <= ANSWERS_BYTES_MAX, "{waiting:?}");
+            assert!(waiting.bytes <= bytes_max || waiting.writes <= writes_max, "{waiting:?}");
+            assert!(waiting.bytes <= RESPONSES_BYTES_MAX, "{waiting:?}");
         }
     }
 
-    /// Everybody is heard and gets everything: then all know all.
-    fn hear_everything_out(&mut self) {
+    /// Lets every client send and receive everything, then checks that no event is missing.
+    fn deliver_everything(&mut self) {
         for _ in 0..20 {
             for client in &mut self.clients {
                 client.arrive(&self.core, usize::MAX);
             }
-            self.core.pass(Duration::from_millis(100));
+            self.core.advance_time(Duration::from_millis(100));
             self.core.deliver();
             for client in &mut self.clients {
                 client.take(&self.core, self.policy);
             }
         }
-        // What was said to the last ones may be heard only now, but it is not published to any more.
+        // The last messages may arrive only now, but nothing more is published.
         for client in self.clients.iter().filter(|_| self.policy == SlowClients::Disconnect) {
             for channel in self.core.subscriptions(client.connection) {
                 let position = self.core.position("1", &channel).expect("it has a subscriber");
-                let place = client.places.get(&channel).expect("it was told that it is subscribed");
-                let known = (place.epoch.clone(), client.after_spared(&channel, place));
+                let place = client.positions.get(&channel).expect("it was told that it is subscribed");
+                let known = (place.epoch.clone(), client.skip_spared(&channel, place));
                 assert_eq!(known, (position.epoch.to_string(), position.offset), "{channel}");
             }
         }
@@ -292,20 +292,20 @@ impl World {
             self.core.deliver();
             // In steps, over the drain window.
             for _ in 0..4 {
-                self.core.pass(Duration::ZERO);
+                self.core.advance_time(Duration::ZERO);
             }
-            self.core.pass(CLOSE_TIMEOUT);
+            self.core.advance_time(CLOSE_TIMEOUT);
             self.core.deliver();
-            let left = self.core.leftovers();
-            assert_eq!((left.sessions, left.app_ends), (0, 0), "all have ended by themselves");
+            let leftovers = self.core.leftovers();
+            assert_eq!((leftovers.sessions, leftovers.app_ends), (0, 0), "all have ended by themselves");
         }
         for client in &self.clients {
-            self.core.cut(client.connection);
+            self.core.break_socket(client.connection);
         }
         self.core.deliver();
-        self.core.pass(Duration::from_secs(10));
+        self.core.advance_time(Duration::from_secs(10));
         self.core.deliver();
-        self.core.tidy();
+        self.core.remove_expired();
         assert_eq!(self.core.leftovers(), Leftovers::default());
     }
 }
@@ -322,12 +322,12 @@ impl Client {
             data["channel_data"] = json!(member);
         }
         data["auth"] = json!(sign(&signed));
-        if let Some(place) = self.places.get(channel).filter(|_| how & 4 > 0) {
+        if let Some(place) = self.positions.get(channel).filter(|_| how & 4 > 0) {
             let back = u64::from(how >> 3 & 3);
             let offset = place.offset.saturating_sub(back);
             data["recover"] = json!({ "epoch": place.epoch, "offset": offset });
         }
-        self.say(input, &json!({ "event": "pusher:subscribe", "data": data }));
+        self.send_event(input, &json!({ "event": "pusher:subscribe", "data": data }));
     }
 
     fn sign_in(&mut self, input: &mut Input<'_>) {
@@ -336,11 +336,11 @@ impl Client {
         let user_data = json!({ "id": user, "watchlist": watchlist }).to_string();
         let auth = sign(&format!("{}::user::{user_data}", self.connection.socket_id));
         let data = json!({ "auth": auth, "user_data": user_data });
-        self.say(input, &json!({ "event": "pusher:signin", "data": data }));
+        self.send_event(input, &json!({ "event": "pusher:signin", "data": data }));
     }
 
     /// As one frame, or as two.
-    fn say(&mut self, input: &mut Input<'_>, message: &Value) {
+    fn send_event(&mut self, input: &mut Input<'_>, message: &Value) {
         let text = message.to_string();
         let (first, rest) = text.as_bytes().split_at(usize::from(input.byte()).min(text.len()));
         if rest.is_empty() || first.is_empty() {
@@ -350,13 +350,13 @@ impl Client {
         self.append(&frames.concat());
     }
 
-    fn say_raw(&mut self, input: &mut Input<'_>) {
+    fn send_raw(&mut self, input: &mut Input<'_>) {
         let count = usize::from(input.byte());
         self.append(input.bytes(count));
     }
 
     /// A frame of any kind, masked or not.
-    fn say_frame(&mut self, input: &mut Input<'_>) {
+    fn send_frame(&mut self, input: &mut Input<'_>) {
         let (first, is_masked, count) = (input.byte(), input.byte() % 8 > 0, input.byte());
         let payload = input.bytes(usize::from(count));
         self.append(&frame(first, is_masked, payload));
@@ -389,10 +389,10 @@ impl Client {
         if message["event"] == "pusher_internal:subscription_succeeded" {
             let missed = message["recovery"]["events"].as_u64().unwrap_or(0);
             let place = Place { epoch, offset: offset - missed, is_fresh: true };
-            self.places.insert(channel, place);
+            self.positions.insert(channel, place);
             return;
         }
-        let place = self.places.get(&channel).expect("an event of a channel it subscribed to");
+        let place = self.positions.get(&channel).expect("an event of a channel it subscribed to");
         assert_eq!(epoch, place.epoch, "{channel}");
         let is_shown_again = place.is_fresh && channel.contains("cache-") && offset == place.offset;
         if !is_shown_again {
@@ -401,11 +401,11 @@ impl Client {
             let is_whole = (place.offset + 1..offset).all(is_spared);
             assert!(is_whole || policy != SlowClients::Disconnect, "{channel}: before {offset}");
         }
-        self.places.insert(channel, Place { epoch, offset, is_fresh: false });
+        self.positions.insert(channel, Place { epoch, offset, is_fresh: false });
     }
 
-    /// The place, with the events behind it that it need not get.
-    fn after_spared(&self, channel: &str, place: &Place) -> u64 {
+    /// Returns the offset of the last consecutive event that it need not receive.
+    fn skip_spared(&self, channel: &str, place: &Place) -> u64 {
         let mut offset = place.offset;
         while self.is_spared(channel, &place.epoch, offset + 1) {
             offset += 1;
@@ -423,7 +423,8 @@ fn sign(text: &str) -> String {
     format!("key:{}", Token { key: "key", secret: &secret }.sign(text.as_bytes()))
 }
 
-/// `first` is the frame's first byte: whether it is final, and its opcode. The mask changes nothing.
+/// `first` is the frame's first byte: whether it is final, and its opcode. The mask changes
+/// nothing.
 fn frame(first: u8, is_masked: bool, payload: &[u8]) -> Vec<u8> {
     let mask_bit = if is_masked { 0x80 } else { 0 };
     let mut frame = vec![first];

@@ -71,8 +71,8 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, role: Role) -> Outcome {
                 }
             }
         }
-        assert!(decoder.held_bytes() <= LIMITS.message_bytes_max + CONTROL_BYTES_MAX);
-        assert!(!decoder.is_closed() || decoder.held_bytes() == 0);
+        assert!(decoder.buffered_bytes() <= LIMITS.message_bytes_max + CONTROL_BYTES_MAX);
+        assert!(!decoder.is_closed() || decoder.buffered_bytes() == 0);
     }
     outcome
 }
@@ -107,6 +107,6 @@ fn check_again(outcome: &Outcome) {
         let message = messages.next().expect("valid").expect("whole");
         message.encode(&mut again, None);
         assert_eq!(&again, frame);
-        assert_eq!(decoder.held_bytes(), 0);
+        assert_eq!(decoder.buffered_bytes(), 0);
     }
 }

@@ -12,8 +12,8 @@ use weir_base::clock::Clock;
 use super::{Announcement, Broker, ClientPublication, PublishError, ServerEvent, SubscribeError};
 use crate::app::App;
 use crate::channel::{
-    Channel, HistoryEntry, Join, JoinError, Joining, Leaving, Left, Published, SavedHistory,
-    TooManyChannels, VersionedList, WatchQueue,
+    Channel, Departure, HistoryEntry, Join, JoinError, JoinRequest, LeaveRequest, Published,
+    SavedHistory, TooManyChannels, VersionedList, WatchQueue,
 };
 use crate::cores::{ChannelId, CoreBusy, Cores};
 use crate::metrics::{LimitKind, RealtimeMetrics};
@@ -67,7 +67,7 @@ impl Broker for LocalBroker {
         &self,
         app: &App,
         name: &ChannelName,
-        joining: &Joining,
+        joining: &JoinRequest,
         on_join: impl Fn(&Channel, &Join),
     ) -> Result<(Arc<Channel>, Join), SubscribeError> {
         let settings = app.settings();
@@ -97,14 +97,14 @@ impl Broker for LocalBroker {
         &self,
         app: &App,
         channel: &Channel,
-        leaving: Leaving<'_>,
-        on_leave: impl FnOnce(Left),
-    ) -> Left {
-        let left = channel.leave(leaving, &self.cores, on_leave);
-        if left.subscribers == 0 {
-            self.tidy_channel(app, channel);
+        request: LeaveRequest<'_>,
+        on_leave: impl FnOnce(Departure),
+    ) -> Departure {
+        let departure = channel.leave(request, &self.cores, on_leave);
+        if departure.subscribers == 0 {
+            self.remove_expired_channel(app, channel);
         }
-        left
+        departure
     }
 
     fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
@@ -169,7 +169,7 @@ impl LocalBroker {
         name: &ChannelName,
     ) -> Result<Arc<Channel>, TooManyChannels> {
         let max = self.channels_max.load(Ordering::Relaxed);
-        let created = app.channels.get_or_make(name, max, || {
+        let created = app.channels.get_or_create(name, max, || {
             let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
             let cache = Arc::clone(&app.cache);
             Channel::new(id, name.clone(), self.cores.len(), cache, self.clock.now())
@@ -196,7 +196,7 @@ impl LocalBroker {
     /// Removes a live view.
     pub(crate) fn remove_watcher(&self, app: &App, channel: &Channel, watcher: &Arc<WatchQueue>) {
         channel.remove_watcher(watcher);
-        self.tidy_channel(app, channel);
+        self.remove_expired_channel(app, channel);
     }
 
     /// Continues a channel of the previous process. Returns whether the limit of channels allows
@@ -209,16 +209,16 @@ impl LocalBroker {
     }
 
     /// Removes expired data from one part of an app's channels, and channels that are unused.
-    pub(crate) fn tidy(&self, app: &App, part: usize) {
-        let change = app.channels.tidy_part(part, &app.settings(), self.clock.now());
+    pub(crate) fn remove_expired(&self, app: &App, part: usize) {
+        let change = app.channels.remove_expired_part(part, &app.settings(), self.clock.now());
         self.add_history_bytes(change);
         self.bound_cache(app);
     }
 
     /// Removes expired data from one channel, and the channel if it is unused.
-    fn tidy_channel(&self, app: &App, channel: &Channel) {
+    fn remove_expired_channel(&self, app: &App, channel: &Channel) {
         let name = channel.name.as_str();
-        let change = app.channels.tidy(name, &app.settings(), self.clock.now());
+        let change = app.channels.remove_expired(name, &app.settings(), self.clock.now());
         self.add_history_bytes(change);
     }
 

@@ -18,7 +18,7 @@ impl Channel {
         home.cached = Some(Cached { frame, data, at, position });
     }
 
-    pub(super) fn tidy_cached(&self, home: &mut Home, age_max: Duration, now: Timestamp) {
+    pub(super) fn remove_expired_cache(&self, home: &mut Home, age_max: Duration, now: Timestamp) {
         if home.cached.as_ref().is_some_and(|cached| now.since(cached.at) >= age_max) {
             self.drop_cached(home);
         }
@@ -48,7 +48,8 @@ impl Channel {
     pub(crate) fn cached(&self, age_max: Duration, now: Timestamp) -> Option<(Box<str>, Duration)> {
         let home = self.home();
         let cached = home.cached.as_ref()?;
-        let left = age_max.checked_sub(now.since(cached.at)).filter(|left| !left.is_zero())?;
-        Some((cached.data.clone(), left))
+        let remaining =
+            age_max.checked_sub(now.since(cached.at)).filter(|remaining| !remaining.is_zero())?;
+        Some((cached.data.clone(), remaining))
     }
 }

@@ -23,13 +23,13 @@ pub(crate) struct Publication<'a> {
     pub(crate) event: &'a str,
     /// The event's data, for cache channels.
     pub(crate) data: &'a str,
-    pub(crate) keeps: Keeps,
+    pub(crate) retention: Retention,
     pub(crate) now: Timestamp,
 }
 
 /// Where an event is stored after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub(crate) enum Retention {
     /// In the history, and in the cache of a cache channel.
     History(HistoryLimits),
     /// Nowhere, as for client events.
@@ -47,7 +47,7 @@ pub(crate) struct Published {
 
 /// A new subscriber.
 #[derive(Clone, Debug)]
-pub(crate) struct Joining {
+pub(crate) struct JoinRequest {
     pub(crate) core: usize,
     pub(crate) member: Option<ListedMember>,
     pub(crate) recover: Option<ChannelPosition>,
@@ -65,9 +65,9 @@ pub(crate) struct Join {
     pub(crate) cache: CacheState,
     pub(crate) members: Option<Listing>,
     /// Whether this is the user's first connection, on a presence channel.
-    pub(crate) member_came: bool,
+    pub(crate) is_new_member: bool,
     /// Whether the channel had no subscribers before.
-    pub(crate) occupied: bool,
+    pub(crate) was_empty: bool,
     pub(crate) subscribers: usize,
     /// The change of the history's bytes.
     pub(crate) history_change: isize,
@@ -111,7 +111,7 @@ pub(crate) struct TooManyMembers {
 
 /// A subscriber that leaves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving<'a> {
+pub(crate) struct LeaveRequest<'a> {
     pub(crate) core: usize,
     pub(crate) user_id: Option<&'a str>,
     pub(crate) wants_member_changes: bool,
@@ -120,9 +120,9 @@ pub(crate) struct Leaving<'a> {
 
 /// What changed when a subscriber left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Departure {
     /// Whether this was the user's last connection, on a presence channel.
-    pub(crate) member_went: bool,
+    pub(crate) is_member_gone: bool,
     pub(crate) subscribers: usize,
 }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_missed_or_nothing() {
+    fn recovery_returns_all_missed_events_or_a_gap() {
         let mut history = EventHistory::default();
         for offset in 1..=5 {
             history.push(entry(offset, 0, 1), &limits(3, 10_000, 1_000));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn age_ends_what_number_and_bytes_would_keep() {
+    fn history_age_removes_events_within_the_other_limits() {
         let mut history = EventHistory::default();
         history.push(entry(1, 0, 1), &limits(9, 10_000, 100));
         history.push(entry(2, 90, 1), &limits(9, 10_000, 100));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_those_after_a_place() {
+    fn the_newest_entries_after_an_offset_are_returned() {
         let mut history = EventHistory::default();
         for offset in 1..=5 {
             history.push(entry(offset, 0, 1), &limits(9, 10_000, 1_000));
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_over_its_limits_and_never_with_a_gap(
+        fn history_stays_within_its_limits_without_gaps(
             sizes in prop::collection::vec((0_usize..300, 0_u64..20), 1..200),
             events_max in 0_usize..20,
             bytes_max in 0_usize..2_000,

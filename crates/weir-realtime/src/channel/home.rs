@@ -6,12 +6,12 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use super::cache::Cached;
-use super::exchange::{ChannelGone, Keeps, Listing};
+use super::exchange::{ChannelGone, Listing, Retention};
 use super::history::{EventHistory, HistoryEntry};
 use super::members::{ListedMember, MemberList, MemberSet};
 use super::meter::Meter;
 use super::watch_queue::WatchQueue;
-use crate::cores::{CoreBusy, Cores, RoomReservation};
+use crate::cores::{BudgetReservation, CoreBusy, Cores};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelKind;
 use crate::pusher::position::{ChannelPosition, Epoch};
@@ -36,7 +36,7 @@ pub(super) struct Home {
     /// Number of subscribers that receive batched changes of the members.
     pub(super) member_followers: u32,
     /// When the last count was sent to subscribers.
-    pub(super) count_told_at: Timestamp,
+    pub(super) count_sent_at: Timestamp,
     /// Whether subscribers joined or left since then, so that the count or the members may have
     /// changed.
     pub(super) is_count_due: bool,
@@ -46,7 +46,7 @@ pub(super) struct Home {
     /// Number of prepared events. The channel is not removed while there are any.
     pub(super) prepared: u32,
     /// Whether a subscriber or an event was given a position of this epoch.
-    pub(super) has_told_position: bool,
+    pub(super) has_sent_position: bool,
     /// Counts events of servers and clients.
     pub(super) meter: Meter,
     /// Live views of the channel, nearly always none.
@@ -54,7 +54,7 @@ pub(super) struct Home {
 }
 
 /// Room on each core that has subscribers.
-pub(super) type Reserved = Vec<(usize, RoomReservation)>;
+pub(super) type Reserved = Vec<(usize, BudgetReservation)>;
 
 impl Home {
     pub(super) fn new(cores: usize, now: Timestamp) -> Self {
@@ -68,18 +68,18 @@ impl Home {
             subscribers: vec![0; cores].into_boxed_slice(),
             members: MemberSet::default(),
             member_followers: 0,
-            count_told_at: Timestamp::default(),
+            count_sent_at: Timestamp::default(),
             is_count_due: false,
             listed_at: None,
             touched: now,
             prepared: 0,
-            has_told_position: false,
+            has_sent_position: false,
             meter: Meter::default(),
             watchers: Vec::new(),
         }
     }
 
-    pub(super) fn check_there(&self) -> Result<(), ChannelGone> {
+    pub(super) fn check_not_gone(&self) -> Result<(), ChannelGone> {
         if self.is_gone { Err(ChannelGone) } else { Ok(()) }
     }
 
@@ -97,27 +97,27 @@ impl Home {
 
     /// Reserves room on all cores that have subscribers, or on none.
     pub(super) fn reserve(&self, cores: &Cores, bytes: usize) -> Result<Reserved, CoreBusy> {
-        let room = |core: usize| Ok((core, cores.get(core).room.reserve(bytes)?));
-        self.cores_with_subscribers().map(room).collect()
+        let reservation = |core: usize| Ok((core, cores.get(core).budget.reserve(bytes)?));
+        self.cores_with_subscribers().map(reservation).collect()
     }
 
     pub(super) fn reserve_always(&self, cores: &Cores, bytes: usize) -> Reserved {
-        let room = |core: usize| (core, cores.get(core).room.reserve_always(bytes));
-        self.cores_with_subscribers().map(room).collect()
+        let reservation = |core: usize| (core, cores.get(core).budget.reserve_always(bytes));
+        self.cores_with_subscribers().map(reservation).collect()
     }
 
-    pub(super) fn next_position(&mut self, keeps: Keeps) -> Option<ChannelPosition> {
-        match keeps {
-            Keeps::History(limits) if limits.events_max > 0 => {
+    pub(super) fn next_position(&mut self, retention: Retention) -> Option<ChannelPosition> {
+        match retention {
+            Retention::History(limits) if limits.events_max > 0 => {
                 self.offset += 1;
-                self.has_told_position = true;
+                self.has_sent_position = true;
                 Some(self.position())
             }
-            Keeps::History(_) => {
+            Retention::History(_) => {
                 self.begin_history();
                 None
             }
-            Keeps::Nothing => None,
+            Retention::Nothing => None,
         }
     }
 
@@ -128,32 +128,32 @@ impl Home {
         self.history.clear();
     }
 
-    pub(super) fn keep(
+    pub(super) fn store(
         &mut self,
         frame: &Frame,
         position: Option<ChannelPosition>,
-        keeps: Keeps,
+        retention: Retention,
         now: Timestamp,
     ) {
-        if let (Some(position), Keeps::History(limits)) = (position, keeps) {
+        if let (Some(position), Retention::History(limits)) = (position, retention) {
             let entry = HistoryEntry { offset: position.offset, at: now, frame: frame.clone() };
             self.history.push(entry, &limits);
         }
     }
 
     /// Returns a new subscriber's position and recovery outcome, and the events that it missed
-    /// since `wish`.
+    /// since `request`.
     pub(super) fn recover(
         &self,
-        wish: Option<ChannelPosition>,
+        since: Option<ChannelPosition>,
         limits: &HistoryLimits,
     ) -> (Joined, Vec<Frame>) {
         let position = (limits.events_max > 0).then(|| self.position());
-        let Some(wish) = wish else {
+        let Some(since) = since else {
             return (Joined { position, ..Joined::default() }, Vec::new());
         };
-        let same_history = position.is_some() && wish.epoch == self.epoch;
-        let missed = match self.history.after(wish.offset, self.offset) {
+        let same_history = position.is_some() && since.epoch == self.epoch;
+        let missed = match self.history.after(since.offset, self.offset) {
             Some(missed) if same_history => missed,
             _ => {
                 let recovery = Some(Recovery::Gap);
@@ -174,7 +174,7 @@ impl Home {
         let count = self.members.len();
         let members = match count <= list_max {
             true => {
-                self.members.note_list();
+                self.members.mark_list_sent();
                 self.members.list(None, Duration::ZERO, now).members
             }
             false => MemberList::from([member]),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::exchange::{ChannelGone, Join, JoinError, Joining, Leaving, Left, TooManyMembers};
+use super::exchange::{
+    ChannelGone, Departure, Join, JoinError, JoinRequest, LeaveRequest, TooManyMembers,
+};
 use super::home::Home;
 use super::members::{ListedMember, MemberChange};
 use super::{Channel, SubscriberMessage, difference};
@@ -18,30 +20,30 @@ use crate::settings::AppSettings;
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Channel {
-    /// Adds a subscriber. Calls `tell` under the lock, so that joins and leaves are reported in
+    /// Adds a subscriber. Calls `notify` under the lock, so that joins and leaves are reported in
     /// order across all cores.
     pub(crate) fn join(
         &self,
-        joining: Joining,
+        joining: JoinRequest,
         app: &AppSettings,
         cores: &Cores,
-        tell: impl FnOnce(&Join),
+        notify: impl FnOnce(&Join),
     ) -> Result<Join, JoinError> {
         let mut home = self.home();
-        home.check_there().map_err(|ChannelGone| JoinError::Gone)?;
-        let Joining { core, member, recover, wants_member_changes, now } = joining;
-        let member_came = match &member {
+        home.check_not_gone().map_err(|ChannelGone| JoinError::Gone)?;
+        let JoinRequest { core, member, recover, wants_member_changes, now } = joining;
+        let is_new_member = match &member {
             Some(member) => self.admit(&mut home, member, app, cores, now)?,
             None => false,
         };
-        let occupied = home.total() == 0;
+        let was_empty = home.total() == 0;
         home.subscribers[core] += 1;
-        home.is_count_due |= member_came || !self.kind.has_presence();
+        home.is_count_due |= is_new_member || !self.kind.has_presence();
         home.member_followers += u32::from(wants_member_changes);
         let history_before = home.history.bytes();
         home.history.trim(now, &app.history);
         let (mut joined, missed) = home.recover(recover, &app.history);
-        home.has_told_position |= joined.position.is_some();
+        home.has_sent_position |= joined.position.is_some();
         joined.members_version = wants_member_changes.then(|| home.members.version());
         let join = Join {
             sequence: home.sequence,
@@ -49,12 +51,12 @@ impl Channel {
             missed,
             cache: self.cache_state(&home, app.cache_age_max, now),
             members: member.map(|member| home.listing(member, app.presence.list_max, now)),
-            member_came,
-            occupied,
+            is_new_member,
+            was_empty,
             subscribers: home.total(),
             history_change: difference(home.history.bytes(), history_before),
         };
-        tell(&join);
+        notify(&join);
         Ok(join)
     }
 
@@ -80,8 +82,8 @@ impl Channel {
             home.members.become_large();
         }
         let is_small = !home.members.is_large();
-        let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
-        if is_told {
+        let is_reported = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
+        if is_reported {
             let frame = Frame::text(|out| {
                 server_message::member_added(out, self.name.as_str(), member.as_member());
             });
@@ -97,23 +99,23 @@ impl Channel {
         Ok(true)
     }
 
-    /// Removes a subscriber. Calls `tell` under the lock, as [`Channel::join`] does.
+    /// Removes a subscriber. Calls `notify` under the lock, as [`Channel::join`] does.
     pub(crate) fn leave(
         &self,
-        leaving: Leaving<'_>,
+        request: LeaveRequest<'_>,
         cores: &Cores,
-        tell: impl FnOnce(Left),
-    ) -> Left {
+        notify: impl FnOnce(Departure),
+    ) -> Departure {
         let mut home = self.home();
-        let Leaving { core, user_id, wants_member_changes, now } = leaving;
+        let LeaveRequest { core, user_id, wants_member_changes, now } = request;
         home.subscribers[core] -= 1;
         home.member_followers -= u32::from(wants_member_changes);
         home.touched = now;
-        let member_went =
+        let is_member_gone =
             user_id.is_some_and(|user_id| home.members.remove(user_id) == MemberChange::User);
-        home.is_count_due |= member_went || !self.kind.has_presence();
+        home.is_count_due |= is_member_gone || !self.kind.has_presence();
         let is_small = !home.members.is_large();
-        if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
+        if let Some(user_id) = user_id.filter(|_| is_member_gone && is_small) {
             self.send_removed(&mut home, user_id, cores, now);
             self.send_changes(&mut home, cores, now);
         }
@@ -121,9 +123,9 @@ impl Channel {
             // No subscriber has to be notified. The next one gets the list when it joins.
             drop(home.members.become_small());
         }
-        let left = Left { member_went, subscribers: home.total() };
-        tell(left);
-        left
+        let departure = Departure { is_member_gone, subscribers: home.total() };
+        notify(departure);
+        departure
     }
 
     /// Makes a large channel small again. Clients that don't follow changes may still show users
@@ -136,7 +138,7 @@ impl Channel {
             self.send_removed(home, &user_id, cores, now);
         }
         let position = (app.history.events_max > 0).then(|| home.position());
-        home.has_told_position |= position.is_some();
+        home.has_sent_position |= position.is_some();
         let joined = Joined { position, ..Joined::default() };
         let list = home.members.list(None, Duration::ZERO, now);
         let frame = Frame::text(|out| {
@@ -182,7 +184,7 @@ impl Channel {
         if !home.is_count_due || home.total() == 0 {
             return false;
         }
-        if now.since(home.count_told_at) < interval {
+        if now.since(home.count_sent_at) < interval {
             return true;
         }
         self.send_count(&mut home, cores, now);
@@ -204,7 +206,7 @@ impl Channel {
             self.list_members(&mut home, app, cores, now);
             return false;
         }
-        if home.is_count_due && now.since(home.count_told_at) >= app.presence.gather {
+        if home.is_count_due && now.since(home.count_sent_at) >= app.presence.gather {
             self.send_count(&mut home, cores, now);
             self.send_changes(&mut home, cores, now);
         }
@@ -213,7 +215,7 @@ impl Channel {
 
     fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
         let count = home.count(self.kind);
-        (home.count_told_at, home.is_count_due) = (now, false);
+        (home.count_sent_at, home.is_count_due) = (now, false);
         let frame = Frame::text(|out| {
             server_message::subscription_count(out, self.name.as_str(), count);
         });

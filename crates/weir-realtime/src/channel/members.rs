@@ -34,9 +34,9 @@ pub(crate) struct MemberSet {
     /// Set while the channel is too large to report single users. Clients that don't follow changes
     /// may know the users up to this version. It remains set until all clients receive the list
     /// again, even if the channel is small by then.
-    told_up_to: Option<u64>,
+    reported_up_to: Option<u64>,
     /// Users that such clients know and that have left since.
-    untold_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
+    unreported_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
 #[derive(Debug)]
@@ -114,11 +114,11 @@ impl MemberSet {
                 present.get_mut().connections += 1;
                 MemberChange::Connection
             }
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
                 self.version += 1;
-                let is_still_known = self.untold_leavers.remove(&member.user_id);
+                let is_still_known = self.unreported_leavers.remove(&member.user_id);
                 let since = if is_still_known { 0 } else { self.version };
-                place.insert(PresentUser {
+                vacant.insert(PresentUser {
                     user_info: member.user_info.clone(),
                     connections: 1,
                     since,
@@ -141,9 +141,9 @@ impl MemberSet {
         }
         if let Some((user_id, presence)) = self.users.remove_entry(user_id) {
             self.version += 1;
-            let is_known = self.told_up_to.is_some_and(|told| presence.since <= told);
-            if is_known && self.untold_leavers.len() < LEAVERS_MAX {
-                self.untold_leavers.insert(Arc::clone(&user_id));
+            let is_known = self.reported_up_to.is_some_and(|reported| presence.since <= reported);
+            if is_known && self.unreported_leavers.len() < LEAVERS_MAX {
+                self.unreported_leavers.insert(Arc::clone(&user_id));
             }
             self.difference.changes.insert(user_id, None);
         }
@@ -152,25 +152,25 @@ impl MemberSet {
 
     /// Stops reporting single users.
     pub(crate) fn become_large(&mut self) {
-        self.told_up_to.get_or_insert(self.version);
+        self.reported_up_to.get_or_insert(self.version);
     }
 
     /// Notes that a client received the full list: clients may know all present users.
-    pub(crate) fn note_list(&mut self) {
-        if let Some(told) = &mut self.told_up_to {
-            *told = self.version;
+    pub(crate) fn mark_list_sent(&mut self) {
+        if let Some(reported) = &mut self.reported_up_to {
+            *reported = self.version;
         }
     }
 
     /// Returns whether single users are not reported.
     pub(crate) const fn is_large(&self) -> bool {
-        self.told_up_to.is_some()
+        self.reported_up_to.is_some()
     }
 
     /// Resumes reporting single users. Returns the users that left unreported.
     pub(crate) fn become_small(&mut self) -> impl Iterator<Item = Arc<str>> + use<> {
-        self.told_up_to = None;
-        std::mem::take(&mut self.untold_leavers).into_iter()
+        self.reported_up_to = None;
+        std::mem::take(&mut self.unreported_leavers).into_iter()
     }
 
     /// Returns whether the user is present.
@@ -202,8 +202,8 @@ impl MemberSet {
         age_max: Duration,
         now: Timestamp,
     ) -> VersionedList {
-        if let Some(asked) = self.lists.iter().find(|list| Some(list.version) == version) {
-            return asked.clone();
+        if let Some(requested) = self.lists.iter().find(|list| Some(list.version) == version) {
+            return requested.clone();
         }
         // The list must include the last reported difference: a client that has just joined does
         // not receive earlier ones.
@@ -231,9 +231,9 @@ impl MemberSet {
     }
 
     /// Removes lists that are too old to be read in pages.
-    pub(crate) fn tidy(&mut self, age_max: Duration, now: Timestamp) {
-        let keep = age_max.saturating_mul(u32::try_from(LISTS_MAX).unwrap_or(u32::MAX));
-        self.lists.retain(|list| now.since(list.made_at) < keep);
+    pub(crate) fn remove_expired(&mut self, age_max: Duration, now: Timestamp) {
+        let max_age = age_max.saturating_mul(u32::try_from(LISTS_MAX).unwrap_or(u32::MAX));
+        self.lists.retain(|list| now.since(list.made_at) < max_age);
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_there_from_the_first_connection_to_the_last() {
+    fn a_user_is_present_from_the_first_connection_to_the_last() {
         let mut members = MemberSet::default();
         assert_eq!(members.add(member("a")), MemberChange::User);
         assert_eq!(members.add(member("a")), MemberChange::Connection);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stays_as_it_was_and_serves_for_a_while() {
+    fn a_member_list_is_a_snapshot_that_is_reused_for_a_while() {
         let mut members = MemberSet::default();
         let second = Duration::from_secs(1);
         members.add(member("a"));
@@ -277,16 +277,16 @@ mod tests {
         assert_eq!((before.members.len(), later.members.len()), (1, 2));
         members.add(member("c"));
         members.take_difference();
-        let told = members.list(None, second, NOW + second);
-        assert_eq!(told.members.len(), 3, "who comes now is not told of c any more");
+        let reported = members.list(None, second, NOW + second);
+        assert_eq!(reported.members.len(), 3, "who comes now is not told of c any more");
         let asked = members.list(Some(before.version), second, NOW + second);
         assert!(Arc::ptr_eq(&before.members, &asked.members), "by its version");
-        members.tidy(second, NOW + second * 10);
+        members.remove_expired(second, NOW + second * 10);
         assert!(members.lists.is_empty());
     }
 
     #[test]
-    fn at_most_some_lists_are_kept() {
+    fn the_number_of_stored_member_lists_is_limited() {
         let mut members = MemberSet::default();
         for user in 0..20 {
             members.add(member(&user.to_string()));
@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         /// A list, with the differences after it applied, equals the present users.
         #[test]
-        fn a_list_and_all_differences_after_it_are_the_members(
+        fn a_list_with_all_later_differences_equals_the_members(
             steps in prop::collection::vec((0_u8..6, any::<bool>(), any::<bool>()), 1..80),
         ) {
             let mut members = MemberSet::default();

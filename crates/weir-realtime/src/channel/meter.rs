@@ -12,11 +12,11 @@ const STRETCH: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     total: Amount,
-    /// Counted since `began`.
+    /// Counted since `span_start`.
     now: Amount,
-    /// Counted in the time span before `began`.
+    /// Counted in the time span before `span_start`.
     before: Amount,
-    began: Timestamp,
+    span_start: Timestamp,
 }
 
 /// A number of events and bytes.
@@ -35,8 +35,8 @@ pub(crate) struct ChannelRates {
 
 impl Meter {
     /// Counts one event.
-    pub(crate) fn add(&mut self, bytes: u64, at: Timestamp) {
-        self.move_to(at);
+    pub(crate) fn add(&mut self, bytes: u64, time: Timestamp) {
+        self.advance_to(time);
         for amount in [&mut self.total, &mut self.now] {
             amount.events += 1;
             amount.bytes += bytes;
@@ -48,14 +48,14 @@ impl Meter {
         self.total
     }
 
-    /// Returns the rates over the last [`STRETCH`]. Of the span before `began`, counts the part
-    /// that overlaps it, in proportion.
-    pub(crate) fn rates(&self, at: Timestamp) -> ChannelRates {
+    /// Returns the rates over the last [`STRETCH`]. Of the span before `span_start`, counts the
+    /// part that overlaps it, in proportion.
+    pub(crate) fn rates(&self, time: Timestamp) -> ChannelRates {
         let mut meter = *self;
-        meter.move_to(at);
-        let passed = at.since(meter.began).as_secs_f64() / STRETCH.as_secs_f64();
+        meter.advance_to(time);
+        let elapsed = time.since(meter.span_start).as_secs_f64() / STRETCH.as_secs_f64();
         let rate = |before, now| {
-            (as_float(before) * (1.0 - passed) + as_float(now)) / STRETCH.as_secs_f64()
+            (as_float(before) * (1.0 - elapsed) + as_float(now)) / STRETCH.as_secs_f64()
         };
         ChannelRates {
             events: rate(meter.before.events, meter.now.events),
@@ -63,15 +63,15 @@ impl Meter {
         }
     }
 
-    fn move_to(&mut self, at: Timestamp) {
-        let since = at.since(self.began);
+    fn advance_to(&mut self, time: Timestamp) {
+        let since = time.since(self.span_start);
         if since < STRETCH {
             return;
         }
         let is_next = since < STRETCH * 2;
         self.before = if is_next { self.now } else { Amount::default() };
         self.now = Amount::default();
-        self.began = if is_next { self.began + STRETCH } else { at };
+        self.span_start = if is_next { self.span_start + STRETCH } else { time };
     }
 }
 
@@ -84,33 +84,33 @@ const fn as_float(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const fn at(seconds: u64) -> Timestamp {
+    const fn time(seconds: u64) -> Timestamp {
         Timestamp::from_millis((1_000 + seconds) * 1_000)
     }
 
     #[test]
-    fn a_steady_stream_has_its_rate_at_any_moment() {
+    fn a_steady_stream_has_a_constant_rate() {
         let mut meter = Meter::default();
         for tenth in 0..400 {
             meter.add(20, Timestamp::from_millis(1_000_000 + tenth * 100));
         }
         for second in [40, 42, 47] {
-            let rates = meter.rates(at(second));
+            let rates = meter.rates(time(second));
             assert!(rates.events <= 10.0, "{rates:?} at {second}");
         }
-        let ChannelRates { events, bytes } = meter.rates(at(40));
+        let ChannelRates { events, bytes } = meter.rates(time(40));
         assert!((9.5..=10.0).contains(&events) && (190.0..=200.0).contains(&bytes), "{events}");
         assert_eq!(meter.total(), Amount { events: 400, bytes: 8_000 });
     }
 
     #[test]
-    fn what_was_long_ago_does_not_count() {
+    fn old_events_do_not_count_for_the_rate() {
         let mut meter = Meter::default();
-        meter.add(100, at(0));
-        assert_eq!(meter.rates(at(0)).events, 0.1);
-        assert_eq!(meter.rates(at(15)), ChannelRates { events: 0.05, bytes: 5.0 });
-        assert_eq!(meter.rates(at(20)), ChannelRates::default());
-        meter.add(100, at(500));
-        assert_eq!(meter.rates(at(500)).events, 0.1);
+        meter.add(100, time(0));
+        assert_eq!(meter.rates(time(0)).events, 0.1);
+        assert_eq!(meter.rates(time(15)), ChannelRates { events: 0.05, bytes: 5.0 });
+        assert_eq!(meter.rates(time(20)), ChannelRates::default());
+        meter.add(100, time(500));
+        assert_eq!(meter.rates(time(500)).events, 0.1);
     }
 }

@@ -21,7 +21,7 @@ impl Channel {
         bytes: usize,
     ) -> Result<PreparedEvent, ChannelGone> {
         let mut home = self.home();
-        home.check_there()?;
+        home.check_not_gone()?;
         home.prepared += 1;
         let reserved = home.reserve_always(cores, bytes);
         Ok(PreparedEvent { channel: Arc::clone(self), reserved })
@@ -44,12 +44,12 @@ impl PreparedEvent {
         let mut home = self.channel.home();
         let mut before = std::mem::take(&mut self.reserved);
         let bytes = publication.draft.bytes_max();
-        let room = |core: usize| {
+        let budget = |core: usize| {
             let index = before.iter().position(|(reserved, _)| *reserved == core);
-            let room = index.map(|index| before.swap_remove(index).1);
-            (core, room.unwrap_or_else(|| cores.get(core).room.reserve_always(bytes)))
+            let budget = index.map(|index| before.swap_remove(index).1);
+            (core, budget.unwrap_or_else(|| cores.get(core).budget.reserve_always(bytes)))
         };
-        let reserved = home.cores_with_subscribers().map(room).collect();
+        let reserved = home.cores_with_subscribers().map(budget).collect();
         self.channel.publish_reserved(&mut home, publication, reserved, cores)
     }
 }

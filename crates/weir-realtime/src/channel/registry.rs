@@ -47,13 +47,13 @@ impl Registry {
         self.with(name, |part| part.get(name).cloned())
     }
 
-    /// Returns the channel with this name. Creates it with `make` if it does not exist, or returns
-    /// an error if there are `max` channels.
-    pub(crate) fn get_or_make(
+    /// Returns the channel with this name. Creates it with `create` if it does not exist, or
+    /// returns an error if there are `max` channels.
+    pub(crate) fn get_or_create(
         &self,
         name: &ChannelName,
         max: usize,
-        make: impl FnOnce() -> Channel,
+        create: impl FnOnce() -> Channel,
     ) -> Result<Arc<Channel>, TooManyChannels> {
         self.with(name.as_str(), |part| {
             if let Some(channel) = part.get(name.as_str()) {
@@ -62,7 +62,7 @@ impl Registry {
             if self.len() >= max {
                 return Err(TooManyChannels { max });
             }
-            let channel = Arc::new(make());
+            let channel = Arc::new(create());
             part.insert(name.clone(), Arc::clone(&channel));
             self.len.fetch_add(1, Ordering::Relaxed);
             Ok(channel)
@@ -76,10 +76,10 @@ impl Registry {
 
     /// Removes a channel's expired data, and the channel if it is unused. Returns the change of the
     /// histories' bytes.
-    pub(crate) fn tidy(&self, name: &str, app: &AppSettings, now: Timestamp) -> isize {
+    pub(crate) fn remove_expired(&self, name: &str, app: &AppSettings, now: Timestamp) -> isize {
         self.with(name, |part| {
             let Some(channel) = part.get(name) else { return 0 };
-            let (change, is_gone) = channel.tidy(app, now);
+            let (change, is_gone) = channel.remove_expired(app, now);
             if is_gone {
                 part.remove(name);
                 self.len.fetch_sub(1, Ordering::Relaxed);
@@ -90,12 +90,17 @@ impl Registry {
 
     /// Does the same for all channels of one part. Callers pass each number below
     /// [`Registry::parts`] in turn.
-    pub(crate) fn tidy_part(&self, part: usize, app: &AppSettings, now: Timestamp) -> isize {
+    pub(crate) fn remove_expired_part(
+        &self,
+        part: usize,
+        app: &AppSettings,
+        now: Timestamp,
+    ) -> isize {
         let mut part = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
         let before = part.len();
         let mut total = 0;
         part.retain(|_, channel| {
-            let (change, is_gone) = channel.tidy(app, now);
+            let (change, is_gone) = channel.remove_expired(app, now);
             total += change;
             !is_gone
         });

@@ -14,35 +14,36 @@ use crate::settings::Settings;
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-struct Scene {
+struct ChannelFixture {
     channel: Channel,
     app: AppSettings,
     cores: Cores,
 }
 
 /// Returns a presence channel that becomes large with its second user.
-fn scene() -> Scene {
+fn fixture() -> ChannelFixture {
     let name = ChannelName::parse("presence-room", &Settings::default().limits.pusher).unwrap();
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.presence.list_max = 1;
     app.presence.gather = SECOND;
-    Scene {
+    ChannelFixture {
         channel: Channel::new(ChannelId(1), name, 1, Arc::default(), NOW),
         app,
         cores: Cores::new(1, 100, 100_000),
     }
 }
 
-impl Scene {
+impl ChannelFixture {
     fn join(&self, user_id: &str, now: Timestamp) -> Join {
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
-        let joining = Joining { core: 0, member, recover: None, wants_member_changes: true, now };
+        let joining =
+            JoinRequest { core: 0, member, recover: None, wants_member_changes: true, now };
         self.channel.join(joining, &self.app, &self.cores, |_| {}).unwrap()
     }
 
     fn leave(&self, user_id: &str, now: Timestamp) {
         let user_id = Some(user_id);
-        let leaving = Leaving { core: 0, user_id, wants_member_changes: true, now };
+        let leaving = LeaveRequest { core: 0, user_id, wants_member_changes: true, now };
         self.channel.leave(leaving, &self.cores, |_| {});
     }
 
@@ -60,18 +61,18 @@ impl Scene {
 }
 
 #[test]
-fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
-    let scene = scene();
-    scene.join("ada", NOW);
-    scene.join("grace", NOW);
-    assert!(!scene.channel.send_members(&scene.app, &scene.cores, NOW), "told");
-    scene.sent();
-    scene.leave("grace", NOW);
-    scene.join("alan", NOW);
-    assert!(scene.channel.send_members(&scene.app, &scene.cores, NOW), "gathered");
-    assert_eq!(scene.sent(), Vec::<String>::new());
-    assert!(!scene.channel.send_members(&scene.app, &scene.cores, NOW + SECOND));
-    let sent = scene.sent();
+fn followers_of_a_large_channel_learn_of_swapped_users() {
+    let fixture = fixture();
+    fixture.join("ada", NOW);
+    fixture.join("grace", NOW);
+    assert!(!fixture.channel.send_members(&fixture.app, &fixture.cores, NOW), "told");
+    fixture.sent();
+    fixture.leave("grace", NOW);
+    fixture.join("alan", NOW);
+    assert!(fixture.channel.send_members(&fixture.app, &fixture.cores, NOW), "gathered");
+    assert_eq!(fixture.sent(), Vec::<String>::new());
+    assert!(!fixture.channel.send_members(&fixture.app, &fixture.cores, NOW + SECOND));
+    let sent = fixture.sent();
     // The count, which a client that joined in between may not know, and the changes.
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert!(sent[1].contains("alan") && sent[1].contains("grace"), "{sent:?}");
@@ -82,13 +83,13 @@ fn channel() -> Channel {
     Channel::new(ChannelId(1), name, 1, Arc::default(), NOW)
 }
 
-fn joining(user: &str) -> Joining {
+fn joining(user: &str) -> JoinRequest {
     let member = Some(ListedMember { user_id: user.into(), user_info: None });
-    Joining { core: 0, member, recover: None, wants_member_changes: false, now: NOW }
+    JoinRequest { core: 0, member, recover: None, wants_member_changes: false, now: NOW }
 }
 
-const fn leaving(user: &str) -> Leaving<'_> {
-    Leaving { core: 0, user_id: Some(user), wants_member_changes: false, now: NOW }
+const fn leaving(user: &str) -> LeaveRequest<'_> {
+    LeaveRequest { core: 0, user_id: Some(user), wants_member_changes: false, now: NOW }
 }
 
 /// Takes the messages for one core. Returns their names and the counts in them.
@@ -142,20 +143,20 @@ fn a_presence_channel_is_large_above_list_max() {
 
 /// Without a limit, each leave and join would send a long list to all subscribers.
 #[test]
-fn a_number_that_goes_up_and_down_sends_a_list_once_in_a_while() {
-    let room = Room::new();
+fn a_fluctuating_channel_sends_its_list_at_intervals() {
+    let budget = Room::new();
     for user in ["a", "b", "c"] {
-        room.join(user);
+        budget.join(user);
     }
-    room.leave("c");
-    assert_eq!(room.tell(NOW), ["=ab"]);
-    room.join("c");
-    room.leave("b");
-    assert_eq!(room.tell(NOW + SECOND), [""; 0]);
-    assert_eq!(room.join("d"), [""; 0], "large again");
-    room.leave("a");
-    assert_eq!(room.tell(NOW + SECOND * 29), [""; 0]);
-    assert_eq!(room.tell(NOW + SECOND * 30), ["-a", "-b", "=cd"]);
+    budget.leave("c");
+    assert_eq!(budget.tell(NOW), ["=ab"]);
+    budget.join("c");
+    budget.leave("b");
+    assert_eq!(budget.tell(NOW + SECOND), [""; 0]);
+    assert_eq!(budget.join("d"), [""; 0], "large again");
+    budget.leave("a");
+    assert_eq!(budget.tell(NOW + SECOND * 29), [""; 0]);
+    assert_eq!(budget.tell(NOW + SECOND * 30), ["-a", "-b", "=cd"]);
 }
 
 /// A channel with `list_max` 2. Messages about users are shown as `+a`, `-a`, `=ab`.
@@ -219,38 +220,38 @@ impl Room {
 
 /// Otherwise clients that knew these users would show them forever.
 #[test]
-fn who_left_a_large_channel_is_told_when_it_is_small_again() {
-    let room = Room::new();
-    room.join("a");
-    room.join("b");
-    assert_eq!(room.join("c"), [""; 0], "large");
-    assert_eq!(room.leave("b"), [""; 0]);
-    assert_eq!(room.leave("c"), [""; 0]);
-    assert_eq!(room.tell(NOW), ["-b", "=a"], "small");
-    assert_eq!(room.join("d"), ["+d"]);
-    assert_eq!(room.leave("d"), ["-d"], "told once");
+fn users_that_left_a_large_channel_are_reported_when_it_is_small_again() {
+    let budget = Room::new();
+    budget.join("a");
+    budget.join("b");
+    assert_eq!(budget.join("c"), [""; 0], "large");
+    assert_eq!(budget.leave("b"), [""; 0]);
+    assert_eq!(budget.leave("c"), [""; 0]);
+    assert_eq!(budget.tell(NOW), ["-b", "=a"], "small");
+    assert_eq!(budget.join("d"), ["+d"]);
+    assert_eq!(budget.leave("d"), ["-d"], "told once");
 }
 
 #[test]
-fn nobody_is_told_that_somebody_left_whom_nobody_knew_or_who_is_back() {
-    let room = Room::new();
-    room.join("a");
-    room.join("b");
+fn unknown_and_returned_users_are_not_reported_as_left() {
+    let budget = Room::new();
+    budget.join("a");
+    budget.join("b");
     for user in ["c", "d"] {
-        room.join(user);
+        budget.join(user);
     }
-    room.leave("b");
-    room.join("b");
-    room.leave("c");
-    room.leave("d");
-    room.leave("a");
-    assert_eq!(room.tell(NOW), ["-a", "=b"], "b is there, and c and d nobody has seen");
-    room.join("e");
-    room.join("f");
-    room.leave("b");
-    room.leave("e");
+    budget.leave("b");
+    budget.join("b");
+    budget.leave("c");
+    budget.leave("d");
+    budget.leave("a");
+    assert_eq!(budget.tell(NOW), ["-a", "=b"], "b is there, and c and d nobody has seen");
+    budget.join("e");
+    budget.join("f");
+    budget.leave("b");
+    budget.leave("e");
     assert_eq!(
-        room.tell(NOW + SECOND * 30),
+        budget.tell(NOW + SECOND * 30),
         ["-b", "-e", "=f"],
         "b left a large channel this time"
     );
@@ -258,41 +259,41 @@ fn nobody_is_told_that_somebody_left_whom_nobody_knew_or_who_is_back() {
 
 /// The second connection of a present user receives the whole list, including other users.
 #[test]
-fn who_was_shown_on_a_list_is_known() {
-    let room = Room::new();
+fn users_on_a_sent_list_count_as_known() {
+    let budget = Room::new();
     for user in ["a", "b", "c"] {
-        room.join(user);
+        budget.join(user);
     }
-    room.leave("b");
-    room.join("a");
-    room.leave("c");
-    assert_eq!(room.tell(NOW), ["-b", "-c", "=a"], "a has seen c");
+    budget.leave("b");
+    budget.join("a");
+    budget.leave("c");
+    assert_eq!(budget.tell(NOW), ["-b", "-c", "=a"], "a has seen c");
 }
 
 #[test]
-fn whoever_is_told_of_coming_and_going_is_told_in_order() {
+fn joins_and_leaves_are_reported_in_order() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));
     let app = AppSettings::new("1", "key", Secret::new("secret"));
     let is_held = || channel.home.try_lock().is_err();
     let mut told = 0;
     let join = channel.join(joining("ada"), &app, &cores, |join| {
         told += 1;
-        assert!(is_held() && join.occupied && join.member_came);
+        assert!(is_held() && join.was_empty && join.is_new_member);
     });
     join.unwrap();
     channel.leave(leaving("ada"), &cores, |left| {
         told += 1;
-        assert!(is_held() && left.subscribers == 0 && left.member_went);
+        assert!(is_held() && left.subscribers == 0 && left.is_member_gone);
     });
     assert_eq!(told, 2);
 }
 
 /// The channel may be removed after the registry returned it, and before it is locked.
 #[test]
-fn a_channel_that_was_removed_takes_nobody_and_nothing() {
+fn a_removed_channel_rejects_subscriptions_and_events() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));
     let app = AppSettings::new("1", "key", Secret::new("secret"));
-    assert_eq!(channel.tidy(&app, NOW), (0, true));
+    assert_eq!(channel.remove_expired(&app, NOW), (0, true));
     let join = channel.join(joining("ada"), &app, &cores, |_| panic!("nobody joined"));
     assert!(matches!(join, Err(JoinError::Gone)));
     let event = server_message::ChannelEvent {
@@ -307,7 +308,7 @@ fn a_channel_that_was_removed_takes_nobody_and_nothing() {
         audience: Audience::Everyone,
         event: "e",
         data: "",
-        keeps: Keeps::Nothing,
+        retention: Retention::Nothing,
         now: NOW,
     };
     assert_eq!(channel.publish(publication, &cores), Err(TryPublishError::Gone));

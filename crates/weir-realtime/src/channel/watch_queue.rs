@@ -13,36 +13,36 @@ use crate::frame::Frame;
 #[derive(Debug)]
 pub(crate) struct WatchQueue {
     /// A lock of std: held for a push or a swap, never across an await.
-    inner: Mutex<WaitingFrames>,
+    state: Mutex<WaitingFrames>,
     events_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct WaitingFrames {
     waiting: VecDeque<(Timestamp, Frame)>,
-    left_out: u64,
+    dropped: u64,
     reader: Option<Waker>,
 }
 
 impl WatchQueue {
     pub(crate) fn new(events_max: usize) -> Self {
-        Self { inner: Mutex::default(), events_max: events_max.max(1) }
+        Self { state: Mutex::default(), events_max: events_max.max(1) }
     }
 
-    fn inner(&self) -> MutexGuard<'_, WaitingFrames> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, WaitingFrames> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a message; drops the oldest if the queue is full.
     pub(crate) fn offer(&self, at: Timestamp, frame: &Frame) {
         let reader = {
-            let mut inner = self.inner();
-            if inner.waiting.len() >= self.events_max {
-                inner.waiting.pop_front();
-                inner.left_out += 1;
+            let mut state = self.state();
+            if state.waiting.len() >= self.events_max {
+                state.waiting.pop_front();
+                state.dropped += 1;
             }
-            inner.waiting.push_back((at, frame.clone()));
-            inner.reader.take()
+            state.waiting.push_back((at, frame.clone()));
+            state.reader.take()
         };
         if let Some(reader) = reader {
             reader.wake();
@@ -53,11 +53,11 @@ impl WatchQueue {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<(u64, VecDeque<(Timestamp, Frame)>)> {
-        let mut inner = self.inner();
-        if inner.waiting.is_empty() {
-            inner.reader = Some(context.waker().clone());
+        let mut state = self.state();
+        if state.waiting.is_empty() {
+            state.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready((std::mem::take(&mut inner.left_out), std::mem::take(&mut inner.waiting)))
+        Poll::Ready((std::mem::take(&mut state.dropped), std::mem::take(&mut state.waiting)))
     }
 }

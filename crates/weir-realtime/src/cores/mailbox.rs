@@ -1,5 +1,5 @@
 //! Messages to one core from all cores: in order and never lost. The queue itself is unlimited:
-//! senders first reserve room in [`CoreRoom`](super::room::CoreRoom).
+//! senders first reserve room in [`CoreBudget`](super::budget::CoreBudget).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -26,9 +26,9 @@ impl<T> Mailbox<T> {
     /// Adds a message.
     pub(crate) fn push(&self, message: T) {
         let reader = {
-            let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.messages.push_back(message);
-            inner.reader.take()
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.messages.push_back(message);
+            state.reader.take()
         };
         // Wake outside the lock: the reader may be another thread, which would wait for the lock.
         if let Some(reader) = reader {
@@ -43,12 +43,12 @@ impl<T> Mailbox<T> {
         messages: &mut VecDeque<T>,
     ) -> Poll<()> {
         debug_assert!(messages.is_empty(), "messages would be lost");
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.messages.is_empty() {
-            inner.reader = Some(context.waker().clone());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.messages.is_empty() {
+            state.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
-        std::mem::swap(&mut inner.messages, messages);
+        std::mem::swap(&mut state.messages, messages);
         Poll::Ready(())
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_sleeps_until_something_is_there_and_is_woken_once() {
+    fn a_mailbox_reader_is_woken_once() {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use weir_base::clock::Timestamp;
 
-use super::room::RoomReservation;
+use super::budget::BudgetReservation;
 use crate::frame::Frame;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
@@ -18,7 +18,12 @@ pub(crate) enum CoreMessage {
     /// A message for single connections.
     Direct(DirectMessage),
     /// Closes a connection of this app. Replies whether there was one.
-    Disconnect { to: SocketId, app: AppNumber, reply: oneshot::Sender<bool>, room: RoomReservation },
+    Disconnect {
+        to: SocketId,
+        app: AppNumber,
+        reply: oneshot::Sender<bool>,
+        budget: BudgetReservation,
+    },
     /// Closes the connections of an app that was removed or disabled. Needs no room, as it can't be
     /// rejected: a reload sends one for each app that it ends, and a core keeps one per app.
     CloseApp { app: AppNumber },
@@ -30,11 +35,11 @@ pub(crate) type CoreMessages = VecDeque<CoreMessage>;
 /// One payload for several connections of one core. Connections that no longer exist are skipped.
 #[derive(Debug)]
 pub(crate) struct DirectMessage {
-    pub(crate) to: Vec<SocketId>,
+    pub(crate) recipients: Vec<SocketId>,
     pub(crate) payload: DirectPayload,
     /// Returned when the payload is sent to, or queued for, all connections.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: RoomReservation,
+    pub(crate) budget: BudgetReservation,
 }
 
 /// The payload of a message to single connections.
@@ -59,7 +64,7 @@ pub(crate) struct Broadcast {
     pub(crate) published_at: Timestamp,
     /// Returned when the message is sent to, or queued for, every subscriber on the core.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: RoomReservation,
+    pub(crate) budget: BudgetReservation,
 }
 
 /// An app's number, unique within the process. An app that is removed and added again gets a new

@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::pusher::socket_id::SocketId;
 
 fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
-    let room = Cores::new(1, 1, 1).get(0).room.reserve_always(0);
+    let budget = Cores::new(1, 1, 1).get(0).budget.reserve_always(0);
     Broadcast {
         channel: ChannelId(1),
         sequence,
@@ -17,7 +17,7 @@ fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
         audience,
         event: None,
         published_at: Timestamp::default(),
-        room,
+        budget,
     }
 }
 
@@ -30,8 +30,8 @@ fn subscriber(session: SessionKey, from: u64) -> Subscriber {
 struct Received(HashMap<SessionKey, Vec<u64>>);
 
 impl Received {
-    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> TurnProgress {
-        fanout.turn(writes_max, 64, |session, delivery| {
+    fn deliver_turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> TurnProgress {
+        fanout.deliver_turn(writes_max, 64, |session, delivery| {
             let got = self.0.entry(session).or_default();
             let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;
             if let Delivery::Joined { broadcasts, joined } = delivery {
@@ -43,20 +43,20 @@ impl Received {
         })
     }
 
-    fn of(&self, session: SessionKey) -> &[u64] {
+    fn sequences(&self, session: SessionKey) -> &[u64] {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 }
 
 #[test]
-fn what_waits_goes_together() {
+fn queued_messages_are_joined_into_one_write() {
     let mut fanout = Fanout::default();
     fanout.add(subscriber(7, 0));
     for sequence in 1..=3 {
         fanout.push(broadcast(sequence, Audience::Everyone));
     }
     let mut writes = 0;
-    fanout.turn(10, 64, |_, delivery| {
+    fanout.deliver_turn(10, 64, |_, delivery| {
         assert!(matches!(delivery, Delivery::Joined { broadcasts, .. } if broadcasts.len() == 3));
         writes += 1;
     });
@@ -64,7 +64,7 @@ fn what_waits_goes_together() {
 }
 
 #[test]
-fn who_joins_late_gets_what_comes_after_it_only() {
+fn a_late_subscriber_gets_only_later_messages() {
     let mut fanout = Fanout::default();
     fanout.push(broadcast(1, Audience::Everyone));
     fanout.push(broadcast(2, Audience::Everyone));
@@ -72,20 +72,23 @@ fn who_joins_late_gets_what_comes_after_it_only() {
     fanout.add(subscriber(8, 2));
     fanout.add(subscriber(9, 0));
     let mut received = Received::default();
-    assert!(!received.turn(&mut fanout, 10).has_more);
-    assert_eq!((received.of(7), received.of(8), received.of(9)), (&[2][..], &[][..], &[1, 2][..]));
+    assert!(!received.deliver_turn(&mut fanout, 10).has_more);
+    assert_eq!(
+        (received.sequences(7), received.sequences(8), received.sequences(9)),
+        (&[2][..], &[][..], &[1, 2][..])
+    );
 }
 
 #[test]
-fn a_message_with_an_exception_is_left_to_the_session() {
+fn a_message_with_an_excluded_sender_is_filtered_by_the_session() {
     let mut fanout = Fanout::default();
     fanout.add(subscriber(7, 0));
     fanout.push(broadcast(1, Audience::Except(SocketId { first: 1, second: 2 })));
-    fanout.turn(1, 64, |_, delivery| assert!(matches!(delivery, Delivery::Each(_))));
+    fanout.deliver_turn(1, 64, |_, delivery| assert!(matches!(delivery, Delivery::Each(_))));
 }
 
 #[test]
-fn who_wants_changes_of_members_gets_them_and_no_events_of_members() {
+fn followers_get_member_changes_instead_of_member_events() {
     let mut fanout = Fanout::default();
     fanout.add(subscriber(7, 0));
     fanout.add(Subscriber { wants_member_changes: true, ..subscriber(8, 0) });
@@ -93,8 +96,8 @@ fn who_wants_changes_of_members_gets_them_and_no_events_of_members() {
     fanout.push(broadcast(2, Audience::MemberChanges));
     fanout.push(broadcast(3, Audience::Everyone));
     let mut received = Received::default();
-    received.turn(&mut fanout, 10);
-    assert_eq!((received.of(7), received.of(8)), (&[1, 3][..], &[2, 3][..]));
+    received.deliver_turn(&mut fanout, 10);
+    assert_eq!((received.sequences(7), received.sequences(8)), (&[1, 3][..], &[2, 3][..]));
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn a_message_larger_than_a_write_goes_alone() {
     fanout.push(broadcast(1, Audience::Everyone));
     fanout.push(broadcast(2, Audience::Everyone));
     let mut runs = Vec::new();
-    fanout.turn(10, 1, |_, delivery| {
+    fanout.deliver_turn(10, 1, |_, delivery| {
         let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;
         runs.push(broadcasts.len());
     });
@@ -132,7 +135,7 @@ proptest! {
     /// Whatever order sessions join and leave in, and wherever runs are split, each session
     /// receives exactly the messages between its joining and its leaving, in order.
     #[test]
-    fn nobody_misses_a_message_or_gets_one_twice(steps in prop::collection::vec(step(), 1..120)) {
+    fn every_subscriber_gets_each_message_exactly_once(steps in prop::collection::vec(step(), 1..120)) {
         let (mut fanout, mut received) = (Fanout::default(), Received::default());
         let mut places: Vec<(SessionKey, u32, u64)> = Vec::new();
         let (mut sequence, mut next_session) = (0, 0);
@@ -156,16 +159,16 @@ proptest! {
                     fanout.push(broadcast(sequence, Audience::Everyone));
                 }
                 Step::Turn(writes_max) => {
-                    received.turn(&mut fanout, writes_max);
+                    received.deliver_turn(&mut fanout, writes_max);
                 }
             }
         }
-        while received.turn(&mut fanout, 5).has_more {}
+        while received.deliver_turn(&mut fanout, 5).has_more {}
         prop_assert!(fanout.is_idle());
         prop_assert_eq!(fanout.len(), places.len());
         for (session, _, from) in places {
             let expected: Vec<u64> = (from + 1..=sequence).collect();
-            prop_assert_eq!(received.of(session), &expected[..]);
+            prop_assert_eq!(received.sequences(session), &expected[..]);
         }
         for got in received.0.values() {
             prop_assert!(got.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{:?}", got);

@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{Peer, ResponseBody};
 
-use super::answer::ApiFailure;
+use super::response::ApiFailure;
 use super::route::decode;
 use crate::app::App;
 use crate::pusher::channel::{Access, ChannelName};
@@ -36,7 +36,7 @@ impl Shard {
     ) -> Response<ResponseBody> {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let mut response = match self.try_stream(request, peer) {
-            Ok(wish) => started(ResponseBody::new(self.stream_events(wish))),
+            Ok(request) => started(ResponseBody::new(self.stream_events(request))),
             Err(failure) => failure.into_response(),
         };
         if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
@@ -59,7 +59,7 @@ impl Shard {
             let text = "a stream of events is read with GET";
             return Err(ApiFailure::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
-        let (app, place) = self.enter_app(key, peer).map_err(refused)?;
+        let (app, quota) = self.admit_to_app(key, peer).map_err(close_code_failure)?;
         let origin = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
         if !is_origin_allowed(&app, origin) {
             return Err(ApiFailure::new(StatusCode::FORBIDDEN, "this origin is not allowed"));
@@ -72,7 +72,7 @@ impl Shard {
         if let Some(Err(ClientFull(used))) = client.map(ClientRequest::become_stream) {
             return Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, used.reason()));
         }
-        Ok(EventStreamRequest { app, place, channel, after })
+        Ok(EventStreamRequest { app, quota, channel, after })
     }
 
     fn authorise_stream(
@@ -126,7 +126,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<ChannelPosition>, ApiFail
 }
 
 /// Converts a WebSocket close code to an HTTP error.
-fn refused(code: CloseCode) -> ApiFailure {
+fn close_code_failure(code: CloseCode) -> ApiFailure {
     let status = match code {
         CloseCode::NoSuchApp | CloseCode::PathNotFound => StatusCode::NOT_FOUND,
         CloseCode::AppDisabled | CloseCode::TlsOnly => StatusCode::FORBIDDEN,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::SignedCall;
-use super::answer::ApiFailure;
+use super::response::ApiFailure;
 use crate::broker::Broker as _;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 
-use super::answer::ApiFailure;
+use super::response::ApiFailure;
 use super::route::{ApiRoute, Operation};
 use super::{SignedCall, query};
 use crate::broker::ServerEvent;
@@ -49,10 +49,10 @@ impl Shard {
         let mut body = Vec::new();
         match info {
             None => api::write_nothing(&mut body),
-            Some(wish) => {
+            Some(request) => {
                 let infos: Vec<_> = channels
                     .iter()
-                    .map(|channel| self.published_info(call, channel, wish))
+                    .map(|channel| self.published_info(call, channel, request))
                     .collect();
                 let names = channels.iter().map(ChannelName::as_str);
                 api::write_channels(&mut body, names.zip(infos.iter().cloned()));
@@ -98,12 +98,12 @@ impl Shard {
         let (name, data) = (event.name.as_str(), event.data.as_str());
         let event = ServerEvent { name, data, except: None };
         self.hub.publish(call.app, &channel, event).await?;
-        Ok(nothing())
+        Ok(empty_body())
     }
 
     fn terminate(&self, call: &SignedCall<'_>, user: &str) -> Result<Vec<u8>, ApiFailure> {
         self.hub.end_connections(call.app, user)?;
-        Ok(nothing())
+        Ok(empty_body())
     }
 
     /// Returns the requested attributes of a channel that was published to. Omits those that such a
@@ -112,10 +112,10 @@ impl Shard {
         &self,
         call: &SignedCall<'_>,
         channel: &ChannelName,
-        wish: InfoRequest,
+        request: InfoRequest,
     ) -> ChannelInfo<'static> {
         let info = call.app.channels.get(channel.as_str()).map(|channel| channel.info());
-        query::counts(info.as_ref(), channel.kind(), wish)
+        query::counts(info.as_ref(), channel.kind(), request)
     }
 }
 
@@ -124,7 +124,7 @@ fn parse_name(name: &str, limits: &PusherLimits) -> Result<ChannelName, ApiFailu
         .map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, error))
 }
 
-fn nothing() -> Vec<u8> {
+fn empty_body() -> Vec<u8> {
     let mut body = Vec::new();
     api::write_nothing(&mut body);
     body

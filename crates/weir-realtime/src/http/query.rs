@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use super::SignedCall;
-use super::answer::ApiFailure;
+use super::response::ApiFailure;
 use crate::broker::Broker as _;
 use crate::channel::ChannelCounts;
 use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, ListRequest};
@@ -12,13 +12,13 @@ use crate::shard::Shard;
 
 /// Returns all channels with subscribers.
 pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>, ApiFailure> {
-    let wish = ListRequest::parse(call.query).map_err(ApiError::from)?;
-    let channels = call.app.channels.with_prefix(wish.filter_by_prefix);
+    let request = ListRequest::parse(call.query).map_err(ApiError::from)?;
+    let channels = call.app.channels.with_prefix(request.filter_by_prefix);
     let occupied: Vec<_> = channels
         .iter()
         .filter_map(|channel| {
             let info = channel.info();
-            let counts = counts(Some(&info), channel.kind, wish.info);
+            let counts = counts(Some(&info), channel.kind, request.info);
             (info.subscribers > 0).then_some((channel.name.as_str(), counts))
         })
         .collect();
@@ -33,22 +33,24 @@ pub(super) fn channel(
     call: &SignedCall<'_>,
     name: &ChannelName,
 ) -> Result<Vec<u8>, ApiFailure> {
-    let wish = InfoRequest::parse(call.query.get("info")).map_err(ApiError::from)?;
+    let request = InfoRequest::parse(call.query.get("info")).map_err(ApiError::from)?;
     let channel = call.app.channels.get(name.as_str());
     let info = channel.as_ref().map(|channel| channel.info());
-    let mut answer = counts(info.as_ref(), name.kind(), wish);
-    let asks_for_cache = wish.cache && name.kind().caches;
+    let mut response = counts(info.as_ref(), name.kind(), request);
+    let asks_for_cache = request.cache && name.kind().caches;
     let cached = channel.filter(|_| asks_for_cache).and_then(|channel| {
         let age_max = call.app.settings().cache_age_max;
         channel.cached(age_max, shard.hub.clock.now())
     });
     if asks_for_cache {
-        answer.cache = Some(
-            cached.as_ref().map(|(data, left)| CachedEvent { data, ttl_seconds: left.as_secs() }),
+        response.cache = Some(
+            cached
+                .as_ref()
+                .map(|(data, remaining)| CachedEvent { data, ttl_seconds: remaining.as_secs() }),
         );
     }
     let mut body = Vec::new();
-    api::write_channel(&mut body, info.is_some_and(|info| info.subscribers > 0), &answer);
+    api::write_channel(&mut body, info.is_some_and(|info| info.subscribers > 0), &response);
     Ok(body)
 }
 
@@ -73,12 +75,12 @@ pub(super) fn users(
 pub(super) fn counts(
     info: Option<&ChannelCounts>,
     kind: ChannelKind,
-    wish: InfoRequest,
+    request: InfoRequest,
 ) -> ChannelInfo<'static> {
     ChannelInfo {
-        user_count: (wish.user_count && kind.has_presence())
+        user_count: (request.user_count && kind.has_presence())
             .then(|| info.map_or(0, |info| info.users)),
-        subscription_count: wish
+        subscription_count: request
             .subscription_count
             .then(|| info.map_or(0, |info| info.subscribers)),
         cache: None,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
-use super::answer::{ApiFailure, excerpt};
+use super::response::{ApiFailure, shorten};
 
 /// The app and the operation of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl<'a> ApiRoute<'a> {
             None => (None, path.trim_start_matches('/')),
         };
         let parts: Vec<&str> = rest.split('/').collect();
-        let (wanted, operation) = match parts[..] {
+        let (expected, operation) = match parts[..] {
             ["events"] => (Method::POST, Operation::Publish),
             ["batch_events"] => (Method::POST, Operation::PublishBatch),
             ["users", user, "events"] => (Method::POST, Operation::PublishToUser(decode(user)?)),
@@ -53,8 +53,8 @@ impl<'a> ApiRoute<'a> {
             ["channels", channel, "history"] => (Method::GET, Operation::History(decode(channel)?)),
             _ => return Err(unknown(path)),
         };
-        if *method != wanted {
-            let text = format!("this path takes {wanted} only");
+        if *method != expected {
+            let text = format!("this path takes {expected} only");
             return Err(ApiFailure::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
         if app_id.is_none() && !matches!(operation, Operation::Terminate(_)) {
@@ -71,7 +71,7 @@ pub(super) fn decode(part: &str) -> Result<Cow<'_, str>, ApiFailure> {
 }
 
 fn unknown(path: &str) -> ApiFailure {
-    let text = format!("nothing is at '{}'; the HTTP API is at /apps/ID/..", excerpt(path));
+    let text = format!("nothing is at '{}'; the HTTP API is at /apps/ID/..", shorten(path));
     ApiFailure::new(StatusCode::NOT_FOUND, text)
 }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_is_an_operation() {
+    fn each_path_maps_to_its_operation() {
         use Operation as O;
         let (get, post) = (Method::GET, Method::POST);
         for (method, path, expected) in [

@@ -50,11 +50,11 @@ mod tests {
     use weir_base::secret::Secret;
 
     use super::*;
-    use crate::cores::{CoreBusy, RoomReservation};
-    use crate::hub::alone::now;
+    use crate::cores::{BudgetReservation, CoreBusy};
+    use crate::hub::single_core::poll_now;
     use crate::pusher::limits::PusherLimits;
     use crate::settings::{AppSettings, Settings};
-    use crate::shard::by_hand::{ManualConnection, ManualCore};
+    use crate::shard::manual_core::{ManualConnection, ManualCore};
     use crate::websocket::{MaskKey, Message};
 
     const ROOM: usize = 4;
@@ -82,54 +82,54 @@ mod tests {
         let parse = |name: &&str| ChannelName::parse(name, &PusherLimits::default()).unwrap();
         let names: Vec<ChannelName> = channels.iter().map(parse).collect();
         let event = ServerEvent { name: "e", data: "1", except: None };
-        now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
+        poll_now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
     }
 
-    fn heard(core: &ManualCore, connection: ManualConnection) -> usize {
+    fn take_event_names(core: &ManualCore, connection: ManualConnection) -> usize {
         core.deliver();
         core.take(connection).len()
     }
 
-    fn fill(core: &ManualCore, events: usize) -> Vec<RoomReservation> {
-        (0..events).map(|_| core.hub().cores.get(0).room.reserve(0).unwrap()).collect()
+    fn fill(core: &ManualCore, events: usize) -> Vec<BudgetReservation> {
+        (0..events).map(|_| core.hub().cores.get(0).budget.reserve(0).unwrap()).collect()
     }
 
     #[test]
-    fn an_event_for_several_channels_is_published_on_all_or_on_none() {
+    fn a_multi_channel_event_is_published_on_all_or_on_none() {
         let (core, connection) = core(10);
         let waiting = fill(&core, ROOM - 1);
         let busy = publish(&core, &["a", "c", "b"]);
         assert_eq!(busy, Err(PublishError::Busy(CoreBusy)), "there is room for one");
-        assert_eq!(heard(&core, connection), 0);
+        assert_eq!(take_event_names(&core, connection), 0);
         for channel in ["a", "b", "c"] {
             assert_eq!(core.position("1", channel).unwrap().offset, 0, "{channel}");
         }
-        assert_eq!(core.leftovers().room.0, ROOM - 1, "what was taken is given back");
+        assert_eq!(core.leftovers().budget.0, ROOM - 1, "what was taken is given back");
         drop(waiting);
         publish(&core, &["a", "c", "b"]).unwrap();
-        assert_eq!(heard(&core, connection), 2);
+        assert_eq!(take_event_names(&core, connection), 2);
         assert_eq!(core.position("1", "c").unwrap().offset, 1);
-        assert_eq!(core.leftovers().room, (0, 0));
+        assert_eq!(core.leftovers().budget, (0, 0));
     }
 
     #[test]
-    fn what_is_more_than_all_the_room_passes_alone() {
+    fn an_event_larger_than_the_budget_passes_alone() {
         let (core, connection) = core(10);
         let waiting = fill(&core, 1);
         assert!(publish(&core, &["a"; ROOM + 1]).is_err());
         drop(waiting);
         publish(&core, &["a"; ROOM + 1]).unwrap();
-        assert_eq!(heard(&core, connection), ROOM + 1);
+        assert_eq!(take_event_names(&core, connection), ROOM + 1);
     }
 
     #[test]
-    fn without_room_for_a_channel_nothing_is_published() {
+    fn without_budget_for_one_channel_nothing_is_published() {
         let (core, connection) = core(2);
         assert!(matches!(publish(&core, &["a", "c"]), Err(PublishError::TooManyChannels(_))));
-        assert_eq!(heard(&core, connection), 0);
-        core.cut(connection);
+        assert_eq!(take_event_names(&core, connection), 0);
+        core.break_socket(connection);
         core.hub().clock.advance(std::time::Duration::from_secs(121));
-        core.tidy();
+        core.remove_expired();
         assert_eq!(core.leftovers().registered, 0, "nothing holds the channels any more");
     }
 }

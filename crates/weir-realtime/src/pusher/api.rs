@@ -1,15 +1,15 @@
 //! Bodies and queries of requests to the HTTP API, and bodies of its responses.
 
-mod answer;
 mod info;
 mod publish;
+mod response;
 
-pub use answer::{
+pub use info::{InfoError, InfoRequest, ListRequest};
+pub use publish::{BatchEvent, Publish, UserEvent, parse_batch, parse_publish, parse_user_event};
+pub use response::{
     CachedEvent, ChannelInfo, write_batch, write_channel, write_channels, write_nothing,
     write_users,
 };
-pub use info::{InfoError, InfoRequest, ListRequest};
-pub use publish::{BatchEvent, Publish, UserEvent, parse_batch, parse_publish, parse_user_event};
 
 use super::channel::ChannelNameError;
 use super::event::EventNameError;

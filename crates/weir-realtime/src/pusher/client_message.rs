@@ -35,12 +35,12 @@ pub enum ClientMessage<'a> {
     /// `client-...`: an event for the channel's other subscribers.
     ClientEvent(ClientEvent<'a>),
     /// `weir:members`: a request for a page of a presence channel's members.
-    Members(MembersWish),
+    Members(MembersRequest),
 }
 
 /// A request for a page of a presence channel's members. This is an extension of Weir.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct MembersWish {
+pub struct MembersRequest {
     /// The channel's name. It is not validated: an invalid one has no subscription either.
     pub channel: String,
     /// The version of the list that the previous pages belong to.

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_of_bounded_length() {
+    fn excerpts_are_one_line_of_bounded_length() {
         assert_eq!(Excerpt("POST\n/apps\u{7}").to_string(), "POST\\n/apps\\u{7}");
         let long = Excerpt(&"é".repeat(501)).to_string();
         assert_eq!(long, "é".repeat(500) + "...");

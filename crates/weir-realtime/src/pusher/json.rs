@@ -62,10 +62,10 @@ impl fmt::Display for Plain<'_> {
         let Some((found, expected)) = text.rsplit_once(", expected ") else {
             return write!(formatter, "{}", Excerpt(&text));
         };
-        let place = expected.rfind(" at line ").unwrap_or(expected.len());
-        let (expected, place) = expected.split_at(place);
+        let position = expected.rfind(" at line ").unwrap_or(expected.len());
+        let (expected, position) = expected.split_at(position);
         let (found, expected) = (plain_found(found), plain_expected(expected));
-        write!(formatter, "{}", Excerpt(&format!("{found}, expected {expected}{place}")))
+        write!(formatter, "{}", Excerpt(&format!("{found}, expected {expected}{position}")))
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_no_types_of_rust() {
+    fn json_errors_contain_no_rust_types() {
         #[derive(Debug, Deserialize)]
         struct Shape {
             #[expect(dead_code, reason = "read by nobody")]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_counts_brackets_outside_strings() {
+    fn json_depth_counts_brackets_outside_strings() {
         for (text, depth) in [
             ("1", 0),
             ("[]", 1),

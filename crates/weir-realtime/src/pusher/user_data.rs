@@ -28,7 +28,7 @@ pub struct Watchlist<'a> {
     /// The first users, up to the limit, without duplicates.
     pub accepted: Vec<Cow<'a, str>>,
     /// Number of users beyond the limit. The sign-in succeeds, with an additional error 4302.
-    pub left_out: usize,
+    pub dropped: usize,
 }
 
 /// Why the data was rejected.
@@ -73,17 +73,17 @@ impl<'a> UserData<'a> {
 
 impl<'a> Watchlist<'a> {
     fn read(users: &[&'a RawValue], limits: &PusherLimits) -> Result<Self, UserIdError> {
-        let (mut known, mut accepted, mut left_out) = (HashSet::new(), Vec::new(), users.len());
+        let (mut known, mut accepted, mut dropped) = (HashSet::new(), Vec::new(), users.len());
         for user in users {
             if accepted.len() >= limits.watchlist_users_max {
                 break;
             }
-            left_out -= 1;
+            dropped -= 1;
             let user = user_id::from_string_or_number(user, "a user on the watchlist", limits)?;
             if known.insert(user.clone()) {
                 accepted.push(user);
             }
         }
-        Ok(Self { accepted, left_out })
+        Ok(Self { accepted, dropped })
     }
 }

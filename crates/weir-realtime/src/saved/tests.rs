@@ -4,8 +4,8 @@ use weir_base::clock::Clock;
 
 use super::*;
 use crate::broker::{Broker as _, ServerEvent};
-use crate::channel::{CacheState, Join, Joining};
-use crate::hub::alone::{hub, now};
+use crate::channel::{CacheState, Join, JoinRequest};
+use crate::hub::single_core::{hub, poll_now};
 use crate::pusher::position::Epoch;
 use crate::pusher::server_message::Recovery;
 use crate::settings::Settings;
@@ -16,13 +16,14 @@ fn name(name: &str) -> ChannelName {
 
 fn publish(hub: &Hub, channel: &str, data: &str) {
     let app = hub.app_by_id("1").unwrap();
-    now(hub.publish(&app, &name(channel), ServerEvent { name: "e", data, except: None })).unwrap();
+    poll_now(hub.publish(&app, &name(channel), ServerEvent { name: "e", data, except: None }))
+        .unwrap();
 }
 
 fn join(hub: &Hub, channel: &str, recover: Option<ChannelPosition>) -> Join {
     let app = hub.app_by_id("1").unwrap();
     let now = hub.clock.now();
-    let joining = Joining { core: 0, member: None, recover, wants_member_changes: false, now };
+    let joining = JoinRequest { core: 0, member: None, recover, wants_member_changes: false, now };
     hub.broker.subscribe(&app, &name(channel), &joining, |_, _| {}).unwrap().1
 }
 
@@ -54,7 +55,7 @@ impl Folder {
 }
 
 #[test]
-fn who_comes_back_after_a_restart_gets_what_it_missed() {
+fn a_client_recovers_missed_events_after_a_restart() {
     let folder = Folder::new();
     let position = folder.saved();
     let hub = hub(&folder.clock);
@@ -80,7 +81,7 @@ fn who_comes_back_after_a_restart_gets_what_it_missed() {
 }
 
 #[test]
-fn after_a_crash_there_is_a_gap() {
+fn after_a_crash_clients_get_a_gap() {
     let folder = Folder::new();
     let position = folder.saved();
     hub(&folder.clock).restore(&folder.path()).unwrap();
@@ -91,7 +92,7 @@ fn after_a_crash_there_is_a_gap() {
 }
 
 #[test]
-fn what_is_too_old_is_not_kept() {
+fn expired_events_are_not_saved() {
     let folder = Folder::new();
     let position = folder.saved();
     folder.clock.advance(Duration::from_secs(3_600));
@@ -104,7 +105,7 @@ fn what_is_too_old_is_not_kept() {
 }
 
 #[test]
-fn a_file_that_is_cut_or_changed_is_refused_and_removed() {
+fn a_damaged_history_file_is_rejected_and_removed() {
     let folder = Folder::new();
     folder.saved();
     let whole = fs::read(folder.path()).unwrap();
@@ -123,7 +124,7 @@ fn a_file_that_is_cut_or_changed_is_refused_and_removed() {
 }
 
 #[test]
-fn an_epoch_is_a_text_in_the_file_and_comes_back_whole() {
+fn an_epoch_round_trips_through_the_file() {
     let position = ChannelPosition { epoch: Epoch(u64::MAX), offset: 7 };
     let json = serde_json::to_string(&position).unwrap();
     assert_eq!(serde_json::from_str::<ChannelPosition>(&json).unwrap(), position);

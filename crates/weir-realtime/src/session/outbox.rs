@@ -120,12 +120,12 @@ impl Outbox {
     pub(crate) fn advance(&mut self, mut bytes: usize) {
         self.bytes -= bytes;
         while let Some(first) = self.frames.front() {
-            let left = first.bytes.len() - self.written;
-            if bytes < left {
+            let remaining = first.bytes.len() - self.written;
+            if bytes < remaining {
                 self.written += bytes;
                 return;
             }
-            bytes -= left;
+            bytes -= remaining;
             self.written = 0;
             self.frames.pop_front();
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_events_go_first_and_never_what_is_begun_or_the_protocols() {
+    fn the_oldest_events_are_dropped_first_but_no_partial_or_protocol_messages() {
         let frames =
             [("aaaa", Some("x")), ("PPPP", None), ("bbbb", Some("x")), ("cccc", Some("y"))];
         let mut waiting = outbox(&frames);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_events_with_one_name_the_newest_stays_at_its_own_place() {
+    fn conflation_keeps_the_newest_event_at_its_own_position() {
         let mut waiting = outbox(&[("a1", Some("a")), ("b1", Some("b"))]);
         waiting.push(Bytes::from_static(b"a2"), key("a"), 0);
         assert_eq!(waiting.fit(100, SlowClients::Conflate), FitOutcome::Dropped(1));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_events_that_come_together_only_the_newest_of_each_name_stays() {
+    fn conflation_within_one_delivery_keeps_the_newest_of_each_name() {
         let frames = [("a1", Some("a")), ("PP", None), ("a2", Some("a")), ("b1", Some("b"))];
         let mut waiting = outbox(&frames);
         waiting.push(Bytes::from_static(b"a3"), key("a"), 0);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_alone_may_be_larger_than_the_budget() {
+    fn one_message_can_exceed_the_outbox_budget() {
         let mut waiting = outbox(&[("aaaaaaaa", None)]);
         assert_eq!(waiting.fit(4, SlowClients::Disconnect), FitOutcome::Dropped(0));
         waiting.push(Bytes::from_static(b"b"), None, 0);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_be_disconnected_loses_nothing_before() {
+    fn messages_before_a_disconnect_are_delivered() {
         let mut waiting = outbox(&[("aaaa", Some("x")), ("bbbb", Some("x"))]);
         assert_eq!(waiting.fit(8, SlowClients::Disconnect), FitOutcome::Dropped(0));
         assert_eq!(waiting.fit(7, SlowClients::Disconnect), FitOutcome::TooSlow);
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_in_pieces_is_what_was_added(
+        fn bytes_written_in_pieces_equal_the_added_bytes(
             frames in prop::collection::vec("[a-z]{1,9}", 1..20),
             pieces in prop::collection::vec(1_usize..12, 1..100),
         ) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Shard;
-use super::messages::complain;
+use super::messages::write_error;
 use super::state::ShardState;
 use crate::app::App;
 use crate::broker::{Broker as _, ClientPublication};
@@ -31,7 +31,7 @@ impl Shard {
         let app = Arc::clone(&session.app);
         let settings = app.settings();
         if !settings.has_client_events {
-            return complain(output, "this app does not allow client events (client_events)");
+            return write_error(output, "this app does not allow client events (client_events)");
         }
         if session.client_events.take(settings.client_event_rate, now).is_err() {
             self.hub.metrics.limit_hit(LimitKind::ClientEventRate);
@@ -41,16 +41,16 @@ impl Shard {
             });
         }
         let Some(index) = state.subscription_to(key, &event.channel) else {
-            return complain(output, &format!("not subscribed to {}", event.channel));
+            return write_error(output, &format!("not subscribed to {}", event.channel));
         };
         let session = &state.sessions[key as usize];
         let subscription = &session.subscriptions[index];
         let channel = Arc::clone(&state.channels[subscription.channel as usize].channel);
         if !channel.kind.allows_client_events() {
             let name = &channel.name;
-            let why =
+            let reason =
                 format!("{name} takes no client events: only private and presence channels do");
-            return complain(output, &why);
+            return write_error(output, &reason);
         }
         let sender = Sender { socket_id: session.socket_id, user_id: subscription.user_id.clone() };
         match self.publish_client_event(&channel, event, &sender) {
@@ -58,7 +58,7 @@ impl Shard {
                 self.send_client_event(&app, &channel, event, &sender)
             }
             Ok(ClientEventOutcome::SwitchedOff) => {}
-            Err(error) => complain(output, &error.to_string()),
+            Err(error) => write_error(output, &error.to_string()),
         }
     }
 
@@ -90,14 +90,14 @@ impl Shard {
         event: &ClientEvent<'_>,
         sender: &Sender,
     ) {
-        let told = WebhookEvent::ClientEvent {
+        let webhook_event = WebhookEvent::ClientEvent {
             channel: channel.name.as_str(),
             event: event.event.as_str(),
             data: event.data.as_ref().map(|data| data.as_str()),
             socket_id: sender.socket_id,
             user_id: sender.user_id.as_deref(),
         };
-        self.hub.webhooks.enqueue(&app.settings().hooks, &told);
+        self.hub.webhooks.enqueue(&app.settings().hooks, &webhook_event);
     }
 }
 

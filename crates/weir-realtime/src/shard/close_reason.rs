@@ -43,31 +43,35 @@ impl CloseReason {
         match self {
             Self::Gone => {}
             Self::Slow => {
-                say_code(
+                write_close(
                     out,
                     CloseCode::OverCapacity,
                     "Too slow: more waits for this client than may",
                 );
             }
             Self::Unused => {
-                say_code(out, CloseCode::OverCapacity, "Neither subscribed nor signed in in time");
+                write_close(
+                    out,
+                    CloseCode::OverCapacity,
+                    "Neither subscribed nor signed in in time",
+                );
             }
             // The text that Pusher sends.
             Self::Unauthorized => {
                 let reason = "Connection not authorized within timeout.";
-                say_code(out, CloseCode::Unauthorized, reason);
+                write_close(out, CloseCode::Unauthorized, reason);
             }
             Self::Protocol(error) => {
                 let reason = error.to_string();
                 Message::Close(Some(error.close_frame(&reason))).encode(out, None);
             }
-            Self::Code(code) => say_code(out, code, code.reason()),
+            Self::Code(code) => write_close(out, code, code.reason()),
         }
     }
 }
 
 /// Appends an error message, which some clients show, and the close frame.
-pub(crate) fn say_code(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
+pub(crate) fn write_close(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
     append_text(out, |out| server_message::error(out, Some(code), reason));
     let number = websocket::CloseCode::new(code.number());
     let frame = number.map(|code| CloseFrame { code, reason });

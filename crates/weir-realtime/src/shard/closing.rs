@@ -42,7 +42,7 @@ impl Shard {
     }
 
     /// Answers a client's close frame and closes the connection.
-    pub(super) fn answer_close(
+    pub(super) fn reply_to_close(
         &self,
         state: &mut ShardState,
         key: SessionKey,
@@ -56,9 +56,9 @@ impl Shard {
         }
         self.hub.metrics.closed(Closed::Client);
         self.leave_all(state, key);
-        let mut answer = Vec::new();
-        Message::Close(frame).encode(&mut answer, None);
-        self.send(state, key, &answer);
+        let mut reply = Vec::new();
+        Message::Close(frame).encode(&mut reply, None);
+        self.send(state, key, &reply);
     }
 
     /// Sends messages to one client. Closes the connection if they can't be written.

@@ -12,9 +12,9 @@ use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{ConnectionStream, HttpRequestHead, Peer, RejectedUpgrade, Upgrade};
 
 use super::Shard;
-use super::close_reason::say_code;
+use super::close_reason::write_close;
 use super::state::ShardState;
-use crate::app::{App, ConnectionPlace, NoPlace};
+use crate::app::{App, ConnectionQuota, QuotaExceeded};
 use crate::cores::{self, SessionKey};
 use crate::frame::append_text;
 use crate::metrics::LimitKind;
@@ -61,60 +61,60 @@ impl Shard {
                 accepted.write_response(&mut output);
                 accepted.origin
             }
-            Err(refusal) => return Err(refuse(upgrade, refusal)),
+            Err(error) => return Err(reject(upgrade, error)),
         };
-        let (app, place) = match self.enter(upgrade.head, upgrade.peer) {
-            Ok(entered) => entered,
+        let (app, quota) = match self.admit(upgrade.head, upgrade.peer) {
+            Ok(admitted) => admitted,
             Err(code) => {
-                self.turn_away(upgrade.stream, output, code, code.reason());
+                self.reject_with_close(upgrade.stream, output, code, code.reason());
                 return Ok(());
             }
         };
         if !is_origin_allowed(&app, origin) {
-            return Err(refuse(upgrade, HandshakeError::OriginNotAllowed));
+            return Err(reject(upgrade, HandshakeError::OriginNotAllowed));
         }
         match upgrade.client.as_ref().map(ClientRequest::become_stream) {
             Some(Err(ClientFull(used))) => {
                 let code = CloseCode::OverCapacity;
-                self.turn_away(upgrade.stream, output, code, used.reason());
+                self.reject_with_close(upgrade.stream, output, code, used.reason());
             }
-            _ => self.open_session(app, place, upgrade.stream, upgrade.rest, output),
+            _ => self.open_session(app, quota, upgrade.stream, upgrade.rest, output),
         }
         Ok(())
     }
 
     /// Completes the handshake and closes the WebSocket with `code`. `output` holds the handshake's
     /// response.
-    fn turn_away(
+    fn reject_with_close(
         &self,
         stream: ConnectionStream,
         mut output: Vec<u8>,
         code: CloseCode,
         reason: &str,
     ) {
-        say_code(&mut output, code, reason);
-        self.say_goodbye(stream, output);
+        write_close(&mut output, code, reason);
+        self.send_and_close(stream, output);
     }
 
     /// Returns the app of the request's path, and counts the new connection towards its limits.
-    fn enter(
+    fn admit(
         &self,
         head: &HttpRequestHead<'_>,
         peer: Peer,
-    ) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
+    ) -> Result<(Arc<App>, ConnectionQuota), CloseCode> {
         let key = head.path().strip_prefix(PATH).filter(|key| !key.is_empty());
         let key = key.ok_or(CloseCode::PathNotFound)?;
         check_protocol(head.query().unwrap_or_default())?;
-        self.enter_app(key, peer)
+        self.admit_to_app(key, peer)
     }
 
     /// Returns the app with this key, and counts the new connection towards its limits. Returns the
     /// close code if the app accepts no connection.
-    pub(crate) fn enter_app(
+    pub(crate) fn admit_to_app(
         &self,
         key: &str,
         peer: Peer,
-    ) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
+    ) -> Result<(Arc<App>, ConnectionQuota), CloseCode> {
         let app = self.hub.app_by_key(key).ok_or(CloseCode::NoSuchApp)?;
         let settings = app.settings();
         if !settings.is_enabled {
@@ -127,15 +127,15 @@ impl Shard {
             return Err(CloseCode::OverCapacity);
         }
         let total_max = self.hub.settings().limits.connections_total_max;
-        let place = app.connect(total_max).map_err(|no_place| {
-            let (limit, code) = match no_place {
-                NoPlace::App => (LimitKind::Connections, CloseCode::OverConnectionQuota),
-                NoPlace::Total => (LimitKind::ConnectionsTotal, CloseCode::OverCapacity),
+        let quota = app.connect(total_max).map_err(|exceeded| {
+            let (limit, code) = match exceeded {
+                QuotaExceeded::App => (LimitKind::Connections, CloseCode::OverConnectionQuota),
+                QuotaExceeded::Total => (LimitKind::ConnectionsTotal, CloseCode::OverCapacity),
             };
             self.hub.metrics.limit_hit(limit);
             code
         })?;
-        Ok((Arc::clone(&app), place))
+        Ok((Arc::clone(&app), quota))
     }
 
     /// Registers the connection and sends its id to the client. `output` holds the handshake's
@@ -143,14 +143,14 @@ impl Shard {
     fn open_session(
         self: &Rc<Self>,
         app: Arc<App>,
-        place: ConnectionPlace,
+        quota: ConnectionQuota,
         stream: ConnectionStream,
         rest: &[u8],
         mut output: Vec<u8>,
     ) {
         bound_unsent(&stream, self.hub.settings().limits.unsent_bytes_max);
         let state = &mut *self.state.borrow_mut();
-        let (key, socket_id) = self.register(state, app, place, Transport::Socket(stream));
+        let (key, socket_id) = self.register(state, app, quota, Transport::Socket(stream));
         let timeout = self.activity_timeout();
         append_text(&mut output, |out| {
             server_message::connection_established(out, socket_id, timeout);
@@ -165,14 +165,14 @@ impl Shard {
         &self,
         state: &mut ShardState,
         app: Arc<App>,
-        place: ConnectionPlace,
+        quota: ConnectionQuota,
         transport: Transport,
     ) -> (SessionKey, SocketId) {
         let vacant = state.sessions.vacant_entry();
         let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
         let socket_id = cores::socket_id(self.index, key);
         let now = self.hub.clock.now();
-        vacant.insert(Box::new(ClientSession::new(socket_id, app, place, transport, now)));
+        vacant.insert(Box::new(ClientSession::new(socket_id, app, quota, transport, now)));
         self.hub.metrics.opened();
         self.hub.cores.get(self.index).connections.fetch_add(1, Ordering::Relaxed);
         (key, socket_id)
@@ -182,8 +182,8 @@ impl Shard {
     pub(super) fn read_rest(&self, state: &mut ShardState, key: SessionKey, mut rest: &[u8]) {
         while !rest.is_empty() && state.sessions.contains(key as usize) {
             let session = state.session(key);
-            if session.postponed.is_some() || !session.unheard.is_empty() {
-                return session.unheard.extend_from_slice(rest);
+            if session.postponed.is_some() || !session.unprocessed.is_empty() {
+                return session.unprocessed.extend_from_slice(rest);
             }
             let bytes = rest.len().min(state.input.len());
             state.input[..bytes].copy_from_slice(&rest[..bytes]);
@@ -203,12 +203,12 @@ impl Shard {
 
     /// Writes the final messages to a socket that never becomes a connection, then waits until the
     /// client closes: closing at once could discard them.
-    fn say_goodbye(&self, stream: ConnectionStream, words: Vec<u8>) {
+    fn send_and_close(&self, stream: ConnectionStream, bytes: Vec<u8>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let timeout = self.hub.settings().limits.close_timeout;
         let mut stream = stream;
         let goodbye = async move {
-            stream.write_all(&words).await?;
+            stream.write_all(&bytes).await?;
             AsyncWriteExt::shutdown(&mut stream).await?;
             let mut rest = [0; 256];
             while stream.read(&mut rest).await? > 0 {}
@@ -251,7 +251,7 @@ pub(crate) fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
     }
 }
 
-fn refuse(upgrade: Upgrade<'_>, refusal: HandshakeError) -> RejectedUpgrade {
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    upgrade.refuse(status, refusal.to_string())
+fn reject(upgrade: Upgrade<'_>, error: HandshakeError) -> RejectedUpgrade {
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    upgrade.reject(status, error.to_string())
 }

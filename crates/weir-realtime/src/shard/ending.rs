@@ -33,7 +33,8 @@ impl Shard {
                 return;
             }
             let code = CloseCode::OverCapacity;
-            self.close_in_turns(open.into_iter().map(|to| (to, code)).collect()).await;
+            self.close_in_turns(open.into_iter().map(|socket_id| (socket_id, code)).collect())
+                .await;
             if steps_left > 1 {
                 tokio::time::sleep(STEP).await;
             }
@@ -74,8 +75,8 @@ impl Shard {
                 connections.clear();
                 continue;
             };
-            let rest = connections.len() - connections.len().div_ceil(*steps_left);
-            due.extend(connections.drain(rest..).map(|to| (to, code)));
+            let kept_count = connections.len() - connections.len().div_ceil(*steps_left);
+            due.extend(connections.drain(kept_count..).map(|socket_id| (socket_id, code)));
             *steps_left = (*steps_left - 1).max(1);
         }
         state.app_ends.retain(|end| !end.connections.is_empty());
@@ -97,8 +98,8 @@ impl Shard {
 
     /// Closes the connections in turns, and yields in between.
     async fn close_in_turns(&self, due: Due) {
-        let turn = self.hub.settings().limits.writes_per_turn_max.max(1);
-        for (index, due) in due.chunks(turn).enumerate() {
+        let batch = self.hub.settings().limits.writes_per_turn_max.max(1);
+        for (index, due) in due.chunks(batch).enumerate() {
             if index > 0 {
                 tokio::task::yield_now().await;
             }
@@ -107,8 +108,8 @@ impl Shard {
     }
 
     pub(super) fn close_all(&self, state: &mut ShardState, due: &[(SocketId, CloseCode)]) {
-        for (to, code) in due {
-            if let Some(key) = state.session_of(*to) {
+        for (socket_id, code) in due {
+            if let Some(key) = state.session_of(*socket_id) {
                 self.close(state, key, CloseReason::Code(*code));
             }
         }

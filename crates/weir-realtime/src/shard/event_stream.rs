@@ -13,7 +13,7 @@ use hyper::body::{Body, Frame};
 use super::Shard;
 use super::close_reason::CloseReason;
 use super::state::ShardState;
-use crate::app::{App, ConnectionPlace};
+use crate::app::{App, ConnectionQuota};
 use crate::cores::SessionKey;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::client_message::Subscribe;
@@ -28,7 +28,7 @@ const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 /// A request for a channel as an event stream.
 pub(crate) struct EventStreamRequest {
     pub(crate) app: Arc<App>,
-    pub(crate) place: ConnectionPlace,
+    pub(crate) quota: ConnectionQuota,
     pub(crate) channel: ChannelName,
     /// The position of the last event that the client has.
     pub(crate) after: Option<ChannelPosition>,
@@ -47,10 +47,10 @@ impl Shard {
     /// permission. The response begins at once, even if the subscription must wait for the token
     /// bucket: on any status but 200, browsers do not reconnect (HTML, "Server-sent events": fail
     /// the connection).
-    pub(crate) fn stream_events(self: &Rc<Self>, wish: EventStreamRequest) -> EventStream {
-        let EventStreamRequest { app, place, channel, after } = wish;
+    pub(crate) fn stream_events(self: &Rc<Self>, request: EventStreamRequest) -> EventStream {
+        let EventStreamRequest { app, quota, channel, after } = request;
         let state = &mut *self.state.borrow_mut();
-        let (key, socket_id) = self.register(state, app, place, Transport::Events);
+        let (key, socket_id) = self.register(state, app, quota, Transport::Events);
         let subscribe = Subscribe {
             channel,
             auth: None,
@@ -68,7 +68,9 @@ impl Shard {
     /// Subscribes if that is still pending and the token bucket allows it.
     fn begin_stream(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
-        if session.postponed.is_some() && (session.owes == 0 || self.may_subscribe(state, key)) {
+        if session.postponed.is_some()
+            && (session.unpaid_subscriptions == 0 || self.may_subscribe(state, key))
+        {
             self.take_postponed(state, key);
         }
     }
@@ -77,14 +79,14 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: &Subscribe,
+        request: &Subscribe,
     ) {
         let mut output = Vec::new();
-        self.subscribe_authorised(state, key, wish, &mut output);
+        self.subscribe_authorised(state, key, request, &mut output);
         self.send(state, key, &output);
         if state.session(key).subscriptions.is_empty() {
             // The error was sent. The client reconnects later.
-            self.answer_close(state, key, None);
+            self.reply_to_close(state, key, None);
         }
     }
 

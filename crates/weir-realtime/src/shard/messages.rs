@@ -20,33 +20,33 @@ enum Flow {
 
 /// Responses to one read are limited to these bytes, roughly: further requests wait until they are
 /// written. A short request may have a whole history or a page of members as its response.
-const ANSWER_BYTES: usize = 64 << 10;
+const RESPONSE_BYTES: usize = 64 << 10;
 
 impl Shard {
     /// Processes the first `bytes` of the core's input buffer, received from one connection. Sends
-    /// all responses in one write. Requests beyond [`ANSWER_BYTES`] of responses wait until that is
-    /// written.
+    /// all responses in one write. Requests beyond [`RESPONSE_BYTES`] of responses wait until that
+    /// is written.
     pub(super) fn on_input(&self, state: &mut ShardState, key: SessionKey, bytes: usize) {
         let mut input = std::mem::take(&mut state.input);
         let mut output = std::mem::take(&mut state.output);
         let session = state.session(key);
-        session.heard_at = self.hub.clock.now();
+        session.received_at = self.hub.clock.now();
         if matches!(session.state, ConnectionState::Pinged { .. }) {
             session.state = ConnectionState::Open;
         }
         let mut decoder = std::mem::take(&mut session.decoder);
-        let heard = self.take_all(state, key, &mut decoder, &mut input[..bytes], &mut output);
-        let (unheard, ending) = match heard {
-            Ok(unheard) => (unheard, None),
+        let result = self.take_all(state, key, &mut decoder, &mut input[..bytes], &mut output);
+        let (unprocessed, error) = match result {
+            Ok(unprocessed) => (unprocessed, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         if let Some(session) = state.sessions.get_mut(key as usize) {
-            (session.decoder, session.unheard) = (decoder, unheard);
+            (session.decoder, session.unprocessed) = (decoder, unprocessed);
             if !output.is_empty() {
                 self.send(state, key, &output);
             }
         }
-        if let Some(error) = ending.filter(|_| state.sessions.contains(key as usize)) {
+        if let Some(error) = error.filter(|_| state.sessions.contains(key as usize)) {
             self.close(state, key, CloseReason::Protocol(error));
         }
         output.clear();
@@ -73,7 +73,7 @@ impl Shard {
             }
             let is_postponed =
                 state.sessions.get(key as usize).is_some_and(|one| one.postponed.is_some());
-            if is_postponed || output.len() >= ANSWER_BYTES {
+            if is_postponed || output.len() >= RESPONSE_BYTES {
                 return Ok(messages.rest().to_vec());
             }
         }
@@ -84,10 +84,10 @@ impl Shard {
     pub(super) fn take_postponed(&self, state: &mut ShardState, key: SessionKey) {
         let mut output = std::mem::take(&mut state.output);
         match state.session(key).postponed.take().map(|postponed| *postponed) {
-            Some(Postponed::Subscribe(wish)) => self.subscribe(state, key, wish, &mut output),
-            Some(Postponed::SignIn(wish)) => self.sign_in(state, key, wish, &mut output),
-            Some(Postponed::Stream(wish)) => {
-                self.subscribe_stream(state, key, &wish);
+            Some(Postponed::Subscribe(request)) => self.subscribe(state, key, request, &mut output),
+            Some(Postponed::SignIn(request)) => self.sign_in(state, key, request, &mut output),
+            Some(Postponed::Stream(request)) => {
+                self.subscribe_stream(state, key, &request);
             }
             None => {}
         }
@@ -100,8 +100,8 @@ impl Shard {
 
     /// Processes input that had to wait.
     pub(super) fn resume_input(&self, state: &mut ShardState, key: SessionKey) {
-        let unheard = std::mem::take(&mut state.session(key).unheard);
-        self.read_rest(state, key, &unheard);
+        let unprocessed = std::mem::take(&mut state.session(key).unprocessed);
+        self.read_rest(state, key, &unprocessed);
     }
 
     fn take(
@@ -119,7 +119,7 @@ impl Shard {
             // Messages of the Pusher protocol are text; Pusher also accepts them as binary.
             Message::Binary(bytes) => match str::from_utf8(bytes) {
                 Ok(text) => self.take_text(state, key, text, settings, output),
-                Err(_) => complain(output, "a message must be text: JSON in UTF-8"),
+                Err(_) => write_error(output, "a message must be text: JSON in UTF-8"),
             },
             Message::Ping(payload) => Message::Pong(payload).encode(output, None),
             Message::Pong(_) => {}
@@ -128,7 +128,7 @@ impl Shard {
                 self.send(state, key, output);
                 output.clear();
                 if state.sessions.contains(key as usize) {
-                    self.answer_close(state, key, *frame);
+                    self.reply_to_close(state, key, *frame);
                 }
                 return Flow::Stop;
             }
@@ -146,21 +146,21 @@ impl Shard {
         output: &mut Vec<u8>,
     ) {
         match ClientMessage::parse(text, &settings.limits.pusher) {
-            Ok(ClientMessage::Subscribe(wish)) => self.subscribe(state, key, wish, output),
+            Ok(ClientMessage::Subscribe(request)) => self.subscribe(state, key, request, output),
             Ok(ClientMessage::Unsubscribe { channel }) => self.unsubscribe(state, key, &channel),
             Ok(ClientMessage::Ping) => append_text(output, server_message::pong),
             Ok(ClientMessage::Pong) => {}
-            Ok(ClientMessage::Members(wish)) => self.list_members(state, key, &wish, output),
-            Ok(ClientMessage::SignIn(wish)) => self.sign_in(state, key, wish, output),
+            Ok(ClientMessage::Members(request)) => self.list_members(state, key, &request, output),
+            Ok(ClientMessage::SignIn(request)) => self.sign_in(state, key, request, output),
             Ok(ClientMessage::ClientEvent(event)) => {
                 self.client_event(state, key, &event, output);
             }
-            Err(error) => complain(output, &error.to_string()),
+            Err(error) => write_error(output, &error.to_string()),
         }
     }
 }
 
 /// Appends an error without a code, which leaves the connection open.
-pub(super) fn complain(output: &mut Vec<u8>, message: &str) {
+pub(super) fn write_error(output: &mut Vec<u8>, message: &str) {
     append_text(output, |out| server_message::error(out, None, message));
 }

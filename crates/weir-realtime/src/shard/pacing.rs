@@ -21,46 +21,46 @@ impl Shard {
     pub(super) fn may_subscribe(&self, state: &mut ShardState, key: SessionKey) -> bool {
         // Connections that are already waiting go first.
         let is_waiting = state.session(key).is_waiting;
-        if !is_waiting && state.waiting.is_empty() && self.pay(state, key) {
+        if !is_waiting && state.waiting.is_empty() && self.take_tokens(state, key) {
             return true;
         }
         if !std::mem::replace(&mut state.session(key).is_waiting, true) {
             self.hub.metrics.limit_hit(LimitKind::SubscribeRate);
             state.waiting.push_back(key);
-            self.paced.notify_one();
+            self.pacing_needed.notify_one();
         }
         false
     }
 
     /// Postpones a request because a core has no room. It is retried after [`PACE`], and after the
     /// connections that already wait. The connection is not read from until then.
-    pub(super) fn postpone(&self, state: &mut ShardState, key: SessionKey, what: Postponed) {
+    pub(super) fn postpone(&self, state: &mut ShardState, key: SessionKey, request: Postponed) {
         let session = state.session(key);
-        session.postponed = Some(Box::new(what));
-        session.owes = session.owes.max(1);
+        session.postponed = Some(Box::new(request));
+        session.unpaid_subscriptions = session.unpaid_subscriptions.max(1);
         if !std::mem::replace(&mut session.is_waiting, true) {
             state.postponed.push_back(key);
-            self.paced.notify_one();
+            self.pacing_needed.notify_one();
         }
     }
 
-    fn pay(&self, state: &mut ShardState, key: SessionKey) -> bool {
+    fn take_tokens(&self, state: &mut ShardState, key: SessionKey) -> bool {
         let rate = self.hub.settings().limits.subscribe_rate;
         let now = self.hub.clock.now();
-        while state.session(key).owes > 0 {
+        while state.session(key).unpaid_subscriptions > 0 {
             if state.subscribe_bucket.take(rate, now).is_err() {
                 return false;
             }
-            state.session(key).owes -= 1;
+            state.session(key).unpaid_subscriptions -= 1;
         }
         true
     }
 
     /// Lets waiting connections proceed as the bucket fills.
-    pub(super) async fn pace(self: Rc<Self>) {
+    pub(super) async fn run_pacing(self: Rc<Self>) {
         loop {
-            self.paced.notified().await;
-            while !self.let_through() {
+            self.pacing_needed.notified().await;
+            while !self.resume_waiting() {
                 tokio::time::sleep(PACE).await;
                 self.requeue();
             }
@@ -75,14 +75,14 @@ impl Shard {
 
     /// Lets waiting connections proceed while the bucket has tokens. Returns whether none waits any
     /// more.
-    pub(super) fn let_through(&self) -> bool {
+    pub(super) fn resume_waiting(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         while let Some(key) = state.waiting.front().copied() {
             // The connection may be gone, and its number may belong to another one that does not
             // wait.
             let waits = state.sessions.get(key as usize).is_some_and(|session| session.is_waiting);
             if waits {
-                if !self.pay(state, key) {
+                if !self.take_tokens(state, key) {
                     return false;
                 }
                 let session = state.session(key);

@@ -24,7 +24,7 @@ impl Shard {
                 for message in messages.drain(..) {
                     self.handle_message(state, message);
                 }
-                self.turn(state);
+                self.deliver_turn(state);
                 state.has_work()
             };
             if has_more {
@@ -48,13 +48,13 @@ impl Shard {
         match message {
             CoreMessage::Broadcast(broadcast) => state.sort_in(broadcast),
             CoreMessage::Direct(direct) => state.direct.push_back(direct),
-            CoreMessage::Disconnect { to, app, reply, room } => {
+            CoreMessage::Disconnect { to, app, reply, budget } => {
                 let key = state.session_of(to);
                 let key = key.filter(|key| state.session(*key).app.number == app);
                 if let Some(key) = key {
                     self.close(state, key, CloseReason::Code(CloseCode::Unauthorized));
                 }
-                drop(room);
+                drop(budget);
                 // The requester may have given up.
                 let _ = reply.send(key.is_some());
             }
@@ -64,43 +64,44 @@ impl Shard {
 
     /// Delivers to at most `writes_per_turn_max` subscribers, and sends direct messages to as many
     /// connections, so that neither kind delays the other.
-    pub(super) fn turn(&self, state: &mut ShardState) {
+    pub(super) fn deliver_turn(&self, state: &mut ShardState) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
-        let mut left = limits.writes_per_turn_max.max(1);
-        self.turn_of_direct(state, left);
-        let mut turn = TurnCounts::default();
+        let mut remaining = limits.writes_per_turn_max.max(1);
+        self.deliver_direct(state, remaining);
+        let mut counts = TurnCounts::default();
         let ShardState { sessions, channels, ready, broken, .. } = state;
-        while left > 0 {
+        while remaining > 0 {
             let Some(slot) = ready.pop_front() else { break };
             let local = &mut channels[slot as usize];
             let mut slowed = 0;
-            let progress = local.fanout.turn(left, limits.write_bytes_max, |key, delivery| {
-                let session = &mut sessions[key as usize];
-                turn.count(&delivery);
-                let before = session.waiting_bytes();
-                match session.deliver(delivery) {
-                    SendOutcome::Written => {}
-                    SendOutcome::Waits { dropped } => {
-                        slowed += u64::from(dropped > 0);
-                        turn.waits(before, session, dropped);
+            let progress =
+                local.fanout.deliver_turn(remaining, limits.write_bytes_max, |key, delivery| {
+                    let session = &mut sessions[key as usize];
+                    counts.count(&delivery);
+                    let before = session.waiting_bytes();
+                    match session.deliver(delivery) {
+                        SendOutcome::Written => {}
+                        SendOutcome::Waits { dropped } => {
+                            slowed += u64::from(dropped > 0);
+                            counts.waits(before, session, dropped);
+                        }
+                        SendOutcome::TooSlow => {
+                            slowed += 1;
+                            counts.waits(before, session, 0);
+                            broken.push((key, CloseReason::Slow));
+                        }
+                        SendOutcome::Broken => {
+                            counts.waits(before, session, 0);
+                            broken.push((key, CloseReason::Gone));
+                        }
                     }
-                    SendOutcome::TooSlow => {
-                        slowed += 1;
-                        turn.waits(before, session, 0);
-                        broken.push((key, CloseReason::Slow));
-                    }
-                    SendOutcome::Broken => {
-                        turn.waits(before, session, 0);
-                        broken.push((key, CloseReason::Gone));
-                    }
-                }
-            });
+                });
             if slowed > 0 {
                 local.channel.slowed(slowed);
             }
             // Visiting an empty channel also counts.
-            left -= progress.subscribers.clamp(1, left);
+            remaining -= progress.subscribers.clamp(1, remaining);
             if let Some(published_at) = local.fanout.take_finished() {
                 let took = self.hub.clock.now().since(published_at);
                 self.hub.metrics.delivered_after(took.as_secs_f64());
@@ -110,27 +111,27 @@ impl Shard {
                 ready.push_back(slot);
             }
         }
-        self.hub.metrics.turn(&turn);
+        self.hub.metrics.record_turn(&counts);
         self.end_broken(state);
     }
 
-    fn turn_of_direct(&self, state: &mut ShardState, mut left: usize) {
-        while left > 0
+    fn deliver_direct(&self, state: &mut ShardState, mut remaining: usize) {
+        while remaining > 0
             && let Some(mut direct) = state.direct.pop_front()
         {
-            let rest = direct.to.len().saturating_sub(left);
-            left -= direct.to.len() - rest;
-            for to in direct.to.drain(rest..) {
-                self.send_direct(state, to, &direct.payload);
+            let rest = direct.recipients.len().saturating_sub(remaining);
+            remaining -= direct.recipients.len() - rest;
+            for recipient in direct.recipients.drain(rest..) {
+                self.send_direct(state, recipient, &direct.payload);
             }
-            if !direct.to.is_empty() {
+            if !direct.recipients.is_empty() {
                 state.direct.push_front(direct);
             }
         }
     }
 
-    fn send_direct(&self, state: &mut ShardState, to: SocketId, payload: &DirectPayload) {
-        let Some(key) = state.session_of(to) else { return };
+    fn send_direct(&self, state: &mut ShardState, recipient: SocketId, payload: &DirectPayload) {
+        let Some(key) = state.session_of(recipient) else { return };
         match payload {
             // No message may follow a close frame.
             DirectPayload::Frame(_) if state.session(key).is_closing() => {}
@@ -140,10 +141,10 @@ impl Shard {
     }
 
     fn end_broken(&self, state: &mut ShardState) {
-        for (key, why) in std::mem::take(&mut state.broken) {
+        for (key, reason) in std::mem::take(&mut state.broken) {
             // A connection may be listed twice, for two channels.
             if state.sessions.contains(key as usize) {
-                self.close(state, key, why);
+                self.close(state, key, reason);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Shard;
-use super::messages::complain;
+use super::messages::write_error;
 use super::state::ShardState;
 use crate::cores::SessionKey;
 use crate::cores::{CoreBusy, DirectPayload};
@@ -23,36 +23,36 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: SignIn,
+        request: SignIn,
         output: &mut Vec<u8>,
     ) {
         let session = state.session(key);
         if session.user.is_some() {
-            return complain(output, "this connection has signed in already");
+            return write_error(output, "this connection has signed in already");
         }
         let socket_id = session.socket_id;
         let app = Arc::clone(&session.app);
         let verified =
-            app.settings().token().verify_sign_in(&wish.auth, socket_id, &wish.user_data);
+            app.settings().token().verify_sign_in(&request.auth, socket_id, &request.user_data);
         if let Err(error) = verified {
             let code = Some(CloseCode::Unauthorized);
             return append_text(output, |out| server_message::error(out, code, &error.to_string()));
         }
         let settings = self.hub.settings();
-        let data = match UserData::parse(&wish.user_data, &settings.limits.pusher) {
+        let data = match UserData::parse(&request.user_data, &settings.limits.pusher) {
             Ok(data) => data,
-            Err(error) => return complain(output, &error.to_string()),
+            Err(error) => return write_error(output, &error.to_string()),
         };
         let user = SignedIn {
             user_id: Arc::from(&*data.id),
             user_info: data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned())),
             watchlist: data.watchlist.accepted.iter().map(|user| Arc::from(&**user)).collect(),
         };
-        let is_cut = data.watchlist.left_out > 0;
+        let is_cut = data.watchlist.dropped > 0;
         let frame = watchlist_frame(WatchlistChange::Online, &user.user_id);
         let admit = |watchers: &[SocketId]| self.hub.cores.address(watchers, frame.wire().len());
         let signed_in = app.users.sign_in(socket_id, &user, admit, |messages, online| {
-            write_signed_in(output, &wish.user_data, is_cut, online);
+            write_signed_in(output, &request.user_data, is_cut, online);
             self.hub.cores.send(messages, &DirectPayload::Frame(frame.clone()));
         });
         match signed_in {
@@ -61,7 +61,7 @@ impl Shard {
                 (session.has_been_used, session.is_authorized) = (true, true);
                 session.user = Some(Box::new(user));
             }
-            Err(CoreBusy) => self.postpone(state, key, Postponed::SignIn(wish)),
+            Err(CoreBusy) => self.postpone(state, key, Postponed::SignIn(request)),
         }
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Shard;
-use super::messages::complain;
+use super::messages::write_error;
 use super::state::ShardState;
 use crate::app::App;
 use crate::broker::{Broker as _, SubscribeError};
-use crate::channel::{CacheState, Channel, Join, Joining, Leaving, Left, ListedMember};
+use crate::channel::{
+    CacheState, Channel, Departure, Join, JoinRequest, LeaveRequest, ListedMember,
+};
 use crate::cores::SessionKey;
 use crate::fanout::Subscriber;
 use crate::frame::append_text;
@@ -55,26 +57,26 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: Subscribe,
+        request: Subscribe,
         output: &mut Vec<u8>,
     ) {
-        let name = wish.channel.clone();
+        let name = request.channel.clone();
         let session = state.session(key);
         if !std::mem::take(&mut session.has_prepaid) {
-            session.owes = session.owes.saturating_add(1);
+            session.unpaid_subscriptions = session.unpaid_subscriptions.saturating_add(1);
         }
         if state.subscription_to(key, name.as_str()).is_some() {
-            return complain(output, &format!("already subscribed to {name}"));
+            return write_error(output, &format!("already subscribed to {name}"));
         }
         let subscribed = self
-            .authorise(state, key, &wish)
-            .and_then(|()| self.try_subscribe(state, key, &wish, output));
+            .authorise(state, key, &request)
+            .and_then(|()| self.try_subscribe(state, key, &request, output));
         match subscribed {
             // pusher-js treats an error as final, but room will be available soon.
-            Err(refusal) if refusal.is_busy() => {
-                self.postpone(state, key, Postponed::Subscribe(wish));
+            Err(error) if error.is_busy() => {
+                self.postpone(state, key, Postponed::Subscribe(request));
             }
-            subscribed => write_refusal(subscribed, name.as_str(), output),
+            subscribed => write_rejection(subscribed, name.as_str(), output),
         }
     }
 
@@ -83,18 +85,18 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: &Subscribe,
+        request: &Subscribe,
         output: &mut Vec<u8>,
     ) {
-        let subscribed = self.try_subscribe(state, key, wish, output);
-        write_refusal(subscribed, wish.channel.as_str(), output);
+        let subscribed = self.try_subscribe(state, key, request, output);
+        write_rejection(subscribed, request.channel.as_str(), output);
     }
 
     fn try_subscribe(
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: &Subscribe,
+        request: &Subscribe,
         output: &mut Vec<u8>,
     ) -> Result<(), SubscribeRefusal> {
         let max = self.hub.settings().limits.channels_per_connection_max;
@@ -105,10 +107,10 @@ impl Shard {
                 "a connection may subscribe to {max} channels ({setting})"
             )));
         }
-        let member = self.member(state, key, wish)?;
+        let member = self.member(state, key, request)?;
         let app = Arc::clone(&state.session(key).app);
         let user_id = member.as_ref().map(|member| Arc::clone(&member.user_id));
-        let (channel, join) = self.join(&app, wish, member)?;
+        let (channel, join) = self.join(&app, request, member)?;
         let slot = state.slot(&channel, &app);
         let wants_member_changes = join.joined.members_version.is_some();
         let subscriber = Subscriber { session: key, wants_member_changes, from: join.sequence };
@@ -131,14 +133,14 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: &Subscribe,
+        request: &Subscribe,
     ) -> Result<(), SubscribeRefusal> {
         let session = state.session(key);
-        match wish.channel.kind().access {
+        match request.channel.kind().access {
             Access::Public => Ok(()),
             Access::ServerToUser => {
                 let user = session.user.as_ref().map(|user| &*user.user_id);
-                match user == wish.channel.server_to_user() {
+                match user == request.channel.server_to_user() {
                     true => Ok(()),
                     false => {
                         Err(SubscribeRefusal::auth("only the signed-in user may subscribe to this"))
@@ -147,10 +149,10 @@ impl Shard {
             }
             Access::Private | Access::Presence | Access::Encrypted => {
                 let settings = session.app.settings();
-                let (auth, data) = (wish.auth.as_deref(), wish.channel_data.as_deref());
+                let (auth, data) = (request.auth.as_deref(), request.channel_data.as_deref());
                 settings
                     .token()
-                    .verify_subscription(auth, session.socket_id, &wish.channel, data)
+                    .verify_subscription(auth, session.socket_id, &request.channel, data)
                     .map_err(SubscribeRefusal::auth)
             }
         }
@@ -162,13 +164,13 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        wish: &Subscribe,
+        request: &Subscribe,
     ) -> Result<Option<ListedMember>, SubscribeRefusal> {
-        if !wish.channel.kind().has_presence() {
+        if !request.channel.kind().has_presence() {
             return Ok(None);
         }
         let settings = self.hub.settings();
-        match (&wish.channel_data, &state.session(key).user) {
+        match (&request.channel_data, &state.session(key).user) {
             (Some(data), _) => {
                 let data = PresenceData::parse(data, &settings.limits.pusher)
                     .map_err(SubscribeRefusal::invalid)?;
@@ -188,20 +190,20 @@ impl Shard {
     fn join(
         &self,
         app: &Arc<App>,
-        wish: &Subscribe,
+        request: &Subscribe,
         member: Option<ListedMember>,
     ) -> Result<(Arc<Channel>, Join), SubscribeRefusal> {
-        let joining = Joining {
+        let joining = JoinRequest {
             core: self.index,
             member,
-            recover: wish.recover,
-            wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
+            recover: request.recover,
+            wants_member_changes: request.member_changes && request.channel.kind().has_presence(),
             now: self.hub.clock.now(),
         };
         let on_join = |channel: &Channel, join: &Join| {
             self.send_join(app, channel, join, joining.member.as_ref());
         };
-        let subscribed = self.hub.broker.subscribe(app, &wish.channel, &joining, on_join);
+        let subscribed = self.hub.broker.subscribe(app, &request.channel, &joining, on_join);
         subscribed.map_err(|error| match error {
             SubscribeError::Busy(_) => SubscribeRefusal::busy(error),
             SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
@@ -223,10 +225,10 @@ impl Shard {
     fn send_join(&self, app: &App, channel: &Channel, join: &Join, member: Option<&ListedMember>) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
-        if join.occupied {
+        if join.was_empty {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelOccupied { channel: name });
         }
-        if let Some(member) = member.filter(|_| join.member_came) {
+        if let Some(member) = member.filter(|_| join.is_new_member) {
             let user_id = &*member.user_id;
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
         }
@@ -268,35 +270,41 @@ impl Shard {
         let (channel, app) = (Arc::clone(&local.channel), Arc::clone(&local.app));
         for moved in local.fanout.remove(subscription.index).into_iter().flatten() {
             let subscriptions = &mut state.session(moved.session).subscriptions;
-            let place = subscriptions.iter_mut().find(|place| place.channel == slot);
-            place.expect("who is among the subscribers has a subscription").index = moved.index;
+            let entry = subscriptions.iter_mut().find(|entry| entry.channel == slot);
+            entry.expect("who is among the subscribers has a subscription").index = moved.index;
         }
         self.hub.metrics.subscriptions(-1);
         state.forget_if_empty(slot);
         let user_id = subscription.user_id.as_deref();
-        let leaving = Leaving {
+        let request = LeaveRequest {
             core: self.index,
             user_id,
             wants_member_changes: subscription.wants_member_changes,
             now: self.hub.clock.now(),
         };
-        let left = self.hub.broker.unsubscribe(&app, &channel, leaving, |left| {
-            self.send_leave(&app, &channel, left, user_id);
+        let departure = self.hub.broker.unsubscribe(&app, &channel, request, |departure| {
+            self.send_leave(&app, &channel, departure, user_id);
         });
-        if left.subscribers > 0 {
-            self.announce_changes(state, &channel, &app, left.subscribers);
+        if departure.subscribers > 0 {
+            self.announce_changes(state, &channel, &app, departure.subscribers);
         }
     }
 
-    fn send_leave(&self, app: &App, channel: &Channel, left: Left, user_id: Option<&str>) {
+    fn send_leave(
+        &self,
+        app: &App,
+        channel: &Channel,
+        departure: Departure,
+        user_id: Option<&str>,
+    ) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
-        if let Some(user_id) = user_id.filter(|_| left.member_went) {
+        if let Some(user_id) = user_id.filter(|_| departure.is_member_gone) {
             let event = WebhookEvent::MemberRemoved { channel: name, user_id };
             self.hub.webhooks.enqueue(hooks, &event);
         }
-        self.send_count_event(app, channel, left.subscribers);
-        if left.subscribers == 0 {
+        self.send_count_event(app, channel, departure.subscribers);
+        if departure.subscribers == 0 {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelVacated { channel: name });
         }
     }
@@ -313,7 +321,7 @@ impl ShardState {
     }
 }
 
-fn write_refusal(subscribed: Result<(), SubscribeRefusal>, name: &str, output: &mut Vec<u8>) {
+fn write_rejection(subscribed: Result<(), SubscribeRefusal>, name: &str, output: &mut Vec<u8>) {
     if let Err(SubscribeRefusal { kind, status, message }) = subscribed {
         append_text(output, |out| {
             server_message::subscription_error(out, name, kind, &message, status);

@@ -50,10 +50,10 @@ impl Shard {
     ) -> io::Result<()> {
         self.poll_write(state, key, context)?;
         for _ in 0..READS_PER_TURN {
-            if state.session(key).owes > 0 && !self.may_subscribe(state, key) {
+            if state.session(key).unpaid_subscriptions > 0 && !self.may_subscribe(state, key) {
                 return Ok(());
             }
-            if self.poll_hear(state, key, context)?.is_pending() {
+            if self.poll_input(state, key, context)?.is_pending() {
                 return Ok(());
             }
             if !state.sessions.contains(key as usize) {
@@ -68,7 +68,7 @@ impl Shard {
 
     /// Retries a postponed request, or processes input that waited for responses to be written, or
     /// reads more.
-    fn poll_hear(
+    fn poll_input(
         &self,
         state: &mut ShardState,
         key: SessionKey,
@@ -80,7 +80,7 @@ impl Shard {
             self.take_postponed(state, key);
             return Poll::Ready(Ok(()));
         }
-        if !session.unheard.is_empty() {
+        if !session.unprocessed.is_empty() {
             if session.has_unwritten() {
                 return Poll::Pending;
             }

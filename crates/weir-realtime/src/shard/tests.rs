@@ -1,8 +1,8 @@
 //! Tests of a shard, with a core that the test drives.
 
 mod any_order;
+mod budget;
 mod endings;
-mod room;
 mod streams;
 
 use std::task::{Context, Poll, Waker};
@@ -12,10 +12,10 @@ use weir_base::secret::Secret;
 use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
 
-use super::by_hand::{Leftovers, ManualConnection, ManualCore};
 use super::close_reason::CloseReason;
+use super::manual_core::{Leftovers, ManualConnection, ManualCore};
 use super::*;
-use crate::cores::{DirectPayload, RoomReservation, SessionKey};
+use crate::cores::{BudgetReservation, DirectPayload, SessionKey};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
@@ -46,12 +46,12 @@ fn frame(event: &str, data: &Value) -> Vec<u8> {
 }
 
 impl ManualCore {
-    fn enter(&self) -> (SessionKey, SocketId) {
+    fn connect_client(&self) -> (SessionKey, SocketId) {
         let ManualConnection { key, socket_id } = self.connect("key").unwrap();
         (key, socket_id)
     }
 
-    fn say(&self, key: SessionKey, event: &str, data: &Value) {
+    fn send_event(&self, key: SessionKey, event: &str, data: &Value) {
         let text = json!({ "event": event, "data": data }).to_string();
         self.write(key, &Message::Text(&text), Some(MASK));
     }
@@ -65,21 +65,21 @@ impl ManualCore {
     }
 
     fn subscribe(&self, key: SessionKey, channel: &str) {
-        self.say(key, "pusher:subscribe", &json!({ "channel": channel }));
-        assert_eq!(self.heard(key), ["pusher_internal:subscription_succeeded"]);
+        self.send_event(key, "pusher:subscribe", &json!({ "channel": channel }));
+        assert_eq!(self.take_event_names(key), ["pusher_internal:subscription_succeeded"]);
     }
 
     fn unsubscribe(&self, key: SessionKey, channel: &str) {
-        self.say(key, "pusher:unsubscribe", &json!({ "channel": channel }));
+        self.send_event(key, "pusher:unsubscribe", &json!({ "channel": channel }));
     }
 
-    fn tell(&self, channel: &str, name: &str) {
+    fn publish_event(&self, channel: &str, name: &str) {
         self.publish("1", channel, (name, ""), None).unwrap();
     }
 
-    fn send(&self, to: &[SocketId], what: &DirectPayload) {
+    fn send(&self, to: &[SocketId], payload: &DirectPayload) {
         let cores = &self.0.hub.cores;
-        cores.send(cores.address(to, 0).unwrap(), what);
+        cores.send(cores.address(to, 0).unwrap(), payload);
     }
 
     fn sign_in(&self, (key, socket_id): (SessionKey, SocketId), user: &str, watchlist: &[&str]) {
@@ -88,14 +88,14 @@ impl ManualCore {
         let token = Token { key: "key", secret: &secret };
         let signature = token.sign(format!("{socket_id}::user::{user_data}").as_bytes());
         let auth = format!("key:{signature}");
-        self.say(key, "pusher:signin", &json!({ "auth": auth, "user_data": user_data }));
+        self.send_event(key, "pusher:signin", &json!({ "auth": auth, "user_data": user_data }));
     }
 
     fn join(&self, who: (SessionKey, SocketId), channel: &str, user: &str) {
-        let said = Self::joining(who, channel, user);
+        let frame_bytes = Self::joining(who, channel, user);
         let state = &mut *self.0.state.borrow_mut();
-        state.input[..said.len()].copy_from_slice(&said);
-        self.0.on_input(state, who.0, said.len());
+        state.input[..frame_bytes.len()].copy_from_slice(&frame_bytes);
+        self.0.on_input(state, who.0, frame_bytes.len());
     }
 
     /// Returns a signed subscription to a presence channel.
@@ -112,7 +112,7 @@ impl ManualCore {
     /// Retries a postponed request, as the connection's task does.
     fn requeue(&self, (key, socket_id): (SessionKey, SocketId)) {
         self.0.requeue();
-        self.0.let_through();
+        self.0.resume_waiting();
         let _ = self.receive(ManualConnection { key, socket_id }, b"");
     }
 
@@ -121,9 +121,9 @@ impl ManualCore {
     }
 
     /// Reserves all of the core's room.
-    fn fill(&self) -> Vec<RoomReservation> {
-        let room = &self.0.hub.cores.get(0).room;
-        std::iter::from_fn(|| room.reserve(0).ok()).collect()
+    fn fill(&self) -> Vec<BudgetReservation> {
+        let budget = &self.0.hub.cores.get(0).budget;
+        std::iter::from_fn(|| budget.reserve(0).ok()).collect()
     }
 
     /// Takes the messages queued for a connection.
@@ -134,49 +134,49 @@ impl ManualCore {
     }
 
     /// Takes the messages queued for a connection, and returns their names.
-    fn heard(&self, key: SessionKey) -> Vec<String> {
+    fn take_event_names(&self, key: SessionKey) -> Vec<String> {
         let messages = self.messages(key).into_iter();
         messages.map(|message| message["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn room(&self) -> (usize, usize) {
-        self.leftovers().room
+    fn budget(&self) -> (usize, usize) {
+        self.leftovers().budget
     }
 }
 
 #[test]
-fn a_letter_is_not_for_who_has_the_number_now() {
+fn a_direct_message_does_not_reach_a_reused_session_key() {
     with_core(|core| {
-        let (first, gone) = core.enter();
+        let (first, gone) = core.connect_client();
         core.0.close(&mut core.0.state.borrow_mut(), first, CloseReason::Gone);
-        let (second, _) = core.enter();
+        let (second, _) = core.connect_client();
         assert_eq!(first, second, "the number is given again");
         core.send(&[gone], &DirectPayload::Frame(Frame::text(server_message::ping)));
         core.send(&[gone], &DirectPayload::Close(CloseCode::Unauthorized));
         core.deliver();
-        assert!(core.heard(second).is_empty());
+        assert!(core.take_event_names(second).is_empty());
         assert!(!core.0.state.borrow_mut().session(second).is_closing());
     });
 }
 
 #[test]
-fn nothing_follows_a_close_frame() {
+fn no_message_follows_a_close_frame() {
     with_core(|core| {
-        let (key, to) = core.enter();
+        let (key, to) = core.connect_client();
         core.send(&[to], &DirectPayload::Close(CloseCode::Unauthorized));
         core.send(&[to], &DirectPayload::Frame(Frame::text(server_message::ping)));
         core.deliver();
-        assert_eq!(core.heard(key), ["pusher:error"]);
+        assert_eq!(core.take_event_names(key), ["pusher:error"]);
     });
 }
 
 #[test]
-fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
+fn events_in_transit_to_an_emptied_channel_are_dropped() {
     with_core(|core| {
-        let (one, _) = core.enter();
+        let (one, _) = core.connect_client();
         for sorts_in in [false, true] {
             core.subscribe(one, "a");
-            core.tell("a", "for-nobody");
+            core.publish_event("a", "for-nobody");
             if sorts_in {
                 core.receive_messages();
             }
@@ -184,11 +184,11 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
             core.subscribe(one, "b");
             core.subscribe(one, "a");
             core.deliver();
-            assert!(core.heard(one).is_empty(), "sorted in: {sorts_in}");
-            assert_eq!(core.room(), (0, 0), "its room is given back");
-            core.tell("b", "for-b");
+            assert!(core.take_event_names(one).is_empty(), "sorted in: {sorts_in}");
+            assert_eq!(core.budget(), (0, 0), "its room is given back");
+            core.publish_event("b", "for-b");
             core.deliver();
-            assert_eq!(core.heard(one), ["for-b"]);
+            assert_eq!(core.take_event_names(one), ["for-b"]);
             core.unsubscribe(one, "a");
             core.unsubscribe(one, "b");
         }
@@ -197,77 +197,82 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
 }
 
 #[test]
-fn a_channel_that_was_ready_and_emptied_has_no_turn() {
+fn an_emptied_channel_is_not_delivered() {
     with_core(|core| {
-        let (one, _) = core.enter();
+        let (one, _) = core.connect_client();
         core.subscribe(one, "a");
-        core.tell("a", "for-nobody");
+        core.publish_event("a", "for-nobody");
         core.receive_messages();
         core.unsubscribe(one, "a");
         assert!(core.0.state.borrow().ready.is_empty());
-        assert_eq!(core.room(), (0, 0));
+        assert_eq!(core.budget(), (0, 0));
     });
 }
 
 /// The recovery includes the event, so the queued message must not deliver it again.
 #[test]
-fn who_recovers_gets_what_is_on_its_way_once() {
+fn events_in_transit_reach_a_recovering_client_once() {
     with_core(|core| {
-        let (one, _) = core.enter();
+        let (one, _) = core.connect_client();
         core.subscribe(one, "a");
         let channel = core.0.hub.app_by_id("1").unwrap().channels.get("a").unwrap();
         let epoch = channel.info().position.epoch.to_string();
-        core.tell("a", "e");
-        let (two, _) = core.enter();
+        core.publish_event("a", "e");
+        let (two, _) = core.connect_client();
         let recover = json!({ "channel": "a", "recover": { "epoch": epoch, "offset": 0 } });
-        core.say(two, "pusher:subscribe", &recover);
-        core.tell("a", "f");
+        core.send_event(two, "pusher:subscribe", &recover);
+        core.publish_event("a", "f");
         core.deliver();
         let answer = "pusher_internal:subscription_succeeded";
-        assert_eq!(core.heard(one), ["e", "f"]);
-        assert_eq!(core.heard(two), [answer, "e", "f"]);
-        assert_eq!(core.room(), (0, 0));
+        assert_eq!(core.take_event_names(one), ["e", "f"]);
+        assert_eq!(core.take_event_names(two), [answer, "e", "f"]);
+        assert_eq!(core.budget(), (0, 0));
     });
 }
 
 #[test]
-fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
+fn a_new_connection_does_not_overtake_waiting_subscriptions() {
     with_core(|core| {
         let interval = std::time::Duration::from_secs(1);
         let mut settings = Settings::default();
         settings.limits.subscribe_rate = Rate::new(1, interval);
         core.0.hub.reload(settings, vec![app()]);
-        let [(one, _), (two, _), (three, _)] = [core.enter(), core.enter(), core.enter()];
+        let [(one, _), (two, _), (three, _)] =
+            [core.connect_client(), core.connect_client(), core.connect_client()];
         let may = |key| {
             let state = &mut *core.0.state.borrow_mut();
-            state.session(key).owes == 0 || core.0.may_subscribe(state, key)
+            state.session(key).unpaid_subscriptions == 0 || core.0.may_subscribe(state, key)
         };
         assert!(may(one));
         assert!(!may(two));
         core.0.hub.clock.advance(interval);
         assert!(!may(three), "two was there before");
-        assert!(!core.0.let_through(), "three still waits");
+        assert!(!core.0.resume_waiting(), "three still waits");
         assert!(may(two) && !may(three));
         core.0.hub.clock.advance(interval);
-        assert!(core.0.let_through());
+        assert!(core.0.resume_waiting());
         assert!(may(three));
     });
 }
 
 #[test]
-fn a_connection_pays_once_for_each_subscription() {
+fn a_connection_takes_one_token_per_subscription() {
     with_core(|core| {
-        let (one, _) = core.enter();
-        let owes = |expected, why| {
-            assert_eq!(core.0.state.borrow_mut().session(one).owes, expected, "{why}");
+        let (one, _) = core.connect_client();
+        let unpaid_subscriptions = |expected, why| {
+            assert_eq!(
+                core.0.state.borrow_mut().session(one).unpaid_subscriptions,
+                expected,
+                "{why}"
+            );
         };
-        owes(1, "before anything is read");
-        core.0.state.borrow_mut().session(one).owes = 0;
+        unpaid_subscriptions(1, "before anything is read");
+        core.0.state.borrow_mut().session(one).unpaid_subscriptions = 0;
         core.subscribe(one, "a");
-        owes(0, "the first one is paid");
+        unpaid_subscriptions(0, "the first one is paid");
         core.subscribe(one, "b");
         core.subscribe(one, "c");
-        owes(2, "those that follow");
+        unpaid_subscriptions(2, "those that follow");
     });
 }
 
@@ -277,7 +282,7 @@ fn webhooks_told(core: &ManualCore) -> u64 {
 }
 
 #[test]
-fn a_client_event_that_is_switched_off_is_told_to_nobody() {
+fn a_switched_off_client_event_sends_no_webhook() {
     let mut app = app();
     app.has_client_events = true;
     let endpoint = WebhookEndpoint {
@@ -290,20 +295,20 @@ fn a_client_event_that_is_switched_off_is_told_to_nobody() {
     hooks.endpoints.push(Arc::new(endpoint));
     app.hooks = Arc::new(hooks);
     let core = ManualCore::new(Settings::default(), vec![app]);
-    let (one, two) = (core.enter(), core.enter());
-    for who in [one, two] {
-        core.join(who, "presence-x", "ada");
-        core.heard(who.0);
+    let (one, two) = (core.connect_client(), core.connect_client());
+    for client in [one, two] {
+        core.join(client, "presence-x", "ada");
+        core.take_event_names(client.0);
     }
     let event = json!({ "event": "client-typing", "channel": "presence-x", "data": "1" });
-    let say = || {
+    let send_event = || {
         core.write(one.0, &Message::Text(&event.to_string()), Some(MASK));
         core.deliver();
-        (core.heard(two.0).len(), webhooks_told(&core))
+        (core.take_event_names(two.0).len(), webhooks_told(&core))
     };
-    assert_eq!(say(), (1, 1));
+    assert_eq!(send_event(), (1, 1));
     let pattern = "client-*".parse().unwrap();
     let off = Off { pattern, since_us: 0, until_us: None };
     core.0.hub.switches().turn_off(off, core.now()).unwrap();
-    assert_eq!(say(), (0, 1), "neither the others nor the application's server");
+    assert_eq!(send_event(), (0, 1), "neither the others nor the application's server");
 }

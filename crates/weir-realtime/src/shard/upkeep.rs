@@ -43,8 +43,8 @@ impl Shard {
             ticks.tick().await;
             self.check_sessions(round);
             self.announce_due_changes();
-            self.hub.tidy(part);
-            part = (part + self.hub.cores.len()) % Hub::tidy_parts();
+            self.hub.remove_expired(part);
+            part = (part + self.hub.cores.len()) % Hub::expiry_parts();
         }
     }
 
@@ -77,17 +77,18 @@ impl Shard {
                 }
             }
             ConnectionState::Open => {
-                if let Some(why) = self.is_overdue(session, now) {
-                    self.close(state, key, why);
+                if let Some(reason) = self.is_overdue(session, now) {
+                    self.close(state, key, reason);
                 } else if session.stream.is_events() {
                     // A stream never receives anything. The ping keeps proxies from closing it.
-                    if now.since(session.heard_at) >= EVENTS_PING {
-                        session.heard_at = now;
+                    if now.since(session.received_at) >= EVENTS_PING {
+                        session.received_at = now;
                         let mut ping = Vec::new();
                         Message::Ping(b"").encode(&mut ping, None);
                         self.send(state, key, &ping);
                     }
-                } else if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
+                } else if now.since(session.received_at) >= settings.activity_timeout_max() + GRACE
+                {
                     session.state =
                         ConnectionState::Pinged { until: now + settings.limits.pong_timeout };
                     let ping = Frame::text(server_message::ping);

@@ -37,7 +37,7 @@ struct EventFields<'a> {
 
 impl EventView {
     /// Parses a message that this server wrote.
-    pub(crate) fn of(at: Timestamp, frame: &Frame) -> Option<Self> {
+    pub(crate) fn new(at: Timestamp, frame: &Frame) -> Option<Self> {
         let EventFields { event, data, user_id, offset } =
             serde_json::from_slice(frame.json()).ok()?;
         let data = data.map_or_else(String::new, text);
@@ -59,6 +59,6 @@ impl Hub {
         let app = self.app_by_id(app_id);
         let history = app.and_then(|app| self.broker.history(&app, channel, 0, events_max));
         let entries = history.map(|(_, entries)| entries).unwrap_or_default();
-        entries.iter().rev().filter_map(|entry| EventView::of(entry.at, &entry.frame)).collect()
+        entries.iter().rev().filter_map(|entry| EventView::new(entry.at, &entry.frame)).collect()
     }
 }

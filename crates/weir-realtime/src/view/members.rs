@@ -52,13 +52,13 @@ impl Hub {
         }
         later.sort_unstable_by(|one, other| one.user_id.cmp(&other.user_id));
         let next = later.last().filter(|_| has_more).map(|last| last.user_id.to_string());
-        let members = later.into_iter().map(MemberView::of).collect();
+        let members = later.into_iter().map(MemberView::new).collect();
         Some(MemberPage { members, total: list.len(), next })
     }
 }
 
 impl MemberView {
-    fn of(member: &ListedMember) -> Self {
+    fn new(member: &ListedMember) -> Self {
         Self {
             user_id: member.user_id.to_string(),
             user_info: member.user_info.as_ref().map(|info| info.get().to_owned()),
@@ -73,8 +73,8 @@ mod tests {
     use weir_base::clock::{Clock, Timestamp};
 
     use super::*;
-    use crate::channel::Joining;
-    use crate::hub::alone::hub;
+    use crate::channel::JoinRequest;
+    use crate::hub::single_core::hub;
     use crate::pusher::channel::ChannelName;
 
     fn join(hub: &Hub, channel: &str, user_id: &str) {
@@ -82,12 +82,13 @@ mod tests {
         let name = ChannelName::parse(channel, &hub.settings().limits.pusher).unwrap();
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
         let now = hub.clock.now();
-        let joining = Joining { core: 0, member, recover: None, wants_member_changes: false, now };
+        let joining =
+            JoinRequest { core: 0, member, recover: None, wants_member_changes: false, now };
         hub.broker.subscribe(&app, &name, &joining, |_, _| {}).unwrap();
     }
 
     #[test]
-    fn pages_hold_every_user_once_in_order() {
+    fn member_pages_list_every_user_once_in_order() {
         let hub = hub(&Clock::manual(Timestamp::from_millis(1)));
         for number in [7, 3, 9, 1, 5, 0, 8, 2, 6, 4, 3] {
             join(&hub, "presence-a", &number.to_string());
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_presence_channels_have_users() {
+    fn only_presence_channels_have_members() {
         let hub = hub(&Clock::manual(Timestamp::from_millis(1)));
         join(&hub, "plain", "1");
         assert_eq!(hub.members("1", "plain", None, 9), None);

@@ -86,10 +86,10 @@ fn webhook(endpoint: &WebhookEndpoint) -> WebhookView {
 mod tests {
     use weir_base::clock::{Clock, Timestamp};
 
-    use crate::hub::alone::hub;
+    use crate::hub::single_core::hub;
 
     #[test]
-    fn what_is_set_is_told_and_no_secret() {
+    fn settings_are_shown_without_secrets() {
         let hub = hub(&Clock::manual(Timestamp::from_millis(1)));
         let view = hub.settings_view();
         let value = |name: &str| {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use weir_base::clock::Clock;
 
 use super::*;
-use crate::channel::Joining;
-use crate::hub::alone::{hub, hub_with, now};
+use crate::channel::JoinRequest;
+use crate::hub::single_core::{hub, poll_now, single_core_hub_with};
 use crate::operations::PublishEvent;
 
 fn clock() -> Clock {
@@ -17,7 +17,7 @@ fn clock() -> Clock {
 fn publish(hub: &Hub, event: &str, data: &str) {
     let data = serde_json::value::to_raw_value(data).unwrap();
     let (app, channel, event) = ("1".to_owned(), "a".to_owned(), event.to_owned());
-    now(hub.publish_event(&PublishEvent { app, channel, event, data })).unwrap();
+    poll_now(hub.publish_event(&PublishEvent { app, channel, event, data })).unwrap();
 }
 
 #[derive(Default)]
@@ -39,14 +39,14 @@ fn look(watch: &mut Watch) -> Option<WatchedEvents> {
 }
 
 #[test]
-fn a_watcher_sees_what_is_published_as_subscribers_do() {
+fn a_watcher_receives_the_same_events_as_subscribers() {
     let hub = hub(&clock());
     let mut watch = hub.watch("1", "a").unwrap();
     assert!(look(&mut watch).is_none());
     publish(&hub, "one", r#"{"text":"ä \"b\""}"#);
     publish(&hub, "two", "");
     let seen = look(&mut watch).unwrap();
-    assert_eq!(seen.left_out, 0);
+    assert_eq!(seen.dropped, 0);
     let [one, two] = &seen.events[..] else { panic!("{seen:?}") };
     assert_eq!((one.event.as_str(), one.data.as_str()), ("one", r#"{"text":"ä \"b\""}"#));
     assert_eq!((one.at, one.offset, two.offset), (1.0, Some(1), Some(2)));
@@ -55,7 +55,7 @@ fn a_watcher_sees_what_is_published_as_subscribers_do() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn a_waiting_watcher_is_woken() {
     let hub = hub(&clock());
     let mut watch = hub.watch("1", "a").unwrap();
     let woken = Arc::new(Woken::default());
@@ -69,22 +69,22 @@ fn who_waits_is_woken() {
 }
 
 #[test]
-fn what_comes_too_fast_is_left_out_and_counted() {
-    let hub = hub_with(&clock(), |settings| settings.limits.watch_events_max = 3);
+fn events_beyond_a_watchers_queue_are_dropped_and_counted() {
+    let hub = single_core_hub_with(&clock(), |settings| settings.limits.watch_events_max = 3);
     let mut watch = hub.watch("1", "a").unwrap();
     for number in 0..10 {
         publish(&hub, &number.to_string(), "");
     }
     let seen = look(&mut watch).unwrap();
     let events: Vec<&str> = seen.events.iter().map(|event| event.event.as_str()).collect();
-    assert_eq!((seen.left_out, events), (7, vec!["7", "8", "9"]));
+    assert_eq!((seen.dropped, events), (7, vec!["7", "8", "9"]));
     publish(&hub, "10", "");
-    assert_eq!(look(&mut watch).unwrap().left_out, 0);
+    assert_eq!(look(&mut watch).unwrap().dropped, 0);
 }
 
 #[test]
-fn watchers_are_bounded_and_give_their_place_back() {
-    let hub = hub_with(&clock(), |settings| settings.limits.watchers_max = 1);
+fn the_number_of_watchers_is_limited_and_freed() {
+    let hub = single_core_hub_with(&clock(), |settings| settings.limits.watchers_max = 1);
     assert!(matches!(hub.watch("2", "a"), Err(OperationError::NoSuchApp(_))));
     assert!(matches!(hub.watch("1", "a b"), Err(OperationError::Channel(_))));
     let first = hub.watch("1", "a").unwrap();
@@ -97,12 +97,12 @@ fn watchers_are_bounded_and_give_their_place_back() {
 }
 
 #[test]
-fn a_channel_stays_as_long_as_somebody_looks() {
+fn a_watched_channel_is_not_removed() {
     let clock = clock();
     let hub = hub(&clock);
     let mut watch = hub.watch("1", "a").unwrap();
     clock.advance(Duration::from_secs(3_600));
-    (0..Hub::tidy_parts()).for_each(|part| hub.tidy(part));
+    (0..Hub::expiry_parts()).for_each(|part| hub.remove_expired(part));
     publish(&hub, "late", "");
     assert_eq!(look(&mut watch).unwrap().events.len(), 1);
     assert_eq!(hub.channel_view("1", "a").unwrap().published, 1);
@@ -115,7 +115,7 @@ fn a_channel_stays_as_long_as_somebody_looks() {
 }
 
 #[test]
-fn a_channels_figures_are_what_was_published() {
+fn channel_figures_match_the_published_events() {
     let clock = clock();
     let hub = hub(&clock);
     publish(&hub, "alone", "x");
@@ -124,7 +124,7 @@ fn a_channels_figures_are_what_was_published() {
     for _ in 0..3 {
         let now = clock.now();
         let joining =
-            Joining { core: 0, member: None, recover: None, wants_member_changes: false, now };
+            JoinRequest { core: 0, member: None, recover: None, wants_member_changes: false, now };
         channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap();
     }
     publish(&hub, "to three", "x");

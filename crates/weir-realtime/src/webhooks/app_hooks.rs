@@ -35,25 +35,26 @@ pub struct WebhookEndpoint {
 impl AppHooks {
     /// Returns hooks without endpoints.
     #[must_use]
-    pub fn none(app_id: Arc<str>, key: Arc<str>, secret: Secret) -> Self {
+    pub fn without_endpoints(app_id: Arc<str>, key: Arc<str>, secret: Secret) -> Self {
         Self { app_id, key, secret, endpoints: Vec::new() }
     }
 
     /// Returns whether any endpoint receives events of this kind, or of the kind that they cancel.
-    pub(super) fn concern(&self, kind: WebhookKind) -> bool {
-        self.endpoints.iter().any(|endpoint| endpoint.kinds.concern(kind))
+    pub(super) fn has_endpoint_for(&self, kind: WebhookKind) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.kinds.contains_or_cancels(kind))
     }
 
     /// Returns the same for one channel.
-    pub(super) fn concern_channel(&self, kind: WebhookKind, channel: &str) -> bool {
+    pub(super) fn has_endpoint_for_channel(&self, kind: WebhookKind, channel: &str) -> bool {
         let mut endpoints = self.endpoints.iter();
-        endpoints.any(|endpoint| endpoint.kinds.concern(kind) && endpoint.covers(channel))
+        endpoints
+            .any(|endpoint| endpoint.kinds.contains_or_cancels(kind) && endpoint.covers(channel))
     }
 }
 
 impl WebhookEndpoint {
     /// Returns whether the endpoint receives this event.
-    pub(super) fn wants(&self, kind: WebhookKind, channel: &str) -> bool {
+    pub(super) fn accepts(&self, kind: WebhookKind, channel: &str) -> bool {
         self.kinds.contains(kind) && self.covers(channel)
     }
 

@@ -48,58 +48,58 @@ impl EndpointSenders {
     }
 
     /// Queues an event for every endpoint that receives it.
-    pub(super) fn send(&mut self, told: EventMessage) {
-        let EventMessage { app, kind, channel, json, .. } = told;
-        let mut wanting =
-            app.endpoints.iter().filter(|endpoint| endpoint.wants(kind, &channel)).peekable();
-        if wanting.peek().is_none() {
+    pub(super) fn send(&mut self, message: EventMessage) {
+        let EventMessage { app, kind, channel, json, .. } = message;
+        let mut accepting =
+            app.endpoints.iter().filter(|endpoint| endpoint.accepts(kind, &channel)).peekable();
+        if accepting.peek().is_none() {
             return;
         }
         let json = String::from_utf8(json).expect("serde_json writes UTF-8");
         let json = RawValue::from_string(json).expect("serde_json wrote it");
         let json = Arc::<RawValue>::from(json);
-        for endpoint in wanting {
+        for endpoint in accepting {
             self.queue(&app, endpoint, Arc::clone(&json));
         }
     }
 
     fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<WebhookEndpoint>, json: Arc<RawValue>) {
         let key = EndpointKey { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
-        let lane = self.by_endpoint.entry(key).or_insert_with(|| {
+        let sender = self.by_endpoint.entry(key).or_insert_with(|| {
             let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
             let transport = (self.open)(&endpoint.url);
             OpenSender::new(destination, transport, &self.shared)
         });
-        let Some(limit) = lane.queue.push(app, endpoint, json) else { return };
-        if lane.log.is_due(self.shared.clock.now()) {
+        let Some(limit) = sender.queue.push(app, endpoint, json) else { return };
+        if sender.log.is_due(self.shared.clock.now()) {
             warn_of_dropped(app, endpoint, limit);
         }
     }
 
-    /// Closes the senders that have been idle since `when`.
-    pub(super) fn close_idle(&mut self, when: Instant) {
-        self.by_endpoint.retain(|_, lane| {
-            let is_idle = lane.queue.is_idle_since(when);
+    /// Closes the senders that have been idle since `since`.
+    pub(super) fn close_idle(&mut self, since: Instant) {
+        self.by_endpoint.retain(|_, sender| {
+            let is_idle = sender.queue.is_idle_since(since);
             if is_idle {
-                lane.queue.close();
+                sender.queue.close();
             }
             !is_idle
         });
     }
 
     /// Makes each endpoint send what is queued at once, as a last attempt.
-    pub(super) fn begin_end(&self) {
-        self.shared.ending.request();
-        self.by_endpoint.values().for_each(|lane| lane.queue.wake());
+    pub(super) fn start_shutdown(&self) {
+        self.shared.endpoint_shutdown.request();
+        self.by_endpoint.values().for_each(|sender| sender.queue.wake());
     }
 
     /// Waits until everything is sent or dropped, at most until `deadline`.
-    pub(super) async fn end(&self, deadline: Instant) {
-        self.begin_end();
-        self.by_endpoint.values().for_each(|lane| lane.queue.close());
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.shared.ending.drain(left).await;
-        self.by_endpoint.values().for_each(|lane| lane.queue.give_up());
+    pub(super) async fn shut_down(&self, deadline: Instant) {
+        self.start_shutdown();
+        self.by_endpoint.values().for_each(|sender| sender.queue.close());
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        self.shared.endpoint_shutdown.drain(remaining).await;
+        self.by_endpoint.values().for_each(|sender| sender.queue.drop_all());
     }
 }
 
@@ -119,7 +119,7 @@ impl OpenSender {
             (settings.retry_delay_min, settings.retry_delay_max),
             route,
         );
-        let task = shared.ending.spawn(delivery.run());
+        let task = shared.endpoint_shutdown.spawn(delivery.run());
         Self { queue, task, log: Seldom::default() }
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_weir_sets_and_what_no_header_holds_is_refused() {
+    fn reserved_and_invalid_extra_headers_are_rejected() {
         let refused = |name, value| ExtraHeaders::new([(name, value)]).unwrap_err();
         assert_eq!(refused("a b", ""), ExtraHeaderError::Name("a b".into()));
         assert_eq!(refused("A", "x\r\ny"), ExtraHeaderError::Value("A".into()));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_shown_and_replace_what_was_there() {
+    fn extra_header_values_are_hidden_and_replace_earlier_ones() {
         let given = [("Authorization", "hunter2"), ("User-Agent", "a"), ("User-Agent", "b")];
         let extra = ExtraHeaders::new(given).unwrap();
         assert!(!format!("{extra:?}").contains("hunter2"));

@@ -32,7 +32,7 @@ pub(super) struct HeldEvents {
 #[derive(Debug)]
 struct HeldEvent {
     due: Instant,
-    told: EventMessage,
+    message: EventMessage,
 }
 
 /// The subject of an event. At most one event is held for each.
@@ -40,11 +40,11 @@ struct HeldEvent {
 struct Subject {
     app_id: Arc<str>,
     channel: Arc<str>,
-    about: About,
+    kind: SubjectKind,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum About {
+enum SubjectKind {
     Occupancy,
     Member(Arc<str>),
     Count,
@@ -66,22 +66,22 @@ impl HeldEvents {
 
     /// Adds an event: holds it, cancels a held one with it, or passes it to `send`. Events beyond
     /// the limits are also passed to `send`.
-    pub(super) fn take(
+    pub(super) fn hold_or_send(
         &mut self,
-        told: EventMessage,
+        message: EventMessage,
         now: Instant,
         send: &mut impl FnMut(EventMessage),
     ) {
-        let Some(subject) = Subject::of(&told) else { return send(told) };
-        match told.kind {
+        let Some(subject) = Subject::of(&message) else { return send(message) };
+        match message.kind {
             WebhookKind::ChannelVacated
             | WebhookKind::MemberRemoved
             | WebhookKind::SubscriptionCount => {
-                self.hold(subject, told, now);
+                self.hold(subject, message, now);
                 self.enforce_limits(send);
             }
-            _ if self.take_back(&subject) => {}
-            _ => send(told),
+            _ if self.cancel_held(&subject) => {}
+            _ => send(message),
         }
     }
 
@@ -100,28 +100,28 @@ impl HeldEvents {
     /// Releases all events, and holds none from now on: on shutdown, no client will return.
     pub(super) fn stop_holding(&mut self, send: &mut impl FnMut(EventMessage)) {
         self.delay = Duration::ZERO;
-        while let Some(told) = self.pop() {
-            send(told);
+        while let Some(message) = self.pop() {
+            send(message);
         }
     }
 
-    fn hold(&mut self, subject: Subject, told: EventMessage, now: Instant) {
+    fn hold(&mut self, subject: Subject, message: EventMessage, now: Instant) {
         let held = self.by_subject.get(&subject).and_then(|arrival| self.in_order.get_mut(arrival));
-        self.bytes += told.json.len();
+        self.bytes += message.json.len();
         if let Some(entry) = held {
             // The event keeps its position, so that no channel's count waits longer than the delay.
-            self.bytes -= entry.told.json.len();
-            entry.told = told;
+            self.bytes -= entry.message.json.len();
+            entry.message = message;
             self.metrics.coalesced.inc();
             return;
         }
         self.by_subject.insert(subject, self.arrivals);
-        self.in_order.insert(self.arrivals, HeldEvent { due: now + self.delay, told });
+        self.in_order.insert(self.arrivals, HeldEvent { due: now + self.delay, message });
         self.arrivals += 1;
         self.metrics.held.inc();
     }
 
-    fn take_back(&mut self, subject: &Subject) -> bool {
+    fn cancel_held(&mut self, subject: &Subject) -> bool {
         let Some(arrival) = self.by_subject.remove(subject) else { return false };
         self.forget(arrival);
         self.metrics.cancelled.inc_by(2);
@@ -137,34 +137,34 @@ impl HeldEvents {
 
     fn pop(&mut self) -> Option<EventMessage> {
         let arrival = *self.in_order.first_key_value()?.0;
-        let told = self.forget(arrival)?;
-        if let Some(subject) = Subject::of(&told) {
+        let message = self.forget(arrival)?;
+        if let Some(subject) = Subject::of(&message) {
             self.by_subject.remove(&subject);
         }
-        Some(told)
+        Some(message)
     }
 
     fn forget(&mut self, arrival: u64) -> Option<EventMessage> {
         let entry = self.in_order.remove(&arrival)?;
-        self.bytes -= entry.told.json.len();
+        self.bytes -= entry.message.json.len();
         self.metrics.held.dec();
-        Some(entry.told)
+        Some(entry.message)
     }
 }
 
 impl Subject {
     /// Returns the subject, or None for events that are neither held nor cancel another.
-    fn of(told: &EventMessage) -> Option<Self> {
-        let about = match told.kind {
-            WebhookKind::ChannelOccupied | WebhookKind::ChannelVacated => About::Occupancy,
+    fn of(message: &EventMessage) -> Option<Self> {
+        let kind = match message.kind {
+            WebhookKind::ChannelOccupied | WebhookKind::ChannelVacated => SubjectKind::Occupancy,
             WebhookKind::MemberAdded | WebhookKind::MemberRemoved => {
-                About::Member(Arc::clone(told.member.as_ref()?))
+                SubjectKind::Member(Arc::clone(message.member.as_ref()?))
             }
-            WebhookKind::SubscriptionCount => About::Count,
+            WebhookKind::SubscriptionCount => SubjectKind::Count,
             WebhookKind::ClientEvent | WebhookKind::CacheMiss => return None,
         };
-        let (app_id, channel) = (Arc::clone(&told.app.app_id), Arc::clone(&told.channel));
-        Some(Self { app_id, channel, about })
+        let (app_id, channel) = (Arc::clone(&message.app.app_id), Arc::clone(&message.channel));
+        Some(Self { app_id, channel, kind })
     }
 }
 

@@ -66,24 +66,24 @@ impl Intake {
     }
 
     /// Queues an event, or drops and counts it.
-    pub(super) fn offer(&self, told: EventMessage) {
-        let length = told.json.len();
+    pub(super) fn offer(&self, message: EventMessage) {
+        let length = message.json.len();
         let before = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
         let reason = if before.saturating_add(length) > self.shared.bytes_max {
             DropReason::QueueBytes
         } else {
-            match self.sender.try_send(told) {
+            match self.sender.try_send(message) {
                 Ok(()) => return,
                 Err(mpsc::error::TrySendError::Full(_)) => DropReason::QueueEvents,
                 Err(mpsc::error::TrySendError::Closed(_)) => DropReason::Ended,
             }
         };
         self.shared.bytes.fetch_sub(length, Ordering::Relaxed);
-        self.refuse(reason);
+        self.record_drop(reason);
     }
 
     #[cold]
-    fn refuse(&self, reason: DropReason) {
+    fn record_drop(&self, reason: DropReason) {
         let dropped = self.shared.metrics.dropped(reason);
         dropped.inc();
         if reason != DropReason::Ended && self.shared.log.is_due(self.shared.clock.now()) {
@@ -101,24 +101,24 @@ impl IntakeEnd {
     /// Waits for events and takes some of them. Returns how many, or 0 if there will be no more.
     pub(super) async fn take(&mut self, into: &mut Vec<EventMessage>) -> usize {
         let count = self.receiver.recv_many(into, SLICE_EVENTS).await;
-        self.give_back(into.iter().rev().take(count));
+        self.release_bytes(into.iter().rev().take(count));
         count
     }
 
     /// Closes the queue and drops its events. Returns how many.
     pub(super) fn close(&mut self) -> usize {
         self.receiver.close();
-        let mut left = 0;
-        while let Ok(told) = self.receiver.try_recv() {
-            self.give_back(std::iter::once(&told));
-            left += 1;
+        let mut dropped = 0;
+        while let Ok(message) = self.receiver.try_recv() {
+            self.release_bytes(std::iter::once(&message));
+            dropped += 1;
         }
-        self.shared.metrics.dropped(DropReason::Ended).inc_by(left as u64);
-        left
+        self.shared.metrics.dropped(DropReason::Ended).inc_by(dropped as u64);
+        dropped
     }
 
-    fn give_back<'t>(&self, taken: impl Iterator<Item = &'t EventMessage>) {
-        let bytes: usize = taken.map(|told| told.json.len()).sum();
+    fn release_bytes<'t>(&self, messages: impl Iterator<Item = &'t EventMessage>) {
+        let bytes: usize = messages.map(|message| message.json.len()).sum();
         self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::pusher::webhook::WebhookEvent;
 
-    fn told() -> EventMessage {
+    fn message() -> EventMessage {
         let (app_id, key, secret) = ("1".into(), "k".into(), Secret::new("s"));
         let app = AppHooks { app_id, key, secret, endpoints: Vec::new() };
         EventMessage::new(&Arc::new(app), &WebhookEvent::CacheMiss { channel: "a" })
@@ -142,7 +142,7 @@ mod tests {
         queue_events_max: usize,
         events_of_bytes: usize,
     ) -> (Intake, IntakeEnd, WebhookMetrics) {
-        let queue_bytes_max = events_of_bytes * told().json.len();
+        let queue_bytes_max = events_of_bytes * message().json.len();
         let limits =
             WebhookLimits { queue_events_max, queue_bytes_max, ..WebhookLimits::default() };
         let metrics = WebhookMetrics::default();
@@ -152,26 +152,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_events_or_bytes_than_allowed_are_dropped_until_some_are_taken() {
+    async fn events_over_the_intake_limits_are_dropped() {
         for (events, bytes, reason) in
             [(2, 100, DropReason::QueueEvents), (100, 2, DropReason::QueueBytes)]
         {
             let (intake, mut end, metrics) = with(events, bytes);
-            let mut taken = Vec::new();
+            let mut messages = Vec::new();
             for round in 1..=3 {
-                (0..5).for_each(|_| intake.offer(told()));
-                assert_eq!(end.take(&mut taken).await, 2, "{reason:?}");
+                (0..5).for_each(|_| intake.offer(message()));
+                assert_eq!(end.take(&mut messages).await, 2, "{reason:?}");
                 assert_eq!(metrics.dropped(reason).get(), round * 3);
             }
         }
     }
 
     #[tokio::test]
-    async fn after_the_end_everything_is_dropped() {
+    async fn after_the_end_all_events_are_dropped() {
         let (intake, mut end, metrics) = with(9, 9);
-        (0..2).for_each(|_| intake.offer(told()));
+        (0..2).for_each(|_| intake.offer(message()));
         assert_eq!(end.close(), 2);
-        intake.offer(told());
+        intake.offer(message());
         assert_eq!(metrics.dropped(DropReason::Ended).get(), 3);
         assert_eq!(end.take(&mut Vec::new()).await, 0);
     }

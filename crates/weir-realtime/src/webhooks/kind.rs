@@ -108,7 +108,7 @@ impl Kinds {
     }
 
     /// Returns whether the set contains `kind`, or the kind that it cancels.
-    pub(super) fn concern(self, kind: WebhookKind) -> bool {
+    pub(super) fn contains_or_cancels(self, kind: WebhookKind) -> bool {
         self.contains(kind) || kind.opposite().is_some_and(|opposite| self.contains(opposite))
     }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_and_a_wrong_one_lists_them_all() {
+    fn webhook_kinds_round_trip_and_an_unknown_one_lists_them() {
         for kind in WebhookKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_what_it_was_made_of() {
+    fn a_kind_set_contains_exactly_its_members() {
         for kind in WebhookKind::ALL {
             let others: Kinds =
                 WebhookKind::ALL.into_iter().filter(|other| *other != kind).collect();
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_one_of_a_pair_is_concerned_by_the_other() {
+    fn an_endpoint_of_one_kind_also_needs_its_opposite() {
         let vacated: Kinds = [WebhookKind::ChannelVacated].into_iter().collect();
         assert!(
-            vacated.concern(WebhookKind::ChannelOccupied)
+            vacated.contains_or_cancels(WebhookKind::ChannelOccupied)
                 && !vacated.contains(WebhookKind::ChannelOccupied)
         );
-        assert!(!vacated.concern(WebhookKind::MemberAdded));
+        assert!(!vacated.contains_or_cancels(WebhookKind::MemberAdded));
     }
 }

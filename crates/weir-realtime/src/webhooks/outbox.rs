@@ -40,7 +40,7 @@ impl EndpointOutbox {
             // Take the batch after the permit, to include events that arrived in between.
             let Some(batch) = self.queue.take_batch() else { continue };
             self.permit = Some(permit);
-            self.is_last_attempt = self.shared.ending.is_requested();
+            self.is_last_attempt = self.shared.endpoint_shutdown.is_requested();
             return Some(batch);
         }
         None
@@ -74,12 +74,12 @@ impl EndpointOutbox {
             );
         }
         if self.is_last_attempt {
-            self.queue.give_up();
+            self.queue.drop_all();
             return;
         }
         tokio::select! {
             () = sleep(backoff.next_delay()) => {}
-            () = self.shared.ending.requested() => {}
+            () = self.shared.endpoint_shutdown.requested() => {}
         }
     }
 }

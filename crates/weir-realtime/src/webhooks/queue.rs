@@ -29,7 +29,7 @@ struct EndpointQueueState {
     events: VecDeque<QueuedEvent>,
     bytes: usize,
     /// Number of events in the batch in progress.
-    on_the_way: usize,
+    in_flight: usize,
     destination: Destination,
     closed: bool,
     last_used: Instant,
@@ -47,7 +47,7 @@ impl EndpointQueue {
         let state = EndpointQueueState {
             events: VecDeque::new(),
             bytes: 0,
-            on_the_way: 0,
+            in_flight: 0,
             destination,
             closed: false,
             last_used: Instant::now(),
@@ -106,7 +106,8 @@ impl EndpointQueue {
             return if state.closed { QueueStep::End } else { QueueStep::Nothing };
         };
         let until = oldest.since + self.shared.settings.batch_interval;
-        let is_due = until <= Instant::now() || state.closed || self.shared.ending.is_requested();
+        let is_due =
+            until <= Instant::now() || state.closed || self.shared.endpoint_shutdown.is_requested();
         if is_due || self.is_full_batch(&state) {
             QueueStep::Batch
         } else {
@@ -134,7 +135,7 @@ impl EndpointQueue {
             }
             events.extend(state.pop());
         }
-        state.on_the_way = events.len();
+        state.in_flight = events.len();
         let destination = state.destination.clone();
         (!events.is_empty()).then_some(EventBatch { destination, events })
     }
@@ -144,10 +145,10 @@ impl EndpointQueue {
         let mut state = self.lock();
         let now = Instant::now();
         state.last_used = now;
-        if state.bring_home() {
+        if state.finish_in_flight() {
             let metrics = &self.shared.metrics;
             metrics.delivery.sent.inc_by(batch.events.len() as u64);
-            self.gone(batch.events.len());
+            self.dec_waiting(batch.events.len());
             for event in &batch.events {
                 metrics.delivery.delivery.observe((now - event.since).as_secs_f64());
             }
@@ -160,7 +161,7 @@ impl EndpointQueue {
         let mut state = self.lock();
         let now = Instant::now();
         state.last_used = now;
-        if !state.bring_home() {
+        if !state.finish_in_flight() {
             return 0;
         }
         for event in batch.events.into_iter().rev() {
@@ -168,21 +169,21 @@ impl EndpointQueue {
             state.events.push_front(event);
         }
         let retry_for = self.shared.settings.retry_for;
-        let is_over = |event: &QueuedEvent| now.duration_since(event.since) >= retry_for;
+        let is_expired = |event: &QueuedEvent| now.duration_since(event.since) >= retry_for;
         let expired = self.drop_while(&mut state, DropReason::RetryFor, |state| {
-            state.events.front().is_some_and(is_over)
+            state.events.front().is_some_and(is_expired)
         });
         self.trim(&mut state);
         expired
     }
 
     /// Drops all events, including the batch in progress.
-    pub(super) fn give_up(&self) {
+    pub(super) fn drop_all(&self) {
         let mut state = self.lock();
-        let on_the_way = std::mem::take(&mut state.on_the_way);
-        self.shared.metrics.dropped(DropReason::Shutdown).inc_by(on_the_way as u64);
-        self.gone(on_the_way);
-        let dropped = on_the_way + self.drop_while(&mut state, DropReason::Shutdown, |_| true);
+        let in_flight = std::mem::take(&mut state.in_flight);
+        self.shared.metrics.dropped(DropReason::Shutdown).inc_by(in_flight as u64);
+        self.dec_waiting(in_flight);
+        let dropped = in_flight + self.drop_while(&mut state, DropReason::Shutdown, |_| true);
         if dropped > 0 {
             tracing::warn!(
                 app = &*state.destination.app.app_id,
@@ -206,10 +207,10 @@ impl EndpointQueue {
     }
 
     /// Returns whether the queue is empty, no batch is in progress, and nothing has happened since
-    /// `when`.
-    pub(super) fn is_idle_since(&self, when: Instant) -> bool {
+    /// `since`.
+    pub(super) fn is_idle_since(&self, since: Instant) -> bool {
         let state = self.lock();
-        state.events.is_empty() && state.on_the_way == 0 && state.last_used <= when
+        state.events.is_empty() && state.in_flight == 0 && state.last_used <= since
     }
 
     fn trim(&self, state: &mut EndpointQueueState) -> Option<DropReason> {
@@ -231,20 +232,20 @@ impl EndpointQueue {
         &self,
         state: &mut EndpointQueueState,
         reason: DropReason,
-        is_too_much: impl Fn(&EndpointQueueState) -> bool,
+        is_excess: impl Fn(&EndpointQueueState) -> bool,
     ) -> usize {
         let mut count = 0;
-        while is_too_much(state) && state.pop().is_some() {
+        while is_excess(state) && state.pop().is_some() {
             count += 1;
         }
         if count > 0 {
             self.shared.metrics.dropped(reason).inc_by(count as u64);
-            self.gone(count);
+            self.dec_waiting(count);
         }
         count
     }
 
-    fn gone(&self, count: usize) {
+    fn dec_waiting(&self, count: usize) {
         self.shared.metrics.waiting.dec_by(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
@@ -262,7 +263,7 @@ impl EndpointQueueState {
 
     /// Ends the batch in progress. Returns false if it was already given up, and counted as
     /// dropped.
-    fn bring_home(&mut self) -> bool {
-        std::mem::take(&mut self.on_the_way) > 0
+    fn finish_in_flight(&mut self) -> bool {
+        std::mem::take(&mut self.in_flight) > 0
     }
 }

@@ -18,5 +18,5 @@ pub(super) struct WebhookContext {
     pub(super) semaphore: Arc<Semaphore>,
     /// The endpoints' own token. It is requested when queued events get their last attempt, and
     /// owns the endpoints' tasks.
-    pub(super) ending: ShutdownToken,
+    pub(super) endpoint_shutdown: ShutdownToken,
 }

@@ -34,25 +34,25 @@ impl WebhookWorker {
     pub(super) async fn run_with(self, open: OpenTransport) {
         let Self { intake, shared, shutdown } = self;
         let held = HeldEvents::new(&shared.settings, shared.metrics.clone());
-        let lanes = EndpointSenders::new(open, Arc::clone(&shared));
-        let next_sweep = Instant::now() + shared.settings.keep_alive;
+        let senders = EndpointSenders::new(open, Arc::clone(&shared));
+        let next_idle_check = Instant::now() + shared.settings.keep_alive;
         let mut sorter =
-            Sorter { intake, held, lanes, shared, shutdown, deadline: None, next_sweep };
-        let mut told = Vec::new();
-        while sorter.step(&mut told).await == SorterStep::GoOn {}
-        sorter.end().await;
+            Sorter { intake, held, senders, shared, shutdown, deadline: None, next_idle_check };
+        let mut messages = Vec::new();
+        while sorter.step(&mut messages).await == SorterStep::GoOn {}
+        sorter.shut_down().await;
     }
 }
 
 struct Sorter {
     intake: IntakeEnd,
     held: HeldEvents,
-    lanes: EndpointSenders,
+    senders: EndpointSenders,
     shared: Arc<WebhookContext>,
     shutdown: ShutdownToken,
     /// Set once the shutdown has begun.
     deadline: Option<Instant>,
-    next_sweep: Instant,
+    next_idle_check: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,57 +62,57 @@ enum SorterStep {
 }
 
 impl Sorter {
-    async fn step(&mut self, told: &mut Vec<EventMessage>) -> SorterStep {
+    async fn step(&mut self, messages: &mut Vec<EventMessage>) -> SorterStep {
         let due = self.held.next_due();
         tokio::select! {
-            count = self.intake.take(told) => match count {
+            count = self.intake.take(messages) => match count {
                 0 => return SorterStep::End,
-                _ => self.sort(told),
+                _ => self.sort(messages),
             },
-            () = at(due) => {}
-            () = sleep_until(self.next_sweep) => self.sweep(),
-            () = self.shutdown.requested(), if self.deadline.is_none() => self.begin_end(),
-            () = at(self.deadline) => return SorterStep::End,
+            () = sleep_until_some(due) => {}
+            () = sleep_until(self.next_idle_check) => self.close_idle_senders(),
+            () = self.shutdown.requested(), if self.deadline.is_none() => self.start_shutdown(),
+            () = sleep_until_some(self.deadline) => return SorterStep::End,
         }
-        self.held.release(Instant::now(), &mut |told| self.lanes.send(told));
+        self.held.release(Instant::now(), &mut |message| self.senders.send(message));
         SorterStep::GoOn
     }
 
-    fn sort(&mut self, told: &mut Vec<EventMessage>) {
+    fn sort(&mut self, messages: &mut Vec<EventMessage>) {
         let now = Instant::now();
-        for told in told.drain(..) {
-            self.held.take(told, now, &mut |told| self.lanes.send(told));
+        for message in messages.drain(..) {
+            self.held.hold_or_send(message, now, &mut |message| self.senders.send(message));
         }
     }
 
-    fn sweep(&mut self) {
+    fn close_idle_senders(&mut self) {
         let now = Instant::now();
         let keep_alive = self.shared.settings.keep_alive;
-        self.lanes.close_idle(now.checked_sub(keep_alive).unwrap_or(now));
-        self.next_sweep = now + keep_alive;
+        self.senders.close_idle(now.checked_sub(keep_alive).unwrap_or(now));
+        self.next_idle_check = now + keep_alive;
     }
 
-    fn begin_end(&mut self) {
+    fn start_shutdown(&mut self) {
         self.deadline = Some(Instant::now() + self.shared.settings.drain_timeout);
-        self.held.stop_holding(&mut |told| self.lanes.send(told));
-        self.lanes.begin_end();
+        self.held.stop_holding(&mut |message| self.senders.send(message));
+        self.senders.start_shutdown();
     }
 
-    async fn end(mut self) {
+    async fn shut_down(mut self) {
         if self.deadline.is_none() {
-            self.begin_end();
+            self.start_shutdown();
         }
-        let untaken = self.intake.close();
-        if untaken > 0 {
-            tracing::warn!(untaken, "webhook events came after the end and were dropped");
+        let unprocessed = self.intake.close();
+        if unprocessed > 0 {
+            tracing::warn!(unprocessed, "webhook events came after the end and were dropped");
         }
-        self.lanes.end(self.deadline.unwrap_or_else(Instant::now)).await;
+        self.senders.shut_down(self.deadline.unwrap_or_else(Instant::now)).await;
     }
 }
 
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => sleep_until(when).await,
+async fn sleep_until_some(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_the_codes_that_may_be_sent_are_codes() {
+    fn exactly_the_sendable_close_codes_are_accepted() {
         let valid: Vec<u16> =
             (0..=u16::MAX).filter(|code| CloseCode::new(*code).is_some()).collect();
         let expected: Vec<u16> = (1000..=1003).chain(1007..=1014).chain(3000..=4999).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_nothing_or_a_code_or_a_code_with_a_reason() {
+    fn a_close_payload_is_empty_a_code_or_a_code_with_a_reason() {
         let frame = |code, reason| Ok(Some(CloseFrame { code, reason }));
         assert_eq!(CloseFrame::parse(b""), Ok(None));
         assert_eq!(CloseFrame::parse(b"\x03\xe8"), frame(CloseCode::NORMAL, ""));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_ends_before_the_character_that_does_not_fit() {
+    fn a_long_close_reason_ends_at_a_character_boundary() {
         let reason = format!("{}{}", "x".repeat(122), "é".repeat(3));
         let frame = CloseFrame { code: CloseCode::NORMAL, reason: &reason };
         assert_eq!(frame.reason_that_fits(), "x".repeat(122));

@@ -22,7 +22,7 @@ const HELD_BYTES_MIN: usize = 512;
 pub struct Decoder {
     stage: Stage,
     unfinished: Option<Unfinished>,
-    held: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 /// What the decoder expects next.
@@ -51,16 +51,16 @@ struct Unfinished {
     opcode: Opcode,
     /// Number of frames so far.
     fragments: u32,
-    /// Number of bytes of `held` that belong to the message.
+    /// Number of bytes of `buffer` that belong to the message.
     bytes: usize,
     /// Number of a text's bytes that are known to be UTF-8.
     valid_bytes: usize,
 }
 
 /// A complete message.
-struct Whole {
+struct CompleteMessage {
     opcode: Opcode,
-    place: PayloadSource,
+    source: PayloadSource,
 }
 
 enum PayloadSource {
@@ -75,7 +75,7 @@ pub struct Messages<'a> {
     decoder: &'a mut Decoder,
     input: &'a mut [u8],
     /// Number of consumed bytes of the input.
-    at: usize,
+    consumed: usize,
     role: Role,
     limits: &'a WebsocketLimits,
 }
@@ -97,14 +97,14 @@ impl Decoder {
         role: Role,
         limits: &'a WebsocketLimits,
     ) -> Messages<'a> {
-        Messages { decoder: self, input, at: 0, role, limits }
+        Messages { decoder: self, input, consumed: 0, role, limits }
     }
 
     /// Returns the bytes of heap in use: 0 if nothing is incomplete, at most
     /// [`WebsocketLimits::message_bytes_max`] and a control frame.
     #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.held.capacity()
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Returns whether the peer has closed or violated the protocol. Further input is ignored.
@@ -113,16 +113,16 @@ impl Decoder {
         matches!(self.stage, Stage::Closed)
     }
 
-    /// Frees the bytes of `held` that were delivered.
+    /// Frees the bytes of `buffer` that were delivered.
     #[inline]
     fn release(&mut self) {
-        if self.held.capacity() == 0 || matches!(self.stage, Stage::Payload(_)) {
+        if self.buffer.capacity() == 0 || matches!(self.stage, Stage::Payload(_)) {
             return;
         }
         let bytes = self.unfinished.map_or(0, |message| message.bytes);
-        self.held.truncate(bytes);
-        if self.held.is_empty() {
-            self.held = Vec::new();
+        self.buffer.truncate(bytes);
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
         }
     }
 
@@ -145,21 +145,21 @@ impl Decoder {
     }
 
     /// Stores the next bytes of a frame that is not delivered from the input.
-    fn hold(
+    fn store(
         &mut self,
         frame: &PartialFrame,
         payload: &[u8],
         limits: &WebsocketLimits,
     ) -> Result<(), ProtocolError> {
         let bytes_max = if frame.is_final {
-            self.held.len() + payload.len() + frame.bytes_left
+            self.buffer.len() + payload.len() + frame.bytes_left
         } else {
             limits.message_bytes_max
         };
-        reserve(&mut self.held, payload.len(), bytes_max);
-        self.held.extend_from_slice(payload);
+        reserve(&mut self.buffer, payload.len(), bytes_max);
+        self.buffer.extend_from_slice(payload);
         match &mut self.unfinished {
-            Some(message) if !frame.opcode.is_control() => message.extend_to(&self.held),
+            Some(message) if !frame.opcode.is_control() => message.extend_to(&self.buffer),
             _ => Ok(()),
         }
     }
@@ -171,21 +171,27 @@ impl Decoder {
 
     /// Ends a frame whose last byte is stored. Returns the message if that completes it, and
     /// validates it.
-    fn end_frame(&mut self, frame: &PartialFrame) -> Result<Option<Whole>, ProtocolError> {
+    fn end_frame(
+        &mut self,
+        frame: &PartialFrame,
+    ) -> Result<Option<CompleteMessage>, ProtocolError> {
         self.stage = Stage::default();
         if frame.opcode.is_control() {
             let start = self.unfinished.map_or(0, |message| message.bytes);
             if frame.opcode == Opcode::Close {
-                CloseFrame::parse(&self.held[start..])?;
+                CloseFrame::parse(&self.buffer[start..])?;
             }
-            let place = PayloadSource::Held(start..self.held.len());
-            return Ok(Some(Whole { opcode: frame.opcode, place }));
+            let source = PayloadSource::Held(start..self.buffer.len());
+            return Ok(Some(CompleteMessage { opcode: frame.opcode, source }));
         }
         let Some(message) = self.unfinished.take_if(|_| frame.is_final) else { return Ok(None) };
         if message.opcode == Opcode::Text && message.valid_bytes < message.bytes {
             return Err(ProtocolError::TextNotUtf8);
         }
-        Ok(Some(Whole { opcode: message.opcode, place: PayloadSource::Held(0..message.bytes) }))
+        Ok(Some(CompleteMessage {
+            opcode: message.opcode,
+            source: PayloadSource::Held(0..message.bytes),
+        }))
     }
 }
 
@@ -206,12 +212,12 @@ impl Unfinished {
         Ok(self)
     }
 
-    /// Extends the message to all bytes of `held`. Returns an error as soon as a text can't become
-    /// valid UTF-8.
-    fn extend_to(&mut self, held: &[u8]) -> Result<(), ProtocolError> {
-        self.bytes = held.len();
+    /// Extends the message to all bytes of `buffer`. Returns an error as soon as a text can't
+    /// become valid UTF-8.
+    fn extend_to(&mut self, buffer: &[u8]) -> Result<(), ProtocolError> {
+        self.bytes = buffer.len();
         if self.opcode == Opcode::Text {
-            match std::str::from_utf8(&held[self.valid_bytes..]) {
+            match std::str::from_utf8(&buffer[self.valid_bytes..]) {
                 Ok(valid) => self.valid_bytes += valid.len(),
                 Err(error) if error.error_len().is_some() => {
                     return Err(ProtocolError::TextNotUtf8);
@@ -234,28 +240,28 @@ impl Messages<'_> {
     #[allow(clippy::should_implement_trait, reason = "what it lends ends with the next call")]
     pub fn next(&mut self) -> Result<Option<Message<'_>>, ProtocolError> {
         self.decoder.release();
-        let whole = match self.advance() {
-            Ok(Some(whole)) => whole,
+        let message = match self.advance() {
+            Ok(Some(message)) => message,
             Ok(None) => return Ok(None),
             Err(error) => {
                 self.decoder.close();
                 return Err(error);
             }
         };
-        match whole.place {
+        match message.source {
             PayloadSource::Input(range) => {
-                let message = Message::parse(whole.opcode, &self.input[range]);
-                if message.is_err() || whole.opcode == Opcode::Close {
+                let parsed = Message::parse(message.opcode, &self.input[range]);
+                if parsed.is_err() || message.opcode == Opcode::Close {
                     self.decoder.close();
                 }
-                message.map(Some)
+                parsed.map(Some)
             }
             PayloadSource::Held(range) => {
-                if whole.opcode == Opcode::Close {
+                if message.opcode == Opcode::Close {
                     self.decoder.stage = Stage::Closed;
                     self.decoder.unfinished = None;
                 }
-                Message::parse(whole.opcode, &self.decoder.held[range]).map(Some)
+                Message::parse(message.opcode, &self.decoder.buffer[range]).map(Some)
             }
         }
     }
@@ -264,23 +270,23 @@ impl Messages<'_> {
     /// must pass it to [`Decoder::messages`] later.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
-        &self.input[self.at..]
+        &self.input[self.consumed..]
     }
 
     /// Consumes input up to the end of a message.
-    fn advance(&mut self) -> Result<Option<Whole>, ProtocolError> {
+    fn advance(&mut self) -> Result<Option<CompleteMessage>, ProtocolError> {
         loop {
             match self.decoder.stage {
                 Stage::Header { .. } => {
                     let Some(header) = self.header()? else { return Ok(None) };
-                    if let Some(whole) = self.begin(&header)? {
-                        return Ok(Some(whole));
+                    if let Some(message) = self.begin_frame(&header)? {
+                        return Ok(Some(message));
                     }
                 }
                 Stage::Payload(frame) => {
                     let Some(frame) = self.payload(frame)? else { return Ok(None) };
-                    if let Some(whole) = self.decoder.end_frame(&frame)? {
-                        return Ok(Some(whole));
+                    if let Some(message) = self.decoder.end_frame(&frame)? {
+                        return Ok(Some(message));
                     }
                 }
                 Stage::Closed => return Ok(None),
@@ -292,12 +298,12 @@ impl Messages<'_> {
     #[inline]
     fn header(&mut self) -> Result<Option<FrameHeader>, ProtocolError> {
         let Stage::Header { bytes, length } = &mut self.decoder.stage else { return Ok(None) };
-        let rest = &self.input[self.at..];
+        let rest = &self.input[self.consumed..];
         let before = usize::from(*length);
         if before == 0
             && let Some((header, header_bytes)) = FrameHeader::parse(rest, self.role)?
         {
-            self.at += header_bytes;
+            self.consumed += header_bytes;
             return Ok(Some(header));
         }
         let more = rest.len().min(HEADER_BYTES_MAX - before);
@@ -306,46 +312,49 @@ impl Messages<'_> {
         else {
             // The header is incomplete, so all of the input fits.
             *length += u8::try_from(more).expect("at most HEADER_BYTES_MAX");
-            self.at += more;
+            self.consumed += more;
             return Ok(None);
         };
         *length = 0;
-        self.at += header_bytes - before;
+        self.consumed += header_bytes - before;
         Ok(Some(header))
     }
 
     /// Begins a frame. Returns the message if it can be delivered from the input.
     #[inline]
-    fn begin(&mut self, header: &FrameHeader) -> Result<Option<Whole>, ProtocolError> {
+    fn begin_frame(
+        &mut self,
+        header: &FrameHeader,
+    ) -> Result<Option<CompleteMessage>, ProtocolError> {
         let message = self.decoder.admit(header, self.limits)?;
         let FrameHeader { is_final, opcode, mask, payload_bytes } = *header;
         // The length is within the limits, which are `usize`.
         let bytes_left = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
         let is_whole = is_final && (opcode.is_control() || self.decoder.unfinished.is_none());
-        if !is_whole || self.input.len() - self.at < bytes_left {
+        if !is_whole || self.input.len() - self.consumed < bytes_left {
             self.decoder.unfinished = message.or(self.decoder.unfinished);
             self.decoder.stage =
                 Stage::Payload(PartialFrame { opcode, is_final, mask, bytes_left });
             return Ok(None);
         }
-        let range = self.at..self.at + bytes_left;
-        self.at = range.end;
+        let range = self.consumed..self.consumed + bytes_left;
+        self.consumed = range.end;
         if let Some(mut mask) = mask {
             mask.apply(&mut self.input[range.clone()]);
         }
-        Ok(Some(Whole { opcode, place: PayloadSource::Input(range) }))
+        Ok(Some(CompleteMessage { opcode, source: PayloadSource::Input(range) }))
     }
 
     /// Reads more of a frame's payload. Returns the frame if that completes it.
     fn payload(&mut self, mut frame: PartialFrame) -> Result<Option<PartialFrame>, ProtocolError> {
-        let now = frame.bytes_left.min(self.input.len() - self.at);
-        let payload = &mut self.input[self.at..self.at + now];
-        self.at += now;
-        frame.bytes_left -= now;
+        let available = frame.bytes_left.min(self.input.len() - self.consumed);
+        let payload = &mut self.input[self.consumed..self.consumed + available];
+        self.consumed += available;
+        frame.bytes_left -= available;
         if let Some(mask) = &mut frame.mask {
             mask.apply(payload);
         }
-        self.decoder.hold(&frame, payload, self.limits)?;
+        self.decoder.store(&frame, payload, self.limits)?;
         self.decoder.stage = Stage::Payload(frame);
         Ok((frame.bytes_left == 0).then_some(frame))
     }
@@ -353,10 +362,10 @@ impl Messages<'_> {
 
 /// Reserves room for `more` bytes. Doubles the capacity, so that many small pieces are rarely
 /// copied, but never beyond `bytes_max`, and not for bytes that a header only announced.
-fn reserve(held: &mut Vec<u8>, more: usize, bytes_max: usize) {
-    let needed = held.len() + more;
-    if needed > held.capacity() {
+fn reserve(buffer: &mut Vec<u8>, more: usize, bytes_max: usize) {
+    let needed = buffer.len() + more;
+    if needed > buffer.capacity() {
         let target = (2 * needed).max(HELD_BYTES_MIN).min(bytes_max).max(needed);
-        held.reserve_exact(target - held.len());
+        buffer.reserve_exact(target - buffer.len());
     }
 }

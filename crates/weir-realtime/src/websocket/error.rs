@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_texts_fit_into_a_close_frame() {
+    fn the_longest_error_texts_fit_into_a_close_frame() {
         let longest = [
             ProtocolError::ReservedBits,
             ProtocolError::LengthNotMinimal { bytes: u64::from(u16::MAX) },

@@ -90,7 +90,7 @@ pub fn accept<'a>(
     if head.http_minor_version() < 1 {
         return Err(HandshakeError::HttpVersion);
     }
-    if !has_word(head, "upgrade", "websocket") || !has_word(head, "connection", "upgrade") {
+    if !has_element(head, "upgrade", "websocket") || !has_element(head, "connection", "upgrade") {
         return Err(HandshakeError::NotAnUpgrade);
     }
     if only(head, "sec-websocket-version") != Some(b"13") {
@@ -153,11 +153,11 @@ impl HandshakeError {
 
     /// Appends the response, after which the connection must be closed.
     pub fn write_response(&self, output: &mut Vec<u8>) {
-        let (status, words) = self.status_line();
+        let (status, reason_phrase) = self.status_line();
         let body = format!("{self}\n");
         // RFC 9110, 7.8: a sender of Upgrade must also name it in Connection.
         let connection = if status == 426 { "upgrade, close" } else { "close" };
-        let mut head = format!("HTTP/1.1 {status} {words}\r\nConnection: {connection}\r\n");
+        let mut head = format!("HTTP/1.1 {status} {reason_phrase}\r\nConnection: {connection}\r\n");
         for (name, value) in self.headers() {
             let _ = write!(head, "{name}: {value}\r\n");
         }
@@ -190,15 +190,15 @@ fn only<'a>(head: &'a impl RequestHead, name: &'a str) -> Option<&'a [u8]> {
 }
 
 /// Returns the elements of a field that is a list, and may occur several times.
-fn words<'a>(head: &'a impl RequestHead, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+fn list_elements<'a>(head: &'a impl RequestHead, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     head.header_values(name)
         .flat_map(|value| value.split(|byte| *byte == b','))
         .map(<[u8]>::trim_ascii)
-        .filter(|word| !word.is_empty())
+        .filter(|element| !element.is_empty())
 }
 
-fn has_word(head: &impl RequestHead, name: &str, word: &str) -> bool {
-    words(head, name).any(|candidate| candidate.eq_ignore_ascii_case(word.as_bytes()))
+fn has_element(head: &impl RequestHead, name: &str, element: &str) -> bool {
+    list_elements(head, name).any(|candidate| candidate.eq_ignore_ascii_case(element.as_bytes()))
 }
 
 fn has_body(head: &impl RequestHead) -> bool {
@@ -214,13 +214,13 @@ fn is_key(key: &[u8]) -> bool {
 
 fn choose_protocol<'a>(
     head: &'a impl RequestHead,
-    spoken: &[&str],
+    supported: &[&str],
 ) -> Result<Option<&'a str>, HandshakeError> {
     let mut chosen = None;
-    for name in words(head, "sec-websocket-protocol") {
+    for name in list_elements(head, "sec-websocket-protocol") {
         let name = std::str::from_utf8(name).ok().filter(|name| is_token(name));
         let name = name.ok_or(HandshakeError::Protocol)?;
-        if chosen.is_none() && spoken.contains(&name) {
+        if chosen.is_none() && supported.contains(&name) {
             chosen = Some(name);
         }
     }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_take_the_shortest_form_and_come_back() {
+    fn lengths_are_encoded_minimally_and_round_trip() {
         let lengths = [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10), (u64::MAX >> 1, 10)];
         for (payload_bytes, header_bytes) in lengths {
             for (mask, role, more) in [(None, Role::Client, 0), (Some(KEY), Role::Server, 4)] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_the_first_byte_means_what_the_standard_says() {
+    fn each_bit_of_the_first_byte_is_interpreted() {
         for first in 0..=u8::MAX {
             let parsed = FrameHeader::parse(&[first, 0], Role::Client);
             let is_final = first & 0x80 != 0;
@@ -246,20 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_is_enough_to_refuse() {
+    fn an_invalid_first_byte_is_rejected_at_once() {
         assert_eq!(error(&[0xc1]), ProtocolError::ReservedBits);
         assert_eq!(error(&[0x83]), ProtocolError::UnknownOpcode { opcode: 3 });
         assert_eq!(error(&[0x09]), ProtocolError::ControlFragmented { opcode: Opcode::Ping });
     }
 
     #[test]
-    fn a_mask_is_a_clients_duty_and_forbidden_to_a_server() {
+    fn a_mask_is_required_from_clients_and_forbidden_for_servers() {
         assert_eq!(FrameHeader::parse(&[0x81, 0], Role::Server), Err(ProtocolError::NotMasked));
         assert_eq!(FrameHeader::parse(&[0x81, 0x80], Role::Client), Err(ProtocolError::Masked));
     }
 
     #[test]
-    fn lengths_in_a_longer_form_than_needed_are_refused() {
+    fn non_minimal_lengths_are_rejected() {
         assert_eq!(error(&[0x82, 126, 0, 125]), ProtocolError::LengthNotMinimal { bytes: 125 });
         let bytes = [0x82, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
         assert_eq!(error(&bytes), ProtocolError::LengthNotMinimal { bytes: 65_535 });
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_frame_has_no_longer_length() {
+    fn a_control_frame_has_a_short_length() {
         let too_large = ProtocolError::ControlTooLarge { opcode: Opcode::Ping };
         assert_eq!(error(&[0x89, 126]), too_large);
         assert_eq!(error(&[0x89, 127]), too_large);

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_standards_example_unmasks_to_hello() {
+    fn the_masked_example_of_the_standard_is_unmasked() {
         let mut payload = [0x7f, 0x9f, 0x4d, 0x51, 0x58];
         MaskKey::new([0x37, 0xfa, 0x21, 0x3d]).apply(&mut payload);
         assert_eq!(&payload, b"Hello");
@@ -51,7 +51,7 @@ mod tests {
         /// Byte i of the payload is combined with byte i modulo 4 of the key, however the payload
         /// is split.
         #[test]
-        fn any_cut_masks_like_the_standards_formula(
+        fn masking_in_any_pieces_matches_the_formula(
             key: [u8; 4],
             payload in proptest::collection::vec(any::<u8>(), 0..200),
             cuts in proptest::collection::vec(0_usize..40, 0..20),

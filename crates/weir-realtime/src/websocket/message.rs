@@ -101,7 +101,7 @@ mod tests {
 
     /// The examples of RFC 6455, 5.7.
     #[test]
-    fn the_standards_examples() {
+    fn header_examples_of_the_standard_are_encoded() {
         assert_eq!(encoded(Message::Text("Hello")), b"\x81\x05Hello");
         assert_eq!(encoded(Message::Ping(b"Hello")), b"\x89\x05Hello");
         assert_eq!(encoded(Message::Binary(&[0; 256]))[..4], *b"\x82\x7e\x01\x00");
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_appended_to_what_is_there() {
+    fn a_frame_is_appended_to_existing_bytes() {
         let mut output = b"before".to_vec();
         Message::Pong(b"x").encode(&mut output, None);
         assert_eq!(output, b"before\x8a\x01x");
     }
 
     #[test]
-    fn a_close_is_empty_or_a_code_with_as_much_reason_as_fits() {
+    fn a_close_frame_is_empty_or_has_a_code_and_a_truncated_reason() {
         assert_eq!(encoded(Message::Close(None)), b"\x88\x00");
         let reason = "x".repeat(200);
         let frame = CloseFrame { code: CloseCode::GOING_AWAY, reason: &reason };
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "ping of 126 bytes")]
-    fn a_ping_that_is_too_long_is_a_mistake_of_the_program() {
+    fn an_overlong_ping_panics() {
         encoded(Message::Ping(&[0; 126]));
     }
 }

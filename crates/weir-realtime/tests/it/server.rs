@@ -45,7 +45,7 @@ use client::Client;
 const KEY: &str = "demo-key";
 const SECRET: &str = "demo-secret";
 /// Longer than anything takes; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Realtime on a free port, with one app.
 struct Server {
@@ -77,7 +77,7 @@ impl ConnectionService for Core {
         request: Request<Incoming>,
         peer: Peer,
     ) -> Response<ResponseBody> {
-        Rc::clone(&self.0).answer(request, peer).await
+        Rc::clone(&self.0).handle(request, peer).await
     }
 }
 
@@ -128,7 +128,7 @@ impl Server {
         let address = "127.0.0.1:0".parse().unwrap();
         let sockets = Listener::bind_group(&address, CORES, BindOptions::default()).unwrap();
         let address = sockets[0].address().unwrap().to_string().parse().unwrap();
-        let stop = ServerStop::within(PATIENCE);
+        let stop = ServerStop::within(TIMEOUT);
         let draining = CancellationToken::new();
         let service = {
             let (hub, draining) = (Arc::clone(&hub), draining.clone());
@@ -153,7 +153,7 @@ impl Server {
     /// A connection that is established.
     fn connect(&self) -> Client {
         let mut client = self.open("protocol=7");
-        client.established();
+        client.expect_established();
         client
     }
 
@@ -232,7 +232,7 @@ fn http(
     body: &str,
 ) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     write!(
         stream,

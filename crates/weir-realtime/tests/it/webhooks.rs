@@ -35,14 +35,14 @@ fn miss(channel: &str) -> WebhookEvent<'_> {
 }
 
 #[tokio::test]
-async fn a_request_is_what_pushers_libraries_expect() {
+async fn a_webhook_request_matches_what_pusher_libraries_expect() {
     let mut receiver = Receiver::start().await;
     let mut bench = Bench::start(&[&receiver.url("/pusher/hooks?a=b")], |_| {});
     bench.endpoint(0, |endpoint| {
         endpoint.headers = ExtraHeaders::new([("Authorization", "Bearer x")]).unwrap();
     });
-    bench.tell(&WebhookEvent::ChannelOccupied { channel: "a" });
-    bench.tell(&miss("cache-é"));
+    bench.publish(&WebhookEvent::ChannelOccupied { channel: "a" });
+    bench.publish(&miss("cache-é"));
     let request = receiver.next().await;
     assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/pusher/hooks?a=b"));
     let host = receiver.address.to_string();
@@ -63,14 +63,14 @@ async fn a_request_is_what_pushers_libraries_expect() {
 }
 
 #[tokio::test]
-async fn header_names_are_in_title_case() {
+async fn webhook_header_names_are_in_title_case() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let mut bench = Bench::start(&[&url], |settings| settings.drain_timeout = MS);
     bench.endpoint(0, |endpoint| {
         endpoint.headers = ExtraHeaders::new([("x-tenant-id", "7")]).unwrap();
     });
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -86,11 +86,11 @@ async fn header_names_are_in_title_case() {
 }
 
 #[tokio::test]
-async fn one_connection_serves_one_batch_after_the_other() {
+async fn one_connection_carries_successive_batches() {
     let mut receiver = Receiver::start().await;
     let bench = Bench::start(&[&receiver.url("/")], |_| {});
     for channel in ["1", "2", "3"] {
-        bench.tell(&miss(channel));
+        bench.publish(&miss(channel));
         assert_eq!(receiver.next().await.channels(), [channel]);
     }
     assert_eq!(receiver.connections(), 1);
@@ -101,7 +101,7 @@ async fn one_connection_serves_one_batch_after_the_other() {
 }
 
 #[tokio::test]
-async fn order_holds_through_failures() {
+async fn webhook_order_survives_failures() {
     const EVENTS: usize = 500;
     let mut receiver = Receiver::start().await;
     receiver.answer_in_turn(&[Answer::Status(200), Answer::Status(500), Answer::Status(204)]);
@@ -110,7 +110,7 @@ async fn order_holds_through_failures() {
         settings.retry_delay_max = MS;
     });
     let channels: Vec<String> = (0..EVENTS).map(|number| number.to_string()).collect();
-    channels.iter().for_each(|channel| bench.tell(&miss(channel)));
+    channels.iter().for_each(|channel| bench.publish(&miss(channel)));
     let mut taken = Vec::new();
     while taken.len() < EVENTS {
         let request = receiver.next().await;
@@ -126,14 +126,14 @@ async fn order_holds_through_failures() {
 }
 
 #[tokio::test]
-async fn dead_and_stuck_endpoints_hold_nobody_else() {
+async fn dead_and_stuck_endpoints_do_not_delay_others() {
     let mut alive = Receiver::start().await;
     let mut stuck = Receiver::start().await;
     stuck.answer(Answer::Never);
     let urls = [&stuck.url("/"), "http://127.0.0.1:1/", &alive.url("/")];
     let bench = Bench::start(&urls, |settings| settings.drain_timeout = MS);
     for channel in ["1", "2", "3"] {
-        bench.tell(&miss(channel));
+        bench.publish(&miss(channel));
         assert_eq!(alive.next().await.channels(), [channel]);
     }
     assert_eq!(stuck.next().await.channels(), ["1"]);
@@ -151,7 +151,7 @@ async fn a_redirect_is_a_failure_and_is_not_followed() {
     let mut receiver = Receiver::start().await;
     receiver.answer(Answer::RedirectTo("/elsewhere"));
     let bench = Bench::start(&[&receiver.url("/hooks")], |_| {});
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     receiver.next().await;
     receiver.answer(Answer::Status(200));
     loop {

@@ -116,8 +116,8 @@ pub(crate) fn read<'a>(
             }
         }
         let held_max = limits.message_bytes_max + CONTROL_BYTES_MAX;
-        assert!(decoder.held_bytes() <= held_max, "{} bytes held", decoder.held_bytes());
-        assert!(!decoder.is_closed() || decoder.held_bytes() == 0, "held after the end");
+        assert!(decoder.buffered_bytes() <= held_max, "{} bytes held", decoder.buffered_bytes());
+        assert!(!decoder.is_closed() || decoder.buffered_bytes() == 0, "held after the end");
     }
     events
 }
@@ -129,11 +129,11 @@ fn as_server(decoder: &mut Decoder, input: &[u8]) -> Vec<Event> {
 #[test]
 fn an_idle_decoder_has_72_bytes_and_no_heap() {
     assert_eq!(size_of::<Decoder>(), 72);
-    assert_eq!(Decoder::default().held_bytes(), 0);
+    assert_eq!(Decoder::default().buffered_bytes(), 0);
 }
 
 #[test]
-fn a_message_that_is_whole_is_delivered_from_the_input() {
+fn a_complete_message_is_delivered_from_the_input() {
     let frames = [frame(0x81, "hello"), frame(0x01, "unfinished"), frame(0x89, "ping")];
     let mut input = bytes(&frames, Role::Server);
     let place = input.as_ptr_range();
@@ -148,24 +148,24 @@ fn a_message_that_is_whole_is_delivered_from_the_input() {
 }
 
 #[test]
-fn memory_is_taken_for_what_came_and_given_back_when_it_is_delivered() {
+fn memory_is_reserved_for_received_bytes_and_freed_on_delivery() {
     let input = bytes(&[frame(0x82, [7; 60_000])], Role::Server);
     let mut decoder = Decoder::default();
     assert_eq!(as_server(&mut decoder, &input[..9]), []);
-    assert!((1..1_024).contains(&decoder.held_bytes()), "{} bytes", decoder.held_bytes());
+    assert!((1..1_024).contains(&decoder.buffered_bytes()), "{} bytes", decoder.buffered_bytes());
     assert_eq!(as_server(&mut decoder, &input[9..40_000]), []);
-    assert!((39_000..=60_000).contains(&decoder.held_bytes()), "{}", decoder.held_bytes());
+    assert!((39_000..=60_000).contains(&decoder.buffered_bytes()), "{}", decoder.buffered_bytes());
     assert_eq!(as_server(&mut decoder, &input[40_000..]), [Event::Binary(vec![7; 60_000])]);
-    assert_eq!(decoder.held_bytes(), 0);
+    assert_eq!(decoder.buffered_bytes(), 0);
 }
 
 #[test]
-fn part_of_a_header_needs_no_heap() {
+fn a_partial_header_needs_no_heap() {
     let input = bytes(&[frame(0x82, [7; 70_000])], Role::Server);
     let mut decoder = Decoder::default();
     for byte in 0..14 {
         assert_eq!(read(&mut decoder, [&input[byte..=byte]], Role::Server, &BIG), []);
-        assert_eq!(decoder.held_bytes(), 0);
+        assert_eq!(decoder.buffered_bytes(), 0);
     }
     assert_eq!(read(&mut decoder, [&input[14..]], Role::Server, &BIG).len(), 1);
 }
@@ -177,7 +177,7 @@ const BIG: WebsocketLimits = WebsocketLimits {
 };
 
 #[test]
-fn a_control_frame_between_fragments_leaves_the_message_as_it_was() {
+fn a_control_frame_between_fragments_leaves_the_message_intact() {
     let input = bytes(
         &[frame(0x01, "Hel"), frame(0x89, "are you there?"), frame(0x80, "lo")],
         Role::Server,
@@ -188,12 +188,12 @@ fn a_control_frame_between_fragments_leaves_the_message_as_it_was() {
         let events = read(&mut decoder, [one, two], Role::Server, &WebsocketLimits::default());
         let expected = [Event::Ping(b"are you there?".to_vec()), Event::Text("Hello".to_owned())];
         assert_eq!(events, expected, "cut at {cut}");
-        assert_eq!(decoder.held_bytes(), 0);
+        assert_eq!(decoder.buffered_bytes(), 0);
     }
 }
 
 #[test]
-fn after_a_close_or_an_error_nothing_counts_and_nothing_is_held() {
+fn after_a_close_or_an_error_the_decoder_is_empty() {
     let begun = [frame(0x01, "unfinished")];
     for (before, last) in [
         (&begun[..], frame(0x88, "")),
@@ -210,12 +210,12 @@ fn after_a_close_or_an_error_nothing_counts_and_nothing_is_held() {
         assert_eq!(as_server(&mut decoder, &input).len(), 1);
         assert!(decoder.is_closed());
         assert_eq!(as_server(&mut decoder, &input), []);
-        assert_eq!(decoder.held_bytes(), 0);
+        assert_eq!(decoder.buffered_bytes(), 0);
     }
 }
 
 #[test]
-fn an_error_says_what_is_too_large_and_which_setting_bounds_it() {
+fn a_size_error_names_the_limit_and_its_setting() {
     let limits =
         WebsocketLimits { message_bytes_max: 100, frame_bytes_max: 80, message_fragments_max: 3 };
     let cases = [
@@ -245,7 +245,7 @@ fn an_error_says_what_is_too_large_and_which_setting_bounds_it() {
 }
 
 #[test]
-fn the_encoder_masks_as_the_frames_written_by_hand() {
+fn the_encoder_matches_hand_written_masked_frames() {
     let mut output = Vec::new();
     Message::Text("hello").encode(&mut output, Some(MaskKey::new(KEY)));
     assert_eq!(output, bytes(&[frame(0x81, "hello")], Role::Server));

@@ -449,47 +449,47 @@ fn shortened(events: &[Event]) -> String {
 }
 
 #[test]
-fn framing_is_as_the_standard_says() {
+fn framing_follows_the_standard() {
     check(&framing());
 }
 
 #[test]
-fn pings_and_pongs_are_as_the_standard_says() {
+fn pings_and_pongs_follow_the_standard() {
     check(&pings_and_pongs());
 }
 
 #[test]
-fn reserved_bits_are_refused() {
+fn reserved_bits_are_rejected() {
     check(&reserved_bits());
 }
 
 #[test]
-fn unknown_opcodes_are_refused() {
+fn unknown_opcodes_are_rejected() {
     check(&opcodes());
 }
 
 #[test]
-fn fragmentation_is_as_the_standard_says() {
+fn fragmentation_follows_the_standard() {
     check(&fragmentation());
 }
 
 #[test]
-fn text_is_utf8() {
+fn text_must_be_utf8() {
     check(&utf8());
 }
 
 #[test]
-fn closing_is_as_the_standard_says() {
+fn closing_follows_the_standard() {
     check(&closing());
 }
 
 #[test]
-fn large_messages_arrive_and_limits_hold() {
+fn large_messages_arrive_within_the_limits() {
     check(&limits());
 }
 
 #[test]
-fn a_mask_is_refused_or_demanded() {
+fn masks_are_required_or_rejected_by_role() {
     for (role, error) in
         [(Role::Server, ProtocolError::NotMasked), (Role::Client, ProtocolError::Masked)]
     {

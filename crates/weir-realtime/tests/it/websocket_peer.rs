@@ -127,7 +127,7 @@ fn serve(listener: &TcpListener) {
 }
 
 #[test]
-fn a_client_of_tungstenite_and_our_server_understand_each_other() {
+fn a_tungstenite_client_interoperates_with_our_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || serve(&listener));
@@ -206,7 +206,7 @@ fn connect(stream: &mut TcpStream) {
 }
 
 #[test]
-fn our_client_and_a_server_of_tungstenite_understand_each_other() {
+fn our_client_interoperates_with_a_tungstenite_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || serve_as_peer(&listener));
@@ -237,7 +237,7 @@ fn our_client_and_a_server_of_tungstenite_understand_each_other() {
         }
         assert!(answers == echoed(std::slice::from_ref(message)), "message {number}");
     }
-    assert!(decoder.is_closed() && decoder.held_bytes() == 0);
+    assert!(decoder.is_closed() && decoder.buffered_bytes() == 0);
     server.join().unwrap();
 }
 
@@ -306,7 +306,7 @@ fn peer_differs(name: &str) -> bool {
 }
 
 #[test]
-fn tungstenite_makes_the_same_of_every_case() {
+fn tungstenite_decodes_every_case_in_the_same_way() {
     for case in all() {
         let refuses = matches!(case.events.last(), Some(Event::Error(_)));
         let messages = &case.events[..case.events.len() - usize::from(refuses)];

@@ -119,30 +119,30 @@ proptest! {
     ) {
         for role in ROLES {
             let stream = bytes(&frames, role);
-            let whole = read(&mut Decoder::default(), [&*stream], role, &LIMITS);
+            let json = read(&mut Decoder::default(), [&*stream], role, &LIMITS);
             let mut decoder = Decoder::default();
             let split = read(&mut decoder, pieces(&stream, &sizes), role, &LIMITS);
-            prop_assert_eq!(&split, &whole);
+            prop_assert_eq!(&split, &json);
             let single = read(&mut Decoder::default(), stream.chunks(1), role, &LIMITS);
-            prop_assert_eq!(single, whole);
+            prop_assert_eq!(single, json);
         }
     }
 
     /// `read` asserts the memory after each piece.
     #[test]
-    fn random_bytes_never_panic_and_never_make_it_hold_more_than_the_limit(
+    fn random_bytes_never_panic_and_stay_within_the_memory_limit(
         stream in vec(any::<u8>(), 0..2_000),
         sizes in vec(0..100_usize, 0..30),
     ) {
         for role in ROLES {
-            let whole = read(&mut Decoder::default(), [&*stream], role, &LIMITS);
+            let json = read(&mut Decoder::default(), [&*stream], role, &LIMITS);
             let split = read(&mut Decoder::default(), pieces(&stream, &sizes), role, &LIMITS);
-            prop_assert_eq!(split, whole);
+            prop_assert_eq!(split, json);
         }
     }
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_is_held_afterwards(
+    fn encoded_messages_decode_and_leave_nothing_buffered(
         sent in vec(message(), 0..8),
         key: [u8; 4],
         sizes in vec(0..5_000_usize, 0..30),
@@ -155,12 +155,12 @@ proptest! {
             let received = read(&mut decoder, pieces(&stream, &sizes), role, &limits);
             let expected: Vec<Event> = sent.iter().map(|kind| kind.message().into()).collect();
             prop_assert_eq!(received, expected);
-            prop_assert_eq!(decoder.held_bytes(), 0);
+            prop_assert_eq!(decoder.buffered_bytes(), 0);
         }
     }
 
     #[test]
-    fn any_fragments_make_the_message_again(
+    fn any_fragmentation_gives_the_same_message(
         text in ".{1,60}",
         cuts in vec(0..60_usize, 0..4),
         key: [u8; 4],
@@ -175,12 +175,12 @@ proptest! {
             let mut decoder = Decoder::default();
             let received = read(&mut decoder, pieces(&stream, &sizes), role, &LIMITS);
             prop_assert_eq!(received, expected.clone());
-            prop_assert_eq!(decoder.held_bytes(), 0);
+            prop_assert_eq!(decoder.buffered_bytes(), 0);
         }
     }
 
     #[test]
-    fn any_close_comes_back_with_as_much_reason_as_fits(
+    fn a_close_frame_round_trips_with_a_truncated_reason(
         code in (0..=u16::MAX).prop_filter_map("a code", CloseCode::new),
         reason in ".{0,80}",
         key: [u8; 4],

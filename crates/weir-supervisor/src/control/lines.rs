@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_whatever_the_pieces() {
+    fn lines_are_split_the_same_in_any_pieces() {
         for piece in 1..8 {
             let mut lines = LineSplitter::new(5);
             let mut found = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pieces_make_no_difference(
+        fn control_lines_parse_the_same_in_any_pieces(
             pieces in proptest::collection::vec("[ab\n]{0,6}", 0..20),
         ) {
             let whole = pieces.concat();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_its_limit_is_refused_with_and_without_an_end() {
+    fn an_overlong_control_line_is_rejected_with_and_without_an_end() {
         for text in [b"sixsix".as_slice(), b"sixsix\n", b"ok\nsixsix"] {
             let mut lines = LineSplitter::new(5);
             lines.add(text);

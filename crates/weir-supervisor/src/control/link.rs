@@ -68,7 +68,7 @@ impl Link {
     }
 
     /// Returns the rest of a partly sent line. A snapshot replaces the other queued reports.
-    pub(crate) fn begun(&self) -> &[u8] {
+    pub(crate) fn partly_sent(&self) -> &[u8] {
         match self.waiting.front() {
             Some(line) if self.written > 0 => &line[self.written..],
             _ => &[],
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_gets_a_fresh_start_and_never_blocks_the_parent() {
+    fn a_slow_reader_gets_a_new_snapshot_and_never_blocks_the_parent() {
         let (mut link, mut theirs) = link();
         let mut sent = 0;
         while !link.is_behind {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_understood_and_the_malformed_refused() {
+    fn valid_requests_parse_and_malformed_ones_are_rejected() {
         let (mut link, mut theirs) = link();
         let request = ParentRequest { id: 7, command: ParentCommand::Ready { generation: 3 } };
         theirs.write_all(&encode(&request).expect("encoded")).expect("written");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_follows_a_bounded_number_of_requests() {
+    fn requests_per_iteration_are_bounded() {
         let (mut link, mut theirs) = link();
         let request = ParentRequest { id: 7, command: ParentCommand::Ready { generation: 3 } };
         let line = encode(&request).expect("encoded");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_disconnects() {
+    fn an_endless_line_disconnects() {
         let (mut link, mut theirs) = link();
         let writer = std::thread::spawn(move || {
             let _ = theirs.write_all(&[b'x'; REQUEST_BYTES_MAX + CHUNK_BYTES]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_report_is_within_its_limit() {
+    fn the_longest_report_fits_into_its_limit() {
         let last_lines = vec!["\u{1}".repeat(500); 21];
         let phase = WorkerPhase::Ended {
             status: "exited with code 1".into(),

@@ -51,7 +51,7 @@ pub(super) const TURN_SINCE: usize = 3;
 /// Words of a worker's record.
 pub(super) const STATE: usize = 0;
 const SERVED: usize = 1;
-pub(super) const DOOR: usize = 2;
+pub(super) const SOCKET: usize = 2;
 
 pub(super) const IDLE: u64 = 0;
 pub(super) const CLAIMED: u64 = 1;
@@ -76,8 +76,8 @@ pub enum BusyState {
 
 /// Returns the index of a record: the first (0) or second (1) of its slot.
 #[must_use]
-pub fn record(slot: usize, which: usize) -> usize {
-    HEADER + PER_SLOT * slot + which
+pub fn record(slot: usize, index: usize) -> usize {
+    HEADER + PER_SLOT * slot + index
 }
 
 impl Records {
@@ -101,7 +101,7 @@ impl Records {
     /// Maps records that another process has created.
     pub(super) fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
         let words = NonZero::new(RECORDS * WORDS_PER_RECORD).unwrap_or(NonZero::<usize>::MIN);
-        let mapping = Mapping::of(&descriptor, words)?;
+        let mapping = Mapping::map(&descriptor, words)?;
         Ok(Self { descriptor, mapping })
     }
 
@@ -111,9 +111,9 @@ impl Records {
         match self.word(record, STATE).load(Ordering::Relaxed) {
             IDLE => BusyState::Idle,
             CLAIMED => BusyState::Claimed,
-            began_ms => {
-                let began = Duration::from_millis(began_ms);
-                BusyState::Busy(crate::monotonic().saturating_sub(began))
+            started_ms => {
+                let started = Duration::from_millis(started_ms);
+                BusyState::Busy(crate::monotonic().saturating_sub(started))
             }
         }
     }
@@ -133,19 +133,19 @@ impl Records {
 
     /// Clears the record for a new worker, or after the end of one.
     pub(crate) fn reset(&self, record: usize) {
-        for word in [DOOR, STATE, SERVED] {
+        for word in [SOCKET, STATE, SERVED] {
             self.word(record, word).store(0, Ordering::SeqCst);
         }
     }
 
     /// Sets the socket by which programs may choose a worker; None: they may not.
-    pub(crate) fn set_door(&self, record: usize, socket: Option<usize>) {
-        let door = socket.map_or(0, |socket| socket as u64 + 1);
-        self.word(record, DOOR).store(door, Ordering::SeqCst);
+    pub(crate) fn set_socket(&self, record: usize, socket: Option<usize>) {
+        let socket_number = socket.map_or(0, |socket| socket as u64 + 1);
+        self.word(record, SOCKET).store(socket_number, Ordering::SeqCst);
     }
 
     pub(super) fn set_plan(&self, plan: &Plan) {
-        for (word, value) in plan.words().into_iter().enumerate() {
+        for (word, value) in plan.encode().into_iter().enumerate() {
             self.word(PLAN, word).store(value, Ordering::SeqCst);
         }
     }
@@ -153,15 +153,15 @@ impl Records {
     /// Returns the plan of the process that created the memory; None: it stored none.
     pub(super) fn plan(&self) -> Option<Plan> {
         let word = |word| self.word(PLAN, word).load(Ordering::SeqCst);
-        Plan::from_words([word(0), word(1), word(2), word(3)])
+        Plan::decode([word(0), word(1), word(2), word(3)])
     }
 
     /// Directs connections from `source` to `socket`.
-    pub(super) fn steer(&self, source: SocketAddr, socket: usize) {
+    pub(super) fn direct(&self, source: SocketAddr, socket: usize) {
         let header = |word| self.word(0, word);
         header(PROBE).store(0, Ordering::SeqCst);
         header(TARGET).store(socket as u64, Ordering::SeqCst);
-        header(PROBE).store(mark(source), Ordering::SeqCst);
+        header(PROBE).store(address_key(source), Ordering::SeqCst);
     }
 
     fn word(&self, record: usize, word: usize) -> &AtomicU64 {
@@ -177,7 +177,7 @@ impl AsFd for Records {
 
 /// Returns a client address as a program compares it: the last four bytes of the IP address and the
 /// port, as loaded by the processor.
-fn mark(source: SocketAddr) -> u64 {
+fn address_key(source: SocketAddr) -> u64 {
     let port = u16::from_ne_bytes(source.port().to_be_bytes());
     (u64::from(u32::from_ne_bytes(last_bytes(source.ip()))) << 16) | u64::from(port)
 }
@@ -195,15 +195,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_says_what_a_worker_does_to_everybody_who_has_the_memory() {
+    fn a_workers_state_is_visible_to_all_processes_with_the_memory() {
         let ours = Records::in_memory().expect("made");
         let theirs = Records::adopt(ours.as_fd().try_clone_to_owned().expect("a copy"));
         let theirs = theirs.expect("mapped");
         let worker = record(999, 1);
         assert_eq!(theirs.state(worker), BusyState::Idle);
-        let began = crate::monotonic() - Duration::from_secs(7);
-        let began_ms = u64::try_from(began.as_millis()).expect("fits");
-        theirs.word(worker, STATE).store(began_ms, Ordering::Relaxed);
+        let started = crate::monotonic() - Duration::from_secs(7);
+        let started_ms = u64::try_from(started.as_millis()).expect("fits");
+        theirs.word(worker, STATE).store(started_ms, Ordering::Relaxed);
         let BusyState::Busy(age) = ours.state(worker) else { panic!("{:?}", ours.state(worker)) };
         assert!(age >= Duration::from_secs(7), "{age:?}");
         assert!(!ours.repair(worker), "it has begun");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_make_the_memory_shorter() {
+    fn the_shared_memory_cannot_be_shortened() {
         let records = Records::in_memory().expect("made");
         assert!(rustix::fs::ftruncate(&records, 0).is_err());
     }

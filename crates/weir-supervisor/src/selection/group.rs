@@ -49,10 +49,14 @@ pub struct SocketGroup {
 impl LoadedSelection {
     /// Prepares `plan` before the sockets are bound, for IPv6 or IPv4 connections.
     pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, SelectionError> {
-        Self::staying(plan, is_ipv6, STAY_NS)
+        Self::with_stay(plan, is_ipv6, STAY_NS)
     }
 
-    pub(super) fn staying(plan: Plan, is_ipv6: bool, stay_ns: u32) -> Result<Self, SelectionError> {
+    pub(super) fn with_stay(
+        plan: Plan,
+        is_ipv6: bool,
+        stay_ns: u32,
+    ) -> Result<Self, SelectionError> {
         Self::try_new(plan, is_ipv6, stay_ns)
             .map_err(|error| SelectionError { selection: plan.effective(), error })
     }
@@ -86,10 +90,10 @@ impl LoadedSelection {
     /// plan requires and listen at one address (`SO_REUSEPORT`).
     pub fn join(self, name: &str, sockets: Vec<OwnedFd>) -> io::Result<SocketGroup> {
         let Self { plan, records, program } = self;
-        let group = SocketGroup::of(name, plan, sockets, records);
+        let group = SocketGroup::new(name, plan, sockets, records);
         let Some(first) = group.socket(0).filter(|_| plan.sockets() > 1) else { return Ok(group) };
         match (program, plan.effective()) {
-            (Some(program), _) => system::attach(first, program.as_fd())?,
+            (Some(program), _) => system::attach_program(first, program.as_fd())?,
             (None, Selection::Kernel) => {}
             (None, _) => system::attach_classic(first, &classic(group.classic(), None))?,
         }
@@ -105,10 +109,10 @@ impl SocketGroup {
         let plan = records.plan().filter(|plan| plan.sockets() == sockets.len());
         let plan =
             plan.ok_or_else(|| io::Error::other("its memory and its sockets don't match"))?;
-        Ok(Self::of(name, plan, sockets, records))
+        Ok(Self::new(name, plan, sockets, records))
     }
 
-    fn of(name: &str, plan: Plan, sockets: Vec<OwnedFd>, records: Records) -> Self {
+    fn new(name: &str, plan: Plan, sockets: Vec<OwnedFd>, records: Records) -> Self {
         records.set_plan(&plan);
         let named = |(number, socket)| (format!("{name}.{number}"), socket);
         let sockets = sockets.into_iter().enumerate().map(named).collect();
@@ -147,10 +151,10 @@ impl SocketGroup {
     }
 
     /// Directs connections from `source` to `socket`, until another source is directed.
-    pub fn steer(&self, source: SocketAddr, socket: usize) -> io::Result<()> {
+    pub fn direct(&self, source: SocketAddr, socket: usize) -> io::Result<()> {
         let Some(first) = self.socket(0).filter(|_| self.sockets.len() > 1) else { return Ok(()) };
         if self.plan.effective().is_privileged() {
-            self.records.steer(source, socket);
+            self.records.direct(source, socket);
             return Ok(());
         }
         let target = u32::try_from(socket).map_err(io::Error::other)?;

@@ -69,8 +69,8 @@ impl Plan {
         Self { is_reduced: true, ..self }
     }
 
-    /// Encodes the plan for [`Plan::from_words`].
-    pub(super) fn words(&self) -> [u64; 4] {
+    /// Encodes the plan for [`Plan::decode`].
+    pub(super) fn encode(&self) -> [u64; 4] {
         let selection = Selection::ALL.iter().position(|it| *it == self.selection);
         let counts = [self.workers, self.queues, self.per_worker].map(|count| count as u64);
         let [workers, queues, per_worker] = counts;
@@ -79,7 +79,7 @@ impl Plan {
     }
 
     /// Decodes a plan. None: the words are not those of a plan.
-    pub(super) fn from_words([selection, workers, queues, per_worker]: [u64; 4]) -> Option<Self> {
+    pub(super) fn decode([selection, workers, queues, per_worker]: [u64; 4]) -> Option<Self> {
         let count = |count: u64| {
             let count = usize::try_from(count).ok()?;
             (1..=PROCESSES_MAX as usize).contains(&count).then_some(count)
@@ -132,7 +132,7 @@ impl Plan {
     /// Returns the socket by which a program reaches a worker. None: programs do not choose
     /// workers.
     #[must_use]
-    pub fn door(&self, slot: usize) -> Option<usize> {
+    pub fn socket_for(&self, slot: usize) -> Option<usize> {
         match self.effective() {
             Selection::Kernel | Selection::Random => None,
             Selection::RoundRobin => Some(slot % self.queues),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_gets_queues_from_its_place_on_and_around() {
+    fn a_worker_listens_on_a_contiguous_range_of_queues() {
         let plan = Plan::new(Selection::Kernel, 4, 4, 2);
         assert_eq!(plan.sockets(), 4);
         let slices: Vec<_> = (0..5).map(|slot| plan.slice(slot)).collect();
@@ -167,20 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn with_join_idle_each_has_its_own_and_all_have_one_more() {
+    fn join_idle_has_one_socket_per_worker_and_a_shared_one() {
         let plan = Plan::new(Selection::JoinIdle, 3, 1, 1);
         assert_eq!((plan.sockets(), plan.descriptors()), (4, 2));
         assert_eq!(plan.slice(2), [2, 3]);
-        assert_eq!(plan.door(2), Some(2));
+        assert_eq!(plan.socket_for(2), Some(2));
         // One that was added later.
-        assert_eq!((plan.slice(3), plan.door(3)), (vec![3, 3], None));
+        assert_eq!((plan.slice(3), plan.socket_for(3)), (vec![3, 3], None));
     }
 
     #[test]
-    fn a_plan_that_was_reduced_keeps_the_number_of_descriptors() {
+    fn a_reduced_plan_keeps_the_number_of_descriptors() {
         let plan = Plan::new(Selection::JoinIdle, 3, 1, 1).reduced();
         assert_eq!((plan.sockets(), plan.effective()), (1, Selection::Kernel));
-        assert_eq!((plan.slice(2), plan.door(2)), (vec![0, 0], None));
+        assert_eq!((plan.slice(2), plan.socket_for(2)), (vec![0, 0], None));
     }
 
     fn plans() -> impl Strategy<Value = Plan> {
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn from_workers_min_on_somebody_listens_on_every_socket(plan in plans(), more in 0..5_usize) {
+        fn workers_min_workers_cover_every_socket(plan in plans(), more in 0..5_usize) {
             let workers = plan.workers_min() + more;
             let polled = |socket| (0..workers).any(|slot| plan.slice(slot).contains(&socket));
             // A program passes by the sockets of workers that are not there.
@@ -212,29 +212,29 @@ mod tests {
         }
 
         #[test]
-        fn with_one_less_than_workers_min_some_socket_is_left_alone(plan in plans()) {
+        fn fewer_than_workers_min_workers_leave_a_socket_uncovered(plan in plans()) {
             let workers = plan.workers_min() - 1;
             let polled = |socket| (0..workers).any(|slot| plan.slice(slot).contains(&socket));
             prop_assert!(!(0..plan.sockets()).all(polled));
         }
 
         #[test]
-        fn a_plan_comes_back_from_its_words(plan in plans()) {
-            prop_assert_eq!(Plan::from_words(plan.words()), Some(plan));
+        fn a_plan_round_trips_through_its_encoding(plan in plans()) {
+            prop_assert_eq!(Plan::decode(plan.encode()), Some(plan));
         }
 
         #[test]
-        fn no_words_are_too_odd(words in any::<[u64; 4]>()) {
-            let plan = Plan::from_words(words);
+        fn any_encoding_is_decoded_without_panic(words in any::<[u64; 4]>()) {
+            let plan = Plan::decode(words);
             prop_assert!(plan.is_none_or(|plan| plan.queues <= PROCESSES_MAX as usize));
         }
 
         #[test]
-        fn slices_and_doors_are_of_sockets_that_there_are(plan in plans(), slot in 0..50_usize) {
+        fn slices_and_sockets_are_within_range(plan in plans(), slot in 0..50_usize) {
             let slice = plan.slice(slot);
             prop_assert_eq!(slice.len(), plan.descriptors());
             prop_assert!(slice.iter().all(|socket| *socket < plan.sockets()));
-            prop_assert!(plan.door(slot).is_none_or(|door| slice.contains(&door)));
+            prop_assert!(plan.socket_for(slot).is_none_or(|socket_number| slice.contains(&socket_number)));
         }
     }
 }

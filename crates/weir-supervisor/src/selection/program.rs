@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
 use super::busy::{
-    CLAIMED, DOOR, HEADER, PROBE, RECORD_BYTES, STATE, TARGET, TURN, TURN_SINCE, last_bytes,
+    CLAIMED, HEADER, PROBE, RECORD_BYTES, SOCKET, STATE, TARGET, TURN, TURN_SINCE, last_bytes,
 };
 use crate::system::{ClassicInstruction, Instruction};
 
@@ -47,7 +47,7 @@ pub(crate) fn classic(
     const RANDOM: u32 = 0xffff_f000 + 56;
     let load_word = |operand| step(0x20, operand);
     let load_half = |operand| step(0x28, operand);
-    let answer = |number| step(0x06, number);
+    let select = |number| step(0x06, number);
     let skip_unless = |operand, if_false| ClassicInstruction { if_false, ..step(0x15, operand) };
     let mut program = Vec::new();
     if let Some((source, socket)) = probe {
@@ -57,11 +57,11 @@ pub(crate) fn classic(
             skip_unless(u32::from_be_bytes(last_bytes(source.ip())), 3),
             load_half(NETWORK + port_at),
             skip_unless(u32::from(source.port()), 1),
-            answer(socket),
+            select(socket),
         ]);
     }
     match choice {
-        Classic::Hash => program.push(answer(NO_SOCKET)),
+        Classic::Hash => program.push(select(NO_SOCKET)),
         // Modulo; return the accumulator.
         Classic::Random(count) => {
             program.extend([load_word(RANDOM), step(0x94, count), step(0x16, 0)]);
@@ -101,7 +101,7 @@ const R4: u8 = 4;
 const R5: u8 = 5;
 const PACKET: u8 = 6;
 const MAP: u8 = 7;
-const LOOKED_AT: u8 = 8;
+const EXAMINED: u8 = 8;
 const POSITION: u8 = 9;
 const STACK: u8 = 10;
 
@@ -153,13 +153,13 @@ impl NextWorker {
     pub(crate) fn program(&self) -> Vec<Instruction> {
         let choose = self.choose();
         let probe = self.probe();
-        let begin = [
+        let prologue = [
             registers(MOVE, PACKET, R1),
             // The first half of the address is the map, the second an offset.
             instruction(LOAD_ADDRESS, MAP | (OF_MAP_VALUE << 4), 0, self.map),
             instruction(0, 0, 0, 0),
         ];
-        begin.into_iter().chain(probe).chain(choose).collect()
+        prologue.into_iter().chain(probe).chain(choose).collect()
     }
 
     /// Selects the target socket if the packet is the probe's.
@@ -167,15 +167,15 @@ impl NextWorker {
         let PacketLayout { address_at, port_at } = if self.is_ipv6 { IPV6 } else { IPV4 };
         let port = HEAD_AT + small(port_at - address_at);
         let bytes = i32::from(small(port_at - address_at)) + 4;
-        let answer = vec![load(LOAD_WORD, R0, MAP, offset(0, TARGET)), exit()];
+        let select = vec![load(LOAD_WORD, R0, MAP, offset(0, TARGET)), exit()];
         let compare = vec![
             load(LOAD_FOUR_BYTES, R1, STACK, HEAD_AT),
             number(SHIFT_LEFT, R1, 16),
             load(LOAD_TWO_BYTES, R2, STACK, port),
             registers(OR, R1, R2),
-            jump(JUMP_IF_DIFFERENT | BY_REGISTER, R1, LOOKED_AT, jump_over(&answer)),
+            jump(JUMP_IF_DIFFERENT | BY_REGISTER, R1, EXAMINED, jump_over(&select)),
         ];
-        let compare = [compare, answer].concat();
+        let compare = [compare, select].concat();
         let read = vec![
             registers(MOVE, R1, PACKET),
             number(MOVE, R2, i32::from(small(address_at))),
@@ -188,31 +188,31 @@ impl NextWorker {
         ];
         let read = [read, compare].concat();
         let is_there = vec![
-            load(LOAD_WORD, LOOKED_AT, MAP, offset(0, PROBE)),
-            jump(JUMP_IF_EQUAL, LOOKED_AT, 0, jump_over(&read)),
+            load(LOAD_WORD, EXAMINED, MAP, offset(0, PROBE)),
+            jump(JUMP_IF_EQUAL, EXAMINED, 0, jump_over(&read)),
         ];
         [is_there, read].concat()
     }
 
     /// Examines one record after the other.
     fn choose(&self) -> Vec<Instruction> {
-        let look = self.look();
-        let begin =
-            vec![load(LOAD_WORD, POSITION, MAP, offset(0, TURN)), number(MOVE, LOOKED_AT, 0)];
-        let back = -jump_over(&look) - 2;
-        let turn = vec![jump_if(JUMP_IF_AT_LEAST, LOOKED_AT, self.records, jump_over(&look) + 1)];
+        let examine = self.examine();
+        let prologue =
+            vec![load(LOAD_WORD, POSITION, MAP, offset(0, TURN)), number(MOVE, EXAMINED, 0)];
+        let backward = -jump_over(&examine) - 2;
+        let turn = vec![jump_if(JUMP_IF_AT_LEAST, EXAMINED, self.records, jump_over(&examine) + 1)];
         let end = vec![
-            jump(JUMP, 0, 0, back),
+            jump(JUMP, 0, 0, backward),
             // Extended to 64 bits; the lower half is the result.
             number(MOVE, R0, self.otherwise.unwrap_or(NO_SOCKET).cast_signed()),
             exit(),
         ];
-        [begin, turn, look, end].concat()
+        [prologue, turn, examine, end].concat()
     }
 
     /// Selects the worker of this record, or continues with the next one.
-    fn look(&self) -> Vec<Instruction> {
-        let answer = self.answer();
+    fn examine(&self) -> Vec<Instruction> {
+        let select = self.select();
         let claim = if self.must_be_idle {
             let idle_to_claimed = vec![
                 number(MOVE, R0, 0),
@@ -223,11 +223,11 @@ impl NextWorker {
                     offset(HEADER, STATE),
                     COMPARE_AND_EXCHANGE,
                 ),
-                jump(JUMP_IF_DIFFERENT, R0, 0, jump_over(&answer)),
+                jump(JUMP_IF_DIFFERENT, R0, 0, jump_over(&select)),
             ];
-            [idle_to_claimed, answer].concat()
+            [idle_to_claimed, select].concat()
         } else {
-            answer
+            select
         };
         let find = vec![
             // Bounds the position for the verifier.
@@ -236,34 +236,34 @@ impl NextWorker {
             number(SHIFT_LEFT, R2, RECORD_BYTES.trailing_zeros().cast_signed()),
             registers(MOVE, R3, MAP),
             registers(ADD, R3, R2),
-            load(LOAD_WORD, R4, R3, offset(HEADER, DOOR)),
+            load(LOAD_WORD, R4, R3, offset(HEADER, SOCKET)),
             jump(JUMP_IF_EQUAL, R4, 0, jump_over(&claim)),
         ];
-        let next = vec![number(ADD, POSITION, 1), number(ADD, LOOKED_AT, 1)];
+        let next = vec![number(ADD, POSITION, 1), number(ADD, EXAMINED, 1)];
         [find, claim, next].concat()
     }
 
     /// Returns the selected worker's socket. Once `stay_ns` have passed, the next search begins
     /// after it.
-    fn answer(&self) -> Vec<Instruction> {
-        let move_on = vec![number(ADD, POSITION, 1), store(MAP, POSITION, offset(0, TURN))];
-        let move_on = if self.stay_ns == 0 {
-            move_on
+    fn select(&self) -> Vec<Instruction> {
+        let advance = vec![number(ADD, POSITION, 1), store(MAP, POSITION, offset(0, TURN))];
+        let advance = if self.stay_ns == 0 {
+            advance
         } else {
-            let move_on = [vec![store(MAP, R0, offset(0, TURN_SINCE))], move_on].concat();
-            let is_over = vec![
+            let advance = [vec![store(MAP, R0, offset(0, TURN_SINCE))], advance].concat();
+            let is_stay_over = vec![
                 // The call clobbers R4.
-                registers(MOVE, LOOKED_AT, R4),
+                registers(MOVE, EXAMINED, R4),
                 instruction(CALL, 0, 0, MONOTONIC_NS),
                 load(LOAD_WORD, R2, MAP, offset(0, TURN_SINCE)),
                 registers(MOVE, R1, R0),
                 registers(SUBTRACT, R1, R2),
-                jump_if(JUMP_IF_LESS, R1, self.stay_ns, jump_over(&move_on)),
+                jump_if(JUMP_IF_LESS, R1, self.stay_ns, jump_over(&advance)),
             ];
-            [is_over, move_on, vec![registers(MOVE, R4, LOOKED_AT)]].concat()
+            [is_stay_over, advance, vec![registers(MOVE, R4, EXAMINED)]].concat()
         };
-        let answer = vec![registers(MOVE, R0, R4), number(ADD, R0, -1), exit()];
-        [move_on, answer].concat()
+        let select = vec![registers(MOVE, R0, R4), number(ADD, R0, -1), exit()];
+        [advance, select].concat()
     }
 }
 
@@ -282,30 +282,30 @@ fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> Instruct
     Instruction { code, registers, offset, immediate }
 }
 
-fn number(code: u8, to: u8, number: i32) -> Instruction {
-    instruction(code, to, 0, number)
+fn number(code: u8, target: u8, number: i32) -> Instruction {
+    instruction(code, target, 0, number)
 }
 
-fn registers(code: u8, to: u8, from: u8) -> Instruction {
-    instruction(code | BY_REGISTER, to | (from << 4), 0, 0)
+fn registers(code: u8, target: u8, from: u8) -> Instruction {
+    instruction(code | BY_REGISTER, target | (from << 4), 0, 0)
 }
 
-fn load(code: u8, to: u8, from: u8, offset: i16) -> Instruction {
-    instruction(code, to | (from << 4), offset, 0)
+fn load(code: u8, target: u8, from: u8, offset: i16) -> Instruction {
+    instruction(code, target | (from << 4), offset, 0)
 }
 
-fn store(to: u8, from: u8, offset: i16) -> Instruction {
-    instruction(STORE_WORD, to | (from << 4), offset, 0)
+fn store(target: u8, from: u8, offset: i16) -> Instruction {
+    instruction(STORE_WORD, target | (from << 4), offset, 0)
 }
 
 /// Compares with 0, or with the register `with`.
-fn jump(code: u8, register: u8, with: u8, over: i16) -> Instruction {
-    instruction(code, register | (with << 4), over, 0)
+fn jump(code: u8, register: u8, with: u8, offset: i16) -> Instruction {
+    instruction(code, register | (with << 4), offset, 0)
 }
 
 /// Compares with a number.
-fn jump_if(code: u8, register: u8, number: u32, over: i16) -> Instruction {
-    instruction(code, register, over, number.cast_signed())
+fn jump_if(code: u8, register: u8, number: u32, offset: i16) -> Instruction {
+    instruction(code, register, offset, number.cast_signed())
 }
 
 fn exit() -> Instruction {

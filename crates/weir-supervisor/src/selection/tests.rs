@@ -22,10 +22,13 @@ impl Rig {
     /// None: the kernel refuses.
     fn new(selection: Selection, workers: usize, queues: usize, host: SocketAddr) -> Option<Self> {
         let plan = Plan::new(selection, workers, queues, 1);
-        Self::of(LoadedSelection::new(plan, host.is_ipv6()), host)
+        Self::from_loaded(LoadedSelection::new(plan, host.is_ipv6()), host)
     }
 
-    fn of(prepared: Result<LoadedSelection, SelectionError>, host: SocketAddr) -> Option<Self> {
+    fn from_loaded(
+        prepared: Result<LoadedSelection, SelectionError>,
+        host: SocketAddr,
+    ) -> Option<Self> {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) if !has_privileges() => {
@@ -50,10 +53,10 @@ impl Rig {
     }
 
     /// Workers of join-idle that are ready.
-    fn staying(workers: usize, stay_ns: u32) -> Option<Self> {
+    fn with_stay(workers: usize, stay_ns: u32) -> Option<Self> {
         let plan = Plan::new(Selection::JoinIdle, workers, 1, 1);
         let host = (Ipv4Addr::LOCALHOST, 0).into();
-        let rig = Self::of(LoadedSelection::staying(plan, false, stay_ns), host)?;
+        let rig = Self::from_loaded(LoadedSelection::with_stay(plan, false, stay_ns), host)?;
         (0..workers).for_each(|slot| rig.open(slot));
         Some(rig)
     }
@@ -70,7 +73,7 @@ impl Rig {
     }
 
     fn open(&self, slot: usize) {
-        self.group.records().set_door(record(slot, 0), self.group.plan().door(slot));
+        self.group.records().set_socket(record(slot, 0), self.group.plan().socket_for(slot));
     }
 
     fn reset(&self, slot: usize) {
@@ -109,13 +112,13 @@ impl Rig {
         let client = socket(self.address);
         let host = SocketAddr::new(self.address.ip(), 0);
         rustix::net::bind(&client, &host).expect("bound");
-        self.group.steer(local(&client), socket_number).expect("steered");
+        self.group.direct(local(&client), socket_number).expect("steered");
         self.connect_from(client)
     }
 }
 
-/// Whether the kernel is to take every program of ours: with CAP_BPF alone it takes some, and refuses
-/// others with different errors.
+/// Whether the kernel is to take every program of ours: with CAP_BPF alone it takes some, and
+/// refuses others with different errors.
 fn has_privileges() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("told");
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("told");
@@ -135,7 +138,7 @@ fn local(socket: &OwnedFd) -> SocketAddr {
 }
 
 #[test]
-fn one_after_the_other_gets_a_connection_and_when_all_are_busy_the_socket_of_all() {
+fn round_robin_uses_idle_workers_in_turn_and_falls_back_to_the_shared_socket() {
     let Some(mut rig) = Rig::on_ipv4(Selection::JoinIdle, 3, 1) else { return };
     let overflow = 3;
     assert_eq!(rig.connect(), overflow, "nobody is ready");
@@ -148,18 +151,18 @@ fn one_after_the_other_gets_a_connection_and_when_all_are_busy_the_socket_of_all
 }
 
 #[test]
-fn a_worker_that_is_idle_again_gets_the_next_connection_until_the_stay_is_over() {
+fn an_idle_worker_keeps_getting_connections_during_the_stay() {
     // A program extends the sign, so this is longer than any clock counts.
-    let Some(mut rig) = Rig::staying(3, u32::MAX) else { return };
+    let Some(mut rig) = Rig::with_stay(3, u32::MAX) else { return };
     assert_eq!([rig.serve(), rig.serve(), rig.serve()], [0, 0, 0]);
     assert_eq!([rig.connect(), rig.serve(), rig.serve()], [0, 1, 1], "the first is busy now");
-    let Some(mut rig) = Rig::staying(3, 1) else { return };
+    let Some(mut rig) = Rig::with_stay(3, 1) else { return };
     let got: Vec<usize> = (0..5).map(|_| rig.serve()).collect();
     assert_eq!(got, [0, 1, 2, 0, 1]);
 }
 
 #[test]
-fn a_worker_without_a_door_gets_nothing_and_the_others_take_turns() {
+fn an_ineligible_worker_gets_no_connections() {
     let Some(mut rig) = Rig::on_ipv4(Selection::RoundRobin, 4, 4) else { return };
     [0, 1, 3].into_iter().for_each(|slot| rig.open(slot));
     let got: Vec<usize> = (0..6).map(|_| rig.connect()).collect();
@@ -171,7 +174,7 @@ fn a_worker_without_a_door_gets_nothing_and_the_others_take_turns() {
 }
 
 #[test]
-fn random_reaches_every_socket() {
+fn random_selection_reaches_every_socket() {
     let mut rig = Rig::on_ipv4(Selection::Random, 4, 4).expect("classic programs are for all");
     // That one of four is missed by 200 has a chance of 1 in 10^24.
     for _ in 0..200 {
@@ -181,7 +184,7 @@ fn random_reaches_every_socket() {
 }
 
 #[test]
-fn a_probe_gets_to_the_socket_that_it_is_for() {
+fn a_probe_reaches_its_socket() {
     let hosts = [(Ipv4Addr::LOCALHOST, 0).into(), (Ipv6Addr::LOCALHOST, 0).into()];
     let has_ipv6 = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     for host in hosts.into_iter().filter(|host: &SocketAddr| has_ipv6 || host.is_ipv4()) {
@@ -209,13 +212,13 @@ fn one_socket_needs_no_program() {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
     let address = listener.local_addr().expect("told");
     let group = prepared.join("shop", vec![listener.into()]).expect("joined");
-    group.steer(address, 0).expect("nothing to do");
+    group.direct(address, 0).expect("nothing to do");
     let _client = TcpStream::connect(address).expect("connected");
     assert_eq!(group.slice(1).len(), 2);
 }
 
 #[test]
-fn the_kernel_takes_the_programs_of_as_many_workers_as_there_may_be() {
+fn the_kernel_accepts_programs_for_any_number_of_workers() {
     for selection in [Selection::RoundRobin, Selection::JoinIdle] {
         for workers in [1, 2, 3, 100, PROCESSES_MAX as usize] {
             let plan = Plan::new(selection, workers, workers, 1);
@@ -255,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn while_a_worker_is_idle_every_connection_gets_to_one(steps in steps()) {
+    fn every_connection_goes_to_an_idle_worker_if_there_is_one(steps in steps()) {
         let Some(mut rig) = Rig::on_ipv4(Selection::JoinIdle, WORKERS, 1) else { return Ok(()) };
         let mut idle = [false; WORKERS];
         let mut lives = [false; WORKERS];

@@ -39,11 +39,11 @@ impl Supervisor {
     /// Tells the oldest processes beyond the limit to close their streams.
     fn close_streams_beyond(&mut self) {
         let Some(max) = self.children[0].spec.old_processes_max else { return };
-        let keeps =
+        let keeps_streams =
             |process: &&mut ChildProcess| process.kill_at.is_none() && !process.closes_streams;
-        let keeping: Vec<_> = self.lingering.iter_mut().filter(keeps).collect();
-        let beyond = keeping.len().saturating_sub(max);
-        for process in keeping.into_iter().take(beyond) {
+        let with_streams: Vec<_> = self.lingering.iter_mut().filter(keeps_streams).collect();
+        let beyond = with_streams.len().saturating_sub(max);
+        for process in with_streams.into_iter().take(beyond) {
             let pid = process.pid.as_raw_nonzero();
             tracing::info!(
                 pid,
@@ -57,7 +57,7 @@ impl Supervisor {
     pub(super) fn run_lingering(&mut self, now: Duration) {
         for process in &mut self.lingering {
             process.check_silence("old service", now);
-            if process.kill_at.is_some_and(|at| at <= now) {
+            if process.kill_at.is_some_and(|time| time <= now) {
                 let pid = process.pid.as_raw_nonzero();
                 tracing::warn!(pid, "an old service process still runs at its deadline; killed");
                 process.kill_at = Some(Duration::MAX);
@@ -70,14 +70,14 @@ impl Supervisor {
     pub(super) fn listen_to_lingering(&mut self, now: Duration) {
         let output = self.output.as_fd();
         self.lingering.retain_mut(|process| {
-            process.output.pass_on(output);
-            if !process.words().is_empty() {
+            process.output.forward(output);
+            if !process.read_statuses().is_empty() {
                 process.alive_at = now;
                 process.silence.broken(now);
             }
             let Some(status) = process.reap(output) else { return true };
-            let (pid, how) = (process.pid.as_raw_nonzero(), child::describe(status));
-            tracing::info!(pid, "an old service process {how}");
+            let (pid, description) = (process.pid.as_raw_nonzero(), child::describe(status));
+            tracing::info!(pid, "an old service process {description}");
             false
         });
         if let Some(workers) = &mut self.workers {
@@ -86,17 +86,17 @@ impl Supervisor {
     }
 
     /// Returns all service processes except the current one.
-    pub(super) fn beside_service(&self) -> impl Iterator<Item = &ChildProcess> {
+    pub(super) fn other_service_processes(&self) -> impl Iterator<Item = &ChildProcess> {
         self.successor.as_deref().into_iter().chain(&self.lingering)
     }
 
-    pub(super) fn beside_service_wakes_at(&self) -> impl Iterator<Item = Duration> {
-        let lingering = self.lingering.iter().filter_map(|process| process.silence.look_at());
-        self.beside_service().filter_map(|process| process.kill_at).chain(lingering)
+    pub(super) fn other_services_wake_at(&self) -> impl Iterator<Item = Duration> {
+        let lingering = self.lingering.iter().filter_map(|process| process.silence.check_at());
+        self.other_service_processes().filter_map(|process| process.kill_at).chain(lingering)
     }
 
     /// Asks all of them to end, as part of a shutdown.
-    pub(super) fn stop_beside_service(&mut self, now: Duration) {
+    pub(super) fn stop_other_services(&mut self, now: Duration) {
         let Some(service) = self.children.first() else { return };
         let deadline = service.spec.stop_deadline;
         if let Some(successor) = &mut self.successor {
@@ -109,8 +109,8 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn kill_beside_service(&self) {
-        for process in self.beside_service() {
+    pub(super) fn kill_other_services(&self) {
+        for process in self.other_service_processes() {
             process.signal(Signal::KILL);
         }
     }

@@ -2,9 +2,9 @@
 //! the same listening sockets, and the old one is notified when the new one serves. For what
 //! happens to the old one then, see [`lingering`](super::lingering).
 //!
-//! The new process sends [`Word::Standby`] and then waits for resources that only one process can
-//! hold (a store's lock), which the old one releases when it is notified. If the new process ends
-//! before it sends a word, or takes too long, the old one continues unchanged.
+//! The new process sends [`ChildStatus::Standby`] and then waits for resources that only one
+//! process can hold (a store's lock), which the old one releases when it is notified. If the new
+//! process ends before it sends a word, or takes too long, the old one continues unchanged.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use super::{Events, Supervisor};
 use crate::child::{self, ChildProcess, ChildState};
-use crate::inherited::Word;
+use crate::inherited::ChildStatus;
 use crate::workers::{CommandSender, ServiceCommand};
 
 /// How long a new service process may take until it serves: it may have a large store to read.
@@ -21,8 +21,9 @@ pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
 
 impl Supervisor {
     /// Lets [`ControlRequest::Replace`](crate::requests::ControlRequest::Replace) replace the first
-    /// child, the service, which must be able to run twice for a while: see [`Word::Standby`].
-    /// `deadline` is how long the new process may take until it serves ([`REPLACE_DEADLINE`]).
+    /// child, the service, which must be able to run twice for a while: see
+    /// [`ChildStatus::Standby`]. `deadline` is how long the new process may take until it serves
+    /// ([`REPLACE_DEADLINE`]).
     #[must_use]
     pub fn replacing_service_within(mut self, deadline: Duration) -> Self {
         self.replace_deadline = Some(deadline);
@@ -33,20 +34,20 @@ impl Supervisor {
     pub(super) fn replace_service(
         &mut self,
         now: Duration,
-        asker: Option<CommandSender>,
+        requester: Option<CommandSender>,
         events: &mut dyn Events,
     ) {
-        let started = self.may_be_replaced().and_then(|()| {
+        let result = self.may_be_replaced().and_then(|()| {
             self.notify.reloading();
             events.replacing()?;
             self.start_successor(now).inspect_err(|_| events.replaced(false))
         });
-        match started {
-            Ok(()) => self.asker = asker,
+        match result {
+            Ok(()) => self.requester = requester,
             Err(reason) => {
                 tracing::error!("the service is not replaced: {reason}");
                 self.notify.ready("serving; the service was not replaced");
-                self.report_outcome(asker, Err(reason));
+                self.report_outcome(requester, Err(reason));
             }
         }
     }
@@ -83,11 +84,13 @@ impl Supervisor {
 
     /// Runs the commands that the service has sent.
     pub(super) fn run_service_commands(&mut self, now: Duration, events: &mut dyn Events) {
-        let wishes = self.workers.as_mut().map(|workers| workers.take_service_commands());
-        for (wish, asker) in wishes.into_iter().flatten() {
-            match wish {
-                ServiceCommand::ReplaceService => self.replace_service(now, Some(asker), events),
-                ServiceCommand::Upgrade => self.upgrade(now, Some(asker), events),
+        let commands = self.workers.as_mut().map(|workers| workers.take_service_commands());
+        for (command, requester) in commands.into_iter().flatten() {
+            match command {
+                ServiceCommand::ReplaceService => {
+                    self.replace_service(now, Some(requester), events)
+                }
+                ServiceCommand::Upgrade => self.upgrade(now, Some(requester), events),
             }
         }
     }
@@ -97,14 +100,14 @@ impl Supervisor {
     }
 
     /// Runs a reload that waited for the end of a replacement.
-    pub(super) fn reload_late(&mut self, events: &mut dyn Events) {
+    pub(super) fn reload_if_waiting(&mut self, events: &mut dyn Events) {
         if !self.is_being_replaced() && std::mem::take(&mut self.reload_waits) {
             self.reload(events);
         }
     }
 
     /// Records whether the service that replaced another serves (`is_done`) or has died.
-    pub(super) fn note_proven(&mut self, is_done: bool, events: &mut dyn Events) {
+    pub(super) fn report_proven(&mut self, is_done: bool, events: &mut dyn Events) {
         if std::mem::take(&mut self.is_unproven) {
             events.replaced(is_done);
             self.retires_groups |= is_done;
@@ -113,18 +116,18 @@ impl Supervisor {
 
     pub(super) fn report_outcome(
         &mut self,
-        asker: Option<CommandSender>,
+        requester: Option<CommandSender>,
         outcome: Result<(), String>,
     ) {
-        if let (Some(asker), Some(workers)) = (asker, &mut self.workers) {
-            workers.grant(asker, outcome);
+        if let (Some(requester), Some(workers)) = (requester, &mut self.workers) {
+            workers.reply(requester, outcome);
         }
     }
 
     /// Kills a successor that is past its deadline.
     pub(super) fn run_successor(&mut self, now: Duration) {
         let Some(process) = &mut self.successor else { return };
-        if process.kill_at.is_some_and(|at| at <= now) {
+        if process.kill_at.is_some_and(|time| time <= now) {
             let pid = process.pid.as_raw_nonzero();
             tracing::warn!(pid, "killed at its deadline while it was to replace the service");
             process.kill_at = None;
@@ -135,16 +138,16 @@ impl Supervisor {
 
     pub(super) fn listen_to_successor(&mut self, now: Duration, events: &mut dyn Events) {
         let Some(process) = &mut self.successor else { return };
-        process.output.pass_on(self.output.as_fd());
-        let words = process.words();
-        let is_ready = words.contains(&Word::Ready);
+        process.output.forward(self.output.as_fd());
+        let statuses = process.read_statuses();
+        let is_ready = statuses.contains(&ChildStatus::Ready);
         if is_ready {
             process.ready_at = Some(now);
         }
-        if !words.is_empty() {
+        if !statuses.is_empty() {
             process.alive_at = now;
         }
-        let may_take_over = is_ready || words.contains(&Word::Standby);
+        let may_take_over = is_ready || statuses.contains(&ChildStatus::Standby);
         if !self.stopping && (may_take_over || self.service_is_gone()) {
             self.take_over(now, events);
         }
@@ -162,12 +165,12 @@ impl Supervisor {
     fn take_over(&mut self, now: Duration, events: &mut dyn Events) {
         let Some(mut new) = self.successor.take() else { return };
         // Before the old process is notified: it forwards the reply.
-        let asker = self.asker.take();
-        self.report_outcome(asker, Ok(()));
+        let requester = self.requester.take();
+        self.report_outcome(requester, Ok(()));
         self.is_unproven = true;
         if new.ready_at.is_some() {
             self.notify.ready("serving");
-            self.note_proven(true, events);
+            self.report_proven(true, events);
         }
         let service = &mut self.children[0];
         new.kill_at = None;
@@ -180,19 +183,19 @@ impl Supervisor {
     fn reap_successor(&mut self, events: &mut dyn Events) {
         let Some(process) = &mut self.successor else { return };
         let Some(status) = process.reap(self.output.as_fd()) else { return };
-        let (pid, mut how) = (process.pid.as_raw_nonzero(), child::describe(status));
+        let (pid, mut description) = (process.pid.as_raw_nonzero(), child::describe(status));
         if process.kill_at.is_none() {
-            how.push_str(": it did not serve within supervisor.replace_deadline");
+            description.push_str(": it did not serve within supervisor.replace_deadline");
         }
         if self.stopping {
-            tracing::info!(pid, "{how}");
+            tracing::info!(pid, "{description}");
         } else {
-            let reason = super::with_last_lines(&how, &process.output.last_lines());
+            let reason = super::with_last_lines(&description, &process.output.last_lines());
             tracing::error!(pid, "replacement failed, the present service stays: {reason}");
             self.notify.ready("serving; the service was not replaced");
             events.replaced(false);
-            let asker = self.asker.take();
-            self.report_outcome(asker, Err(format!("the new service process {reason}")));
+            let requester = self.requester.take();
+            self.report_outcome(requester, Err(format!("the new service process {reason}")));
         }
         self.successor = None;
     }

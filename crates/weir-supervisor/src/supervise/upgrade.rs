@@ -19,10 +19,10 @@ impl Supervisor {
     pub(super) fn upgrade(
         &mut self,
         now: Duration,
-        asker: Option<CommandSender>,
+        requester: Option<CommandSender>,
         events: &mut dyn Events,
     ) {
-        let reason = match self.may_be_replaced().and_then(|()| self.carried(asker)) {
+        let reason = match self.may_be_replaced().and_then(|()| self.carried(requester)) {
             Ok((state, carrier)) => {
                 tracing::info!("executing the program again");
                 self.notify.reloading();
@@ -33,14 +33,14 @@ impl Supervisor {
             Err(reason) => reason,
         };
         tracing::error!("not upgraded, nothing has changed: {reason}");
-        self.report_outcome(asker, Err(reason));
+        self.report_outcome(requester, Err(reason));
         // Time spent in the failed upgrade must not count as silence of workers.
         self.run_workers(now);
     }
 
     fn carried(
         &self,
-        asker: Option<CommandSender>,
+        requester: Option<CommandSender>,
     ) -> Result<(CarriedSupervisor, Carrier), String> {
         let ([service], Some(workers)) = (&self.children[..], &self.workers) else {
             return Err("it has other children than a service and workers".into());
@@ -49,18 +49,18 @@ impl Supervisor {
         let mut carrier = Carrier::default();
         let state = CarriedSupervisor {
             service: process.carried(&mut carrier),
-            lingering: self.lingering.iter().map(|it| it.carried(&mut carrier)).collect(),
+            lingering: self.lingering.iter().map(|process| process.carried(&mut carrier)).collect(),
             restarts: service.record(),
             workers: workers.carried(&mut carrier),
             descriptors: service
                 .spec
                 .descriptors
                 .iter()
-                .map(|(name, descriptor)| (name.clone(), carrier.keep(descriptor)))
+                .map(|(name, descriptor)| (name.clone(), carrier.keep_open(descriptor)))
                 .collect(),
             listening: workers.listening(&mut carrier),
             orphans_reaped: workers.totals.orphans_reaped,
-            asker,
+            requester,
         };
         Ok((state, carrier))
     }
@@ -81,19 +81,20 @@ impl Supervisor {
             restarts,
             workers,
             orphans_reaped,
-            asker,
+            requester,
             ..
         } = state;
         let running = workers.workers.iter().map(|worker| worker.generation).collect();
-        let fleet = Fleet::beside(groups, run_folder, &running)?.resume(workers, now)?;
-        let lingering = lingering.into_iter().map(|it| ChildProcess::resume(it, &service, now));
+        let fleet = Fleet::with_running(groups, run_folder, &running)?.resume(workers, now)?;
+        let lingering =
+            lingering.into_iter().map(|process| ChildProcess::resume(process, &service, now));
         let lingering: Result<Vec<_>, _> = lingering.collect();
         let child = Child::resume(service, process, restarts, now)?;
         let mut supervisor = Self::new(Vec::new(), requests, notify, output);
         supervisor.children.push(child);
         supervisor.lingering = lingering?;
         supervisor.announced = true;
-        supervisor.is_upgraded = Some(asker);
+        supervisor.is_upgraded = Some(requester);
         let mut supervisor = supervisor.with_workers(fleet);
         supervisor.orphans_before = orphans_reaped;
         Ok(supervisor)
@@ -101,8 +102,8 @@ impl Supervisor {
 
     /// Replaces the service, the second half of an upgrade.
     pub(super) fn finish_upgrade(&mut self, now: Duration, events: &mut dyn Events) {
-        if let Some(asker) = self.is_upgraded.take() {
-            self.replace_service(now, asker, events);
+        if let Some(requester) = self.is_upgraded.take() {
+            self.replace_service(now, requester, events);
         }
     }
 }

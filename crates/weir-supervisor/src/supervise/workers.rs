@@ -39,7 +39,7 @@ impl Supervisor {
     }
 
     fn stop_children_in_turn(&mut self, now: Duration) {
-        if self.workers.as_ref().is_none_or(Fleet::is_first_over) {
+        if self.workers.as_ref().is_none_or(Fleet::have_first_ended) {
             self.stop_children(now);
         }
     }
@@ -47,7 +47,7 @@ impl Supervisor {
     /// Runs everything that is due. Other workers are asked to end after the service: its requests
     /// in progress need them.
     pub(super) fn run_workers(&mut self, now: Duration) {
-        let is_alone = self.beside_service().next().is_none();
+        let is_alone = self.other_service_processes().next().is_none();
         if is_alone && std::mem::take(&mut self.retires_groups) {
             self.workers.iter_mut().for_each(|workers| workers.retire(now));
         }
@@ -63,9 +63,9 @@ impl Supervisor {
     }
 
     /// Returns whether everything has ended. Without children, workers run until they are stopped.
-    pub(super) fn is_over(&self) -> bool {
-        let is_alone = self.beside_service().next().is_none();
-        let workers_ended = || self.workers.as_ref().is_none_or(Fleet::is_over);
+    pub(super) fn has_ended(&self) -> bool {
+        let is_alone = self.other_service_processes().next().is_none();
+        let workers_ended = || self.workers.as_ref().is_none_or(Fleet::has_ended);
         is_alone
             && self.children_ended()
             && (self.stopping || self.workers.is_none())
@@ -94,12 +94,14 @@ impl Supervisor {
             workers.listen(now, self.output.as_fd());
         }
         let Some(orphans) = &mut self.orphans else { return };
-        let beside = self.successor.as_deref().into_iter().chain(&self.lingering);
-        let processes = self.children.iter().filter_map(Child::running).chain(beside);
+        let others = self.successor.as_deref().into_iter().chain(&self.lingering);
+        let processes = self.children.iter().filter_map(Child::running).chain(others);
         let pids: Vec<Pid> = processes.map(|process| process.pid).collect();
         let is_child = |pid| pids.contains(&pid);
         let workers = &mut self.workers;
-        orphans.reap(now, |pid| is_child(pid) || workers.as_ref().is_some_and(|it| it.knows(pid)));
+        orphans.reap(now, |pid| {
+            is_child(pid) || workers.as_ref().is_some_and(|process| process.is_worker(pid))
+        });
         if let Some(workers) = workers {
             workers.totals.orphans_reaped = self.orphans_before + orphans.reaped;
         }

@@ -100,11 +100,11 @@ pub(crate) fn load_program(instructions: &[Instruction]) -> io::Result<OwnedFd> 
     attributes.log_bytes = u32::try_from(LOG_BYTES).map_err(io::Error::other)?;
     attributes.log = address(log.as_mut_ptr());
     let _ = bpf(PROGRAM_LOAD, &attributes);
-    let said = String::from_utf8_lossy(&log);
-    let lines: Vec<&str> = said.trim_matches('\0').lines().collect();
+    let log_text = String::from_utf8_lossy(&log);
+    let lines: Vec<&str> = log_text.trim_matches('\0').lines().collect();
     // The last line is a count of instructions.
-    let why = lines.iter().rev().nth(1).copied().unwrap_or_default();
-    Err(io::Error::new(error.kind(), format!("{error} ({why})")))
+    let reason = lines.iter().rev().nth(1).copied().unwrap_or_default();
+    Err(io::Error::new(error.kind(), format!("{error} ({reason})")))
 }
 
 fn address<T>(pointer: *const T) -> u64 {
@@ -124,11 +124,11 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 }
 
 /// Lets `program` select among all sockets that listen at the address of `socket`.
-pub(crate) fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn attach_program(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, &program.as_raw_fd())
 }
 
-/// Like [`attach`] with a classic program, which needs no privileges.
+/// Like [`attach_program`] with a classic program, which needs no privileges.
 pub(crate) fn attach_classic(
     socket: BorrowedFd<'_>,
     program: &[ClassicInstruction],
@@ -185,7 +185,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `words` words of `descriptor`.
-    pub(crate) fn of(descriptor: impl AsFd, words: NonZero<usize>) -> io::Result<Self> {
+    pub(crate) fn map(descriptor: impl AsFd, words: NonZero<usize>) -> io::Result<Self> {
         let bytes = words.get() * size_of::<AtomicU64>();
         // SAFETY: a new mapping at an address that the kernel chooses replaces no other memory.
         let start = unsafe {
@@ -211,7 +211,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let bytes = self.words.get() * size_of::<AtomicU64>();
-        // SAFETY: mapped by `of` with this size; no reference into it is left.
+        // SAFETY: mapped by `map` with this size; no reference into it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }

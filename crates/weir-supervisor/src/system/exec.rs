@@ -68,11 +68,11 @@ impl Image {
             text.resize(LISTEN_PID.len() + DIGITS_MAX + 1, 0);
             text
         });
-        let place = listen_pid.iter().map(|_| null);
+        let placeholder = listen_pid.iter().map(|_| null);
         Self {
             programs,
             arguments: pointers(&arguments).chain([null]).collect(),
-            environment: pointers(&environment).chain(place).chain([null]).collect(),
+            environment: pointers(&environment).chain(placeholder).chain([null]).collect(),
             listen_pid,
             _texts: (arguments, environment),
         }
@@ -82,14 +82,14 @@ impl Image {
     fn execute(&mut self) -> io::Error {
         if let Some(text) = &mut self.listen_pid {
             write_digits(std::process::id(), &mut text[LISTEN_PID.len()..]);
-            let place = self.environment.len() - 2;
-            self.environment[place] = text.as_ptr().cast();
+            let index = self.environment.len() - 2;
+            self.environment[index] = text.as_ptr().cast();
         }
         let mut failure = libc::ENOENT;
         for program in &self.programs {
             let (arguments, environment) = (self.arguments.as_ptr(), self.environment.as_ptr());
-            // SAFETY: the program ends with NUL; both arrays end with null, and all before it points
-            // to texts that end with NUL and that `self` owns.
+            // SAFETY: the program ends with NUL; both arrays end with null, and all before it
+            // points to texts that end with NUL and that `self` owns.
             unsafe { libc::execve(program.as_ptr(), arguments, environment) };
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
@@ -123,7 +123,8 @@ pub(crate) fn exec_by_hand(command: &mut Command, mut launch: Launch) {
         Err(launch.image.execute())
     };
     // SAFETY: between fork and exec only async-signal-safe calls run: close_range, setrlimit,
-    // setgroups, setgid, setuid, prctl, getpid, getppid and execve. Nothing allocates; an error is a number or a kind.
+    // setgroups, setgid, setuid, prctl, getpid, getppid and execve. Nothing allocates; an error is
+    // a number or a kind.
     unsafe { command.pre_exec(become_it) };
 }
 
@@ -161,7 +162,7 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = *const c_char> {
 }
 
 /// Writes decimal digits and a NUL, without leading zeros, which some readers treat as octal.
-fn write_digits(mut number: u32, to: &mut [u8]) {
+fn write_digits(mut number: u32, target: &mut [u8]) {
     let mut digits = [0; DIGITS_MAX];
     let mut start = DIGITS_MAX;
     loop {
@@ -173,8 +174,8 @@ fn write_digits(mut number: u32, to: &mut [u8]) {
         }
     }
     let count = DIGITS_MAX - start;
-    to[..count].copy_from_slice(&digits[start..]);
-    to[count] = 0;
+    target[..count].copy_from_slice(&digits[start..]);
+    target[count] = 0;
 }
 
 #[cfg(test)]
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_have_no_leading_zeros_and_end() {
+    fn digits_have_no_leading_zeros_and_a_nul() {
         for number in [0, 7, 10, 4_194_304, u32::MAX] {
             let mut text = [b'x'; DIGITS_MAX + 1];
             write_digits(number, &mut text);

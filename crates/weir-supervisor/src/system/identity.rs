@@ -126,8 +126,8 @@ fn is_absence(error: libc::c_int) -> bool {
     [0, libc::ENOENT, libc::ESRCH, libc::EBADF, libc::EPERM].contains(&error)
 }
 
-fn failure(what: &str, name: &str, error: libc::c_int) -> String {
-    format!("{what} {name} can't be looked up: {}", std::io::Error::from_raw_os_error(error))
+fn failure(kind: &str, name: &str, error: libc::c_int) -> String {
+    format!("{kind} {name} can't be looked up: {}", std::io::Error::from_raw_os_error(error))
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_by_name_and_number() {
+    fn root_is_found_by_name_and_number() {
         let by_name = Identity::find(Some("root"), None).expect("found");
         assert_eq!((by_name.uid, by_name.gid), (0, 0));
         assert_eq!(by_name.groups.first(), Some(&0));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_named() {
+    fn an_unknown_user_is_named_in_the_error() {
         let error = |user, group| Identity::find(user, group).expect_err("not there");
         assert_eq!(error(Some("no-such-user"), None), "there is no user no-such-user");
         assert_eq!(error(None, Some("no-such-group")), "there is no group no-such-group");

@@ -7,11 +7,11 @@ use std::os::fd::RawFd;
 use super::check;
 
 /// Executes `program` with `arguments` (the program's name first) in this process, which keeps its
-/// children, pid, environment, blocked signals and the descriptors `kept`. Returns only on failure,
-/// and then nothing has changed.
-pub fn reexec(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::Error {
-    if let Err(error) = close_on_exec(kept, false) {
-        let _ = close_on_exec(kept, true);
+/// children, pid, environment, blocked signals and the descriptors `descriptors`. Returns only on
+/// failure, and then nothing has changed.
+pub fn reexec(program: &CString, arguments: &[CString], descriptors: &[RawFd]) -> io::Error {
+    if let Err(error) = close_on_exec(descriptors, false) {
+        let _ = close_on_exec(descriptors, true);
         return error;
     }
     let null = std::ptr::null();
@@ -22,7 +22,7 @@ pub fn reexec(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::E
     unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
     let error = io::Error::last_os_error();
     // Children that are started from now on must not inherit them.
-    let _ = close_on_exec(kept, true);
+    let _ = close_on_exec(descriptors, true);
     error
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::Resource;
 
-use super::check::{self, Mistake};
+use super::check::{self, GroupSpecError};
 use super::run_folder::GroupFolder;
 use super::spec::{BoundBy, GroupSpec, ResourceLimits, SocketKind};
 use super::template::{Template, Values};
@@ -33,19 +33,19 @@ pub(crate) struct Blueprint {
 
 impl Blueprint {
     /// Checks and parses `spec`; on failure returns all mistakes at once.
-    pub(crate) fn new(spec: GroupSpec, run_folder: &Path) -> Result<Self, Vec<Mistake>> {
-        let mistakes = check::mistakes(&spec, run_folder);
-        if !mistakes.is_empty() {
-            return Err(mistakes);
+    pub(crate) fn new(spec: GroupSpec, run_folder: &Path) -> Result<Self, Vec<GroupSpecError>> {
+        let spec_errors = check::spec_errors(&spec, run_folder);
+        if !spec_errors.is_empty() {
+            return Err(spec_errors);
         }
         // The check has parsed the same text; a change since then (a deleted user) is a mistake
         // again.
         let parsed = check::parse(&spec)
             .and_then(|(command, environment)| Ok((command, environment, check::identity(&spec)?)));
-        let (command, environment, identity) = parsed.map_err(|mistake| vec![mistake])?;
+        let (command, environment, identity) = parsed.map_err(|error| vec![error])?;
         Ok(Self {
             limits: resource_limits(&spec.resource_limits),
-            folder: GroupFolder::of(run_folder, &spec.name, identity.as_ref()),
+            folder: GroupFolder::new(run_folder, &spec.name, identity.as_ref()),
             spec,
             command,
             environment,
@@ -118,10 +118,10 @@ pub(super) fn descriptor_values(count: usize) -> Values {
 }
 
 pub(super) fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, u64)> {
-    let given = [
+    let configured = [
         (Resource::Nofile, limits.open_files),
         (Resource::Core, limits.core_bytes),
         (Resource::As, limits.address_space_bytes),
     ];
-    given.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))).collect()
+    configured.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))).collect()
 }

@@ -25,7 +25,7 @@ pub(super) const RESERVED: [&str; 9] = [
 /// A mistake in a group's specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("workers {group}: {setting}: {text}")]
-pub struct Mistake {
+pub struct GroupSpecError {
     pub group: GroupName,
     /// The name of the field of [`GroupSpec`].
     pub setting: &'static str,
@@ -37,31 +37,31 @@ type EnvironmentTemplates = Vec<(String, Template)>;
 /// Returns all mistakes in `spec`, whose sockets would be below `run_folder`. Starts, binds and
 /// creates nothing.
 #[must_use]
-pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
+pub fn spec_errors(spec: &GroupSpec, run_folder: &Path) -> Vec<GroupSpecError> {
     let mut found = Vec::new();
-    let mut note = |setting, text: Option<String>| {
-        found.extend(text.map(|text| Mistake { group: spec.name.clone(), setting, text }));
+    let mut add = |setting, text: Option<String>| {
+        found.extend(text.map(|text| GroupSpecError { group: spec.name.clone(), setting, text }));
     };
-    note("command", command(spec));
-    note("processes", processes(spec));
+    add("command", command(spec));
+    add("processes", processes(spec));
     for (name, value) in &spec.environment {
-        note("environment", environment(name, value));
+        add("environment", environment(name, value));
     }
-    note("folder", folder(spec.folder.as_deref()));
-    note("sockets", sockets(spec));
-    note("variables", variables(spec));
-    note("readiness", readiness(spec));
+    add("folder", folder(spec.folder.as_deref()));
+    add("sockets", sockets(spec));
+    add("variables", variables(spec));
+    add("readiness", readiness(spec));
     for (setting, duration) in [
         ("start_deadline", spec.start_deadline),
         ("retry_after", spec.retry_after),
         ("restart", spec.restart.backoff_min),
     ] {
-        note(setting, duration.is_zero().then(|| "must be more than zero".to_owned()));
+        add(setting, duration.is_zero().then(|| "must be more than zero".to_owned()));
     }
-    note("watchdog", spec.watchdog.filter(Duration::is_zero).map(|_| "must not be zero".into()));
+    add("watchdog", spec.watchdog.filter(Duration::is_zero).map(|_| "must not be zero".into()));
     let identity = identity(spec);
     let owner = identity.as_ref().ok().and_then(Option::as_ref);
-    note("run_folder", GroupFolder::of(run_folder, &spec.name, owner).too_long());
+    add("run_folder", GroupFolder::new(run_folder, &spec.name, owner).too_long());
     found.extend(parse(spec).err());
     found.extend(identity.err());
     found.extend(limits(spec));
@@ -69,17 +69,19 @@ pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
 }
 
 /// Parses the command and the environment as templates with this group's placeholders.
-pub(super) fn parse(spec: &GroupSpec) -> Result<(Vec<Template>, EnvironmentTemplates), Mistake> {
+pub(super) fn parse(
+    spec: &GroupSpec,
+) -> Result<(Vec<Template>, EnvironmentTemplates), GroupSpecError> {
     let mut known = built_in(spec);
     known.extend(spec.variables.keys().cloned());
     let template = |setting: &'static str, text: &str| {
-        let mistake = |text: String| Mistake { group: spec.name.clone(), setting, text };
+        let error = |text: String| GroupSpecError { group: spec.name.clone(), setting, text };
         let template = Template::parse(text).map_err(|_| {
-            mistake(format!("{text:?} opens a brace and never closes it; write {{{{ for a brace"))
+            error(format!("{text:?} opens a brace and never closes it; write {{{{ for a brace"))
         })?;
         let unknown = template.placeholders().find(|name| !known.iter().any(|known| known == name));
         match unknown {
-            Some(name) => Err(mistake(unknown_placeholder(name, &known))),
+            Some(name) => Err(error(unknown_placeholder(name, &known))),
             None => Ok(template),
         }
     };
@@ -100,8 +102,8 @@ fn unknown_placeholder(name: &str, known: &[String]) -> String {
 }
 
 /// Returns the identity that the workers run as. None: the parent's.
-pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, Mistake> {
-    let mistake = |setting, text: String| Mistake { group: spec.name.clone(), setting, text };
+pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, GroupSpecError> {
+    let error = |setting, text: String| GroupSpecError { group: spec.name.clone(), setting, text };
     let setting = match (&spec.user, &spec.group) {
         (None, None) => return Ok(None),
         (Some(_), _) => "user",
@@ -110,11 +112,11 @@ pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, Mistake> {
     if !rustix::process::geteuid().is_root() {
         let text =
             "only root can start workers as another user; remove user, or start Weir as root";
-        return Err(mistake(setting, text.to_owned()));
+        return Err(error(setting, text.to_owned()));
     }
     Identity::find(spec.user.as_deref(), spec.group.as_deref())
         .map(Some)
-        .map_err(|text| mistake(setting, text))
+        .map_err(|text| error(setting, text))
 }
 
 fn command(spec: &GroupSpec) -> Option<String> {
@@ -197,17 +199,18 @@ fn readiness(spec: &GroupSpec) -> Option<String> {
 }
 
 /// Checks the resource limits: only root may raise a hard limit.
-fn limits(spec: &GroupSpec) -> Vec<Mistake> {
+fn limits(spec: &GroupSpec) -> Vec<GroupSpecError> {
     if rustix::process::geteuid().is_root() {
         return Vec::new();
     }
     let too_high =
-        resource_limits(&spec.resource_limits).into_iter().filter_map(|(what, limit)| {
-            let hard = rustix::process::getrlimit(what).maximum?;
+        resource_limits(&spec.resource_limits).into_iter().filter_map(|(resource, limit)| {
+            let hard = rustix::process::getrlimit(resource).maximum?;
             let text =
-                format!("{what:?}: {limit} is above the hard limit {hard}; raise that first");
-            let mistake = Mistake { group: spec.name.clone(), setting: "resource_limits", text };
-            (limit > hard).then_some(mistake)
+                format!("{resource:?}: {limit} is above the hard limit {hard}; raise that first");
+            let error =
+                GroupSpecError { group: spec.name.clone(), setting: "resource_limits", text };
+            (limit > hard).then_some(error)
         });
     too_high.collect()
 }
@@ -222,11 +225,11 @@ mod tests {
     }
 
     fn texts(spec: &GroupSpec) -> Vec<String> {
-        mistakes(spec, Path::new("/run/weir")).iter().map(ToString::to_string).collect()
+        spec_errors(spec, Path::new("/run/weir")).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn an_unknown_placeholder_is_an_error_with_those_that_there_are() {
+    fn an_unknown_placeholder_lists_the_known_ones() {
         let mut spec = spec(&["serve", "--port={port}", "{queues}"]);
         spec.variables.insert("queues".into(), vec!["a".into()]);
         assert_eq!(
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_found_in_one_round() {
+    fn all_errors_are_reported_at_once() {
         let mut spec = spec(&["", "{"]);
         spec.processes = PROCESSES_MAX + 1;
         spec.environment = vec![("LISTEN_FDS".into(), "3".into()), ("A=".into(), String::new())];
@@ -249,7 +252,7 @@ mod tests {
         spec.readiness = Readiness::Line(String::new());
         spec.start_deadline = Duration::ZERO;
         spec.watchdog = Some(Duration::ZERO);
-        let settings: Vec<&str> = mistakes(&spec, Path::new(&"x".repeat(200)))
+        let settings: Vec<&str> = spec_errors(&spec, Path::new(&"x".repeat(200)))
             .iter()
             .map(|found| found.setting)
             .collect();
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_does_not_exist_is_named() {
+    fn a_missing_user_is_named_in_the_error() {
         let mut spec = spec(&["serve"]);
         spec.user = Some("nobody-of-this-name".into());
         let texts = texts(&spec);
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_groups_are_short_and_plain() {
+    fn group_names_are_short_and_plain() {
         for name in ["", "Shop", "a b", "a/b", "..", &"x".repeat(33)] {
             assert!(name.parse::<GroupName>().is_err(), "{name}");
         }

@@ -20,7 +20,7 @@ impl Descendant {
 }
 
 /// Returns all descendants of `worker` except those whose parent has ended.
-pub(super) fn of(worker: Pid) -> Vec<Descendant> {
+pub(super) fn find(worker: Pid) -> Vec<Descendant> {
     let mut found = Vec::new();
     let mut parents = vec![worker];
     while let Some(parent) = parents.pop() {
@@ -28,13 +28,13 @@ pub(super) fn of(worker: Pid) -> Vec<Descendant> {
             if found.len() == PROCESSES_MAX {
                 return found;
             }
-            let Ok(held) = rustix::process::pidfd_open(child, PidfdFlags::empty()) else {
+            let Ok(pidfd) = rustix::process::pidfd_open(child, PidfdFlags::empty()) else {
                 continue;
             };
             // Check again: before its pidfd was open, the process could have ended and its pid been
             // reused.
             if children(parent).contains(&child) {
-                found.push(Descendant(held));
+                found.push(Descendant(pidfd));
                 parents.push(child);
             }
         }
@@ -46,7 +46,7 @@ pub(super) fn of(worker: Pid) -> Vec<Descendant> {
 fn children(parent: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid()));
     let threads = threads.into_iter().flatten().flatten();
-    let listed = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let listed = threads.filter_map(|entry| fs::read_to_string(entry.path().join("children")).ok());
     let numbers = |text: String| -> Vec<Pid> {
         let numbers = text.split_whitespace().filter_map(|number| number.parse().ok());
         numbers.filter_map(Pid::from_raw).collect()

@@ -47,7 +47,7 @@ impl WorkerEndpoint {
                 Some(WorkerAddress::Port(free_port(|port| is_taken(&WorkerAddress::Port(port)))?))
             }
             SocketKind::Group(group) => {
-                let mut records = (0..PER_SLOT).map(|which| record(slot, which));
+                let mut records = (0..PER_SLOT).map(|index| record(slot, index));
                 let free = records.find(|&record| !is_taken(&WorkerAddress::Shared { record }));
                 let record = free.ok_or(io::ErrorKind::AddrInUse)?;
                 group.records().reset(record);
@@ -125,14 +125,14 @@ impl Drop for WorkerEndpoint {
 
 fn free_port(is_taken: impl Fn(u16) -> bool) -> io::Result<u16> {
     // All tried ports stay bound until one is chosen, so that no port is tried twice.
-    let mut held = Vec::new();
+    let mut bound = Vec::new();
     for _ in 0..PORT_TRIES_MAX {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         if !is_taken(port) {
             return Ok(port);
         }
-        held.push(listener);
+        bound.push(listener);
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, "no free port was found"))
 }

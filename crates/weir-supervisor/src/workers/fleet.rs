@@ -18,7 +18,7 @@ use self::reports::Cursor;
 use self::services::ServiceConnection;
 pub(crate) use self::services::{CommandSender, ServiceCommand};
 use super::blueprint::Blueprint;
-use super::check::Mistake;
+use super::check::GroupSpecError;
 use super::generation::{Moment, Numbers, Times};
 use super::group::{GroupUpdate, WorkerGroup};
 use super::process::WorkerProcess;
@@ -30,18 +30,18 @@ use crate::printer::Printer;
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
 #[derive(Debug)]
 pub struct Fleet {
-    groups: Vec<Crew>,
+    groups: Vec<RunningGroup>,
     /// By generation.
     processes: BTreeMap<u64, WorkerProcess>,
     numbers: Numbers,
     printer: Printer,
     /// Connections to the service, and to others during a replacement.
-    lines: Vec<ServiceConnection>,
-    lines_made: u64,
+    connections: Vec<ServiceConnection>,
+    connections_made: u64,
     /// Commands of services to the supervisor itself.
-    wishes: Vec<(ServiceCommand, CommandSender)>,
+    service_commands: Vec<(ServiceCommand, CommandSender)>,
     /// For each generation to stop, the services that have stopped sending it requests.
-    let_go: BTreeMap<u64, BTreeSet<u64>>,
+    released_by_services: BTreeMap<u64, BTreeSet<u64>>,
     /// Whether requests are left for the next iteration.
     has_unread: bool,
     is_stopping: bool,
@@ -54,7 +54,7 @@ pub struct Fleet {
 
 /// One group.
 #[derive(Debug)]
-struct Crew {
+struct RunningGroup {
     blueprint: Blueprint,
     rules: WorkerGroup,
     rolling: Option<RollingState>,
@@ -76,7 +76,7 @@ pub struct FailedGroup {
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Mistakes(Vec<Mistake>),
+    InvalidGroups(Vec<GroupSpecError>),
     #[error("two groups of workers are called {0}; rename one")]
     TwiceTheName(GroupName),
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub enum FleetError {
     RunFolder { group: GroupName, error: io::Error },
 }
 
-impl Crew {
+impl RunningGroup {
     fn new(blueprint: Blueprint, rules: WorkerGroup) -> Self {
         Self { blueprint, rules, rolling: None, is_retired: false, is_stopped: false }
     }
@@ -98,7 +98,7 @@ impl Fleet {
     /// workers of other users must be able to reach it, and no other Weir may use it.
     pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
         let fleet = Self::checked(groups, run_folder)?;
-        for Crew { blueprint, .. } in &fleet.groups {
+        for RunningGroup { blueprint, .. } in &fleet.groups {
             let group = || blueprint.spec.name.clone();
             let prepared = blueprint.prepare_folder(&BTreeSet::new());
             prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;
@@ -108,13 +108,13 @@ impl Fleet {
 
     /// Like [`Fleet::new`], while the `running` generations keep their sockets. Their groups may
     /// use another folder now, because the user changed.
-    pub(crate) fn beside(
+    pub(crate) fn with_running(
         groups: Vec<GroupSpec>,
         run_folder: &Path,
         running: &BTreeSet<u64>,
     ) -> Result<Self, FleetError> {
         let fleet = Self::checked(groups, run_folder)?;
-        for Crew { blueprint, .. } in &fleet.groups {
+        for RunningGroup { blueprint, .. } in &fleet.groups {
             if let Err(error) = blueprint.prepare_folder(running) {
                 // Running workers continue; a worker that cannot be started reports it and is
                 // retried.
@@ -129,34 +129,34 @@ impl Fleet {
         if groups.len() > GROUPS_MAX {
             return Err(FleetError::TooManyGroups(groups.len()));
         }
-        let mut crews: Vec<Crew> = Vec::new();
-        let mut mistakes = Vec::new();
+        let mut running: Vec<RunningGroup> = Vec::new();
+        let mut spec_errors = Vec::new();
         for spec in groups {
-            if crews.iter().any(|crew| crew.blueprint.spec.name == spec.name) {
+            if running.iter().any(|group| group.blueprint.spec.name == spec.name) {
                 return Err(FleetError::TwiceTheName(spec.name));
             }
-            let rules = WorkerGroup::new(Times::of(&spec), spec.processes);
+            let rules = WorkerGroup::new(Times::new(&spec), spec.processes);
             match Blueprint::new(spec, run_folder) {
-                Ok(blueprint) => crews.push(Crew::new(blueprint, rules)),
-                Err(found) => mistakes.extend(found),
+                Ok(blueprint) => running.push(RunningGroup::new(blueprint, rules)),
+                Err(found) => spec_errors.extend(found),
             }
         }
-        if !mistakes.is_empty() {
-            return Err(FleetError::Mistakes(mistakes));
+        if !spec_errors.is_empty() {
+            return Err(FleetError::InvalidGroups(spec_errors));
         }
-        Ok(Self::of(crews))
+        Ok(Self::from_groups(running))
     }
 
-    fn of(groups: Vec<Crew>) -> Self {
+    fn from_groups(groups: Vec<RunningGroup>) -> Self {
         Self {
             groups,
             processes: BTreeMap::new(),
             numbers: Numbers::default(),
             printer: Printer::default(),
-            lines: Vec::new(),
-            lines_made: 0,
-            wishes: Vec::new(),
-            let_go: BTreeMap::new(),
+            connections: Vec::new(),
+            connections_made: 0,
+            service_commands: Vec::new(),
+            released_by_services: BTreeMap::new(),
             has_unread: false,
             is_stopping: false,
             was_killed: false,
@@ -167,14 +167,14 @@ impl Fleet {
     }
 
     fn moment(&self, now: Duration) -> Moment {
-        Moment { now, prober_since: self.lines.iter().map(|line| line.connected_at).min() }
+        Moment { now, prober_since: self.connections.iter().map(|line| line.connected_at).min() }
     }
 
     /// Returns when a timer next expires.
     pub(crate) fn wakes_at(&self, now: Duration) -> Option<Duration> {
         let moment = self.moment(now);
         let unread = self.has_unread.then_some(now);
-        let groups = self.groups.iter().filter_map(|crew| crew.rules.wakes_at(moment));
+        let groups = self.groups.iter().filter_map(|group| group.rules.wakes_at(moment));
         groups.chain(unread).chain(self.totals_due()).min()
     }
 
@@ -189,7 +189,7 @@ impl Fleet {
                 polled.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
             }
         }
-        for ServiceConnection { link, .. } in &self.lines {
+        for ServiceConnection { link, .. } in &self.connections {
             polled.push(PollFd::from_borrowed_fd(link.descriptor(), link.interest()));
         }
     }
@@ -233,9 +233,9 @@ impl Fleet {
     }
 
     /// Returns whether the workers that end before the service have ended.
-    pub(crate) fn is_first_over(&self) -> bool {
-        let mut first = self.groups.iter().filter(|crew| crew.blueprint.spec.ends_before_service);
-        first.all(|crew| crew.rules.is_over())
+    pub(crate) fn have_first_ended(&self) -> bool {
+        let mut first = self.groups.iter().filter(|group| group.blueprint.spec.ends_before_service);
+        first.all(|group| group.rules.has_ended())
     }
 
     /// Asks all workers to end.
@@ -246,8 +246,8 @@ impl Fleet {
 
     fn stop_groups(&mut self, now: Duration, which: impl Fn(&GroupSpec) -> bool) {
         for index in 0..self.groups.len() {
-            let crew = &mut self.groups[index];
-            if !which(&crew.blueprint.spec) || std::mem::replace(&mut crew.is_stopped, true) {
+            let group = &mut self.groups[index];
+            if !which(&group.blueprint.spec) || std::mem::replace(&mut group.is_stopped, true) {
                 continue;
             }
             if let Ok((actions, rolled)) = self.groups[index].rules.stop(None, now) {
@@ -268,8 +268,8 @@ impl Fleet {
     }
 
     /// Returns whether every worker has ended and none will be started.
-    pub(crate) fn is_over(&self) -> bool {
-        self.processes.is_empty() && self.groups.iter().all(|crew| crew.rules.is_over())
+    pub(crate) fn has_ended(&self) -> bool {
+        self.processes.is_empty() && self.groups.iter().all(|group| group.rules.has_ended())
     }
 
     /// Returns whether a worker was killed during the shutdown.
@@ -279,15 +279,15 @@ impl Fleet {
 
     /// Returns the groups without a running worker in which one was given up.
     pub(crate) fn failed(&self) -> Vec<FailedGroup> {
-        let failed = self.groups.iter().filter_map(|crew| {
-            let reason = crew.rules.failure()?.to_owned();
-            Some(FailedGroup { name: crew.blueprint.spec.name.clone(), reason })
+        let failed = self.groups.iter().filter_map(|group| {
+            let reason = group.rules.failure()?.to_owned();
+            Some(FailedGroup { name: group.blueprint.spec.name.clone(), reason })
         });
         failed.collect()
     }
 
     /// Returns whether `pid` is a worker.
-    pub(crate) fn knows(&self, pid: rustix::process::Pid) -> bool {
+    pub(crate) fn is_worker(&self, pid: rustix::process::Pid) -> bool {
         self.processes.values().any(|process| process.pid == pid)
     }
 

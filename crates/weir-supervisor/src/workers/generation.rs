@@ -81,7 +81,7 @@ pub(crate) enum Phase {
 pub(crate) enum Action {
     Start(u64),
     /// Request its release from the service.
-    AskToLetGo(u64),
+    RequestRelease(u64),
     /// Ask it to end.
     Stop(u64),
     /// Request a dump, before it is killed for this reason.
@@ -110,7 +110,7 @@ pub(crate) struct Generation {
 }
 
 impl Times {
-    pub(crate) fn of(spec: &GroupSpec) -> Self {
+    pub(crate) fn new(spec: &GroupSpec) -> Self {
         Self {
             restart: spec.restart.clone(),
             start_deadline: spec.start_deadline,
@@ -151,7 +151,7 @@ impl Generation {
     }
 
     /// Marks the generation as ready.
-    pub(crate) fn begin(&mut self, now: Duration) {
+    pub(crate) fn mark_ready(&mut self, now: Duration) {
         self.phase = Phase::Ready;
         self.ready_at = Some(now);
         self.alive_at = now;
@@ -167,9 +167,9 @@ impl Generation {
         self.is_dismissed = true;
         if times.is_probed && self.phase == Phase::Ready {
             self.phase = Phase::Leaving { stop_at: now.saturating_add(times.let_go_deadline) };
-            return Some(Action::AskToLetGo(self.number));
+            return Some(Action::RequestRelease(self.number));
         }
-        self.leave(now, times);
+        self.start_drain(now, times);
         Some(Action::Stop(self.number))
     }
 
@@ -178,12 +178,12 @@ impl Generation {
         if !matches!(self.phase, Phase::Leaving { .. }) {
             return None;
         }
-        self.leave(now, times);
+        self.start_drain(now, times);
         Some(Action::Stop(self.number))
     }
 
     /// Starts the drain, with the stop deadline.
-    pub(crate) fn leave(&mut self, now: Duration, times: &Times) {
+    pub(crate) fn start_drain(&mut self, now: Duration, times: &Times) {
         self.phase = Phase::Draining { kill_at: now.saturating_add(times.stop_deadline) };
     }
 

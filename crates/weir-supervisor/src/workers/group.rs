@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::generation::{Action, Moment, Numbers, Times};
 use super::rolling::{Rolling, RollingStep};
-use super::slot::{CarriedSlot, CommandError, Fate, WorkerSlot};
+use super::slot::{CarriedSlot, CommandError, ExitOutcome, WorkerSlot};
 use super::spec::PROCESSES_MAX;
 use crate::carried::CarriedGroup;
 
@@ -14,7 +14,7 @@ pub(crate) struct WorkerGroup {
     times: Times,
     pub(crate) slots: Vec<WorkerSlot>,
     /// The target number of workers.
-    pub(crate) wanted: usize,
+    pub(crate) target: usize,
     /// While true, no worker is started.
     pub(crate) is_paused: bool,
     pub(crate) rolling: Option<Rolling>,
@@ -30,21 +30,21 @@ pub(crate) struct GroupUpdate {
 
 impl WorkerGroup {
     pub(crate) fn new(times: Times, processes: u32) -> Self {
-        let wanted = usize::try_from(processes).unwrap_or(usize::MAX);
-        let slots = (0..wanted).map(|_| WorkerSlot::new(times.clone())).collect();
-        Self { times, slots, wanted, is_paused: false, rolling: None }
+        let target = usize::try_from(processes).unwrap_or(usize::MAX);
+        let slots = (0..target).map(|_| WorkerSlot::new(times.clone())).collect();
+        Self { times, slots, target, is_paused: false, rolling: None }
     }
 
     /// Restores a group of an earlier program with the current timeouts.
     pub(crate) fn resume(times: Times, carried: &CarriedGroup) -> Self {
         let slot = |slot: &CarriedSlot| WorkerSlot::resume(times.clone(), slot.clone());
         let slots = carried.slots.iter().map(slot).collect();
-        let (wanted, rolling) = (carried.wanted, carried.rolling.clone());
-        Self { times, slots, wanted, is_paused: carried.is_paused, rolling }
+        let (target, rolling) = (carried.wanted, carried.rolling.clone());
+        Self { times, slots, target, is_paused: carried.is_paused, rolling }
     }
 
     /// Returns whether nothing runs and nothing will be started.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_empty() && !slot.is_wanted())
     }
 
@@ -57,8 +57,8 @@ impl WorkerGroup {
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
         let starts =
             self.slots.iter().filter_map(WorkerSlot::starts_at).filter(|_| !self.is_paused);
-        let turns = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
-        starts.chain(turns).min()
+        let deadlines = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
+        starts.chain(deadlines).min()
     }
 
     /// Performs what is due. At most `starts_left` processes are started; the others start later.
@@ -68,32 +68,32 @@ impl WorkerGroup {
         numbers: &mut Numbers,
         starts_left: &mut usize,
     ) -> GroupUpdate {
-        let mut turn = GroupUpdate::default();
+        let mut update = GroupUpdate::default();
         for slot in &mut self.slots {
-            turn.actions.extend(slot.run_due(moment));
+            update.actions.extend(slot.run_due(moment));
             let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
             if is_due && !self.is_paused && *starts_left > 0 {
                 *starts_left -= 1;
-                turn.actions.push(slot.start_now(numbers, moment.now));
+                update.actions.push(slot.start_now(numbers, moment.now));
             }
         }
-        while self.slots.len() > self.wanted && self.slots.last().is_some_and(WorkerSlot::is_empty)
+        while self.slots.len() > self.target && self.slots.last().is_some_and(WorkerSlot::is_empty)
         {
             self.slots.pop();
         }
-        self.roll(moment.now, numbers, &mut turn);
-        turn
+        self.roll(moment.now, numbers, &mut update);
+        update
     }
 
-    fn roll(&mut self, now: Duration, numbers: &mut Numbers, turn: &mut GroupUpdate) {
+    fn roll(&mut self, now: Duration, numbers: &mut Numbers, update: &mut GroupUpdate) {
         let Some(rolling) = &mut self.rolling else { return };
         match rolling.step(&self.slots) {
             RollingStep::Wait => return,
             RollingStep::Replace(index) => match self.slots[index].replace(numbers, now) {
-                Ok(action) => return turn.actions.extend(action),
-                Err(refusal) => turn.rolled = Some(Err(format!("slot {index} {refusal}"))),
+                Ok(action) => return update.actions.extend(action),
+                Err(error) => update.rolled = Some(Err(format!("slot {index} {error}"))),
             },
-            RollingStep::Done => turn.rolled = Some(Ok(())),
+            RollingStep::Done => update.rolled = Some(Ok(())),
         }
         self.rolling = None;
     }
@@ -105,20 +105,20 @@ impl WorkerGroup {
         number: u64,
         reason: &str,
         now: Duration,
-    ) -> (Fate, Option<String>) {
+    ) -> (ExitOutcome, Option<String>) {
         self.ended_as(index, number, reason, |slot| slot.ended(number, reason, now))
     }
 
     /// Records that a process could not be started and a retry would fail too. Returns as
     /// [`WorkerGroup::ended`].
-    pub(crate) fn has_no_program(
+    pub(crate) fn end_without_program(
         &mut self,
         index: usize,
         number: u64,
         reason: &str,
         now: Duration,
-    ) -> (Fate, Option<String>) {
-        self.ended_as(index, number, reason, |slot| slot.has_no_program(number, reason, now))
+    ) -> (ExitOutcome, Option<String>) {
+        self.ended_as(index, number, reason, |slot| slot.end_without_program(number, reason, now))
     }
 
     fn ended_as(
@@ -126,23 +126,24 @@ impl WorkerGroup {
         index: usize,
         number: u64,
         reason: &str,
-        end: impl FnOnce(&mut WorkerSlot) -> Fate,
-    ) -> (Fate, Option<String>) {
-        let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
-        let went_by_itself = slot.exits_on_its_own(number);
-        let fate = end(slot);
-        let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
-        let is_failure = match fate {
-            Fate::Left | Fate::SuccessorTakesOver => false,
+        end: impl FnOnce(&mut WorkerSlot) -> ExitOutcome,
+    ) -> (ExitOutcome, Option<String>) {
+        let Some(slot) = self.slots.get_mut(index) else { return (ExitOutcome::Left, None) };
+        let is_voluntary = slot.exits_on_its_own(number);
+        let outcome = end(slot);
+        let is_concerned =
+            self.rolling.as_ref().is_some_and(|rolling| rolling.active() == Some(index));
+        let is_failure = match outcome {
+            ExitOutcome::Left | ExitOutcome::SuccessorTakesOver => false,
             // Another process is about to replace it.
-            Fate::Restarting { .. } => !went_by_itself,
-            Fate::ReplacementFailed | Fate::GivenUp { .. } => true,
+            ExitOutcome::Restarting { .. } => !is_voluntary,
+            ExitOutcome::ReplacementFailed | ExitOutcome::GivenUp { .. } => true,
         };
         if !is_concerned || !is_failure {
-            return (fate, None);
+            return (outcome, None);
         }
         self.rolling = None;
-        (fate, Some(format!("slot {index}: {reason}")))
+        (outcome, Some(format!("slot {index}: {reason}")))
     }
 
     /// Starts all slots, or one.
@@ -177,15 +178,15 @@ impl WorkerGroup {
         numbers: &mut Numbers,
         now: Duration,
     ) -> Result<Option<Action>, CommandError> {
-        self.refuse_while_busy()?;
+        self.ensure_not_busy()?;
         let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
-        slot.replace(numbers, now).map_err(|refusal| format!("slot {index} {refusal}"))
+        slot.replace(numbers, now).map_err(|error| format!("slot {index} {error}"))
     }
 
     /// Replaces all workers, one after the other.
     pub(crate) fn restart_rolling(&mut self) -> Result<(), CommandError> {
-        self.refuse_while_busy()?;
-        self.rolling = Some(Rolling::over(self.slots.len()));
+        self.ensure_not_busy()?;
+        self.rolling = Some(Rolling::new(self.slots.len()));
         Ok(())
     }
 
@@ -208,16 +209,16 @@ impl WorkerGroup {
     /// Like [`WorkerGroup::scale`], also during other operations: a rolling restart continues with
     /// the remaining workers.
     pub(crate) fn resize(&mut self, processes: u32, now: Duration) -> Vec<Action> {
-        self.wanted = usize::try_from(processes).unwrap_or(usize::MAX);
+        self.target = usize::try_from(processes).unwrap_or(usize::MAX);
         let mut actions = Vec::new();
-        for slot in self.slots.iter_mut().skip(self.wanted) {
+        for slot in self.slots.iter_mut().skip(self.target) {
             actions.extend(slot.stop(now));
         }
         // Slots whose worker is ending start again when it has ended.
-        for slot in self.slots.iter_mut().take(self.wanted).filter(|slot| !slot.is_wanted()) {
+        for slot in self.slots.iter_mut().take(self.target).filter(|slot| !slot.is_wanted()) {
             slot.start(now);
         }
-        while self.slots.len() < self.wanted {
+        while self.slots.len() < self.target {
             self.slots.push(WorkerSlot::new(self.times.clone()));
         }
         actions
@@ -237,7 +238,7 @@ impl WorkerGroup {
         self.rolling.take().map(|_| "paused on command".to_owned())
     }
 
-    fn refuse_while_busy(&self) -> Result<(), CommandError> {
+    fn ensure_not_busy(&self) -> Result<(), CommandError> {
         if self.is_paused {
             return Err("the group is paused; resume it first".into());
         }

@@ -61,17 +61,17 @@ impl LaunchError {
 
 type ProcessEnvironment = BTreeMap<OsString, OsString>;
 
-/// Starts `generation` at `place`.
+/// Starts `generation` at `slot_index`.
 pub(crate) fn launch(
     blueprint: &Blueprint,
-    place: SlotIndex,
+    slot_index: SlotIndex,
     generation: u64,
     now: Duration,
     is_taken: impl Fn(&WorkerAddress) -> bool,
 ) -> Result<WorkerProcess, LaunchError> {
     let spec = &blueprint.spec;
-    let who = (place.slot, generation);
-    let endpoint = WorkerEndpoint::prepare(&spec.sockets, &blueprint.folder, who, is_taken)
+    let ids = (slot_index.slot, generation);
+    let endpoint = WorkerEndpoint::prepare(&spec.sockets, &blueprint.folder, ids, is_taken)
         .map_err(LaunchError::Endpoint)?;
     let wants_notify = spec.readiness == Readiness::Notify || spec.watchdog.is_some();
     let notify = wants_notify
@@ -81,9 +81,9 @@ pub(crate) fn launch(
         })
         .transpose()?;
 
-    let descriptors = endpoint.descriptors(&spec.sockets, place.slot);
+    let descriptors = endpoint.descriptors(&spec.sockets, slot_index.slot);
     let record = endpoint.record(&spec.sockets);
-    let values = values(blueprint, place.slot, &endpoint, descriptors.len());
+    let values = values(blueprint, slot_index.slot, &endpoint, descriptors.len());
     let mut environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
     environment.extend(record.into_iter().flat_map(|(_, index)| busy(descriptors.len(), index)));
     let arguments = arguments(blueprint, &values)?;
@@ -94,10 +94,10 @@ pub(crate) fn launch(
     descriptors.extend(record.map(|(records, _)| records.as_fd()));
     let spawned = spawn(blueprint, image, &descriptors);
     let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
-    let name = blueprint.worker_name(place.slot);
+    let name = blueprint.worker_name(slot_index.slot);
     let output = WorkerOutput::new(pipe, &name, pid.as_raw_pid());
     Ok(WorkerProcess {
-        place,
+        slot_index,
         name,
         pid,
         pidfd,
@@ -187,7 +187,7 @@ fn login_variables(identity: &Identity) -> Vec<(&'static str, String)> {
 
 /// Returns the paths where the program may be. One with a `/` is a path relative to the worker's
 /// folder, as are the folders of `PATH`.
-fn places(program: &str, environment: &ProcessEnvironment) -> Vec<PathBuf> {
+fn program_candidates(program: &str, environment: &ProcessEnvironment) -> Vec<PathBuf> {
     if program.contains('/') {
         return vec![PathBuf::from(program)];
     }
@@ -197,8 +197,10 @@ fn places(program: &str, environment: &ProcessEnvironment) -> Vec<PathBuf> {
 }
 
 fn image(arguments: Vec<String>, environment: ProcessEnvironment, with_listen_pid: bool) -> Image {
-    let places = places(&arguments[0], &environment);
-    let programs = places.into_iter().map(|place| text(place.into_os_string().into_vec()));
+    let program_candidates = program_candidates(&arguments[0], &environment);
+    let programs = program_candidates
+        .into_iter()
+        .map(|slot_index| text(slot_index.into_os_string().into_vec()));
     let environment = environment.into_iter().map(|(name, value)| {
         let mut entry = name.into_vec();
         entry.push(b'=');

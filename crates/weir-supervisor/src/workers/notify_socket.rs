@@ -22,7 +22,7 @@ pub(crate) struct NotifySocket {
 
 /// What a worker reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Notifications {
     pub(crate) is_ready: bool,
     pub(crate) is_stopping: bool,
     pub(crate) is_alive: bool,
@@ -32,12 +32,12 @@ impl NotifySocket {
     /// Binds the socket at `path`. `owner` is the only user besides root that may write to it.
     pub(crate) fn bind(path: PathBuf, owner: Option<&Identity>) -> io::Result<Self> {
         let socket = UnixDatagram::bind(&path)?;
-        let made = Self { socket, path };
-        made.socket.set_nonblocking(true)?;
+        let bound = Self { socket, path };
+        bound.socket.set_nonblocking(true)?;
         if let Some(owner) = owner {
-            chown(&made.path, Some(owner.uid), Some(owner.gid))?;
+            chown(&bound.path, Some(owner.uid), Some(owner.gid))?;
         }
-        Ok(made)
+        Ok(bound)
     }
 
     /// Restores a socket that an earlier program has bound.
@@ -54,19 +54,19 @@ impl NotifySocket {
     }
 
     /// Returns what was reported since the last call.
-    pub(crate) fn receive(&self) -> Said {
-        let mut said = Said::default();
+    pub(crate) fn receive(&self) -> Notifications {
+        let mut notifications = Notifications::default();
         let mut message = [0; MESSAGE_BYTES_MAX];
         for _ in 0..MESSAGES_PER_TURN_MAX {
             let Ok(bytes) = self.socket.recv(&mut message) else { break };
-            said.on_message(&message[..bytes]);
+            notifications.parse(&message[..bytes]);
         }
-        said
+        notifications
     }
 }
 
-impl Said {
-    fn on_message(&mut self, message: &[u8]) {
+impl Notifications {
+    fn parse(&mut self, message: &[u8]) {
         for line in message.split(|&byte| byte == b'\n') {
             match line {
                 b"READY=1" => self.is_ready = true,
@@ -89,14 +89,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_heard_and_the_rest_is_passed_over() {
-        let mut said = Said::default();
-        said.on_message(b"STATUS=READY=1\nMAINPID=3\n");
-        assert_eq!(said, Said::default());
-        said.on_message(b"READY=1\nSTATUS=fine");
-        assert_eq!(said, Said { is_ready: true, ..Said::default() });
-        said.on_message(b"WATCHDOG=1");
-        said.on_message(b"\xff\nSTOPPING=1\n");
-        assert_eq!(said, Said { is_ready: true, is_stopping: true, is_alive: true });
+    fn sd_notify_states_are_parsed_and_others_ignored() {
+        let mut notifications = Notifications::default();
+        notifications.parse(b"STATUS=READY=1\nMAINPID=3\n");
+        assert_eq!(notifications, Notifications::default());
+        notifications.parse(b"READY=1\nSTATUS=fine");
+        assert_eq!(notifications, Notifications { is_ready: true, ..Notifications::default() });
+        notifications.parse(b"WATCHDOG=1");
+        notifications.parse(b"\xff\nSTOPPING=1\n");
+        assert_eq!(
+            notifications,
+            Notifications { is_ready: true, is_stopping: true, is_alive: true }
+        );
     }
 }

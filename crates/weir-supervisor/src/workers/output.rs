@@ -51,24 +51,24 @@ impl WorkerOutput {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads at most one chunk. Returns true if a line of it contains `sought`.
-    pub(crate) fn read(&mut self, printer: &mut Printer, sought: Option<&str>) -> bool {
+    /// Reads at most one chunk. Returns true if a line of it contains `pattern`.
+    pub(crate) fn read(&mut self, printer: &mut Printer, pattern: Option<&str>) -> bool {
         let mut chunk = [0; CHUNK_BYTES];
         let bytes = self.read_chunk(&mut chunk);
-        self.take(&chunk[..bytes], printer, sought)
+        self.take(&chunk[..bytes], printer, pattern)
     }
 
     /// Reads the remaining output of a worker that has ended.
     pub(crate) fn finish(&mut self, printer: &mut Printer) {
-        let mut left = LAST_BYTES_MAX;
+        let mut remaining = LAST_BYTES_MAX;
         let mut chunk = [0; CHUNK_BYTES];
-        while left > 0 {
+        while remaining > 0 {
             let bytes = self.read_chunk(&mut chunk);
             if bytes == 0 {
                 break;
             }
             self.take(&chunk[..bytes], printer, None);
-            left = left.saturating_sub(bytes);
+            remaining = remaining.saturating_sub(bytes);
         }
         self.pipe = None;
         if !self.partial.is_empty() {
@@ -95,7 +95,7 @@ impl WorkerOutput {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], printer: &mut Printer, sought: Option<&str>) -> bool {
+    fn take(&mut self, bytes: &[u8], printer: &mut Printer, pattern: Option<&str>) -> bool {
         self.tail.add(bytes);
         let mut is_found = false;
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -103,24 +103,24 @@ impl WorkerOutput {
             let mut rest = text;
             while !rest.is_empty() {
                 let room = LINE_BYTES_MAX - self.partial.len();
-                let (now, later) = rest.split_at(rest.len().min(room));
-                self.partial.extend_from_slice(now);
-                rest = later;
+                let (head, tail) = rest.split_at(rest.len().min(room));
+                self.partial.extend_from_slice(head);
+                rest = tail;
                 if self.partial.len() == LINE_BYTES_MAX {
-                    is_found |= self.end_line(printer, sought);
+                    is_found |= self.end_line(printer, pattern);
                 }
             }
             if text.len() < part.len() {
-                is_found |= self.end_line(printer, sought);
+                is_found |= self.end_line(printer, pattern);
             }
         }
         is_found
     }
 
-    fn end_line(&mut self, printer: &mut Printer, sought: Option<&str>) -> bool {
+    fn end_line(&mut self, printer: &mut Printer, pattern: Option<&str>) -> bool {
         printer.add(&self.prefix, &self.partial);
         let is_found =
-            sought.is_some_and(|sought| String::from_utf8_lossy(&self.partial).contains(sought));
+            pattern.is_some_and(|pattern| String::from_utf8_lossy(&self.partial).contains(pattern));
         self.partial.clear();
         is_found
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     /// What comes out of `text` written to a worker's pipe.
-    fn pass(text: &[u8], sought: Option<&str>) -> (String, bool) {
+    fn pass(text: &[u8], pattern: Option<&str>) -> (String, bool) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         rustix::io::ioctl_fionbio(&reader, true).expect("non-blocking");
         let mut output = WorkerOutput::new(reader.into(), "shop-0", 12);
@@ -141,7 +141,7 @@ mod tests {
         let mut is_found = false;
         for bytes in text.chunks(1_000) {
             writer.write_all(bytes).expect("written");
-            is_found |= output.read(&mut printer, sought);
+            is_found |= output.read(&mut printer, pattern);
         }
         drop(writer);
         output.finish(&mut printer);
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_the_name_in_front() {
+    fn every_output_line_gets_the_workers_prefix() {
         let (passed, _) = pass(b"one\n\ntwo\nrest", None);
         assert_eq!(passed, "shop-0[12] one\nshop-0[12] \nshop-0[12] two\nshop-0[12] rest\n");
     }
 
     #[test]
-    fn a_line_is_found_across_pieces() {
+    fn a_ready_line_is_found_across_pieces() {
         let mut text = vec![b'x'; 995];
         text.extend_from_slice(b"Listening at 80\nmore\n");
         assert!(pass(&text, Some("Listening at")).1);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_comes_in_pieces() {
+    fn an_endless_output_line_is_split() {
         let (passed, _) = pass(&[b'x'; 10_000], None);
         let lengths: Vec<usize> = passed.lines().map(str::len).collect();
         let prefix = "shop-0[12] ".len();

@@ -23,7 +23,7 @@ pub(crate) struct SlotIndex {
 /// The process of one generation.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    pub(crate) place: SlotIndex,
+    pub(crate) slot_index: SlotIndex,
     /// Such as `shop-3`.
     pub(crate) name: String,
     pub(crate) pid: Pid,
@@ -51,16 +51,17 @@ impl WorkerProcess {
         CarriedWorker {
             generation,
             group,
-            slot: self.place.slot,
+            slot: self.slot_index.slot,
             name: self.name.clone(),
             pid: self.pid.as_raw_pid(),
-            pidfd: carrier.keep(&self.pidfd),
-            output: self.output.descriptor().map(|output| carrier.keep(&output)),
+            pidfd: carrier.keep_open(&self.pidfd),
+            output: self.output.descriptor().map(|output| carrier.keep_open(&output)),
             partial: self.output.partial().to_vec(),
             last_lines: self.output.last_lines(),
-            notify: notify.map(|it| (carrier.keep(&it.descriptor()), it.path().to_owned())),
+            notify: notify
+                .map(|notify| (carrier.keep_open(&notify.descriptor()), notify.path().to_owned())),
             address: self.endpoint.address.clone(),
-            listener: self.endpoint.listener().map(|listener| carrier.keep(listener)),
+            listener: self.endpoint.listener().map(|listener| carrier.keep_open(listener)),
             started_at: self.started_at,
             kill_reason: self.kill_reason.clone(),
             stop_signal: Some(self.stop_signal.to_string()),
@@ -77,7 +78,7 @@ impl WorkerProcess {
         });
         let listener = carried::take_some(carried.listener)?;
         Ok(Self {
-            place: SlotIndex { group, slot },
+            slot_index: SlotIndex { group, slot },
             pid: carried::pid(carried.pid)?,
             pidfd: carried::take(carried.pidfd)?,
             output: WorkerOutput::resume(pipe, &name, carried.pid, partial, &last_lines),
@@ -100,7 +101,7 @@ impl WorkerProcess {
     /// worker has ended, these can no longer be attributed to it.
     pub(crate) fn kill(&mut self, reason: String) {
         self.kill_reason.get_or_insert(reason);
-        let started = descendants::of(self.pid);
+        let started = descendants::find(self.pid);
         // Explicitly, because it may have moved to another process group.
         let _ = self.signal(Signal::KILL);
         self.kill_group();

@@ -19,7 +19,7 @@ pub(crate) enum RollingStep {
 }
 
 impl Rolling {
-    pub(crate) fn over(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { active: None, next: 0, count }
     }
 

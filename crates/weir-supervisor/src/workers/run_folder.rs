@@ -27,7 +27,7 @@ pub(crate) struct GroupFolder(PathBuf);
 
 impl GroupFolder {
     /// Returns the folder of `group`. `owner` is the identity of the workers; None: the parent's.
-    pub(crate) fn of(run_folder: &Path, group: &GroupName, owner: Option<&Identity>) -> Self {
+    pub(crate) fn new(run_folder: &Path, group: &GroupName, owner: Option<&Identity>) -> Self {
         Self(match owner {
             // Names of groups have no dot.
             Some(owner) => run_folder.join(format!("{}.{}", group.as_str(), owner.uid)),
@@ -50,9 +50,11 @@ impl GroupFolder {
         let longest = self.notify(u64::MAX);
         let bytes = longest.as_os_str().len();
         (bytes > SOCKET_PATH_BYTES_MAX).then(|| {
-            let spare = bytes - SOCKET_PATH_BYTES_MAX;
-            let shown = self.0.display();
-            format!("socket paths in {shown} would be {spare} bytes too long; use a shorter folder")
+            let excess = bytes - SOCKET_PATH_BYTES_MAX;
+            let folder = self.0.display();
+            format!(
+                "socket paths in {folder} would be {excess} bytes too long; use a shorter folder"
+            )
         })
     }
 
@@ -92,9 +94,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_parents_left_goes_and_the_sockets_of_those_that_run_stay() {
+    fn stale_sockets_are_removed_and_those_of_running_workers_kept() {
         let run_folder = tempfile::tempdir().expect("a folder");
-        let folder = GroupFolder::of(run_folder.path(), &"shop".parse().expect("a name"), None);
+        let folder = GroupFolder::new(run_folder.path(), &"shop".parse().expect("a name"), None);
         folder.prepare(None, &BTreeSet::new()).expect("made");
         for name in ["1.sock", "1.notify", "2.sock", "2.notify", "app.sock", "3.log"] {
             std::fs::write(run_folder.path().join("shop").join(name), "").expect("written");
@@ -107,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn each_user_has_a_folder_and_no_group_can_be_called_like_it() {
+    fn each_user_has_a_folder_that_no_group_name_can_collide_with() {
         let of = |group: &str, owner: Option<&Identity>| {
-            GroupFolder::of(Path::new("/run"), &group.parse().expect("a name"), owner).0
+            GroupFolder::new(Path::new("/run"), &group.parse().expect("a name"), owner).0
         };
         let root = Identity::find(Some("root"), None).expect("found");
         assert_eq!(of("shop", None), Path::new("/run/shop"));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_have_names() {
+    fn signals_round_trip_through_their_names() {
         for text in ["USR1", "SIGUSR1", "usr1", "SigUsr1"] {
             let signal: WorkerSignal = text.parse().expect(text);
             assert_eq!(signal, WorkerSignal(Signal::USR1));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_for_workers_is_refused_with_those_that_are() {
+    fn an_invalid_signal_name_lists_the_valid_ones() {
         for text in ["KILL", "9", "", "SIG"] {
             let error = text.parse::<WorkerSignal>().expect_err(text).to_string();
             assert!(error.starts_with(&format!("{text:?} is no signal for workers")), "{error}");

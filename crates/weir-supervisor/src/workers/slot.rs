@@ -22,7 +22,7 @@ pub(crate) struct WorkerSlot {
     pub(crate) vacancy: Vacancy,
     /// Whether the next start would fail in the same way, so that it is retried only after
     /// `retry_after`.
-    is_hopeless: bool,
+    is_permanent_failure: bool,
 }
 
 /// Why there is no current generation.
@@ -56,7 +56,7 @@ pub(crate) struct CarriedSlot {
 
 /// The effect of the end of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ExitOutcome {
     /// It was requested, or its successor had already replaced it.
     Left,
     /// The successor did not become ready; the old generation stays.
@@ -85,7 +85,7 @@ impl WorkerSlot {
             successor: None,
             leaving: None,
             vacancy: Vacancy::Waiting { start_at: Duration::ZERO, reason: None },
-            is_hopeless: false,
+            is_permanent_failure: false,
         }
     }
 
@@ -103,8 +103,17 @@ impl WorkerSlot {
     pub(crate) fn resume(times: Times, carried: CarriedSlot) -> Self {
         let CarriedSlot { record, is_wanted, current, successor, leaving, vacancy } = carried;
         let restarts = Restarts::resume(times.restart.clone(), record);
-        let is_hopeless = false;
-        Self { times, restarts, is_wanted, current, successor, leaving, vacancy, is_hopeless }
+        let is_permanent_failure = false;
+        Self {
+            times,
+            restarts,
+            is_wanted,
+            current,
+            successor,
+            leaving,
+            vacancy,
+            is_permanent_failure,
+        }
     }
 
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
@@ -144,7 +153,9 @@ impl WorkerSlot {
     /// request.
     pub(crate) fn exits_on_its_own(&self, number: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.number == number);
-        current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
+        current.is_some_and(|generation| {
+            generation.is_ending() && generation.ready_at.is_some() && !generation.is_dismissed
+        })
     }
 
     /// Returns whether a successor was started and the old generation has not ended.
@@ -201,7 +212,7 @@ impl WorkerSlot {
         if generation.phase != Phase::Starting {
             return Vec::new();
         }
-        generation.begin(now);
+        generation.mark_ready(now);
         let mut actions = vec![Action::Announce(number)];
         if self.successor.as_ref().is_some_and(|successor| successor.number == number) {
             self.leaving = self.current.take();
@@ -221,66 +232,75 @@ impl WorkerSlot {
 
     /// Records that a generation announced its own end; it gets the same stop deadline. Returns
     /// false if it was ending already.
-    pub(crate) fn leaves(&mut self, number: u64, now: Duration) -> bool {
+    pub(crate) fn record_self_exit(&mut self, number: u64, now: Duration) -> bool {
         let times = self.times.clone();
         let leaving = self.find(number).filter(|generation| !generation.is_ending());
-        leaving.map(|generation| generation.leave(now, &times)).is_some()
+        leaving.map(|generation| generation.start_drain(now, &times)).is_some()
     }
 
     /// Records that the process of a generation has ended or could not be started.
-    pub(crate) fn ended(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
-        let is = |place: &Option<Generation>| place.as_ref().is_some_and(|it| it.number == number);
-        if is(&self.successor) {
-            let was_asked =
-                self.successor.take().is_some_and(|it| it.is_dismissed && !self.is_wanted);
-            return if was_asked { Fate::Left } else { Fate::ReplacementFailed };
+    pub(crate) fn ended(&mut self, number: u64, reason: &str, now: Duration) -> ExitOutcome {
+        let has_number = |candidate: &Option<Generation>| {
+            candidate.as_ref().is_some_and(|generation| generation.number == number)
+        };
+        if has_number(&self.successor) {
+            let was_asked = self
+                .successor
+                .take()
+                .is_some_and(|generation| generation.is_dismissed && !self.is_wanted);
+            return if was_asked { ExitOutcome::Left } else { ExitOutcome::ReplacementFailed };
         }
-        if is(&self.leaving) {
+        if has_number(&self.leaving) {
             self.leaving = None;
-            return Fate::Left;
+            return ExitOutcome::Left;
         }
         let Some(ended) = self.current.take_if(|current| current.number == number) else {
-            return Fate::Left;
+            return ExitOutcome::Left;
         };
         if let Some(successor) = self.successor.take() {
             self.current = Some(successor);
-            return Fate::SuccessorTakesOver;
+            return ExitOutcome::SuccessorTakesOver;
         }
-        self.vacate(&ended, reason, now)
+        self.set_vacant(&ended, reason, now)
     }
 
     /// Records that the program of a generation could not be started.
-    pub(crate) fn has_no_program(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
-        self.is_hopeless = true;
-        let fate = self.ended(number, reason, now);
-        self.is_hopeless = false;
-        fate
+    pub(crate) fn end_without_program(
+        &mut self,
+        number: u64,
+        reason: &str,
+        now: Duration,
+    ) -> ExitOutcome {
+        self.is_permanent_failure = true;
+        let outcome = self.ended(number, reason, now);
+        self.is_permanent_failure = false;
+        outcome
     }
 
-    fn vacate(&mut self, ended: &Generation, reason: &str, now: Duration) -> Fate {
+    fn set_vacant(&mut self, ended: &Generation, reason: &str, now: Duration) -> ExitOutcome {
         if !self.is_wanted {
             self.vacancy = Vacancy::Stopped;
-            return Fate::Left;
+            return ExitOutcome::Left;
         }
         if ended.is_dismissed {
             self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
-            return Fate::Left;
+            return ExitOutcome::Left;
         }
-        let verdict = match self.is_hopeless {
+        let verdict = match self.is_permanent_failure {
             true => RestartDecision::GiveUp { deaths_in_a_row: 1 },
-            false => self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))),
+            false => self.restarts.record_exit(ended.ready_at.map(|at| now.saturating_sub(at))),
         };
         match verdict {
             RestartDecision::Restart { after, deaths_in_a_row } => {
                 let (start_at, reason) = (now.saturating_add(after), Some(reason.to_owned()));
                 self.vacancy = Vacancy::Waiting { start_at, reason };
-                Fate::Restarting { after, deaths_in_a_row }
+                ExitOutcome::Restarting { after, deaths_in_a_row }
             }
             RestartDecision::GiveUp { deaths_in_a_row } => {
                 let retry_at = now.saturating_add(self.times.retry_after);
                 let reason = reason.to_owned();
                 self.vacancy = Vacancy::Failed { reason, deaths_in_a_row, retry_at };
-                Fate::GivenUp { deaths_in_a_row }
+                ExitOutcome::GivenUp { deaths_in_a_row }
             }
         }
     }

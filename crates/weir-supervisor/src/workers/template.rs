@@ -30,9 +30,9 @@ impl Template {
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            literal.push_str(&rest[..at]);
-            let (brace, after) = (&rest[at..=at], &rest[at + 1..]);
+        while let Some(index) = rest.find(['{', '}']) {
+            literal.push_str(&rest[..index]);
+            let (brace, after) = (&rest[index..=index], &rest[index + 1..]);
             if let Some(after) = after.strip_prefix(brace) {
                 literal.push_str(brace);
                 rest = after;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_filled_in_and_braces_escaped() {
+    fn placeholders_are_expanded_and_doubled_braces_unescaped() {
         for (text, expected) in [
             ("plain", "plain"),
             ("", ""),
@@ -126,26 +126,26 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_stands_alone_becomes_arguments() {
+    fn a_placeholder_alone_expands_to_several_arguments() {
         assert_eq!(arguments("{queues}"), ["-q", "a", "-q", "b"]);
         assert_eq!(arguments("--queues={queues}"), ["--queues=-q,a,-q,b"]);
     }
 
     proptest::proptest! {
         #[test]
-        fn a_text_with_its_braces_doubled_comes_out_as_it_was(text in ".*") {
+        fn doubling_braces_round_trips(text in ".*") {
             let escaped = text.replace('{', "{{").replace('}', "}}");
             proptest::prop_assert_eq!(arguments(&escaped), [text]);
         }
 
         #[test]
-        fn no_text_is_too_odd(text in "[{}a]*") {
+        fn any_text_is_parsed_without_panic(text in "[{}a]*") {
             let _ = Template::parse(&text).map(|template| template.expand_arguments(&values()));
         }
     }
 
     #[test]
-    fn what_cannot_be_filled_in_is_refused() {
+    fn malformed_templates_are_rejected() {
         assert_eq!(Template::parse("a{b"), Err(Unclosed));
         let template = Template::parse("x{nix}").expect("parsed");
         assert_eq!(template.placeholders().collect::<Vec<_>>(), ["nix"]);

@@ -12,18 +12,18 @@ fn receive(socket: &UnixDatagram) -> String {
 }
 
 #[test]
-fn a_socket_in_the_file_system_hears_every_state() {
+fn a_socket_file_receives_every_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("bound");
-    let notify = Notify::to(path.as_os_str(), Some(Duration::from_secs(7))).expect("made");
+    let notify = Notify::connect(path.as_os_str(), Some(Duration::from_secs(7))).expect("made");
     assert_eq!(notify.watchdog(), Some(Duration::from_secs(7)));
     notify.ready("serving");
     let pid = std::process::id();
     assert_eq!(receive(&socket), format!("READY=1\nSTATUS=serving\nMAINPID={pid}\n"));
     notify.reloading();
     assert!(receive(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    notify.alive();
+    notify.send_watchdog();
     assert_eq!(receive(&socket), "WATCHDOG=1\n");
     notify.stopping();
     assert_eq!(receive(&socket), "STOPPING=1\n");
@@ -34,13 +34,13 @@ fn an_abstract_socket_is_found_by_its_name() {
     let name = format!("weir-notify-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name.as_bytes()).expect("a name");
     let socket = UnixDatagram::bind_addr(&address).expect("bound");
-    Notify::to(format!("@{name}").as_ref(), None).expect("made").stopping();
+    Notify::connect(format!("@{name}").as_ref(), None).expect("made").stopping();
     assert_eq!(receive(&socket), "STOPPING=1\n");
 }
 
 #[test]
-fn a_watcher_that_is_gone_disturbs_nobody() {
-    let notify = Notify::to("/nonexistent/notify".as_ref(), None).expect("made");
+fn a_missing_notify_socket_is_ignored() {
+    let notify = Notify::connect("/nonexistent/notify".as_ref(), None).expect("made");
     notify.ready("serving");
-    Notify::nobody().ready("serving");
+    Notify::disabled().ready("serving");
 }

@@ -12,7 +12,7 @@ use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{ControlRequest, Requests, Sender};
 use weir_supervisor::{ChildSpec, RestartPolicy, SupervisionOutcome, Supervisor};
 
-use crate::rig::{Nobody, ask, path_of, runs, wait_until};
+use crate::rig::{NoEvents, path_of, read_pid, runs, wait_until};
 
 struct Running {
     requests: Sender,
@@ -50,12 +50,12 @@ impl Running {
         let output = std::fs::File::create("/dev/null").expect("opened");
         let thread = std::thread::spawn(move || {
             let supervisor =
-                Supervisor::new(vec![service], source, Notify::nobody(), output.into());
+                Supervisor::new(vec![service], source, Notify::disabled(), output.into());
             let supervisor = match deadline {
                 Some(deadline) => supervisor.replacing_service_within(deadline),
                 None => supervisor,
             };
-            supervisor.run(&mut Nobody)
+            supervisor.run(&mut NoEvents)
         });
         Self { requests, thread }
     }
@@ -73,7 +73,7 @@ impl Running {
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
 #[test]
-fn a_service_that_cannot_run_twice_is_not_started_beside_itself() {
+fn a_service_that_cannot_run_twice_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     let script = format!(
@@ -93,7 +93,7 @@ fn a_service_that_cannot_run_twice_is_not_started_beside_itself() {
 }
 
 fn who_answers(address: SocketAddr) -> i32 {
-    ask(TcpStream::connect(address).expect("connected")).expect("an answer")
+    read_pid(TcpStream::connect(address).expect("connected")).expect("an answer")
 }
 
 /// Serves on descriptor 3 and is ready at once: connections wait in the socket meanwhile.
@@ -138,7 +138,7 @@ fn replacing_the_service_under_load_loses_no_request() {
 }
 
 #[test]
-fn a_new_service_that_fails_leaves_the_old_one_in_peace() {
+fn a_failed_replacement_leaves_the_old_service_running() {
     let folder = tempfile::tempdir().expect("a folder");
     let (broken, tried) = (folder.path().join("broken"), folder.path().join("tried"));
     let before = format!("[ -e {} ] && echo $$ > {} && exit 3;", broken.display(), tried.display());
@@ -166,7 +166,7 @@ fn has_ended(file: &Path) -> bool {
 }
 
 #[test]
-fn a_new_service_that_never_serves_is_killed_at_its_deadline() {
+fn a_replacement_that_never_serves_is_killed_at_its_deadline() {
     let folder = tempfile::tempdir().expect("a folder");
     let (slow, tried) = (folder.path().join("slow"), folder.path().join("tried"));
     let before =
@@ -182,7 +182,7 @@ fn a_new_service_that_never_serves_is_killed_at_its_deadline() {
 }
 
 #[test]
-fn what_only_one_can_hold_is_handed_over_after_standby() {
+fn exclusive_resources_are_handed_over_after_standby() {
     let folder = tempfile::tempdir().expect("a folder");
     let (lock, log) = (folder.path().join("lock"), folder.path().join("log"));
     let script = format!(
@@ -204,7 +204,7 @@ fn what_only_one_can_hold_is_handed_over_after_standby() {
 }
 
 #[test]
-fn a_successor_takes_over_from_a_service_that_dies() {
+fn a_successor_takes_over_from_a_dead_service() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     // Only the first ever says that it is ready.
@@ -233,7 +233,7 @@ fn a_successor_takes_over_from_a_service_that_dies() {
 }
 
 #[test]
-fn everything_ends_with_a_successor_that_is_still_starting() {
+fn a_stop_also_ends_a_starting_successor() {
     let folder = tempfile::tempdir().expect("a folder");
     let starts = folder.path().join("starts");
     let script = format!(
@@ -256,7 +256,7 @@ fn everything_ends_with_a_successor_that_is_still_starting() {
 }
 
 #[test]
-fn old_processes_linger_and_of_too_many_the_oldest_closes_its_streams() {
+fn the_oldest_lingering_process_beyond_the_limit_closes_its_streams() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     let script = format!(
@@ -283,8 +283,8 @@ fn old_processes_linger_and_of_too_many_the_oldest_closes_its_streams() {
     }
     wait_until("all but one have ended", || count("closes") >= count("replaced") - 1);
     let said = lines();
-    let pids = |wanted: &str| -> Vec<i32> {
-        said.iter().filter(|(_, word)| word == wanted).map(|(pid, _)| *pid).collect()
+    let pids = |target: &str| -> Vec<i32> {
+        said.iter().filter(|(_, word)| word == target).map(|(pid, _)| *pid).collect()
     };
     // Those that wait for a processor may note "replaced" later than a younger one.
     let (started, closed) = (pids("starts"), pids("closes"));

@@ -18,7 +18,7 @@ use weir_supervisor::workers::{FailedGroup, Fleet, GroupSpec, Readiness};
 use weir_supervisor::{Events, RestartPolicy, SupervisionOutcome, Supervisor};
 
 /// Long enough for any machine: it is reached only by a test that fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     requests: Sender,
@@ -29,9 +29,9 @@ pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
-pub(crate) struct Nobody;
+pub(crate) struct NoEvents;
 
-impl Events for Nobody {
+impl Events for NoEvents {
     fn ready(&mut self, _: &[FailedGroup]) {}
 
     fn reload(&mut self) -> bool {
@@ -62,11 +62,11 @@ impl Rig {
     pub(crate) fn start_with_another_service(groups: Vec<GroupSpec>) -> (Self, UnixStream) {
         let folder = tempfile::tempdir().expect("a folder");
         let output = std::fs::File::create(folder.path().join("output")).expect("a file");
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (test_end, child_end) = UnixStream::pair().expect("a pair");
         let rig = Self::start_beside(folder, groups, output.into(), |fleet| {
-            fleet.connect(theirs.into()).expect("connected");
+            fleet.connect(child_end.into()).expect("connected");
         });
-        (rig, ours)
+        (rig, test_end)
     }
 
     fn start_beside(
@@ -76,15 +76,15 @@ impl Rig {
         connect: impl FnOnce(&mut Fleet),
     ) -> Self {
         let (requests, source) = Requests::pipe().expect("a pipe");
-        let (control, theirs) = UnixStream::pair().expect("a pair");
-        control.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let (control, child_end) = UnixStream::pair().expect("a pair");
+        control.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut fleet = Fleet::new(groups, &folder.path().join("run")).expect("sound");
-        fleet.connect(theirs.into()).expect("connected");
+        fleet.connect(child_end.into()).expect("connected");
         connect(&mut fleet);
         let thread = std::thread::spawn(move || {
-            Supervisor::new(Vec::new(), source, Notify::nobody(), output)
+            Supervisor::new(Vec::new(), source, Notify::disabled(), output)
                 .with_workers(fleet)
-                .run(&mut Nobody)
+                .run(&mut NoEvents)
         });
         let (control, reports) = (BufReader::new(control), VecDeque::new());
         Self { requests, control, reports, next_id: 0, thread, folder }
@@ -152,11 +152,11 @@ impl Rig {
         })
     }
 
-    /// The next time that `slot` is vacant in a way that `is_it` accepts.
-    pub(crate) fn vacancy(&mut self, slot: u32, is_it: impl Fn(&Vacancy) -> bool) -> Vacancy {
+    /// The next time that `slot` is vacant in a way that `matches` accepts.
+    pub(crate) fn vacancy(&mut self, slot: u32, matches: impl Fn(&Vacancy) -> bool) -> Vacancy {
         self.find(|report| match report {
             ParentReport::Slot(VacantSlot { slot: it, vacancy: Some(vacancy), .. })
-                if *it == slot && is_it(vacancy) =>
+                if *it == slot && matches(vacancy) =>
             {
                 Some(vacancy.clone())
             }
@@ -181,8 +181,8 @@ impl Rig {
     }
 
     /// Whether a report that came before the last answer, and was not looked at yet, is such a one.
-    pub(crate) fn has_seen(&self, is_it: impl Fn(&ParentReport) -> bool) -> bool {
-        self.reports.iter().any(is_it)
+    pub(crate) fn has_seen(&self, matches: impl Fn(&ParentReport) -> bool) -> bool {
+        self.reports.iter().any(matches)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -203,7 +203,7 @@ impl Rig {
     }
 
     /// Stops everything; nobody may have to be killed.
-    pub(crate) fn end_well(self) {
+    pub(crate) fn stop_cleanly(self) {
         self.stop();
         let (outcome, folder) = self.outcome();
         assert_eq!(outcome, SupervisionOutcome::Stopped);
@@ -255,11 +255,11 @@ pub(crate) fn path_of(program: &str) -> PathBuf {
 }
 
 /// Asks over an open connection which process answers.
-pub(crate) fn ask(mut connection: impl Read + Write) -> std::io::Result<i32> {
+pub(crate) fn read_pid(mut connection: impl Read + Write) -> std::io::Result<i32> {
     connection.write_all(b"?")?;
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer)?;
-    answer.trim().parse().map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply)?;
+    reply.trim().parse().map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Kills `pid` as nobody can prevent.

@@ -60,7 +60,7 @@ impl Running {
         let (requests, source) = Requests::pipe().expect("a pipe");
         let (tell, events) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            Supervisor::new(children, source, Notify::nobody(), output).run(&mut Tell(tell))
+            Supervisor::new(children, source, Notify::disabled(), output).run(&mut Tell(tell))
         });
         Self { requests, events, thread }
     }
@@ -93,7 +93,7 @@ fn wait_for_lines(path: &Path, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_child_gets_ready_and_ends_when_asked() {
+fn a_child_becomes_ready_and_ends_on_request() {
     let script = "trap 'exit 0' TERM; echo ready >&3; while :; do sleep 0.01; done";
     let running = Running::start(vec![child(script, Vec::new())]);
     running.wait_for("ready");
@@ -102,7 +102,7 @@ fn a_child_gets_ready_and_ends_when_asked() {
 }
 
 #[test]
-fn ready_means_all_children_are() {
+fn readiness_requires_all_children() {
     let script = "trap 'exit 0' TERM; echo ready >&3; while :; do sleep 0.01; done";
     let running = Running::start(vec![child(script, Vec::new()), child(script, Vec::new())]);
     running.wait_for("ready");
@@ -143,7 +143,7 @@ fn a_crash_loop_is_given_up_with_the_last_lines() {
 }
 
 #[test]
-fn a_child_that_never_was_ready_is_not_tried_again() {
+fn a_child_that_never_was_ready_is_not_restarted() {
     let running = Running::start(vec![child("echo no such disk; exit 2", Vec::new())]);
     let expected =
         "script exited with code 2 before it was ready; its last lines:\n  | no such disk";
@@ -151,7 +151,7 @@ fn a_child_that_never_was_ready_is_not_tried_again() {
 }
 
 #[test]
-fn a_program_that_does_not_exist_is_named() {
+fn a_missing_program_is_named_in_the_error() {
     let mut spec = child("", Vec::new());
     spec.program = "/nonexistent/weir".into();
     let SupervisionOutcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
@@ -172,7 +172,7 @@ fn a_child_that_ignores_sigterm_is_killed_at_the_deadline() {
 }
 
 #[test]
-fn a_second_request_ends_at_once() {
+fn a_second_stop_request_kills_at_once() {
     let script = "trap '' TERM; echo ready >&3; while :; do sleep 0.01; done";
     let running = Running::start(vec![child(script, Vec::new())]);
     running.wait_for("ready");
@@ -182,7 +182,7 @@ fn a_second_request_ends_at_once() {
 }
 
 #[test]
-fn a_child_that_says_nothing_any_more_is_replaced() {
+fn a_silent_child_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("generations");
     let log = log.display();
@@ -224,7 +224,7 @@ fn a_reload_reaches_the_child_as_sighup() {
 }
 
 #[test]
-fn a_child_hears_signals_that_its_parent_was_started_to_ignore() {
+fn a_child_receives_signals_that_its_parent_ignores() {
     // As `nohup` does, and a shell for what it starts in the background.
     let itself = std::env::current_exe().expect("a path");
     let script =
@@ -235,7 +235,7 @@ fn a_child_hears_signals_that_its_parent_was_started_to_ignore() {
 }
 
 #[test]
-fn all_output_passes_and_the_death_behind_it_is_seen() {
+fn all_output_is_forwarded_before_the_exit_is_reported() {
     let script = "echo ready >&3; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; \
                   echo last >&2; exit 3";
     let mut spec = child(script, Vec::new());
@@ -247,7 +247,7 @@ fn all_output_passes_and_the_death_behind_it_is_seen() {
 }
 
 #[test]
-fn output_that_nobody_takes_holds_up_the_child_not_the_parent() {
+fn unread_output_blocks_the_child_and_not_the_parent() {
     let (_reader, writer) = std::io::pipe().expect("a pipe");
     let script = "trap '' HUP TERM; echo ready >&3; while :; do echo more and more; done";
     let running = Running::start_writing_to(vec![child(script, Vec::new())], writer.into());

@@ -11,7 +11,7 @@ use weir_supervisor::workers::{
     Dump, GroupSpec, ListeningSocket, REASON_BYTES_MAX, Readiness, SocketKind,
 };
 
-use crate::rig::{Rig, ask, kill, python, runs, script, wait_until};
+use crate::rig::{Rig, kill, python, read_pid, runs, script, wait_until};
 
 /// Ends when asked to.
 const GOOD: &str = "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done";
@@ -54,13 +54,13 @@ fn a_killed_worker_is_replaced() {
     let second = rig.ready(0);
     assert_ne!(first.generation, second.generation);
     assert_ne!(first.pid, second.pid);
-    let answers = ask(TcpStream::connect(address).expect("connected")).expect("an answer");
+    let answers = read_pid(TcpStream::connect(address).expect("connected")).expect("an answer");
     assert_ne!(answers, first.pid);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_crash_loop_is_reported_with_its_last_lines_and_ends_nobody_else() {
+fn a_crash_loop_is_reported_with_its_last_lines_and_affects_no_other() {
     let mut bad = script("echo starting; echo no such database >&2; exit 7");
     bad.name = "bad".parse().expect("a name");
     let mut rig = Rig::start(vec![bad, script(GOOD)]);
@@ -89,7 +89,7 @@ fn a_crash_loop_is_reported_with_its_last_lines_and_ends_nobody_else() {
 }
 
 #[test]
-fn the_last_lines_are_the_last_also_of_much_output() {
+fn the_last_lines_are_kept_of_much_output() {
     // Written at once, so that most of it is still to be read when the worker has ended.
     let mut spec = script("seq -f 'line %g' 0 2999; exit 3");
     spec.restart.restarts_max = 0;
@@ -99,11 +99,11 @@ fn the_last_lines_are_the_last_also_of_much_output() {
     let prefix = format!("shop-0[{}] line ", worker.pid);
     wait_until("all lines", || rig.output().lines().count() == 3_000);
     assert!(rig.output().lines().all(|line| line.starts_with(&prefix)));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn a_missing_worker_program_is_named_in_the_error() {
     let mut spec = script("");
     spec.command = vec!["no-such-server".into()];
     spec.restart.restarts_max = 0;
@@ -132,7 +132,7 @@ fn a_rolling_restart_under_load_loses_no_request() {
                 let mut pids = Vec::new();
                 while !is_over.load(Ordering::Relaxed) {
                     let connection = TcpStream::connect(address).expect("connected");
-                    pids.push(ask(connection).expect("an answer"));
+                    pids.push(read_pid(connection).expect("an answer"));
                 }
                 pids
             })
@@ -147,11 +147,11 @@ fn a_rolling_restart_under_load_loses_no_request() {
         clients.into_iter().flat_map(|client| client.join().expect("no request lost")).collect();
     assert!(pids.iter().any(|pid| !before.contains(pid)), "nobody new has answered");
     assert!(before.iter().all(|pid| !runs(*pid)), "somebody old is still there");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_rolling_restart_stops_at_the_first_that_fails_and_the_old_stays() {
+fn a_rolling_restart_keeps_the_old_worker_of_a_failed_replacement() {
     let folder = tempfile::tempdir().expect("a folder");
     let broken = folder.path().join("broken");
     let text = format!("[ -e {} ] && echo new code is broken && exit 3; {GOOD}", broken.display());
@@ -169,11 +169,11 @@ fn a_rolling_restart_stops_at_the_first_that_fails_and_the_old_stays() {
     assert_eq!(failed, expected);
     assert_eq!(rolling(&mut rig), Err(format!("slot 0: {expected}")));
     assert!(before.iter().all(|pid| runs(*pid)), "the old ones stay");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn one_that_ignores_its_signal_is_killed_with_its_whole_group() {
+fn a_worker_that_ignores_its_stop_signal_is_killed_with_its_process_group() {
     let text = "trap '' TERM; sleep 1000 & echo child $!; echo up; wait; while :; do wait; done";
     let mut spec = script(text);
     spec.stop_deadline = Duration::from_millis(1);
@@ -189,11 +189,11 @@ fn one_that_ignores_its_signal_is_killed_with_its_whole_group() {
     assert_eq!(reason.as_deref(), Some("still running at its stop_deadline (1ms)"));
     assert_eq!(rig.vacancy(0, |_| true), Vacancy::Stopped);
     wait_until("the end of the worker's child", || !runs(child));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn one_that_is_killed_takes_along_what_it_has_started_in_other_sessions() {
+fn a_killed_worker_takes_along_its_descendants_in_other_sessions() {
     let text = "trap '' TERM; setsid sh -c 'sleep 1000 & echo child $!; wait' & \
                 while :; do wait; done";
     let mut spec = script(text);
@@ -209,11 +209,11 @@ fn one_that_is_killed_takes_along_what_it_has_started_in_other_sessions() {
     let (_, status, _, _) = rig.end(0);
     assert_eq!(status, "was killed by signal 9");
     wait_until("the end of the child's child in another session", || !runs(child));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn what_a_worker_leaves_behind_is_killed_with_it() {
+fn processes_that_a_worker_leaves_behind_are_killed() {
     let mut rig = Rig::start(vec![script("sleep 1000 & echo child $!; echo up; wait")]);
     let worker = rig.ready(0);
     let output = rig.output();
@@ -231,7 +231,7 @@ fn what_a_worker_leaves_behind_is_killed_with_it() {
 }
 
 #[test]
-fn an_eviction_gets_a_dump_first_and_a_new_worker_after() {
+fn an_eviction_dumps_first_and_then_starts_a_new_worker() {
     let text = "trap 'echo stack of the stuck' USR1; trap '' TERM; echo up; \
                 while :; do sleep 0.01; done";
     let mut spec = script(text);
@@ -272,11 +272,11 @@ fn groups_are_scaled_up_and_down() {
     assert_eq!(refused, Err("there is no slot 2".into()));
     let refused = rig.command(ParentCommand::Scale { group: group(), processes: 100_000 });
     assert_eq!(refused, Err("100000 are more than the 1000 of one group".into()));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_paused_group_starts_nobody_until_it_is_resumed() {
+fn a_paused_group_starts_no_worker_until_it_is_resumed() {
     let mut rig = Rig::start(vec![script(GOOD)]);
     let worker = rig.ready(0);
     rig.command(ParentCommand::Pause { group: group() }).expect("paused");
@@ -286,11 +286,11 @@ fn a_paused_group_starts_nobody_until_it_is_resumed() {
     assert_eq!(refused, Err("the group is paused; resume it first".into()));
     rig.command(ParentCommand::Resume { group: group() }).expect("resumed");
     assert!(rig.ready(0).generation > worker.generation);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_a_reason() {
+fn malformed_requests_are_rejected_with_a_reason() {
     let mut rig = Rig::start(vec![script(GOOD)]);
     let generation = rig.ready(0).generation;
     rig.send(b"{\"id\":1}\n");
@@ -305,11 +305,11 @@ fn what_is_no_request_is_refused_with_a_reason() {
     assert_eq!(refused, Err("workers shop are not probed: they say themselves".into()));
     let refused = rig.command(ParentCommand::Signal { generation, signal: "KILL".into() });
     assert!(refused.expect_err("refused").starts_with("\"KILL\" is no signal for workers"));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_flood_of_output_holds_up_neither_the_parent_nor_the_others() {
+fn a_flood_of_output_blocks_neither_the_parent_nor_other_workers() {
     let (_reader, writer) = std::io::pipe().expect("a pipe");
     let mut flood = script("trap '' TERM; echo up; while :; do echo more and more; done");
     flood.name = "flood".parse().expect("a name");
@@ -340,7 +340,7 @@ fn ignore_busy(reason: String) -> Result<(), String> {
 }
 
 #[test]
-fn a_second_request_to_stop_kills_workers_at_once() {
+fn a_second_stop_request_kills_workers_at_once() {
     let mut rig = Rig::start(vec![script("trap '' TERM; echo up; while :; do sleep 0.01; done")]);
     let worker = rig.ready(0);
     rig.stop();

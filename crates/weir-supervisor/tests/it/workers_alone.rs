@@ -11,7 +11,7 @@ use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::workers::Fleet;
 
-use crate::rig::{Nobody, kill, runs, script, wait_until};
+use crate::rig::{NoEvents, kill, runs, script, wait_until};
 
 /// What the parent is to run; the test does nothing where it isn't set.
 const SCRIPT: &str = "WEIR_TEST_SCRIPT";
@@ -61,11 +61,11 @@ fn plays_the_parent() {
     let fleet = Fleet::new(vec![spec], Path::new(&folder)).expect("sound");
     let (_requests, source) = Requests::pipe().expect("a pipe");
     let output = std::io::stdout().as_fd().try_clone_to_owned().expect("a descriptor");
-    Supervisor::new(Vec::new(), source, Notify::nobody(), output)
+    Supervisor::new(Vec::new(), source, Notify::disabled(), output)
         .adopting_orphans()
         .expect("adopts")
         .with_workers(fleet)
-        .run(&mut Nobody);
+        .run(&mut NoEvents);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn orphans_are_adopted_and_reaped() {
 }
 
 #[test]
-fn what_was_said_to_the_parent_is_not_for_workers() {
+fn workers_do_not_inherit_the_parents_environment_variables() {
     let text = "echo [$NOTIFY_SOCKET$WATCHDOG_USEC$WATCHDOG_PID$LISTEN_FDS$WEIR_DESCRIPTORS] \
                 $KEPT; echo up; while :; do sleep 0.01; done";
     let private =
@@ -97,7 +97,7 @@ fn what_was_said_to_the_parent_is_not_for_workers() {
 }
 
 #[test]
-fn workers_are_asked_to_end_when_the_parent_is_killed() {
+fn workers_are_stopped_when_the_parent_is_killed() {
     let text = "trap 'exit 0' TERM; echo pid $$; echo up; while :; do sleep 0.01; done";
     let folder = tempfile::tempdir().expect("a folder");
     let mut parent = parent(text, folder.path(), &[]);

@@ -9,7 +9,7 @@ use weir_supervisor::workers::{
     BoundBy, Fleet, GroupSpec, ListeningSocket, Readiness, ResourceLimits, SocketKind,
 };
 
-use crate::rig::{Rig, ask, python, script, shop};
+use crate::rig::{Rig, python, read_pid, script, shop};
 
 /// Prints `text`, expanded by the shell, and lives on.
 fn printing(text: &str) -> GroupSpec {
@@ -34,7 +34,7 @@ fn listening(count: usize) -> SocketKind {
 }
 
 #[test]
-fn inherited_sockets_are_described_to_the_process_that_runs_the_program() {
+fn inherited_sockets_are_described_by_listen_fds() {
     let mut spec = printing("$$ $LISTEN_PID $LISTEN_FDS $LISTEN_FDNAMES $BOUND");
     spec.environment.push(("BOUND".into(), "fd://{fd1}".into()));
     spec.sockets = listening(2);
@@ -42,21 +42,21 @@ fn inherited_sockets_are_described_to_the_process_that_runs_the_program() {
     let lines = printed(&mut rig);
     let (pid, rest) = lines[0].split_once(' ').expect("words");
     assert_eq!(rest, format!("{pid} 2 web0:web1 fd://4"));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_command_that_names_its_descriptors_is_not_told_of_them_twice() {
+fn a_command_with_its_own_placeholders_gets_no_listen_fds() {
     let mut spec = printing("[$LISTEN_PID$LISTEN_FDS$LISTEN_FDNAMES] $0 $1");
     spec.command.extend(["fd://{fd}".into(), "{fd0},{fd1}".into()]);
     spec.sockets = listening(2);
     let mut rig = Rig::start(vec![spec]);
     assert_eq!(printed(&mut rig), ["[] fd://3 3,4"]);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_is_in_its_place_with_its_name_and_nothing_of_the_parents() {
+fn a_worker_has_its_folder_name_and_only_its_own_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut spec = printing("$(pwd) $NAME $* [$LISTEN_FDS$LISTEN_PID$NOTIFY_SOCKET]");
     spec.folder = Some(folder.path().to_owned());
@@ -68,7 +68,7 @@ fn a_worker_is_in_its_place_with_its_name_and_nothing_of_the_parents() {
     let place = folder.path().display();
     let lines = printed(&mut rig).join(" ");
     assert_eq!(lines, format!("{place} shop-0 no 0 -c25 -q a b {{x}} []"));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
@@ -84,11 +84,11 @@ fn no_other_descriptor_of_the_parent_reaches_a_worker() {
     spec.restart.restarts_max = 0;
     let mut rig = Rig::start(vec![spec]);
     assert_eq!(rig.end(0).3, ["[0, 1, 2, 3, 4]"]);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn resource_limits_and_the_group_are_the_workers_own() {
+fn a_worker_has_its_own_resource_limits_and_process_group() {
     let mut spec = printing("$(ulimit -n) $(ulimit -c) $(cut -d' ' -f1,5 /proc/$$/stat)");
     spec.resource_limits =
         ResourceLimits { open_files: Some(123), core_bytes: Some(0), address_space_bytes: None };
@@ -97,11 +97,11 @@ fn resource_limits_and_the_group_are_the_workers_own() {
     let words: Vec<&str> = lines[0].split(' ').collect();
     assert_eq!(words[..2], ["123", "0"]);
     assert_eq!(words[2], words[3], "it leads a process group");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_runs_as_the_user_that_it_was_given() {
+fn a_worker_runs_as_its_configured_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can start a worker as somebody else");
         return;
@@ -115,11 +115,11 @@ fn a_worker_runs_as_the_user_that_it_was_given() {
     assert_ne!(words[1], "root");
     assert!(!words[2..words.len() - 2].contains(&"0"), "root's groups are left: {words:?}");
     assert_eq!(words[words.len() - 1], "nobody");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn another_users_worker_binds_its_own_socket_and_says_that_it_is_ready() {
+fn a_worker_of_another_user_binds_and_notifies_over_its_own_socket() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can start a worker as somebody else");
         return;
@@ -136,7 +136,7 @@ fn another_users_worker_binds_its_own_socket_and_says_that_it_is_ready() {
     let folder = reachable_folder();
     let mut rig = Rig::start_below(folder, vec![spec]);
     rig.ready(0);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 /// Temporary folders are the owner's alone; this one lets others through.
@@ -149,14 +149,14 @@ fn reachable_folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_worker_binds_a_socket_of_its_own() {
+fn a_worker_can_bind_its_own_socket() {
     let mut spec = python("web.py", &["unix", "{socket}"]);
     spec.sockets = SocketKind::UnixSocket(BoundBy::Worker);
     unix_sockets_work(spec);
 }
 
 #[test]
-fn a_worker_inherits_a_socket_of_its_own() {
+fn a_worker_can_inherit_its_own_socket() {
     let mut spec = python("web.py", &["fd", "{fd}"]);
     spec.sockets = SocketKind::UnixSocket(BoundBy::Parent);
     unix_sockets_work(spec);
@@ -171,14 +171,14 @@ fn unix_sockets_work(mut spec: GroupSpec) {
     for worker in &workers[1..] {
         let Some(WorkerAddress::Unix(path)) = &worker.address else { panic!("no socket") };
         let connection = UnixStream::connect(path).expect("connected");
-        assert_eq!(ask(connection).expect("an answer"), worker.pid);
+        assert_eq!(read_pid(connection).expect("an answer"), worker.pid);
     }
     assert_ne!(workers[0].address, workers[1].address, "each generation has its own");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_gets_a_port_of_its_own() {
+fn a_worker_can_get_its_own_port() {
     let mut spec = python("web.py", &["port", "{port}"]);
     spec.sockets = SocketKind::Port;
     spec.processes = 2;
@@ -188,24 +188,24 @@ fn a_worker_gets_a_port_of_its_own() {
     for worker in workers {
         let Some(WorkerAddress::Port(port)) = worker.address else { panic!("no port") };
         let connection = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-        assert_eq!(ask(connection).expect("an answer"), worker.pid);
+        assert_eq!(read_pid(connection).expect("an answer"), worker.pid);
         ports.push(port);
     }
     assert_ne!(ports[0], ports[1]);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_that_lives_long_enough_is_ready() {
+fn a_worker_that_runs_long_enough_is_ready() {
     let mut spec = script("trap 'exit 0' TERM; while :; do sleep 0.01; done");
     spec.readiness = Readiness::Started(Duration::from_millis(20));
     let mut rig = Rig::start(vec![spec]);
     rig.ready(0);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_says_by_sd_notify_that_it_is_ready_and_that_it_ends() {
+fn sd_notify_reports_readiness_and_stopping() {
     let mut spec = python("notify.py", &["STATUS=warming up", "READY=1", "STOPPING=1"]);
     spec.readiness = Readiness::Notify;
     let mut rig = Rig::start(vec![spec]);
@@ -228,7 +228,7 @@ fn a_worker_says_by_sd_notify_that_it_is_ready_and_that_it_ends() {
 }
 
 #[test]
-fn a_worker_without_a_sign_of_life_is_evicted() {
+fn a_worker_without_watchdog_messages_is_evicted() {
     let mut spec = python("notify.py", &["READY=1"]);
     spec.readiness = Readiness::Notify;
     spec.watchdog = Some(Duration::from_millis(50));
@@ -242,7 +242,7 @@ fn a_worker_without_a_sign_of_life_is_evicted() {
 }
 
 #[test]
-fn a_probed_worker_is_ready_when_the_service_says_so() {
+fn a_probed_worker_is_ready_when_the_service_reports_it() {
     let mut spec = python("web.py", &["port", "{port}"]);
     spec.sockets = SocketKind::Port;
     spec.readiness = Readiness::Probed;
@@ -251,11 +251,11 @@ fn a_probed_worker_is_ready_when_the_service_says_so() {
     rig.command(ParentCommand::Ready { generation: worker.generation }).expect("believed");
     assert_eq!(rig.ready(0).pid, worker.pid);
     crate::rig::wait_until("it listens", || rig.output().contains("listening"));
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_worker_that_is_not_ready_in_time_is_killed() {
+fn an_unready_worker_is_killed_at_the_start_deadline() {
     let mut spec = script("while :; do sleep 0.01; done");
     spec.start_deadline = Duration::from_millis(20);
     spec.restart.restarts_max = 0;
@@ -264,22 +264,22 @@ fn a_worker_that_is_not_ready_in_time_is_killed() {
     let Vacancy::Failed { reason, .. } = failed else { unreachable!() };
     let expected = "was killed by signal 9: not ready within start_deadline (20ms)";
     assert!(reason.contains(expected), "{reason}");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn a_start_that_the_system_refuses_says_why() {
+fn a_start_error_of_the_system_is_reported() {
     let mut spec = shop(&["/dev/null"]);
     spec.restart.restarts_max = 0;
     let mut rig = Rig::start(vec![spec]);
     let failed = rig.vacancy(0, |vacancy| matches!(vacancy, Vacancy::Failed { .. }));
     let Vacancy::Failed { reason, .. } = failed else { unreachable!() };
     assert!(reason.contains("/dev/null can't be started in .: Permission denied"), "{reason}");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn sockets_that_an_earlier_parent_left_are_cleared_away() {
+fn stale_sockets_of_an_earlier_parent_are_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("shop");
     std::fs::create_dir(&place).expect("made");
@@ -292,7 +292,7 @@ fn sockets_that_an_earlier_parent_left_are_cleared_away() {
 }
 
 #[test]
-fn groups_with_mistakes_are_refused_all_at_once() {
+fn invalid_groups_are_rejected_with_all_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut other = shop(&["serve", "{fd}"]);
     other.name = "other".parse().expect("a name");

@@ -10,7 +10,7 @@ use weir_supervisor::requests::{ControlRequest, Requests};
 use weir_supervisor::workers::{BoundBy, Fleet, GroupSpec, Readiness, SocketKind};
 use weir_supervisor::{ChildSpec, RestartPolicy, SupervisionOutcome, Supervisor};
 
-use crate::rig::{Nobody, Rig, kill, path_of, runs, script, wait_until};
+use crate::rig::{NoEvents, Rig, kill, path_of, runs, script, wait_until};
 
 /// What generations of the service have written: their pids, and what they were told.
 fn read(log: &Path) -> (Vec<i32>, Vec<ParentReport>) {
@@ -56,7 +56,7 @@ fn probed() -> GroupSpec {
 }
 
 #[test]
-fn the_service_lets_go_of_workers_also_while_everything_ends() {
+fn the_service_releases_workers_during_a_stop() {
     let mut rig = Rig::start(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
     rig.command(ParentCommand::Ready { generation }).expect("it is");
@@ -73,7 +73,7 @@ fn the_service_lets_go_of_workers_also_while_everything_ends() {
 
 /// While the service is replaced there are two of them.
 #[test]
-fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
+fn a_worker_is_stopped_after_both_services_have_released_it() {
     let (mut rig, other) = Rig::start_with_another_service(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
     rig.command(ParentCommand::Ready { generation }).expect("it is");
@@ -90,7 +90,7 @@ fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
     drop(other);
     rig.worker(0, &WorkerPhase::Draining);
     rig.end(0);
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 /// What the service is told others use of a worker.
@@ -101,7 +101,7 @@ fn elsewhere(rig: &mut Rig, generation: u64, expected: Used) {
 }
 
 #[test]
-fn what_a_replaced_service_uses_of_a_worker_is_told_to_the_other() {
+fn the_usage_of_a_replaced_service_is_reported_to_the_other() {
     let (mut rig, mut other) = Rig::start_with_another_service(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
     let used = Used { requests: 1, streams: 3 };
@@ -115,11 +115,11 @@ fn what_a_replaced_service_uses_of_a_worker_is_told_to_the_other() {
     drop(other);
     elsewhere(&mut rig, generation, Used::default());
     rig.command(ParentCommand::Ready { generation }).expect("it is");
-    rig.end_well();
+    rig.stop_cleanly();
 }
 
 #[test]
-fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
+fn workers_survive_the_service_and_are_reported_to_the_next_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     let ended = folder.path().join("ended");
@@ -130,12 +130,13 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
     let fleet = Fleet::new(vec![worker], &folder.path().join("run")).expect("sound");
     let (requests, source) = Requests::pipe().expect("a pipe");
     let output = std::fs::File::create(folder.path().join("output")).expect("a file");
-    let supervisor = Supervisor::new(vec![service(&log)], source, Notify::nobody(), output.into());
+    let supervisor =
+        Supervisor::new(vec![service(&log)], source, Notify::disabled(), output.into());
     let thread = std::thread::spawn(move || {
         supervisor
             .with_workers(fleet)
             .replacing_service_within(weir_supervisor::supervise::REPLACE_DEADLINE)
-            .run(&mut Nobody)
+            .run(&mut NoEvents)
     });
 
     wait_until("a ready worker", || !ready_workers(&read(&log).1).is_empty());
@@ -165,7 +166,7 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
 }
 
 #[test]
-fn workers_are_asked_to_end_after_the_service_has_or_before_it() {
+fn workers_are_stopped_before_or_after_the_service_as_configured() {
     let folder = tempfile::tempdir().expect("a folder");
     let ends = folder.path().join("ends");
     let release = folder.path().join("release");
@@ -194,8 +195,8 @@ fn workers_are_asked_to_end_after_the_service_has_or_before_it() {
     let (requests, source) = Requests::pipe().expect("a pipe");
     let output = folder.path().join("output");
     let to = std::fs::File::create(&output).expect("a file");
-    let supervisor = Supervisor::new(vec![service], source, Notify::nobody(), to.into());
-    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+    let supervisor = Supervisor::new(vec![service], source, Notify::disabled(), to.into());
+    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut NoEvents));
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     let written = || std::fs::read_to_string(&ends).unwrap_or_default();
     wait_until("a worker", || printed().contains("up\n"));
@@ -209,7 +210,7 @@ fn workers_are_asked_to_end_after_the_service_has_or_before_it() {
 }
 
 #[test]
-fn a_second_request_to_stop_waits_for_nobody() {
+fn a_second_stop_request_does_not_wait() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut first = script("trap '' TERM; echo up; while :; do sleep 0.01; done");
     first.ends_before_service = true;
@@ -219,8 +220,8 @@ fn a_second_request_to_stop_waits_for_nobody() {
     let output = folder.path().join("output");
     let to = std::fs::File::create(&output).expect("a file");
     let log = folder.path().join("log");
-    let supervisor = Supervisor::new(vec![service(&log)], source, Notify::nobody(), to.into());
-    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+    let supervisor = Supervisor::new(vec![service(&log)], source, Notify::disabled(), to.into());
+    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut NoEvents));
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     wait_until("a worker", || printed().contains("up"));
     wait_until("the service", || !read(&log).0.is_empty());

@@ -16,10 +16,10 @@ use weir_admin::status::Addresses;
 use weir_base::clock::Clock;
 use weir_net::metrics::TlsMetrics;
 use weir_net::server::{
-    self, CoreIndex, CoreListener, DrainOutcome, HttpServerLimits, Pulse, ServerOptions,
+    self, CoreIndex, CoreListener, DrainOutcome, HttpServerLimits, LivenessProbe, ServerOptions,
     ServerOutcome, ServerStop,
 };
-use weir_net::tls::Agreed;
+use weir_net::tls::AlpnProtocols;
 use weir_net::{ListenAddress, Listener, NetMetrics, Successor, Tls, TlsSettings};
 use weir_supervisor::inherited::Inherited;
 
@@ -51,7 +51,7 @@ pub(super) struct Cores {
     tls: Certificates,
     stop: ServerStop,
     addresses: Addresses,
-    pulse: Pulse,
+    liveness: LivenessProbe,
     running: Completion<ServerOutcome>,
 }
 
@@ -69,7 +69,9 @@ impl Sockets {
             return Ok(None);
         }
         let load = |name, tls: &Option<TlsSettings>| {
-            let load = |tls| Tls::load(tls, Agreed::Http, certificates.of(name)).map(Arc::new);
+            let load = |tls| {
+                Tls::load(tls, AlpnProtocols::Http, certificates.for_listener(name)).map(Arc::new)
+            };
             tls.clone().map(load).transpose().context(name)
         };
         let tls = Certificates {
@@ -138,9 +140,9 @@ impl Cores {
             service,
             stop: stop.clone(),
         })?;
-        let pulse = running.pulse();
+        let liveness = running.liveness();
         let running = Completion::new(running.join());
-        Ok(Self { limits, tls, stop, addresses, pulse, running })
+        Ok(Self { limits, tls, stop, addresses, liveness, running })
     }
 
     /// Returns their TLS state.
@@ -161,7 +163,7 @@ impl Cores {
 
     /// Returns the log names of cores that do not respond within `timeout`.
     pub(super) async fn unresponsive(&self, timeout: Duration) -> Vec<String> {
-        let unresponsive = self.pulse.silent(timeout).await;
+        let unresponsive = self.liveness.unresponsive(timeout).await;
         unresponsive.into_iter().map(|core| format!("core {core} of the front")).collect()
     }
 
@@ -182,7 +184,7 @@ impl Cores {
         let Addresses { front, realtime, .. } = self.addresses;
         let tls = front.filter(|_| self.tls.front.is_some());
         let plain = front.filter(|_| self.tls.front.is_none());
-        Successor::at(plain.or(realtime), tls)
+        Successor::new(plain.or(realtime), tls)
     }
 
     /// Returns how long a shutdown waits for requests that are still arriving.
@@ -207,8 +209,8 @@ impl Cores {
     }
 
     /// Returns the handle to check whether the cores respond.
-    pub(super) fn pulse(&self) -> Pulse {
-        self.pulse.clone()
+    pub(super) fn liveness(&self) -> LivenessProbe {
+        self.liveness.clone()
     }
 
     /// Stops the cores: accepts no new connections and finishes requests in progress within

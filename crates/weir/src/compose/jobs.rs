@@ -15,7 +15,7 @@ use weir_jobs::server::{
 };
 use weir_net::Tls;
 use weir_net::metrics::TlsMetrics;
-use weir_net::tls::Agreed;
+use weir_net::tls::AlpnProtocols;
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
@@ -46,7 +46,10 @@ impl JobsSocket {
         inherited: &mut Inherited,
         certificates: &TlsMetrics,
     ) -> anyhow::Result<Self> {
-        let load = |tls| Tls::load(tls, Agreed::Nothing, certificates.of("jobs.tls")).map(Arc::new);
+        let load = |tls| {
+            Tls::load(tls, AlpnProtocols::Nothing, certificates.for_listener("jobs.tls"))
+                .map(Arc::new)
+        };
         let tls = settings.jobs.tls.clone().map(load).transpose().context("jobs.tls")?;
         let listener = adopt(Part::Jobs, inherited.expect(Part::Jobs.name())?)?;
         Ok(Self { listener, tls })

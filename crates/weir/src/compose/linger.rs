@@ -55,7 +55,7 @@ impl Weir {
             // From now on requests to realtime wait for the next process.
             let _ = self.successor.set(cores.successor());
             self.realtime_requests.wait_until_done(Duration::ZERO).await;
-            self.hand_over_histories(&cores.pulse()).await;
+            self.hand_over_histories(&cores.liveness()).await;
         }
         let deadline = lingering.deadline.max(JOBS_TIME_MIN);
         let jobs = self.stop_jobs_and_pages(deadline).await;

@@ -11,7 +11,7 @@ use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_base::switchboard::Switchboard;
-use weir_net::server::{CoreIndex, Pulse};
+use weir_net::server::{CoreIndex, LivenessProbe};
 use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
@@ -79,10 +79,10 @@ impl Realtime {
 
     /// Saves the histories for the next process. This process publishes nothing from now on;
     /// `cores` may still be publishing at this moment.
-    pub(super) async fn hand_over(&self, cores: &Pulse) {
+    pub(super) async fn hand_over(&self, cores: &LivenessProbe) {
         self.hub.hand_over();
         // A core that responds has finished publishing; this thread runs this.
-        let _ = cores.silent(CORES_TIMEOUT).await;
+        let _ = cores.unresponsive(CORES_TIMEOUT).await;
         let (hub, histories) = (Arc::clone(&self.hub), self.histories.clone());
         match tokio::task::spawn_blocking(move || hub.save(&histories)).await {
             Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),

@@ -25,7 +25,7 @@ pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationTok
             _ = ticks.tick() => {}
             () = stopping.cancelled() => return,
         }
-        apps.judge_queues(&latencies(&jobs, &watched_queues).await);
+        apps.update_shed_rules(&latencies(&jobs, &watched_queues).await);
     }
 }
 

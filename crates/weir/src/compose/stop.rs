@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_base::shutdown::Drained;
-use weir_net::server::Pulse;
+use weir_net::server::LivenessProbe;
 
 use super::Weir;
 
@@ -78,14 +78,14 @@ impl Weir {
     /// Stops the cores, and hands over realtime's histories as soon as possible.
     async fn stop_cores(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let Some(cores) = self.cores.take() else { return Ok(()) };
-        let (pulse, last_request) = (cores.pulse(), cores.last_request_timeout());
+        let (liveness, last_request) = (cores.liveness(), cores.last_request_timeout());
         let mut stopping = Box::pin(cores.stop(deadline));
         if !deadline.is_zero() {
             let stopped = tokio::select! {
                 stopped = &mut stopping => Some(stopped),
                 () = self.realtime_requests.wait_until_done(last_request) => None,
             };
-            self.hand_over_histories(&pulse).await;
+            self.hand_over_histories(&liveness).await;
             if let Some(stopped) = stopped {
                 return stopped;
             }
@@ -94,9 +94,9 @@ impl Weir {
     }
 
     /// Hands over the histories: this process publishes nothing any more, so the next one may.
-    pub(super) async fn hand_over_histories(&mut self, pulse: &Pulse) {
+    pub(super) async fn hand_over_histories(&mut self, liveness: &LivenessProbe) {
         if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
-            realtime.hand_over(pulse).await;
+            realtime.hand_over(liveness).await;
         }
         self.locks.histories = None;
     }

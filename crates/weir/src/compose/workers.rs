@@ -29,7 +29,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::ShutdownToken;
-use weir_front::{Apps, Elsewhere, UpstreamAddress};
+use weir_front::{Apps, ExternalLoad, UpstreamAddress};
 use weir_supervisor::control::{
     self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
     Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
@@ -70,7 +70,7 @@ pub(super) struct Workers {
     /// Generations that were probed or are being probed: once is enough.
     probed: BTreeSet<u64>,
     /// The requests and streams that replaced service processes still have at workers, by generation.
-    remote_use: BTreeMap<u64, Elsewhere>,
+    remote_use: BTreeMap<u64, ExternalLoad>,
     /// The use that this process reported last, after it was replaced.
     reported_use: BTreeMap<u64, Used>,
     /// Notified after the first snapshot.

@@ -132,9 +132,9 @@ fn service_spec(
 fn notify() -> anyhow::Result<Notify> {
     match environment::systemd() {
         Some((socket, watchdog)) => {
-            Notify::to(&socket, watchdog).context("NOTIFY_SOCKET can't be used")
+            Notify::connect(&socket, watchdog).context("NOTIFY_SOCKET can't be used")
         }
-        None => Ok(Notify::nobody()),
+        None => Ok(Notify::disabled()),
     }
 }
 

@@ -128,7 +128,7 @@ impl Program {
             Ok(memory) => memory,
             Err(error) => return error,
         };
-        let flag = format!("{FLAG}={}", carrier.keep(&memory.as_fd()));
+        let flag = format!("{FLAG}={}", carrier.keep_open(&memory.as_fd()));
         let arguments = std::iter::once(self.0.clone().into_os_string())
             .chain(arguments())
             .chain([OsString::from(flag)]);

@@ -9,16 +9,16 @@ use crate::pages::request::{FormRequest, PageResult};
 
 /// `POST /front/act`
 pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
-    let (word, command) = command(&form)?;
+    let (action_name, command) = command(&form)?;
     let front = console.front()?;
     let app = form.get("app").unwrap_or_default();
-    if !front.control.apps().iter().any(|known| known.name == app) {
+    if !front.control.apps().iter().any(|existing| existing.name == app) {
         return Err(PageError::NotFound("the app no longer exists".to_owned()));
     }
     tracing::info!(?command, "console: command for workers");
     let executed = front.control.execute(command).await;
     executed.map_err(|error| PageError::Unavailable(error.to_string()))?;
-    Ok(Redirect::to(&format!("/front?done={word}")).into_response())
+    Ok(Redirect::to(&format!("/front?done={action_name}")).into_response())
 }
 
 fn command(form: &CheckedForm) -> Result<(&'static str, AppCommand), PageError> {
@@ -28,8 +28,8 @@ fn command(form: &CheckedForm) -> Result<(&'static str, AppCommand), PageError> 
     let worker = number("worker").map_err(|_| invalid("the worker must be a number"))?;
     Ok(match form.get("do") {
         Some("restart") => {
-            let word = if worker.is_some() { "restart-one" } else { "restart" };
-            (word, AppCommand::Restart { app, worker })
+            let action = if worker.is_some() { "restart-one" } else { "restart" };
+            (action, AppCommand::Restart { app, worker })
         }
         Some("dump") => {
             let worker = worker.ok_or_else(|| invalid("the form names no worker"))?;
@@ -54,8 +54,8 @@ fn command(form: &CheckedForm) -> Result<(&'static str, AppCommand), PageError> 
 }
 
 /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
-pub(super) fn sentence(word: &str) -> Option<&'static str> {
-    match word {
+pub(super) fn flash_message(action: &str) -> Option<&'static str> {
+    match action {
         "restart" => {
             Some("The workers are being replaced one after the other. No request is lost.")
         }

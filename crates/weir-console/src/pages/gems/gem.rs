@@ -61,12 +61,12 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         frame: request.frame(Section::Gems, name.clone()),
         name,
         summary,
-        rows: gem.releases.into_iter().map(ReleaseRow::of).collect(),
+        rows: gem.releases.into_iter().map(ReleaseRow::new).collect(),
     }))
 }
 
 impl ReleaseRow {
-    fn of(release: ReleaseView) -> Self {
+    fn new(release: ReleaseView) -> Self {
         let ruby = release.ruby.iter().map(|ruby| format!("Ruby {ruby}"));
         let rubygems = release.rubygems.iter().map(|rubygems| format!("RubyGems {rubygems}"));
         let dependencies = release.dependencies.iter().map(|dependency| DependencyLink {

@@ -13,7 +13,7 @@ pub(super) struct GemLink {
 }
 
 impl GemLink {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         Self { name: visible(name).into_owned(), address: gem_address(name) }
     }
 }

@@ -53,13 +53,16 @@ pub(super) struct RefusedNameRow {
 }
 
 impl MirrorPart {
-    pub(super) fn of(view: MirrorView, now: f64) -> Self {
+    pub(super) fn new(view: MirrorView, now: f64) -> Self {
         let refused = view.upstreams.iter().flat_map(|upstream| {
-            upstream.refused_names.iter().filter_map(|it| RefusedNameRow::of(it, &upstream.name))
+            upstream
+                .refused_names
+                .iter()
+                .filter_map(|refused_name| RefusedNameRow::new(refused_name, &upstream.name))
         });
         let replaced = view.upstreams.iter().flat_map(|upstream| {
             let all = upstream.replaced_releases.iter();
-            all.map(|it| ReplacedReleaseRow::of(it, &upstream.name, now))
+            all.map(|it| ReplacedReleaseRow::new(it, &upstream.name, now))
         });
         let replaced_total = view.upstreams.iter().map(|upstream| upstream.replaced).sum();
         Self {
@@ -67,20 +70,24 @@ impl MirrorPart {
             replaced_total: figures::counted(replaced_total, "version"),
             refused: refused.take(REFUSED_MAX).collect(),
             hooks: figures::counted(view.hooks_waiting, "webhook"),
-            upstreams: view.upstreams.into_iter().map(|it| UpstreamRow::of(it, now)).collect(),
+            upstreams: view
+                .upstreams
+                .into_iter()
+                .map(|upstream| UpstreamRow::new(upstream, now))
+                .collect(),
         }
     }
 }
 
 impl UpstreamRow {
-    fn of(upstream: UpstreamView, now: f64) -> Self {
-        let at = upstream.last_success_at.map(|at| figures::relative(now, at));
+    fn new(upstream: UpstreamView, now: f64) -> Self {
+        let progress = upstream.last_success_at.map(|progress| figures::relative(now, progress));
         Self {
-            up_to_date: at.unwrap_or_else(|| "never".to_owned()),
+            up_to_date: progress.unwrap_or_else(|| "never".to_owned()),
             names: figures::count(upstream.names),
             pending: figures::count(upstream.pending),
             refused: figures::count(upstream.refused),
-            now: upstream.progress.as_ref().map_or_else(|| "idle".to_owned(), doing),
+            now: upstream.progress.as_ref().map_or_else(|| "idle".to_owned(), phase_text),
             error: upstream.last_error.map(|error| visible(&error).into_owned()),
             name: upstream.name,
             url: upstream.url,
@@ -88,20 +95,20 @@ impl UpstreamRow {
     }
 }
 
-fn doing(at: &ProgressView) -> String {
-    let what = match at.phase {
+fn phase_text(progress: &ProgressView) -> String {
+    let phase = match progress.phase {
         PhaseView::Versions => "reading /versions",
         PhaseView::Gems => "reading gems",
         PhaseView::Files => "fetching files",
     };
-    match at.total {
-        Some(total) if total > 0 => format!("{what}: {} %", at.done * 100 / total),
-        _ => what.to_owned(),
+    match progress.total {
+        Some(total) if total > 0 => format!("{phase}: {} %", progress.done * 100 / total),
+        _ => phase.to_owned(),
     }
 }
 
 impl ReplacedReleaseRow {
-    fn of(release: &ReplacedView, upstream: &str, now: f64) -> Self {
+    fn new(release: &ReplacedView, upstream: &str, now: f64) -> Self {
         let beginning = |digest: &str| digest.chars().take(DIGITS).collect();
         let ReplacedView { name, number, platform, .. } = release;
         Self {
@@ -117,7 +124,7 @@ impl ReplacedReleaseRow {
 impl RefusedNameRow {
     /// Returns the row of a name. None: the name belongs to another upstream, which is not an
     /// error.
-    fn of(refused: &RefusedView, upstream: &str) -> Option<Self> {
+    fn new(refused: &RefusedView, upstream: &str) -> Option<Self> {
         let reason = match refused.reason.as_str() {
             "policy" => "private by the policy",
             "local" => "pushed or imported here",

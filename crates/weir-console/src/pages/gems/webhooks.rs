@@ -14,7 +14,7 @@ pub(super) struct EndpointRow {
 }
 
 impl EndpointRow {
-    pub(super) fn of(endpoint: EndpointView, now: f64) -> Self {
+    pub(super) fn new(endpoint: EndpointView, now: f64) -> Self {
         let EndpointView { name, waiting, oldest_at, failures, due_at } = endpoint;
         let next = match due_at > now {
             true => figures::relative(now, due_at),

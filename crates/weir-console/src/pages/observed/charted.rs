@@ -76,11 +76,11 @@ impl ChartedPage<'_> {
         rendered: askama::Result<String>,
     ) -> PageResult {
         let Self { section, title, path, fields, charts } = self;
-        let range = request.query::<RangeQuery>()?.word();
+        let range = request.query::<RangeQuery>()?.range_name();
         request.live_response(rendered, fields, |live| {
-            let known = if charts.of_a_queue { &ranges::QUEUE } else { &ranges::WHOLE };
-            let ranges = ranges::all(known, &range, |word| {
-                address(path, &[fields, &[("range", word)]].concat())
+            let choices = if charts.of_a_queue { &ranges::QUEUE } else { &ranges::WHOLE };
+            let ranges = ranges::all(choices, &range, |key| {
+                address(path, &[fields, &[("range", key)]].concat())
             });
             let range_seconds = ranges::chosen_seconds(&ranges);
             let points = (range_seconds / SECONDS_PER_POINT_MIN).min(CHART_POINTS_MAX);

@@ -11,7 +11,7 @@ pub(super) use self::jobs::time_to_drain;
 use super::super::frame::Section;
 use super::super::request::{PageRequest, PageResult};
 use super::charted::{ChartFigure, ChartedPage, PageCharts};
-use super::{age, latest, shown};
+use super::{age, displayable, latest};
 use crate::console::Console;
 use crate::figures;
 use crate::observed::ObservedSnapshot;
@@ -69,7 +69,7 @@ struct DoctorLive {
 
 struct VerdictPart {
     class: &'static str,
-    word: &'static str,
+    label: &'static str,
     cause: String,
     drain: Option<String>,
     next: Option<String>,
@@ -87,7 +87,7 @@ struct SourceRow {
 
 struct FindingPart {
     class: &'static str,
-    word: &'static str,
+    label: &'static str,
     rule: &'static str,
     subject: String,
     evidence: String,
@@ -123,27 +123,27 @@ impl DoctorLive {
         let share = |rows_max: usize| (rows_max / each().count().max(1)).max(1);
         let rows_max = (share(limits.page_queues), share(limits.page_workers));
         let jobs = each().filter_map(|(key, (shard, jobs))| {
-            Some(JobsPart::of((key, shard), jobs.known()?, rows_max))
+            Some(JobsPart::new((key, shard), jobs.known()?, rows_max))
         });
         Ok(Self {
-            verdict: Some(VerdictPart::of(console, snapshot)),
-            sources: snapshot.sources.iter().map(SourceRow::of).collect(),
-            findings: findings.map(|(key, finding)| FindingPart::of(key, finding)).collect(),
+            verdict: Some(VerdictPart::new(console, snapshot)),
+            sources: snapshot.sources.iter().map(SourceRow::new).collect(),
+            findings: findings.map(|(key, finding)| FindingPart::new(key, finding)).collect(),
             jobs: jobs.collect(),
         })
     }
 }
 
 impl VerdictPart {
-    fn of(console: &Console, snapshot: &ObservedSnapshot) -> Self {
+    fn new(console: &Console, snapshot: &ObservedSnapshot) -> Self {
         let verdict = &snapshot.advice.verdict;
-        let (class, word) = verdict.severity.map_or(("calm", "All well"), style_of);
+        let (class, label) = verdict.severity.map_or(("calm", "All well"), style_of);
         Self {
             class,
-            word,
-            cause: shown(&verdict.cause),
+            label,
+            cause: displayable(&verdict.cause),
             drain: verdict.drain.map(|drain| until(drain, verdict)),
-            next: verdict.next.as_deref().map(shown),
+            next: verdict.next.as_deref().map(displayable),
             age: age(console, snapshot),
         }
     }
@@ -162,9 +162,9 @@ const fn style_of(severity: Severity) -> (&'static str, &'static str) {
 fn until(drain: Drain, verdict: &Summary) -> String {
     match drain {
         Drain::Empty => "No jobs are waiting.".to_owned(),
-        Drain::After(left) => {
-            let which = if verdict.unserved.is_empty() { "All" } else { "The other" };
-            format!("{which} queues are empty in {}.", wording::about(left, verdict.between))
+        Drain::After(remaining) => {
+            let subject = if verdict.unserved.is_empty() { "All" } else { "The other" };
+            format!("{subject} queues are empty in {}.", wording::about(remaining, verdict.between))
         }
         Drain::Stands => "The backlog neither grows nor shrinks.".to_owned(),
         Drain::Grows => "The backlog grows.".to_owned(),
@@ -172,11 +172,11 @@ fn until(drain: Drain, verdict: &Summary) -> String {
 }
 
 impl SourceRow {
-    fn of(source: &SourceState) -> Self {
+    fn new(source: &SourceState) -> Self {
         Self {
             kind: source.kind.name(),
-            name: shown(&source.name),
-            problem: source.problem.as_ref().map(|missing| shown(&missing.reason)),
+            name: displayable(&source.name),
+            problem: source.problem.as_ref().map(|missing| displayable(&missing.reason)),
             polls: source.looks,
             failures: source.failures,
             took: figures::duration(source.took.as_secs_f64()),
@@ -185,18 +185,20 @@ impl SourceRow {
 }
 
 impl FindingPart {
-    fn of(key: usize, finding: &Finding) -> Self {
-        let (class, word) = style_of(finding.severity);
+    fn new(key: usize, finding: &Finding) -> Self {
+        let (class, label) = style_of(finding.severity);
         let change = finding.change.as_ref();
         Self {
             class,
-            word,
+            label,
             rule: finding.rule,
-            subject: shown(&finding.subject),
-            evidence: shown(&finding.evidence),
-            consequence: shown(&finding.consequence),
-            change: change.map(|it| (shown(&it.place), shown(&it.line), it.restart)),
-            next: finding.next.as_deref().map(shown),
+            subject: displayable(&finding.subject),
+            evidence: displayable(&finding.evidence),
+            consequence: displayable(&finding.consequence),
+            change: change.map(|change| {
+                (displayable(&change.place), displayable(&change.line), change.restart)
+            }),
+            next: finding.next.as_deref().map(displayable),
             key,
         }
     }

@@ -17,7 +17,7 @@ use super::super::frame::{PageFrame, Section, html};
 use super::super::ranges::{self, ChartRange};
 use super::super::request::{PageRequest, PageResult};
 use super::shards::{self, ShardOption};
-use super::{CHART_SOURCE, MissingFact, latest, shown};
+use super::{CHART_SOURCE, MissingFact, displayable, latest};
 use crate::address::address;
 
 #[derive(Template)]
@@ -49,7 +49,7 @@ struct PlanOutcome {
 
 struct ProofRow {
     /// The word such as "Holds", and the classes of the word and its tag.
-    word: &'static str,
+    label: &'static str,
     class: &'static str,
     tag: &'static str,
     rule: &'static str,
@@ -74,30 +74,33 @@ struct SettingRow {
 pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
     let query: PlanQuery = request.query()?;
     let snapshot = latest(&request.console)?;
-    let nothing = Observation::default();
-    let observation = snapshot.as_deref().map_or(&nothing, |snapshot| &snapshot.observation);
+    let empty = Observation::default();
+    let observation = snapshot.as_deref().map_or(&empty, |snapshot| &snapshot.observation);
     let shard = shards::chosen(observation, query.redis.as_deref())?;
     let only = shard.and_then(|shard| observation.only(shard));
     let observation = only.as_ref().unwrap_or(observation);
     let shards = shard.map(|shard| shards::options(snapshot.as_deref(), shard)).unwrap_or_default();
-    let inputs = PlanInputs::of(&query, observation)?;
+    let inputs = PlanInputs::new(&query, observation)?;
     let pushes = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
     // Durations of jobs while something delays them do not count as demand.
-    let of = if held_up(observation).is_empty() { demands } else { demands_held_up };
-    let Demands { queues: seen, left_out } =
-        observation.jobs.known().map(|jobs| of(jobs, pushes)).unwrap_or_default();
-    let is_possible = !seen.is_empty();
-    let word = query.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &word, |word| {
-        address("/plan", &[("range", word), ("redis", shard.unwrap_or_default())])
+    let compute_demands = if held_up(observation).is_empty() { demands } else { demands_held_up };
+    let Demands { queues: queue_demands, left_out } =
+        observation.jobs.known().map(|jobs| compute_demands(jobs, pushes)).unwrap_or_default();
+    let is_possible = !queue_demands.is_empty();
+    let range = query.range.unwrap_or_default();
+    let ranges = ranges::all(&ranges::WHOLE, &range, |range| {
+        address("/plan", &[("range", range), ("redis", shard.unwrap_or_default())])
     });
     Ok(html(&PlanPage {
         frame: request.frame(Section::Plan, "Plan"),
         shards,
-        missing: observation.jobs.missing().map(MissingFact::of),
-        demands: seen.iter().map(DemandRow::of).collect(),
-        left_out: left_out.iter().map(|it| (shown(&it.name), shown(&it.why))).collect(),
-        outcome: is_possible.then(|| PlanOutcome::of(&inputs.demand(seen), observation)),
+        missing: observation.jobs.missing().map(MissingFact::new),
+        demands: queue_demands.iter().map(DemandRow::new).collect(),
+        left_out: left_out
+            .iter()
+            .map(|queue| (displayable(&queue.name), displayable(&queue.why)))
+            .collect(),
+        outcome: is_possible.then(|| PlanOutcome::new(&inputs.demand(queue_demands), observation)),
         inputs,
         range_seconds: ranges::chosen_seconds(&ranges),
         ranges,
@@ -106,20 +109,23 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
 }
 
 impl PlanOutcome {
-    fn of(demand: &PlanInput, observation: &Observation) -> Self {
+    fn new(demand: &PlanInput, observation: &Observation) -> Self {
         match plan(demand) {
             Ok(plan) => Self {
                 is_possible: true,
                 remedies: Vec::new(),
-                proofs: plan.proofs.iter().map(ProofRow::of).collect(),
+                proofs: plan.proofs.iter().map(ProofRow::new).collect(),
                 processes: processes(&plan.layout),
                 settings: settings(&plan),
-                difference: difference(observation, &plan).iter().map(|it| shown(it)).collect(),
+                difference: difference(observation, &plan)
+                    .iter()
+                    .map(|difference| displayable(difference))
+                    .collect(),
             },
             Err(impossible) => Self {
                 is_possible: false,
-                remedies: impossible.remedies.iter().map(|it| shown(it)).collect(),
-                proofs: impossible.broken.iter().map(ProofRow::of).collect(),
+                remedies: impossible.remedies.iter().map(|remedy| displayable(remedy)).collect(),
+                proofs: impossible.broken.iter().map(ProofRow::new).collect(),
                 processes: Vec::new(),
                 settings: Vec::new(),
                 difference: Vec::new(),
@@ -129,36 +135,36 @@ impl PlanOutcome {
 }
 
 impl ProofRow {
-    fn of(proof: &Proof) -> Self {
-        let (word, class, tag) = match proof.outcome {
+    fn new(proof: &Proof) -> Self {
+        let (label, class, tag) = match proof.outcome {
             ProofOutcome::Holds => ("Holds", "notice", ""),
             ProofOutcome::Broken => ("Broken", "critical", "critical"),
             ProofOutcome::Unknown => ("Unknown", "warning", "warning"),
         };
-        Self { word, class, tag, rule: proof.claim.words(), figures: shown(&proof.figures) }
+        Self { label, class, tag, rule: proof.claim.words(), figures: displayable(&proof.figures) }
     }
 }
 
 fn processes(layout: &ProcessLayout) -> Vec<ProcessRow> {
-    let services = layout.services.iter().map(|it| ProcessRow {
-        name: shown(&it.name),
-        processes: it.processes,
-        threads: it.threads,
-        pool: it.pool,
+    let services = layout.services.iter().map(|service| ProcessRow {
+        name: displayable(&service.name),
+        processes: service.processes,
+        threads: service.threads,
+        pool: service.pool,
         queues: String::new(),
     });
-    let workers = layout.workers.iter().map(|it| {
-        let order = match it.ordering {
+    let workers = layout.workers.iter().map(|worker| {
+        let order = match worker.ordering {
             Ordering::Strict | Ordering::Unknown => "",
             Ordering::Random => " (random)",
             Ordering::Weighted => " (weighted)",
         };
         ProcessRow {
-            name: shown(&it.name),
-            processes: it.processes,
-            threads: it.concurrency,
-            pool: it.pool,
-            queues: shown(&it.queues.join(", ")) + order,
+            name: displayable(&worker.name),
+            processes: worker.processes,
+            threads: worker.concurrency,
+            pool: worker.pool,
+            queues: displayable(&worker.queues.join(", ")) + order,
         }
     });
     services.chain(workers).collect()

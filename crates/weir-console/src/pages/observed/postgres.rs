@@ -12,7 +12,7 @@ use self::pools::PoolRow;
 use super::super::frame::Section;
 use super::super::request::{PageRequest, PageResult};
 use super::charted::{ChartFigure, ChartedPage, PageCharts};
-use super::{MissingFact, age, latest, shown};
+use super::{MissingFact, age, displayable, latest};
 use crate::console::Console;
 use crate::figures;
 use crate::page_error::PageError;
@@ -47,7 +47,7 @@ struct PostgresLive {
     is_asked: bool,
     missing_facts: Vec<MissingFact>,
     tiles: Vec<Tile>,
-    ledger: Vec<LedgerRow>,
+    ledger: Vec<ServiceConnections>,
     pools: Vec<PoolRow>,
     waits: Vec<(String, String, u32)>,
     locks: Vec<LockRow>,
@@ -62,7 +62,7 @@ pub(super) struct Tile {
     pub(super) is_bad: bool,
 }
 
-struct LedgerRow {
+struct ServiceConnections {
     service: String,
     open: u32,
     active: u32,
@@ -102,12 +102,12 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
 impl PostgresLive {
     fn read(console: &Console) -> Result<Self, PageError> {
         let snapshot = latest(console)?;
-        let asked = snapshot.as_ref().map(|snapshot| &snapshot.observation.postgres);
+        let fact = snapshot.as_ref().map(|snapshot| &snapshot.observation.postgres);
         let pgbouncer = snapshot.as_ref().map(|snapshot| &snapshot.observation.pgbouncer);
-        let nothing = DatabaseObservation::default();
-        let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
+        let empty = DatabaseObservation::default();
+        let postgres = fact.and_then(Fact::known).unwrap_or(&empty);
         let missing = [
-            asked.and_then(Fact::missing),
+            fact.and_then(Fact::missing),
             pgbouncer.and_then(Fact::missing),
             postgres.settings.missing(),
             postgres.connections.missing(),
@@ -120,25 +120,25 @@ impl PostgresLive {
         let slice = |waits: &Fact<Vec<_>>| waits.known().cloned().unwrap_or_default();
         Ok(Self {
             age: snapshot.as_ref().map(|snapshot| age(console, snapshot)),
-            is_asked: asked.is_none_or(|fact| !matches!(fact, Fact::NotAsked)),
-            missing_facts: missing.into_iter().flatten().map(MissingFact::of).collect(),
+            is_asked: fact.is_none_or(|fact| !matches!(fact, Fact::NotAsked)),
+            missing_facts: missing.into_iter().flatten().map(MissingFact::new).collect(),
             tiles: tiles(postgres),
             ledger: connections.map(ledger).unwrap_or_default(),
             pools: pgbouncer.and_then(Fact::known).map(pools::rows).unwrap_or_default(),
             waits: slice(&postgres.waits)
                 .into_iter()
-                .map(|wait| (shown(&wait.kind), shown(&wait.event), wait.count))
+                .map(|wait| (displayable(&wait.kind), displayable(&wait.event), wait.count))
                 .collect(),
-            locks: postgres.lock_waits.known().into_iter().flatten().map(LockRow::of).collect(),
+            locks: postgres.lock_waits.known().into_iter().flatten().map(LockRow::new).collect(),
             statements: postgres
                 .statements
                 .known()
                 .into_iter()
                 .flatten()
-                .map(StatementRow::of)
+                .map(StatementRow::new)
                 .collect(),
             settings: postgres.settings.known().map(settings).unwrap_or_default(),
-            pending: postgres.pending_restart.iter().map(|name| shown(name)).collect(),
+            pending: postgres.pending_restart.iter().map(|name| displayable(name)).collect(),
         })
     }
 }
@@ -147,9 +147,12 @@ fn tiles(postgres: &DatabaseObservation) -> Vec<Tile> {
     let unknown = || "–".to_owned();
     let settings = postgres.settings.known();
     let open = postgres.connections.known().map(DatabaseConnections::open);
-    let ceiling = settings.map(|it| it.usable_connections());
+    let ceiling = settings.map(|settings| settings.usable_connections());
     let is_full = open.zip(ceiling).is_some_and(|(open, ceiling)| is_nearly_full(open, ceiling));
-    let stuck = postgres.connections.known().map(|it| it.in_state(SessionState::IdleInTransaction));
+    let idle_in_transaction = postgres
+        .connections
+        .known()
+        .map(|connections| connections.in_state(SessionState::IdleInTransaction));
     let waits = postgres.lock_waits.known().map(Vec::len);
     let tile = |name, value: Option<String>, is_bad| Tile {
         name,
@@ -160,51 +163,65 @@ fn tiles(postgres: &DatabaseObservation) -> Vec<Tile> {
     vec![
         tile("Connections", open.map(of), is_full),
         tile("Connection limit", ceiling.map(of), false),
-        tile("Idle in transaction", stuck.map(of), stuck.is_some_and(|stuck| stuck > 0)),
-        tile("Cache hits", postgres.cache_hit_ratio.known().map(|it| figures::percent(*it)), false),
+        tile(
+            "Idle in transaction",
+            idle_in_transaction.map(of),
+            idle_in_transaction.is_some_and(|idle_in_transaction| idle_in_transaction > 0),
+        ),
+        tile(
+            "Cache hits",
+            postgres
+                .cache_hit_ratio
+                .known()
+                .map(|cache_hit_ratio| figures::percent(*cache_hit_ratio)),
+            false,
+        ),
         tile("Lock waits", waits.map(figures::number), waits.is_some_and(|waits| waits > 0)),
     ]
 }
 
 /// Returns the connections by service, the most first.
-fn ledger(connections: &DatabaseConnections) -> Vec<LedgerRow> {
+fn ledger(connections: &DatabaseConnections) -> Vec<ServiceConnections> {
     let row = |service: &str| {
         let of = |state| connections.of(service, state);
-        let own = connections.sessions.iter().filter(|it| it.service == service);
-        let stuck = own.clone().find(|it| it.state == SessionState::IdleInTransaction);
-        LedgerRow {
-            service: shown(service),
-            open: own.map(|sessions| sessions.count).sum(),
+        let sessions = connections.sessions.iter().filter(|session| session.service == service);
+        let idle_in_transaction =
+            sessions.clone().find(|session| session.state == SessionState::IdleInTransaction);
+        ServiceConnections {
+            service: displayable(service),
+            open: sessions.map(|sessions| sessions.count).sum(),
             active: of(SessionState::Active),
             idle: of(SessionState::Idle),
             in_transaction: of(SessionState::IdleInTransaction),
             hidden: of(SessionState::Hidden),
-            longest_in_transaction: stuck.map(|it| figures::duration(it.longest.as_secs_f64())),
+            longest_in_transaction: idle_in_transaction.map(|idle_in_transaction| {
+                figures::duration(idle_in_transaction.longest.as_secs_f64())
+            }),
         }
     };
     connections.services().into_iter().map(row).collect()
 }
 
 impl LockRow {
-    fn of(wait: &LockWait) -> Self {
+    fn new(wait: &LockWait) -> Self {
         let state = wait.blocking_state.filter(|(state, _)| *state != SessionState::Hidden);
-        let doing = state.map_or_else(String::new, |(state, since)| {
+        let state_text = state.map_or_else(String::new, |(state, since)| {
             format!(", {} for {}", state.words(), figures::duration(since.as_secs_f64()))
         });
-        let (blocking, pid) = (shown(&wait.blocking_service), wait.blocking_pid);
+        let (blocking, pid) = (displayable(&wait.blocking_service), wait.blocking_pid);
         Self {
-            waiting: shown(&wait.waiting_service),
-            blocking: format!("{blocking} (pid {pid}){doing}"),
-            relation: wait.relation.as_deref().map_or_else(|| "–".to_owned(), shown),
+            waiting: displayable(&wait.waiting_service),
+            blocking: format!("{blocking} (pid {pid}){state_text}"),
+            relation: wait.relation.as_deref().map_or_else(|| "–".to_owned(), displayable),
             waited: figures::duration(wait.waited.as_secs_f64()),
         }
     }
 }
 
 impl StatementRow {
-    fn of(statement: &StatementTimes) -> Self {
+    fn new(statement: &StatementTimes) -> Self {
         Self {
-            text: shown(&statement.text),
+            text: displayable(&statement.text),
             calls: statement.calls,
             mean: figures::duration(statement.mean().as_secs_f64()),
             total: figures::duration(statement.total.as_secs_f64()),

@@ -14,7 +14,7 @@ use super::super::request::{PageRequest, PageResult};
 use super::charted::{ChartFigure, ChartedPage, PageCharts};
 use super::doctor::time_to_drain;
 use super::postgres::Tile;
-use super::{age, latest, shown};
+use super::{age, displayable, latest};
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
@@ -74,11 +74,11 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
     let live = ObservedQueueLive::read(console, &query)?;
     let ObservedQueueQuery { name, redis } = &query;
     let fields = [("name", name.as_str()), ("redis", redis.as_deref().unwrap_or_default())];
-    let has_history = console.observed()?.queue_histories.of(&query.key()).is_some();
-    let of_redis = redis.as_ref().map(|redis| format!(" of Redis {}", shown(redis)));
+    let has_history = console.observed()?.queue_histories.get(&query.key()).is_some();
+    let of_redis = redis.as_ref().map(|redis| format!(" of Redis {}", displayable(redis)));
     let page = ChartedPage {
         section: Section::Doctor,
-        title: format!("Queue {}{}", shown(name), of_redis.unwrap_or_default()),
+        title: format!("Queue {}{}", displayable(name), of_redis.unwrap_or_default()),
         path: "/observed/queue",
         fields: &fields,
         charts: PageCharts {
@@ -93,7 +93,7 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
 /// `GET /observed/queue/chart?name=..&series=..&seconds=..`
 pub(in crate::pages) async fn points(request: PageRequest) -> PageResult {
     let query: ObservedQueueQuery = request.query()?;
-    let history = request.console.observed()?.queue_histories.of(&query.key());
+    let history = request.console.observed()?.queue_histories.get(&query.key());
     let history = history.ok_or_else(|| {
         let name = figures::shortened(&query.name, 100);
         PageError::NotFound(format!("queue {name:?} has no charts"))
@@ -123,7 +123,7 @@ impl ObservedQueueQuery {
         };
         match jobs {
             Fact::Known(jobs) => Ok(jobs),
-            Fact::Unknown(missing) => Err(PageError::NotFound(shown(&missing.reason))),
+            Fact::Unknown(missing) => Err(PageError::NotFound(displayable(&missing.reason))),
             Fact::NotAsked => Err(self.unknown()),
         }
     }
@@ -147,12 +147,13 @@ impl ObservedQueueLive {
         let queue = jobs.queue(name).ok_or_else(|| query.unknown())?;
         let subject = format!("queue {name}");
         let findings = snapshot.advice.findings.iter();
-        let findings = findings.filter(|it| it.shard == query.redis && it.is_about(&subject));
+        let findings =
+            findings.filter(|finding| finding.shard == query.redis && finding.is_about(&subject));
         Ok(Self {
             age: age(console, &snapshot),
             tiles: tiles(jobs, queue),
             is_paused: queue.paused,
-            findings: findings.map(|it| shown(&it.evidence)).collect(),
+            findings: findings.map(|finding| displayable(&finding.evidence)).collect(),
             servers: jobs.serving_queue(name).map(|process| server(process, name)).collect(),
             sample: queue.sample.known().map(|sample| {
                 let parts = [
@@ -161,7 +162,7 @@ impl ObservedQueueLive {
                     ("Errors", &sample.errors),
                 ];
                 let parts = parts.into_iter().filter(|(_, shares)| !shares.is_empty());
-                (sample.size, parts.map(|(what, all)| (what, shares(all))).collect())
+                (sample.size, parts.map(|(label, all)| (label, shares(all))).collect())
             }),
         })
     }
@@ -178,8 +179,8 @@ fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
     vec![
         tile("Waiting", figures::count(queue.length), false),
         tile("Oldest", if queue.length == 0 { unknown() } else { oldest }, false),
-        tile("Arriving", rate(flow.map(|it| it.arrivals_per_second)), false),
-        tile("Completed", rate(flow.map(|it| it.served_per_second())), false),
+        tile("Arriving", rate(flow.map(|flow| flow.arrivals_per_second)), false),
+        tile("Completed", rate(flow.map(|flow| flow.served_per_second())), false),
         tile("Time to drain", time_to_drain(queue, &forecast).unwrap_or_else(unknown), grows),
         tile("In progress", figures::count(queue.in_hand), false),
         tile("Processes", figures::number(served_by), served_by == 0 && queue.length > 0),
@@ -190,11 +191,12 @@ fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
 fn server(process: &JobProcess, name: &str) -> (String, u32, String) {
     let before: Vec<&str> = process.served().take_while(|served| *served != name).collect();
     let before = if before.is_empty() { "–".to_owned() } else { before.join(", ") };
-    (shown(&process.identity), process.concurrency(), shown(&before))
+    (displayable(&process.identity), process.concurrency(), displayable(&before))
 }
 
 fn shares(shares: &[SampleShare]) -> String {
-    let share =
-        |share: &SampleShare| format!("{} ({})", shown(&share.name), figures::count(share.count));
+    let share = |share: &SampleShare| {
+        format!("{} ({})", displayable(&share.name), figures::count(share.count))
+    };
     shares.iter().map(share).collect::<Vec<_>>().join(", ")
 }

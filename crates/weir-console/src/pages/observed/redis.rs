@@ -9,7 +9,7 @@ use super::super::frame::Section;
 use super::super::request::{PageRequest, PageResult};
 use super::charted::{ChartFigure, ChartedPage, PageCharts};
 use super::postgres::Tile;
-use super::{MissingFact, age, latest, shown};
+use super::{MissingFact, age, displayable, latest};
 use crate::console::Console;
 use crate::figures;
 use crate::page_error::PageError;
@@ -87,25 +87,25 @@ impl RedisLive {
         let known = servers.iter().filter_map(Fact::known).enumerate();
         Ok(Self {
             age: snapshot.as_ref().map(|snapshot| age(console, snapshot)),
-            missing_facts: servers.iter().filter_map(Fact::missing).map(MissingFact::of).collect(),
-            servers: known.map(|(key, server)| ServerPart::of(key, server)).collect(),
+            missing_facts: servers.iter().filter_map(Fact::missing).map(MissingFact::new).collect(),
+            servers: known.map(|(key, server)| ServerPart::new(key, server)).collect(),
         })
     }
 }
 
 impl ServerPart {
-    fn of(key: usize, server: &RedisServer) -> Self {
+    fn new(key: usize, server: &RedisServer) -> Self {
         let recent = server.lately.known();
         let slow = server.slow_commands.known().map(Vec::as_slice).unwrap_or_default();
         let missing_facts = [server.slow_commands.missing(), server.cache_like_share.missing()];
         Self {
             key,
-            name: shown(&server.name),
+            name: displayable(&server.name),
             tiles: tiles(server, recent),
             facts: facts(server),
             commands: recent.map(commands).unwrap_or_default(),
             slow: slow.iter().map(slow_row).collect(),
-            missing_facts: missing_facts.into_iter().flatten().map(MissingFact::of).collect(),
+            missing_facts: missing_facts.into_iter().flatten().map(MissingFact::new).collect(),
         }
     }
 }
@@ -118,7 +118,11 @@ fn tiles(server: &RedisServer, recent: Option<&RedisOperations>) -> Vec<Tile> {
     let tile = |name, value, is_bad| Tile { name, value, is_bad };
     vec![
         tile("Memory", figures::bytes(server.info.used_memory_bytes), is_full),
-        tile("Commands", recent.map_or_else(unknown, |it| figures::rate(it.per_second)), false),
+        tile(
+            "Commands",
+            recent.map_or_else(unknown, |operations| figures::rate(operations.per_second)),
+            false,
+        ),
         tile("Mean duration", mean.unwrap_or_else(unknown), false),
         tile("Clients", figures::count(server.info.clients), false),
         tile("Evicted", figures::count(server.info.evicted_keys), server.info.evicted_keys > 0),
@@ -135,7 +139,7 @@ fn facts(server: &RedisServer) -> Vec<(&'static str, String)> {
     let fine = |fine: bool| if fine { "ok" } else { "failed" }.to_owned();
     vec![
         ("maxmemory", limit),
-        ("maxmemory-policy", shown(&server.info.maxmemory_policy)),
+        ("maxmemory-policy", displayable(&server.info.maxmemory_policy)),
         ("Append-only file", yes(persistence.append_only)),
         ("Last AOF write", fine(persistence.last_append_ok)),
         ("Last snapshot", fine(persistence.last_snapshot_ok)),
@@ -146,7 +150,7 @@ fn facts(server: &RedisServer) -> Vec<(&'static str, String)> {
 
 fn commands(recent: &RedisOperations) -> Vec<CommandRow> {
     let row = |it: &weir_advisor::observation::CommandRate| CommandRow {
-        command: shown(&it.command),
+        command: displayable(&it.command),
         rate: figures::rate(it.per_second),
         mean: length(it.mean),
         share: format!("{:.1} %", it.share * 100.0),
@@ -156,7 +160,7 @@ fn commands(recent: &RedisOperations) -> Vec<CommandRow> {
 
 fn slow_row(slow: &weir_advisor::observation::SlowCommand) -> SlowRow {
     SlowRow {
-        command: shown(&slow.command),
+        command: displayable(&slow.command),
         took: length(slow.took),
         age: figures::whole_duration(slow.age.as_secs_f64()),
     }

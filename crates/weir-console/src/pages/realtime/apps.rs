@@ -58,16 +58,16 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let limits = AppsLive::read(&request.console)?;
     request.live_response(limits.render(), &[], |live| {
         let frame = request.frame(Section::Apps, "Apps and limits").refreshed();
-        let whole = whole.into_iter().map(AppSettingRow::of).collect();
-        let apps = apps.into_iter().map(AppSettingsPanel::of).collect();
+        let whole = whole.into_iter().map(AppSettingRow::new).collect();
+        let apps = apps.into_iter().map(AppSettingsPanel::new).collect();
         Ok(html(&AppsPage { frame, live, whole, apps }))
     })
 }
 
 impl AppSettingsPanel {
-    fn of(app: AppSettingsView) -> Self {
+    fn new(app: AppSettingsView) -> Self {
         let AppSettingsView { id, settings, webhooks } = app;
-        let settings = settings.into_iter().map(AppSettingRow::of).collect();
+        let settings = settings.into_iter().map(AppSettingRow::new).collect();
         Self { id: visible(&id).into_owned(), settings, webhooks }
     }
 }
@@ -76,7 +76,7 @@ impl AppSettingsPanel {
 const SHORT_CHARACTERS_MAX: usize = 30;
 
 impl AppSettingRow {
-    fn of(setting: SettingView) -> Self {
+    fn new(setting: SettingView) -> Self {
         let SettingView { name, value } = setting;
         // Only limits are formatted as numbers: a key may consist of digits, too.
         let number = name.ends_with("_max").then(|| value.parse().ok()).flatten();
@@ -93,7 +93,7 @@ impl AppsLive {
         let recent = |limit: &str| {
             trend.limits_hit.iter().find(|hit| hit.limit == limit).map_or(0, |hit| hit.hits)
         };
-        let met = overview.limits_hit.iter().filter(|hit| hit.hits > 0);
+        let reached = overview.limits_hit.iter().filter(|hit| hit.hits > 0);
         let row = |hit: &weir_realtime::view::LimitHit| LimitRow {
             setting: hit.limit.clone(),
             recent: recent(&hit.limit),
@@ -104,7 +104,7 @@ impl AppsLive {
             [hooks.sent, hooks.waiting, hooks.dropped, hooks.failed].map(figures::count);
         Ok(Self {
             findings: super::findings(console, "/apps"),
-            limits: met.map(row).collect(),
+            limits: reached.map(row).collect(),
             history: format!(
                 "{} of {}",
                 bytes(overview.history_bytes),

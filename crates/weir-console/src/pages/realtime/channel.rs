@@ -81,22 +81,22 @@ pub(crate) struct ChannelPageQuery {
 pub(crate) async fn page(request: PageRequest) -> PageResult {
     let query: ChannelPageQuery = request.query()?;
     let ChannelPageQuery { app, name, after, .. } = &query;
-    let which = [("app", app.as_str()), ("name", name.as_str())];
-    let fields = [&which[..], &[("after", after.as_str())]].concat();
+    let channel_fields = [("app", app.as_str()), ("name", name.as_str())];
+    let fields = [&channel_fields[..], &[("after", after.as_str())]].concat();
     let channel = ChannelLive::read(&request.console, &query)?;
     request.live_response(channel.render(), &fields, |live| {
-        let shown = visible(name).into_owned();
-        let title = format!("Channel {}", figures::shortened(&shown, 60));
+        let display_name = visible(name).into_owned();
+        let title = format!("Channel {}", figures::shortened(&display_name, 60));
         let frame = request.frame(Section::Channels, title).refreshed();
         Ok(html(&ChannelPage {
             frame: frame.with_flash(query.flash()),
             live,
-            tail_address: address("/channel/tail", &which),
-            publish_address: address("/channel/publish", &which),
+            tail_address: address("/channel/tail", &channel_fields),
+            publish_address: address("/channel/publish", &channel_fields),
             channels_address: address("/channels", &[("app", app)]),
             app: visible(app).into_owned(),
             is_encrypted: name.starts_with("private-encrypted-"),
-            name: shown,
+            name: display_name,
         }))
     })
 }
@@ -123,8 +123,8 @@ impl ChannelLive {
         let members = hub.members(app, name, after, limits.page_members);
         Ok(Self {
             channel: hub.channel_view(app, name),
-            history: hub.history(app, name, EVENTS_MAX).iter().map(EventRow::of).collect(),
-            members: members.map(|page| ChannelMembers::of(query, page)),
+            history: hub.history(app, name, EVENTS_MAX).iter().map(EventRow::new).collect(),
+            members: members.map(|page| ChannelMembers::new(query, page)),
         })
     }
 }
@@ -134,7 +134,7 @@ const DATA_CHARACTERS_MAX: usize = 1_000;
 const NAME_CHARACTERS_MAX: usize = 200;
 
 impl EventRow {
-    pub(super) fn of(view: &EventView) -> Self {
+    pub(super) fn new(view: &EventView) -> Self {
         let moment = figures::moment(view.at);
         let shown = |text: &str, max| visible(&figures::shortened(text, max)).into_owned();
         Self {
@@ -150,7 +150,7 @@ impl EventRow {
 }
 
 impl ChannelMembers {
-    fn of(query: &ChannelPageQuery, page: MemberPage) -> Self {
+    fn new(query: &ChannelPageQuery, page: MemberPage) -> Self {
         let at = |after: &str| channel_address(&query.app, &query.name, &[("after", after)]);
         let row = |member: &weir_realtime::view::MemberView| ChannelMemberRow {
             user: visible(&member.user_id).into_owned(),

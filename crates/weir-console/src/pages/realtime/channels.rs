@@ -79,7 +79,7 @@ impl ChannelsLive {
             PageError::NotFound(format!("there is no app {app:?}"))
         })?;
         let rows: Vec<ChannelRow> =
-            page.channels.into_iter().map(|channel| ChannelRow::of(&query.app, channel)).collect();
+            page.channels.into_iter().map(|channel| ChannelRow::new(&query.app, channel)).collect();
         let mut summary = match (page.total, query.prefix.is_empty()) {
             (0, true) => "There are no channels.".to_owned(),
             (0, false) => "No channel name has this prefix.".to_owned(),
@@ -94,7 +94,7 @@ impl ChannelsLive {
 }
 
 impl ChannelRow {
-    fn of(app: &str, channel: ChannelView) -> Self {
+    fn new(app: &str, channel: ChannelView) -> Self {
         Self {
             name: visible(&channel.name).into_owned(),
             address: channel_address(app, &channel.name, &[]),

@@ -55,17 +55,16 @@ struct CoreRow {
 
 /// A count of connections that were closed for one reason.
 struct CloseReasonRow {
-    why: String,
+    reason: String,
     count: u64,
 }
 
 /// `GET /connections`
 pub(crate) async fn page(request: PageRequest) -> PageResult {
     let connections = ConnectionsLive::read(&request.console)?;
-    let range = request.query::<RangeQuery>()?.word();
+    let range = request.query::<RangeQuery>()?.range_name();
     request.live_response(connections.render(), &[], |live| {
-        let ranges =
-            ranges::all(&ranges::WHOLE, &range, |word| format!("/connections?range={word}"));
+        let ranges = ranges::all(&ranges::WHOLE, &range, |key| format!("/connections?range={key}"));
         Ok(html(&ConnectionsPage {
             frame: request.frame(Section::Connections, "Connections").refreshed(),
             live,
@@ -85,16 +84,16 @@ impl ConnectionsLive {
         let cores = overview.cores.iter().zip(busy);
         Ok(Self {
             findings: super::findings(console, "/connections"),
-            apps: overview.apps.iter().map(AppRow::of).collect(),
-            cores: cores.map(|(core, busy)| CoreRow::of(*core, busy)).collect(),
-            closed: overview.totals.closed.iter().map(CloseReasonRow::of).collect(),
+            apps: overview.apps.iter().map(AppRow::new).collect(),
+            cores: cores.map(|(core, busy)| CoreRow::new(*core, busy)).collect(),
+            closed: overview.totals.closed.iter().map(CloseReasonRow::new).collect(),
             reading,
         })
     }
 }
 
 impl AppRow {
-    fn of(app: &AppView) -> Self {
+    fn new(app: &AppView) -> Self {
         let max = figures::as_float(app.connections_max.max(1) as u64);
         let share = figures::as_float(app.connections as u64) / max;
         Self {
@@ -108,7 +107,7 @@ impl AppRow {
 }
 
 impl CoreRow {
-    fn of(core: CoreView, busy_seconds: Option<f64>) -> Self {
+    fn new(core: CoreView, busy_seconds: Option<f64>) -> Self {
         Self {
             core,
             share: figures::percent(share(&core)),
@@ -119,8 +118,8 @@ impl CoreRow {
 }
 
 impl CloseReasonRow {
-    fn of(closed: &ClosedView) -> Self {
-        let why = match closed.reason.as_str() {
+    fn new(closed: &ClosedView) -> Self {
+        let reason = match closed.reason.as_str() {
             "client" => "by the client, or the network",
             "slow" => "too slow: they reconnect and recover",
             "no_pong" => "no reply to a ping",
@@ -130,6 +129,6 @@ impl CloseReasonRow {
             "app" => "the app is gone or disabled",
             other => other,
         };
-        Self { why: why.to_owned(), count: closed.count }
+        Self { reason: reason.to_owned(), count: closed.count }
     }
 }

@@ -35,24 +35,24 @@ struct SwitchesLive {
 struct SwitchRow {
     /// The value for the form.
     pattern: String,
-    shown: String,
+    display_pattern: String,
     since: String,
     until: String,
 }
 
 /// A duration for which a switch is turned off.
 struct SwitchDuration {
-    word: &'static str,
+    value: &'static str,
     name: &'static str,
     time: Option<Duration>,
 }
 
 const TIMES: [SwitchDuration; 5] = [
-    SwitchDuration { word: "10m", name: "for 10 minutes", time: Some(Duration::from_secs(600)) },
-    SwitchDuration { word: "1h", name: "for an hour", time: Some(Duration::from_secs(3_600)) },
-    SwitchDuration { word: "6h", name: "for 6 hours", time: Some(Duration::from_secs(6 * 3_600)) },
-    SwitchDuration { word: "1d", name: "for a day", time: Some(Duration::from_secs(86_400)) },
-    SwitchDuration { word: "", name: "until it is turned on", time: None },
+    SwitchDuration { value: "10m", name: "for 10 minutes", time: Some(Duration::from_secs(600)) },
+    SwitchDuration { value: "1h", name: "for an hour", time: Some(Duration::from_secs(3_600)) },
+    SwitchDuration { value: "6h", name: "for 6 hours", time: Some(Duration::from_secs(6 * 3_600)) },
+    SwitchDuration { value: "1d", name: "for a day", time: Some(Duration::from_secs(86_400)) },
+    SwitchDuration { value: "", name: "until it is turned on", time: None },
 ];
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +66,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let switches = SwitchesLive::read(&request)?;
     let flash: SwitchFlash = request.query()?;
     request.live_response(switches.render(), &[], |live| {
-        let frame = request.frame(Section::Switches, "Switches").with_flash(flash.sentence());
+        let frame = request.frame(Section::Switches, "Switches").with_flash(flash.flash_message());
         Ok(html(&SwitchesPage { frame, live, times: &TIMES }))
     })
 }
@@ -76,15 +76,15 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     let pattern = form.get("pattern").unwrap_or_default().trim();
     let pattern: Pattern =
         pattern.parse().map_err(|error| PageError::Invalid(format!("{error}")))?;
-    let action = SwitchAction::of(&form)?;
+    let action = SwitchAction::new(&form)?;
     tracing::info!(%pattern, ?action, "console: switching events");
-    let (switches, shown) = (console.realtime()?.switches.clone(), pattern.to_string());
+    let (switches, text) = (console.realtime()?.switches.clone(), pattern.to_string());
     // Blocking: the file is synced.
     let switched = tokio::task::spawn_blocking(move || action.execute(&switches, pattern)).await;
     switched
         .map_err(|error| PageError::Unavailable(error.to_string()))?
         .map_err(|error| PageError::Unavailable(error.to_string()))?;
-    let done = [("done", action.word()), ("pattern", &shown)];
+    let done = [("done", action.value()), ("pattern", &text)];
     Ok(Redirect::to(&address("/switches", &done)).into_response())
 }
 
@@ -96,21 +96,21 @@ enum SwitchAction {
 }
 
 impl SwitchAction {
-    fn of(form: &CheckedForm) -> Result<Self, PageError> {
-        let word = form.get("for").unwrap_or_default();
+    fn new(form: &CheckedForm) -> Result<Self, PageError> {
+        let value = form.get("for").unwrap_or_default();
         match form.get("action") {
             Some("on") => Ok(Self::On),
             Some("off") => {
-                let time = TIMES.iter().find(|time| time.word == word);
+                let time = TIMES.iter().find(|time| time.value == value);
                 let time = time
-                    .ok_or_else(|| PageError::Invalid(format!("there is no duration {word:?}")));
+                    .ok_or_else(|| PageError::Invalid(format!("there is no duration {value:?}")));
                 Ok(Self::Off(time?.time))
             }
             _ => Err(PageError::Invalid("the action must be on or off".to_owned())),
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn value(self) -> &'static str {
         match self {
             Self::On => "on",
             Self::Off(_) => "off",
@@ -128,7 +128,7 @@ impl SwitchAction {
 
 impl SwitchFlash {
     /// Returns the flash message. The texts are fixed, so a forged address cannot inject others.
-    fn sentence(&self) -> Option<String> {
+    fn flash_message(&self) -> Option<String> {
         let pattern = self.pattern.as_deref().unwrap_or("?");
         let pattern = visible(&figures::shortened(pattern, 80)).into_owned();
         match self.done.as_deref()? {
@@ -145,16 +145,16 @@ impl SwitchesLive {
         let now = console.deps.clock.now().as_secs_f64();
         let switches = console.realtime()?.switches.list();
         Ok(Self {
-            rows: switches.into_iter().map(|switch| SwitchRow::of(switch, now)).collect(),
+            rows: switches.into_iter().map(|switch| SwitchRow::new(switch, now)).collect(),
             csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
 impl SwitchRow {
-    fn of(switch: SwitchView, now: f64) -> Self {
+    fn new(switch: SwitchView, now: f64) -> Self {
         Self {
-            shown: visible(&switch.pattern).into_owned(),
+            display_pattern: visible(&switch.pattern).into_owned(),
             since: figures::relative(now, switch.since),
             until: switch
                 .until

@@ -84,9 +84,9 @@ impl Stream for ChannelTail {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        let WatchedEvents { left_out, events } = ready!(self.watch.poll_next(context));
+        let WatchedEvents { dropped: left_out, events } = ready!(self.watch.poll_next(context));
         self.pause = Some(Box::pin(tokio::time::sleep(PACE)));
-        let events = events.iter().map(EventRow::of).collect();
+        let events = events.iter().map(EventRow::new).collect();
         // A message is plain data, which always serializes.
         let event = Event::default().event("seen").json_data(TailMessage { left_out, events });
         Poll::Ready(event.ok().map(Ok))

@@ -7,12 +7,12 @@ use super::*;
 const PAGE: &str = "/plan?cores=4&memory_gib=8&max_connections=200";
 
 #[tokio::test]
-async fn what_nobody_saw_is_not_said_to_hold() {
+async fn unobserved_facts_are_not_claimed_to_hold() {
     let mut idle = jobs("push");
     idle.queues.retain(|queue| queue.name == "push");
     (idle.queues[0].length, idle.queues[0].flow) = (0, Fact::NotAsked);
     let seen = Observation { jobs: Fact::Known(idle), ..Observation::default() };
-    let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
+    let page = Site::with_observed(ObservedStub::new(seen)).browser().get(PAGE).await;
     for text in [
         "Unknown</span><div><strong>each queue keeps up with arrivals",
         "push was idle in all samples",
@@ -24,7 +24,7 @@ async fn what_nobody_saw_is_not_said_to_hold() {
 }
 
 #[tokio::test]
-async fn settings_are_for_the_memory_that_postgres_may_use() {
+async fn postgres_settings_fit_its_available_memory() {
     for (gib, is_said, expected) in [
         (1, true, "shared_buffers = 256MB"),
         (64, true, "shared_buffers = 16GB"),
@@ -34,17 +34,17 @@ async fn settings_are_for_the_memory_that_postgres_may_use() {
             Fact::Known(DatabaseHost { memory_bytes: gib << 30, share_bytes: gib << 30, is_said });
         let postgres = Fact::Known(DatabaseObservation { host, ..postgres() });
         let seen = Observation { postgres, ..observation("push") };
-        let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
+        let page = Site::with_observed(ObservedStub::new(seen)).browser().get(PAGE).await;
         page.assert_shows(expected);
     }
 }
 
 #[tokio::test]
-async fn the_form_says_what_postgres_may_use_as_the_command_does() {
+async fn the_plan_form_uses_the_same_postgres_memory_as_the_command() {
     let host =
         Fact::Known(DatabaseHost { memory_bytes: 1 << 30, share_bytes: 1 << 30, is_said: true });
     let postgres = Fact::Known(DatabaseObservation { host, ..postgres() });
-    let looks = Looks::of(Observation { postgres, ..observation("push") });
+    let looks = ObservedStub::new(Observation { postgres, ..observation("push") });
     let mut browser = Site::with_observed(looks).browser();
     for (typed, expected) in [
         ("", "shared_buffers = 256MB"),
@@ -66,7 +66,7 @@ async fn the_form_says_what_postgres_may_use_as_the_command_does() {
 }
 
 #[tokio::test]
-async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
+async fn jobs_never_seen_running_get_an_upper_bound() {
     let mut quick = jobs("push");
     quick.queues.retain(|queue| queue.name == "push");
     let queue = &mut quick.queues[0];
@@ -75,7 +75,7 @@ async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
     queue.flow = Fact::Known(Flow { window, arrivals_per_second: 3.0, ..Flow::default() });
     queue.lately = Some(RecentActivity { looks: 60, in_hand: 0.0, per_second: 3.0 });
     let seen = Observation { jobs: Fact::Known(quick), ..Observation::default() };
-    let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
+    let page = Site::with_observed(ObservedStub::new(seen)).browser().get(PAGE).await;
     page.assert_shows("at most 0.1");
     page.assert_shows("Holds</span><div><strong>each queue keeps up with arrivals");
 }

@@ -34,7 +34,7 @@ use weir_realtime::settings::{AppSettings, Settings};
 use weir_realtime::shard::Shard;
 use weir_realtime::webhooks::{self, WebhookMetrics, Webhooks};
 
-use crate::site::{PATIENCE, Site};
+use crate::site::{Site, TIMEOUT};
 
 pub(crate) const SECRET: &str = "a-secret-of-the-app";
 const KEY: &str = "demo-key";
@@ -68,7 +68,7 @@ impl ConnectionService for Core {
         request: Request<Incoming>,
         peer: Peer,
     ) -> Response<ResponseBody> {
-        Rc::clone(&self.0).answer(request, peer).await
+        Rc::clone(&self.0).handle(request, peer).await
     }
 }
 
@@ -88,7 +88,7 @@ impl Channels {
             Some(realtime(hub, clock, folder))
         });
         let hub = kept.expect("made with the site");
-        let stop = ServerStop::within(PATIENCE);
+        let stop = ServerStop::within(TIMEOUT);
         let (running, address) = serve(&hub, &site.clock, &stop);
         Self { site, hub, address, stop, _running: running }
     }
@@ -105,7 +105,7 @@ impl Channels {
 
     pub(crate) fn client(&self) -> Client {
         let stream = TcpStream::connect(self.address).expect("connects");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let url = format!("ws://{}/app/{KEY}?protocol=7", self.address);
         let (socket, _) = tungstenite::client(url, stream).expect("a handshake");
         let mut client = Client { socket, id: String::new() };

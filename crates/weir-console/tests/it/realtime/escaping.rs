@@ -49,7 +49,7 @@ async fn names_users_and_data_are_escaped_on_every_page() {
 }
 
 #[tokio::test]
-async fn the_live_view_gets_texts_that_are_fit_to_be_read() {
+async fn the_live_view_gets_displayable_texts() {
     let channels = Channels::open();
     let mut body = channels.site.browser().open("/channel/tail?app=1&name=a").await.into_body();
     channels.publish("a", TURNED, &"x".repeat(9_000));
@@ -60,7 +60,7 @@ async fn the_live_view_gets_texts_that_are_fit_to_be_read() {
 }
 
 #[tokio::test]
-async fn what_the_address_says_is_escaped_too() {
+async fn text_from_the_address_is_escaped() {
     let channels = Channels::open();
     let mut browser = channels.site.browser();
     let hostile = "%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE";
@@ -80,7 +80,7 @@ async fn what_the_address_says_is_escaped_too() {
 }
 
 #[tokio::test]
-async fn a_switch_is_shown_as_it_is_and_sent_back_unchanged() {
+async fn a_switch_is_displayed_escaped_and_submitted_unchanged() {
     let channels = Channels::open();
     let mut browser = channels.site.browser();
     let page = browser.get("/switches").await;

@@ -8,7 +8,7 @@ use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
 use super::channels::Channels;
-use crate::site::PATIENCE;
+use crate::site::TIMEOUT;
 
 const PATH: &str = "/channel/tail?app=1&name=news";
 
@@ -24,11 +24,11 @@ async fn next(body: &mut Body) -> Value {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.expect("a message")
+    tokio::time::timeout(TIMEOUT, read).await.expect("a message")
 }
 
 #[tokio::test]
-async fn events_are_shown_as_they_come() {
+async fn events_are_shown_as_they_arrive() {
     let channels = Channels::open();
     let response = channels.site.browser().open(PATH).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -46,7 +46,7 @@ async fn events_are_shown_as_they_come() {
 }
 
 #[tokio::test]
-async fn what_comes_too_fast_is_said_to_be_left_out() {
+async fn dropped_events_of_a_live_view_are_reported() {
     let channels = Channels::with(|_| {}, |settings, _| settings.limits.watch_events_max = 2);
     let mut body = channels.site.browser().open(PATH).await.into_body();
     for number in 0..50 {
@@ -59,7 +59,7 @@ async fn what_comes_too_fast_is_said_to_be_left_out() {
 }
 
 #[tokio::test]
-async fn live_views_are_bounded_and_give_their_places_back() {
+async fn live_views_are_limited_and_freed() {
     let channels = Channels::with(
         |settings| settings.limits.streams_max = 1,
         |settings, _| settings.limits.watchers_max = 2,
@@ -83,6 +83,6 @@ async fn live_views_end_with_the_console() {
     shutdown.spawn(Sampler::new(&channels.site.deps).run(shutdown.clone()));
     let stream = channels.site.browser().open(PATH).await;
     shutdown.request();
-    let body = tokio::time::timeout(PATIENCE, stream.into_body().collect()).await;
+    let body = tokio::time::timeout(TIMEOUT, stream.into_body().collect()).await;
     assert!(body.expect("the stream ends").is_ok());
 }

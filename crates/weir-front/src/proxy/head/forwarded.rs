@@ -35,7 +35,7 @@ pub(in crate::proxy) enum RequestId {
 }
 
 impl RequestId {
-    pub(in crate::proxy) fn of(target: &Target, headers: &HeaderMap) -> Self {
+    pub(in crate::proxy) fn new(target: &Target, headers: &HeaderMap) -> Self {
         let given = if target.has_request_id { headers.get(X_REQUEST_ID) } else { None };
         match given.filter(|id| is_plain(id)) {
             Some(id) => Self::Given(id.clone()),
@@ -60,7 +60,7 @@ impl Forwarded {
         let [x_forwarded, forwarded] = [ForwardedHeader::XForwarded, ForwardedHeader::Forwarded]
             .map(|header| self.headers.has(header));
         if x_forwarded || forwarded {
-            let hop = Hop::of(self.origin, target.host.as_bytes());
+            let hop = Hop::new(self.origin, target.host.as_bytes());
             if x_forwarded {
                 hop.write_x_forwarded(head);
             }
@@ -88,9 +88,9 @@ struct Hop<'a> {
 }
 
 impl<'a> Hop<'a> {
-    fn of(origin: Origin, host: &'a [u8]) -> Self {
+    fn new(origin: Origin, host: &'a [u8]) -> Self {
         let address = origin.address;
-        let client = address.map_or(AddressText::EMPTY, AddressText::of);
+        let client = address.map_or(AddressText::EMPTY, AddressText::new);
         Self { address, client, protocol: if origin.is_tls { "https" } else { "http" }, host }
     }
 
@@ -137,7 +137,7 @@ struct AddressText {
 impl AddressText {
     const EMPTY: Self = Self { bytes: [0; ADDRESS_BYTES_MAX], length: 0 };
 
-    fn of(address: IpAddr) -> Self {
+    fn new(address: IpAddr) -> Self {
         let mut text = Self::EMPTY;
         match address {
             IpAddr::V4(address) => text.write_octets(address.octets()),
@@ -212,7 +212,7 @@ impl Default for RequestStart {
 }
 
 impl RequestStart {
-    pub(in crate::proxy) fn at(&self, now: Timestamp) -> Start {
+    pub(in crate::proxy) fn header_value(&self, now: Timestamp) -> Start {
         let (millis, value) = self.0.get();
         if millis == now.as_millis() {
             return value;
@@ -231,21 +231,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_they_are_displayed() {
+    fn addresses_are_formatted_as_by_display() {
         let longest = "1111:2222:3333:4444:5555:6666:7777:8888";
         let mapped = "::ffff:255.255.255.255";
         for text in
             ["0.0.0.0", "9.10.99.100", "255.205.101.1", "255.255.255.255", "::", longest, mapped]
         {
-            let written = AddressText::of(text.parse().expect("an address"));
+            let written = AddressText::new(text.parse().expect("an address"));
             assert_eq!(str::from_utf8(written.as_bytes()), Ok(text));
         }
     }
 
     #[test]
-    fn the_start_is_in_seconds_with_three_decimals() {
+    fn the_start_header_has_milliseconds() {
         let start = RequestStart::default();
-        assert_eq!(&start.at(Timestamp::from_millis(1_234_567_890_007)), b"t=1234567890.007");
-        assert_eq!(&start.at(Timestamp::from_micros(1_234_567_890_008_999)), b"t=1234567890.008");
+        assert_eq!(
+            &start.header_value(Timestamp::from_millis(1_234_567_890_007)),
+            b"t=1234567890.007"
+        );
+        assert_eq!(
+            &start.header_value(Timestamp::from_micros(1_234_567_890_008_999)),
+            b"t=1234567890.008"
+        );
     }
 }

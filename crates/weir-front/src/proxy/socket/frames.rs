@@ -18,7 +18,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Processes bytes that were sent over the connection.
-    pub(super) fn pass(&mut self, mut bytes: &[u8]) {
+    pub(super) fn process(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = self.within_frame(bytes.len());
             if self.payload_left > 0 {
@@ -36,7 +36,8 @@ impl Frames {
     /// least one unless `bytes` is 0.
     pub(super) fn within_frame(&self, bytes: usize) -> usize {
         if self.payload_left > 0 {
-            return usize::try_from(self.payload_left).map_or(bytes, |left| left.min(bytes));
+            return usize::try_from(self.payload_left)
+                .map_or(bytes, |remaining| remaining.min(bytes));
         }
         bytes.min(self.header_length() - self.header_bytes)
     }
@@ -106,16 +107,16 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_ends_with_its_payload_whatever_its_length() {
+    fn a_frame_ends_after_its_payload() {
         for payload in [0, 1, 125, 126, 65_535, 65_536] {
             for is_masked in [false, true] {
                 let bytes = frame(2, payload, is_masked);
                 let mut frames = Frames::default();
-                frames.pass(&bytes[..bytes.len() - 1]);
+                frames.process(&bytes[..bytes.len() - 1]);
                 assert!(!frames.is_between(), "{payload}");
-                frames.pass(&bytes[bytes.len() - 1..]);
+                frames.process(&bytes[bytes.len() - 1..]);
                 assert!(frames.is_between() && !frames.has_close(), "{payload}");
-                frames.pass(&frame(8, 2, is_masked));
+                frames.process(&frame(8, 2, is_masked));
                 assert!(frames.is_between() && frames.has_close());
             }
         }
@@ -123,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(
+        fn frames_parse_the_same_in_any_pieces(
             sizes in proptest::collection::vec(0_usize..300, 1..8),
             cuts in proptest::collection::vec(1_usize..40, 1..200),
         ) {
@@ -140,7 +141,7 @@ mod tests {
                 }
                 let count = frames.within_frame((*cut).min(bytes.len() - at));
                 prop_assert!(!ends.iter().any(|end| at < *end && *end < at + count));
-                frames.pass(&bytes[at..at + count]);
+                frames.process(&bytes[at..at + count]);
                 at += count;
             }
         }

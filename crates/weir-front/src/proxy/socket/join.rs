@@ -29,24 +29,24 @@ pub(super) enum Protocol {
 }
 
 /// Copies between the sockets until both sides have ended, one has failed, or neither has sent
-/// anything for `patience`. `early`: the bytes that the client has sent already. When `end`
+/// anything for `idle_timeout`. `early`: the bytes that the client has sent already. When `end`
 /// resolves, a WebSocket is closed: the client gets a close frame behind the last whole frame, and
 /// its confirmation goes to the worker.
 pub(super) async fn run<C, W>(
     client: C,
     early: &[u8],
     worker: W,
-    patience: Duration,
+    idle_timeout: Duration,
     (protocol, end): (Protocol, impl Future<Output = ()>),
 ) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     W: AsyncRead + AsyncWrite + Unpin,
 {
-    let heard = Rc::new(Cell::new(Instant::now()));
-    let client = Rc::new(RefCell::new(ClientSocket::new(client, Rc::clone(&heard))));
+    let last_read = Rc::new(Cell::new(Instant::now()));
+    let client = Rc::new(RefCell::new(ClientSocket::new(client, Rc::clone(&last_read))));
     let mut shared = SharedClient(Rc::clone(&client));
-    let mut worker = Noting { socket: worker, heard: Rc::clone(&heard) };
+    let mut worker = ReadTracker { socket: worker, last_read: Rc::clone(&last_read) };
     let mut copying = pin!(async {
         worker.write_all(early).await?;
         copy_bidirectional_with_sizes(&mut shared, &mut worker, BUFFER_BYTES, BUFFER_BYTES).await
@@ -56,7 +56,7 @@ where
         biased;
         () = end => {}
         copied = &mut copying => return copied.map(drop),
-        () = silence(&heard, patience) => return Ok(()),
+        () = silence(&last_read, idle_timeout) => return Ok(()),
     }
     if protocol == Protocol::Other {
         return Ok(());
@@ -74,12 +74,12 @@ where
     timeout(CLOSE_TIMEOUT, closed).await.unwrap_or(Ok(()))
 }
 
-/// Resolves when no bytes were read for `patience`.
-async fn silence(heard: &Cell<Instant>, patience: Duration) {
-    let mut sleeping = pin!(sleep_until(heard.get() + patience));
+/// Resolves when no bytes were read for `idle_timeout`.
+async fn silence(last_read: &Cell<Instant>, idle_timeout: Duration) {
+    let mut sleeping = pin!(sleep_until(last_read.get() + idle_timeout));
     loop {
         sleeping.as_mut().await;
-        let until = heard.get() + patience;
+        let until = last_read.get() + idle_timeout;
         if until <= Instant::now() {
             return;
         }
@@ -88,12 +88,12 @@ async fn silence(heard: &Cell<Instant>, patience: Duration) {
 }
 
 /// A socket that records when something was read.
-struct Noting<S> {
+struct ReadTracker<S> {
     socket: S,
-    heard: Rc<Cell<Instant>>,
+    last_read: Rc<Cell<Instant>>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Noting<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReadTracker<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -101,13 +101,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noting<S> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.socket).poll_read(context, into);
         if read.is_ready() {
-            self.heard.set(Instant::now());
+            self.last_read.set(Instant::now());
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noting<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReadTracker<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noting<S> {
 
 /// The client's socket, which inserts the close frame between the worker's frames.
 struct ClientSocket<S> {
-    socket: Noting<S>,
+    socket: ReadTracker<S>,
     /// The frames that the worker sends.
     frames: Frames,
     closing: Closing,
@@ -146,8 +146,8 @@ enum Closing {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
-    fn new(socket: S, heard: Rc<Cell<Instant>>) -> Self {
-        let socket = Noting { socket, heard };
+    fn new(socket: S, last_read: Rc<Cell<Instant>>) -> Self {
+        let socket = ReadTracker { socket, last_read };
         Self { socket, frames: Frames::default(), closing: Closing::Open }
     }
 
@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
         }
         let written = Pin::new(&mut self.socket).poll_write(context, &bytes[..may_write]);
         if let Poll::Ready(Ok(count)) = written {
-            self.frames.pass(&bytes[..count]);
+            self.frames.process(&bytes[..count]);
         }
         written
     }
@@ -238,16 +238,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_came_early_goes_first_and_each_end_ends_for_itself() {
+    async fn early_bytes_go_first_and_each_side_closes_separately() {
         let (client, mut browser) = duplex(64);
         let (worker, mut app) = duplex(64);
         let joined = run(client, b"early ", worker, PATIENCE, never());
         let talking = async {
             browser.write_all(b"late").await?;
             browser.shutdown().await?;
-            let mut heard = String::new();
-            app.read_to_string(&mut heard).await?;
-            assert_eq!(heard, "early late");
+            let mut last_read = String::new();
+            app.read_to_string(&mut last_read).await?;
+            assert_eq!(last_read, "early late");
             app.write_all(b"answer").await?;
             app.shutdown().await?;
             let mut answer = String::new();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_ends_it_and_a_word_puts_that_off() {
+    async fn silence_closes_the_sockets_and_data_postpones_that() {
         let (client, mut browser) = duplex(64);
         let (worker, _app) = duplex(64);
         let began = Instant::now();
@@ -279,7 +279,7 @@ mod tests {
     const CONFIRMED: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
 
     #[tokio::test(start_paused = true)]
-    async fn a_web_socket_is_closed_behind_a_whole_frame_and_the_worker_is_told_by_the_client() {
+    async fn a_websocket_is_closed_at_a_frame_boundary() {
         // Within a header, within a payload, and between two frames.
         for sent in [1, 3, 4] {
             let (client, mut browser) = duplex(64);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_client_that_confirms_nothing() {
+    async fn a_client_that_does_not_confirm_the_close_is_disconnected() {
         for protocol in [Protocol::WebSocket, Protocol::Other] {
             let (client, mut browser) = duplex(64);
             let (worker, _app) = duplex(64);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_closes_itself_is_not_contradicted() {
+    async fn the_workers_own_close_frame_is_kept() {
         let (client, mut browser) = duplex(64);
         let (worker, mut app) = duplex(64);
         let normal = [0x88, 2, 0x03, 0xe8];

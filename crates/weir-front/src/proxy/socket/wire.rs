@@ -45,16 +45,16 @@ pub(super) fn head_bytes(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     bytes
 }
 
-/// Writes all bytes. Fails if the peer reads nothing for `patience`.
-pub(super) async fn write<S>(socket: &mut S, bytes: &[u8], patience: Duration) -> io::Result<()>
+/// Writes all bytes. Fails if the peer reads nothing for `time_limit`.
+pub(super) async fn write<S>(socket: &mut S, bytes: &[u8], time_limit: Duration) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
 {
-    let mut left = bytes;
-    while !left.is_empty() {
-        match timeout(patience, socket.write(left)).await?? {
+    let mut remaining = bytes;
+    while !remaining.is_empty() {
+        match timeout(time_limit, socket.write(remaining)).await?? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
-            count => left = &left[count..],
+            count => remaining = &remaining[count..],
         }
     }
     Ok(())

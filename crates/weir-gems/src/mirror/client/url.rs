@@ -35,7 +35,7 @@ impl UpstreamUrl {
     /// Returns the URL of a path below this one.
     pub(super) fn with_target(&self, path: &str) -> Result<HttpUrl, HttpUrlError> {
         let base = self.0.target().path().trim_end_matches('/');
-        self.0.at(&format!("{base}{path}"))
+        self.0.with_target(&format!("{base}{path}"))
     }
 }
 
@@ -47,7 +47,7 @@ impl FromStr for UpstreamUrl {
         if url.target().query().is_some() {
             return Err(UpstreamUrlError::Query(text.to_owned()));
         }
-        Ok(Self(url.at(url.target().path().trim_end_matches('/'))?))
+        Ok(Self(url.with_target(url.target().path().trim_end_matches('/'))?))
     }
 }
 

@@ -99,7 +99,7 @@ async fn a_client_that_reads_nothing_leaves_most_of_the_budget_to_others() {
     });
     let ask = |address: &str| {
         let request = Request::builder().uri(DEPENDENCIES);
-        let client = ClientAddress::of(address.parse().unwrap()).unwrap();
+        let client = ClientAddress::from_ip(address.parse().unwrap()).unwrap();
         index.gems.answer(request.extension(client).body(Full::new(Bytes::new())).unwrap())
     };
     let mut greedy = vec![ask("192.0.2.7").await];

@@ -35,7 +35,7 @@ impl ConnectionService for Door {
     }
 
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
-        Err(upgrade.refuse(StatusCode::NOT_FOUND, "nothing is upgraded here\n"))
+        Err(upgrade.reject(StatusCode::NOT_FOUND, "nothing is upgraded here\n"))
     }
 
     async fn http(

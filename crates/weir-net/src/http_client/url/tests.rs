@@ -11,7 +11,7 @@ fn refused(text: &str) -> HttpUrlError {
 }
 
 #[test]
-fn every_allowed_form_says_where_to_connect_and_what_to_ask_for() {
+fn valid_urls_give_host_port_and_target() {
     for (text, host, port, is_tls, authority, target) in [
         ("http://example.org", "example.org", 80, false, "example.org", "/"),
         ("https://example.org/a/b", "example.org", 443, true, "example.org", "/a/b"),
@@ -32,7 +32,7 @@ fn every_allowed_form_says_where_to_connect_and_what_to_ask_for() {
 }
 
 #[test]
-fn a_mistake_says_what_to_write() {
+fn each_url_error_suggests_a_correction() {
     let owned = str::to_owned;
     for text in
         ["example.org/a", "/a", "", "ftp://example.org", "unix:/run/a.sock", "http:example.org"]
@@ -68,7 +68,7 @@ fn a_mistake_says_what_to_write() {
 }
 
 #[test]
-fn passwords_and_queries_are_not_shown() {
+fn passwords_and_queries_are_not_displayed() {
     for text in ["http://user:hunter2@a/", "https://hunter2@a", "user:hunter2@a/b"] {
         let error = refused(text);
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
@@ -78,7 +78,7 @@ fn passwords_and_queries_are_not_shown() {
 }
 
 #[test]
-fn a_port_that_is_missing_can_be_chosen() {
+fn a_missing_port_gets_the_default() {
     for (text, port) in
         [("http://a", 7420), ("http://[::1]/x", 7420), ("http://a:80", 80), ("http://[::1]:1", 1)]
     {
@@ -87,7 +87,7 @@ fn a_port_that_is_missing_can_be_chosen() {
 }
 
 #[test]
-fn a_redirect_stays_encrypted() {
+fn a_redirect_must_stay_encrypted() {
     let from = parsed("https://rubygems.org/x");
     let to = |location: &str| from.redirected(location);
     assert_eq!(to("/gems/a.gem?b").unwrap().target.to_string(), "/gems/a.gem?b");
@@ -101,7 +101,7 @@ fn a_redirect_stays_encrypted() {
 proptest! {
     /// Each accepted URL can be connected to and requested.
     #[test]
-    fn what_is_taken_can_be_sent(text in "(https?://)?[a-z0-9.:\\[\\]@é_-]{0,12}[/?#]?\\PC{0,12}") {
+    fn parsed_targets_are_valid_in_requests(text in "(https?://)?[a-z0-9.:\\[\\]@é_-]{0,12}[/?#]?\\PC{0,12}") {
         if let Ok(url) = text.parse::<HttpUrl>() {
             prop_assert!(!url.host.is_empty() && url.port > 0, "{text}");
             let target = url.target.to_string();

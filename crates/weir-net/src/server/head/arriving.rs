@@ -27,14 +27,14 @@ pub(in crate::server) struct Arriving {
 }
 
 impl Arriving {
-    /// Adds `arrived`. Once the head is complete, or exceeds a limit, calls `then` with it and with
-    /// all bytes so far, including those behind the head. Otherwise returns None.
+    /// Adds `arrived`. Once the head is complete, or exceeds a limit, calls `on_head` with it and
+    /// with all bytes so far, including those behind the head. Otherwise returns None.
     pub(in crate::server) fn arrive<T>(
         &mut self,
         arrived: &[u8],
         bytes_max: usize,
         headers_max: usize,
-        then: impl FnOnce(Parsed<'_>, &[u8]) -> T,
+        on_head: impl FnOnce(Parsed<'_>, &[u8]) -> T,
     ) -> Option<T> {
         let is_first = self.partial.is_empty();
         let read = if is_first {
@@ -48,25 +48,25 @@ impl Arriving {
         let is_worth_parsing = is_first || read.len() >= bytes_max || may_end(read, arrived.len());
         let unusual = if is_worth_parsing { unusual_target(read) } else { None };
         let parseable = unusual.as_ref().map_or(read, |unusual| &unusual.read);
-        let mut places = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
-        let places = &mut places[..headers_max.min(HEADERS_USUAL)];
-        let mut more_places = Vec::new();
-        let mut parsed = if is_worth_parsing { parse(parseable, places, bytes_max) } else { None };
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
+        let headers = &mut headers[..headers_max.min(HEADERS_USUAL)];
+        let mut heap_headers = Vec::new();
+        let mut parsed = if is_worth_parsing { parse(parseable, headers, bytes_max) } else { None };
         if is_too_many(parsed.as_ref()) && headers_max > HEADERS_USUAL {
-            more_places.resize_with(headers_max, MaybeUninit::uninit);
-            parsed = parse(parseable, &mut more_places, bytes_max);
+            heap_headers.resize_with(headers_max, MaybeUninit::uninit);
+            parsed = parse(parseable, &mut heap_headers, bytes_max);
         }
         match parsed {
             Some(Parsed::Complete(mut head, length)) => {
                 if let Some(unusual) = &unusual {
                     let Some(target) = &unusual.target else {
-                        return Some(then(Parsed::Refused(HeadRefusal::Malformed), read));
+                        return Some(on_head(Parsed::Refused(HeadRefusal::Malformed), read));
                     };
                     (head.target, head.raw_target) = (&target.0, Some(&target.1));
                 }
-                Some(then(Parsed::Complete(head, length), read))
+                Some(on_head(Parsed::Complete(head, length), read))
             }
-            Some(parsed) => Some(then(parsed, read)),
+            Some(parsed) => Some(on_head(parsed, read)),
             None => {
                 if is_first {
                     self.partial = arrived.to_vec();
@@ -99,12 +99,12 @@ fn is_too_many(parsed: Option<&Parsed<'_>>) -> bool {
 /// Parses a head. Returns None if it is incomplete.
 fn parse<'a>(
     read: &'a [u8],
-    places: &'a mut [MaybeUninit<Header<'a>>],
+    headers: &'a mut [MaybeUninit<Header<'a>>],
     bytes_max: usize,
 ) -> Option<Parsed<'a>> {
     let may_be_head = &read[..read.len().min(bytes_max)];
     let mut request = httparse::Request::new(&mut []);
-    Some(match request.parse_with_uninit_headers(may_be_head, places) {
+    Some(match request.parse_with_uninit_headers(may_be_head, headers) {
         Ok(Status::Complete(length)) => {
             // A complete request has method, target and version.
             let method = request.method.unwrap_or_default();
@@ -140,7 +140,7 @@ fn may_end(read: &[u8], arrived: usize) -> bool {
     // The line feed before the empty line may be up to two bytes before them.
     let from = read.len().saturating_sub(arrived + 2);
     memchr::memchr_iter(b'\n', &read[from..])
-        .any(|at| matches!(&read[from + at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
+        .any(|index| matches!(&read[from + index + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     fn outcome(pieces: &[&[u8]]) -> Option<(String, Vec<u8>)> {
         let mut arriving = Arriving::default();
         for (index, piece) in pieces.iter().enumerate() {
-            let judged =
+            let parsed_head =
                 arriving.arrive(piece, BYTES_MAX, HEADERS_USUAL, |parsed, read| match parsed {
                     Parsed::Complete(head, length) => {
                         (format!("{head:?}"), read[length..].to_vec())
@@ -164,18 +164,18 @@ mod tests {
                     Parsed::Refused(reason) => (format!("{reason:?}"), Vec::new()),
                     Parsed::Http2 => ("Http2".to_owned(), Vec::new()),
                 });
-            if let Some((what, mut rest)) = judged {
-                if what.starts_with("HttpRequestHead") {
+            if let Some((description, mut rest)) = parsed_head {
+                if description.starts_with("HttpRequestHead") {
                     rest.extend(pieces[index + 1..].concat());
                 }
-                return Some((what, rest));
+                return Some((description, rest));
             }
         }
         None
     }
 
     #[test]
-    fn a_head_is_complete_with_its_empty_line() {
+    fn a_head_is_complete_after_its_empty_line() {
         assert_eq!(outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n"]), None);
         let (head, rest) = outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n\r\nrest"]).expect("complete");
         assert!(head.starts_with("HttpRequestHead { method: \"GET\", target: \"/\", "), "{head}");
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn a_target_with_unusual_bytes_is_kept_as_it_was_sent() {
-        let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
+    fn a_target_with_unusual_bytes_is_kept_as_sent() {
+        let on_parsed = |parsed: Parsed<'_>, _: &[u8]| match parsed {
             Parsed::Complete(head, length) => {
                 let raw = head.raw_target.expect("kept").as_bytes().to_vec();
                 (head.target.to_owned(), raw, length)
@@ -192,14 +192,14 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let bytes = b"GET /\xff?\"a HTTP/1.1\r\nA: \"\r\n\r\nrest";
-        let judged = Arriving::default().arrive(bytes, BYTES_MAX, HEADERS_USUAL, judge);
+        let judged = Arriving::default().arrive(bytes, BYTES_MAX, HEADERS_USUAL, on_parsed);
         let (target, raw, length) = judged.expect("complete");
         assert_eq!((target.as_str(), &raw[..]), ("/%FF?%22a", &b"/\xff?\"a"[..]));
         assert_eq!(&bytes[length..], b"rest");
     }
 
     #[test]
-    fn each_mistake_is_told_apart() {
+    fn each_malformed_head_has_its_own_error() {
         let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a:\n".repeat(count));
         for (bytes, refusal) in [
             ("\x16\x03\x01\x02".to_owned(), HeadRefusal::Malformed),
@@ -218,9 +218,10 @@ mod tests {
         assert_eq!(what, format!("{:?}", HeadRefusal::TooManyBytes));
         for headers_max in [5, HEADERS_USUAL, 2 * HEADERS_USUAL] {
             let count = |count| {
-                let judge = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
+                let on_parsed = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
                 let head = fields(count);
-                let judged = Arriving::default().arrive(head.as_bytes(), 4096, headers_max, judge);
+                let judged =
+                    Arriving::default().arrive(head.as_bytes(), 4096, headers_max, on_parsed);
                 judged.expect("judged")
             };
             assert!(count(headers_max).starts_with("Complete"), "{headers_max}");
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_is_told_by_its_first_bytes_however_they_come() {
+    fn http2_is_recognized_by_its_preface_in_any_pieces() {
         for pieces in [vec![PREFACE], PREFACE.chunks(1).collect(), PREFACE.chunks(17).collect()] {
             assert_eq!(outcome(&pieces).expect("told").0, "Http2", "{pieces:?}");
         }
@@ -277,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_cut_anywhere_has_the_same_outcome(
+        fn a_head_parses_the_same_in_any_pieces(
             bytes in heads(),
             at in prop::collection::vec(0_usize..400, 0..20),
         ) {

@@ -17,16 +17,16 @@ impl Received {
         Self { request, target }
     }
 
-    /// Calls `then` with the request's head.
+    /// Calls `on_head` with the request's head.
     pub(in crate::server) fn with_head<T>(
         &self,
-        then: impl FnOnce(&HttpRequestHead<'_>) -> T,
+        on_head: impl FnOnce(&HttpRequestHead<'_>) -> T,
     ) -> T {
         let fields = self.request.headers().iter();
         let headers: Vec<Header<'_>> = fields
             .map(|(name, value)| Header { name: name.as_str(), value: value.as_bytes() })
             .collect();
-        then(&HttpRequestHead {
+        on_head(&HttpRequestHead {
             method: self.request.method().as_str(),
             target: &self.target,
             raw_target: self.request.extensions().get(),

@@ -69,17 +69,17 @@ impl Frames {
                 if self.start_bytes < self.start.len() {
                     break;
                 }
-                control += u32::from(self.begin());
+                control += u32::from(self.begin_frame());
             }
             if self.payload_left == 0 {
-                self.end();
+                self.end_frame();
             }
         }
         control
     }
 
     /// Parses a complete frame header. Returns whether the frame carries no request.
-    fn begin(&mut self) -> bool {
+    fn begin_frame(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.start;
         self.start_bytes = 0;
         self.payload_left = u32::from_be_bytes([0, high, middle, low]) as usize;
@@ -88,7 +88,7 @@ impl Frames {
         is_control(kind)
     }
 
-    fn end(&mut self) {
+    fn end_frame(&mut self) {
         match self.kind {
             HEADERS | CONTINUATION if self.flags & END_HEADERS != 0 => self.is_in_block = false,
             SETTINGS => self.has_settings = true,
@@ -97,9 +97,9 @@ impl Frames {
     }
 }
 
-fn skip(left: &mut usize, bytes: &mut &[u8]) {
-    let count = bytes.len().min(*left);
-    *left -= count;
+fn skip(remaining: &mut usize, bytes: &mut &[u8]) {
+    let count = bytes.len().min(*remaining);
+    *remaining -= count;
     *bytes = &bytes[count..];
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_ends_with_its_last_frame_and_the_beginning_with_settings() {
+    fn a_head_ends_with_its_last_frame_and_the_preface_with_settings() {
         let mut frames = Frames::new();
         assert!(frames.is_in_head());
         assert_eq!(frames.read(PREFACE), 0);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_carry_no_request_are_counted() {
+    fn control_frames_are_counted() {
         let mut frames = Frames::new();
         frames.read(PREFACE);
         let of_each_kind: Vec<_> = (0..=10).flat_map(|kind| frame(kind, 4, 8)).collect();
@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_cut_anywhere_are_the_same(
+        fn frames_parse_the_same_in_any_pieces(
             sent in prop::collection::vec((0_u8..12, 0_u8..6, 0_usize..40), 0..20),
             piece in 1_usize..30,
         ) {

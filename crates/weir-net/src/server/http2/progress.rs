@@ -18,18 +18,18 @@ pub(super) struct Http2Progress {
     frames: RefCell<Frames>,
     control: Control,
     /// How many requests have responses that hyper has not got completely.
-    in_hand: Cell<u32>,
+    in_progress: Cell<u32>,
     /// Since when no request has been in progress.
     idle_since: Cell<Instant>,
     /// Since when a head, or the connection's preface, has been incomplete.
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
     /// Since when the client has been notified that no new request is served.
-    told_since: Cell<Option<Instant>>,
+    goaway_since: Cell<Option<Instant>>,
     /// Whether the core drains: then a client gets `idle_timeout` to read the GOAWAY.
     is_draining: Cell<bool>,
     /// Whether to reset the connection, so that the kernel keeps no unread bytes.
-    is_cut: Cell<bool>,
+    is_aborted: Cell<bool>,
 }
 
 /// The limit of frames that carry no request.
@@ -38,7 +38,7 @@ struct Control {
     rate: Rate,
     bucket: Cell<TokenBucket>,
     clock: Clock,
-    is_over: Cell<bool>,
+    is_after_goaway: Cell<bool>,
 }
 
 impl Control {
@@ -46,7 +46,7 @@ impl Control {
         let mut bucket = self.bucket.get();
         for _ in 0..frames {
             if bucket.take(self.rate, self.clock.now()).is_err() {
-                return self.is_over.set(true);
+                return self.is_after_goaway.set(true);
             }
         }
         self.bucket.set(bucket);
@@ -59,39 +59,39 @@ impl Http2Progress {
             rate: limits.http2.control_frames,
             bucket: Cell::default(),
             clock: clock.clone(),
-            is_over: Cell::new(false),
+            is_after_goaway: Cell::new(false),
         };
         Self {
             frames: RefCell::new(Frames::new()),
             control,
-            in_hand: Cell::new(0),
+            in_progress: Cell::new(0),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(Some(Instant::now())),
             blocked: Blocked::default(),
-            told_since: Cell::new(None),
+            goaway_since: Cell::new(None),
             is_draining: Cell::new(false),
-            is_cut: Cell::new(false),
+            is_aborted: Cell::new(false),
         }
     }
 
     /// Notes a new request. Returns how many are in progress.
     pub(super) fn begin_request(&self) -> u32 {
-        self.in_hand.set(self.in_hand.get() + 1);
-        self.in_hand.get()
+        self.in_progress.set(self.in_progress.get() + 1);
+        self.in_progress.get()
     }
 
     pub(super) fn end_request(&self) {
-        self.in_hand.set(self.in_hand.get() - 1);
+        self.in_progress.set(self.in_progress.get() - 1);
         self.idle_since.set(Instant::now());
     }
 
     /// Notes that the client is notified that no new request is served.
     pub(super) fn announce_end(&self) {
-        self.told_since.set(Some(Instant::now()));
+        self.goaway_since.set(Some(Instant::now()));
     }
 
-    pub(super) fn is_told(&self) -> bool {
-        self.told_since.get().is_some()
+    pub(super) fn is_goaway_sent(&self) -> bool {
+        self.goaway_since.get().is_some()
     }
 
     /// Notes that the core drains.
@@ -106,25 +106,25 @@ impl Http2Progress {
     }
 
     /// Returns whether the client was notified so long ago that a new request was sent after that.
-    pub(super) fn is_over(&self, limits: &HttpServerLimits) -> bool {
+    pub(super) fn is_after_goaway(&self, limits: &HttpServerLimits) -> bool {
         !self.is_draining.get()
             && self
-                .told_since
+                .goaway_since
                 .get()
-                .is_some_and(|told| told.elapsed() >= limits.last_request_timeout)
+                .is_some_and(|goaway| goaway.elapsed() >= limits.last_request_timeout)
     }
 
-    pub(super) fn cut(&self) {
-        self.is_cut.set(true);
+    pub(super) fn mark_aborted(&self) {
+        self.is_aborted.set(true);
     }
 
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut.get()
+    pub(super) fn is_aborted(&self) -> bool {
+        self.is_aborted.get()
     }
 
     /// Returns whether too many frames arrived that carry no request.
     pub(super) fn is_flooded(&self) -> bool {
-        self.control.is_over.get()
+        self.control.is_after_goaway.get()
     }
 
     /// Returns whether a head takes more than one frame and is incomplete.
@@ -134,24 +134,24 @@ impl Http2Progress {
 
     /// Returns the deadline. None: the service sets the time.
     pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
-        let (idle, is_in_hand) = (self.idle_since.get(), self.in_hand.get() > 0);
-        let (since, patience, limit) = if let Some(since) = self.blocked.since() {
+        let (idle, has_request) = (self.idle_since.get(), self.in_progress.get() > 0);
+        let (since, time_limit, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, HttpServerLimit::WriteTimeout)
-        } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
+        } else if let (Some(goaway), false) = (self.goaway_since.get(), has_request) {
             // Also while a head is incomplete: the shutdown does not wait for a client that sends
             // nothing.
-            let patience =
+            let time_limit =
                 if self.is_draining.get() { limits.idle_timeout } else { limits.linger_timeout };
-            (told.max(idle), patience, HttpServerLimit::LingerTimeout)
+            (goaway.max(idle), time_limit, HttpServerLimit::LingerTimeout)
         } else if let Some(since) = self.head_since.get() {
             // While a head is incomplete, no other frame may arrive, whatever is in progress.
             (since, limits.head_timeout, HttpServerLimit::HeadTimeout)
-        } else if is_in_hand {
+        } else if has_request {
             return None;
         } else {
             (idle, limits.idle_timeout, HttpServerLimit::IdleTimeout)
         };
-        Some(Deadline { at: since + patience, limit })
+        Some(Deadline { at: since + time_limit, limit })
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_beginning_and_each_head_are_due_and_pings_are_no_sign_of_use() {
+    async fn preface_and_heads_have_deadlines_and_pings_do_not_count_as_use() {
         let progress = Http2Progress::new(&limits(), &Clock::system());
         progress.read(PREFACE);
         advance(STEP).await;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idleness_begins_with_the_last_answer_and_ends_soon_for_one_that_was_told() {
+    async fn idle_timeout_starts_at_the_last_response_and_is_short_after_goaway() {
         let progress = begun();
         assert_eq!([progress.begin_request(), progress.begin_request()], [1, 2]);
         progress.end_request();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_frames_without_a_request_are_a_flood() {
+    async fn too_many_control_frames_are_a_flood() {
         let progress = begun();
         progress.read(&[PING, PING].concat());
         assert!(!progress.is_flooded(), "the settings and two more");

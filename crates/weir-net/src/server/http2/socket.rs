@@ -24,7 +24,7 @@ impl Http2Socket {
 
 impl Drop for Http2Socket {
     fn drop(&mut self) {
-        if self.progress.is_cut() {
+        if self.progress.is_aborted() {
             // Errors do not matter: the socket is closed either way.
             let _ = self.replay.stream().set_linger_zero();
         }

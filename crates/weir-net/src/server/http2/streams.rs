@@ -13,12 +13,12 @@ use hyper::rt::Executor;
 use hyper::{Method, Request, Response};
 use tokio::task::spawn_local;
 
-use super::answering::{Answering, InHand, Pieces, SendProgress};
 use super::progress::Http2Progress;
+use super::responding::{Pieces, RequestGuard, RespondingStream, SendProgress};
 use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, HttpServerLimit};
-use crate::server::answer::ErrorResponse;
-use crate::server::first_head::refuse;
+use crate::server::error_response::ErrorResponse;
+use crate::server::first_head::reject_head;
 use crate::server::rearming_timer::RearmingTimer;
 use crate::server::runtime::CoreContext;
 use crate::server::{ConnectionService, Peer};
@@ -34,44 +34,44 @@ pub(super) struct Routing<S> {
 impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<Pieces>;
     type Error = h2::Error;
-    type Future = Answering;
+    type Future = RespondingStream;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answering {
-        let (is_head, taken) = (request.method() == Method::HEAD, self.tasks.announce());
-        if self.progress.is_over(&self.core.limits()) {
-            return Answering { answer: None, in_hand: None, is_head, taken };
+    fn call(&self, mut request: Request<Incoming>) -> RespondingStream {
+        let (is_head, send_progress) = (request.method() == Method::HEAD, self.tasks.announce());
+        if self.progress.is_after_goaway(&self.core.limits()) {
+            return RespondingStream { response: None, guard: None, is_head, send_progress };
         }
         if self.progress.begin_request() == self.core.limits().http2.streams_max {
             self.core.metrics().limit_hit(HttpServerLimit::Http2StreamsMax);
         }
-        let mut in_hand = InHand::begun(&self.progress);
-        let answer: Pin<Box<dyn Future<Output = _>>> = match self.admit(&request) {
-            Err(answer) => Box::pin(ready(answer.into_response())),
+        let mut guard = RequestGuard::new(&self.progress);
+        let response: Pin<Box<dyn Future<Output = _>>> = match self.admit(&request) {
+            Err(response) => Box::pin(ready(response.into_response())),
             Ok(client) => {
                 self.core.metrics().request();
                 if let Some(client) = client {
-                    in_hand.count_for(client.clone());
+                    guard.count_for(client.clone());
                     request.extensions_mut().insert(client);
                 }
                 Box::pin(Rc::clone(self.core.service()).http(request, self.peer))
             }
         };
-        Answering { answer: Some(answer), in_hand: Some(in_hand), is_head, taken }
+        RespondingStream { response: Some(response), guard: Some(guard), is_head, send_progress }
     }
 }
 
 impl<S: ConnectionService> Routing<S> {
     /// Returns the client of a request, or the response that rejects it.
     fn admit(&self, request: &Request<Incoming>) -> Result<Option<ClientRequest>, ErrorResponse> {
-        if let Some(reason) = self.judge(request) {
-            return Err(refuse(self.core.metrics(), reason));
+        if let Some(reason) = self.check(request) {
+            return Err(reject_head(self.core.metrics(), reason));
         }
         let client = self.core.clients().request(self.peer, request.headers());
         client.map_err(|ClientFull(used)| ErrorResponse::overloaded(used.reason()))
     }
 
     /// Returns why a request that h2 accepts is rejected, if it is.
-    fn judge(&self, request: &Request<Incoming>) -> Option<HeadRefusal> {
+    fn check(&self, request: &Request<Incoming>) -> Option<HeadRefusal> {
         if request.method() == Method::CONNECT {
             return Some(HeadRefusal::Connect);
         }
@@ -115,9 +115,9 @@ impl<S: ConnectionService> Tasks<S> {
     }
 
     fn announce(&self) -> Rc<SendProgress> {
-        let taken = Rc::new(SendProgress::default());
-        self.next.replace(Rc::clone(&taken));
-        taken
+        let send_progress = Rc::new(SendProgress::default());
+        self.next.replace(Rc::clone(&send_progress));
+        send_progress
     }
 }
 
@@ -129,9 +129,9 @@ impl<S> Clone for Tasks<S> {
 
 impl<S: ConnectionService, F: Future<Output = ()> + 'static> Executor<F> for Tasks<S> {
     fn execute(&self, stream: F) {
-        let (core, taken) = (Rc::clone(&self.core), Rc::clone(&self.next.borrow()));
+        let (core, send_progress) = (Rc::clone(&self.core), Rc::clone(&self.next.borrow()));
         let stream = Box::pin(stream);
-        drop(spawn_local(Patient { stream, core, taken, patience: RearmingTimer::default() }));
+        drop(spawn_local(Patient { stream, core, send_progress, timer: RearmingTimer::default() }));
     }
 }
 
@@ -140,8 +140,8 @@ impl<S: ConnectionService, F: Future<Output = ()> + 'static> Executor<F> for Tas
 struct Patient<F, S> {
     stream: Pin<Box<F>>,
     core: Rc<CoreContext<S>>,
-    taken: Rc<SendProgress>,
-    patience: RearmingTimer,
+    send_progress: Rc<SendProgress>,
+    timer: RearmingTimer,
 }
 
 impl<S: ConnectionService, F: Future<Output = ()>> Future for Patient<F, S> {
@@ -152,13 +152,13 @@ impl<S: ConnectionService, F: Future<Output = ()>> Future for Patient<F, S> {
         if this.stream.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let Some(since) = this.taken.waits_since() else { return Poll::Pending };
+        let Some(since) = this.send_progress.waits_since() else { return Poll::Pending };
         let step = since + this.core.limits().write_timeout;
-        let (deadline, limit) = match this.taken.until() {
+        let (deadline, limit) = match this.send_progress.until() {
             Some(until) if until <= step => (until, HttpServerLimit::AnswerTimeout),
             _ => (step, HttpServerLimit::WriteTimeout),
         };
-        this.patience.poll(context, deadline).map(|()| {
+        this.timer.poll(context, deadline).map(|()| {
             // The dropped stream is reset.
             this.core.metrics().limit_hit(limit);
         })

@@ -15,7 +15,7 @@ const UPGRADE: &str = "GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn after_a_burst_connections_wait_in_the_kernel_for_their_token() {
+fn a_burst_of_connections_waits_for_the_accept_rate() {
     let clock = Clock::manual(Timestamp::from_millis(1));
     let limits = HttpServerLimits {
         accepts_per_second: 100,
@@ -36,18 +36,18 @@ fn after_a_burst_connections_wait_in_the_kernel_for_their_token() {
         wait_until("the next is taken", || server.metrics.connections_accepted() == taken);
     }
     for client in &mut clients {
-        assert_eq!(client.answer().0, "HTTP/1.1 200 OK");
+        assert_eq!(client.read_response().0, "HTTP/1.1 200 OK");
     }
 }
 
 #[test]
-fn a_quiet_listener_takes_no_tokens() {
+fn an_idle_listener_takes_no_accept_tokens() {
     let clock = Clock::manual(Timestamp::from_millis(1));
     let limits =
         HttpServerLimits { accepts_per_second: 1, accepts_burst: 1, ..HttpServerLimits::default() };
     let server = Setup { limits, clock, cores: 2, ..Setup::default() }.start();
     // The only token is for the first connection, whichever core's.
-    assert_eq!(server.connect().send(GET).answer().0, "HTTP/1.1 200 OK");
+    assert_eq!(server.connect().send(GET).read_response().0, "HTTP/1.1 200 OK");
     assert_eq!(server.metrics.limit_hits(HttpServerLimit::AcceptsPerSecond), 0);
 }
 
@@ -56,7 +56,7 @@ fn the_kernel_spreads_connections_over_the_cores() {
     let server = Setup { cores: 4, ..Setup::default() }.start();
     let mut by_core: HashMap<String, usize> = HashMap::new();
     for _ in 0..400 {
-        *by_core.entry(server.connect().send(GET).answer().1).or_default() += 1;
+        *by_core.entry(server.connect().send(GET).read_response().1).or_default() += 1;
     }
     // The hash of addresses and ports gives each core a quarter, give or take.
     assert_eq!(by_core.len(), 4, "{by_core:?}");
@@ -64,7 +64,7 @@ fn the_kernel_spreads_connections_over_the_cores() {
 }
 
 #[test]
-fn whoever_is_connected_is_served_while_a_crowd_waits() {
+fn connected_clients_are_served_while_others_wait() {
     let listener =
         Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
     let listener = listener.expect("bound");
@@ -74,25 +74,26 @@ fn whoever_is_connected_is_served_while_a_crowd_waits() {
     for client in &mut crowd {
         client.send("GET /accepted HTTP/1.1\r\nHost: x\r\n\r\n");
     }
-    let more = vec![CoreListener { sockets: vec![listener], tls: None }];
-    let _server = Setup { more, ..Setup::default() }.start();
+    let extra_listeners = vec![CoreListener { sockets: vec![listener], tls: None }];
+    let _server = Setup { extra_listeners, ..Setup::default() }.start();
     // The first is answered when a few of them have been taken, not all.
-    let accepted: usize = crowd[0].answer().1.parse().expect("a number");
+    let accepted: usize = crowd[0].read_response().1.parse().expect("a number");
     assert!(accepted <= 32, "{accepted} of 200");
-    assert!(crowd.iter_mut().skip(1).all(|client| client.answer().0 == "HTTP/1.1 200 OK"));
+    assert!(crowd.iter_mut().skip(1).all(|client| client.read_response().0 == "HTTP/1.1 200 OK"));
 }
 
 #[test]
-fn sockets_do_not_gather_what_is_written() {
-    let more = Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
-    let more = more.expect("bound");
-    let address = more.address().expect("an address");
-    let more = vec![CoreListener { sockets: vec![more], tls: None }];
-    let server = Setup { more, ..Setup::default() }.start();
+fn sockets_do_not_delay_small_writes() {
+    let extra_listeners =
+        Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
+    let extra_listeners = extra_listeners.expect("bound");
+    let address = extra_listeners.address().expect("an address");
+    let extra_listeners = vec![CoreListener { sockets: vec![extra_listeners], tls: None }];
+    let server = Setup { extra_listeners, ..Setup::default() }.start();
     server.connect().send(UPGRADE).greeting();
     Client(TcpStream::connect(address.to_string()).expect("connects")).send(UPGRADE).greeting();
     assert_eq!(
-        server.seen(),
+        server.requests(),
         [
             "upgrade Some(127.0.0.1) tls=false 0 nodelay=Some(true)",
             "upgrade Some(127.0.0.1) tls=false 1 nodelay=Some(true)",
@@ -101,11 +102,11 @@ fn sockets_do_not_gather_what_is_written() {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
+fn a_start_error_names_its_reason() {
     let error = Setup { cores: 0, ..Setup::default() }.try_start().err().expect("refused");
     assert_eq!(error.to_string(), "cannot serve with 0 cores; at least 1 is needed");
     let no_sockets = CoreListener { sockets: Vec::new(), tls: None };
-    let setup = Setup { more: vec![no_sockets], ..Setup::default() };
+    let setup = Setup { extra_listeners: vec![no_sockets], ..Setup::default() };
     let error = setup.try_start().err().expect("refused");
     assert!(matches!(error, StartError::Sockets { listener: 1, sockets: 0, cores: 1 }), "{error}");
 }

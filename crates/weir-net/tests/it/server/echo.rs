@@ -30,7 +30,7 @@ use weir_net::{BindOptions, ListenAddress, Listener, NetMetrics, Tls};
 /// More than the kernel keeps for a client that does not read.
 pub(super) const BIG: usize = 16 << 20;
 /// No client waits longer than this for a server that hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Takes upgrades of `/raw...`: says what the head and the bytes behind it were, then echoes.
 /// Answers any other request with its method, path and core; `/slow` not before it is released, and
@@ -38,9 +38,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Echo {
     core: CoreIndex,
     released: CancellationToken,
-    seen: Arc<ArcSwap<Vec<String>>>,
-    asked: Notify,
-    poisoned: Option<CoreIndex>,
+    requests: Arc<ArcSwap<Vec<String>>>,
+    notified: Notify,
+    panicking_core: Option<CoreIndex>,
     metrics: NetMetrics,
     answers_half_closed: bool,
 }
@@ -53,7 +53,7 @@ impl ConnectionService for Echo {
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         let head = upgrade.head;
         if head.path() == "/raw/forbidden" {
-            return Err(upgrade.refuse(StatusCode::FORBIDDEN, "not you"));
+            return Err(upgrade.reject(StatusCode::FORBIDDEN, "not you"));
         }
         let names: Vec<_> = head.headers.iter().map(|header| header.name.to_lowercase()).collect();
         let mut greeting = format!(
@@ -68,7 +68,7 @@ impl ConnectionService for Echo {
         greeting.push(b'\n');
         let Peer { address, is_tls, listener } = upgrade.peer;
         let nodelay = SockRef::from(&upgrade.stream).tcp_nodelay().ok();
-        self.see(format!("upgrade {address:?} tls={is_tls} {listener} nodelay={nodelay:?}"));
+        self.record(format!("upgrade {address:?} tls={is_tls} {listener} nodelay={nodelay:?}"));
         tokio::task::spawn_local(echo(upgrade.stream, greeting));
         Ok(())
     }
@@ -80,12 +80,12 @@ impl ConnectionService for Echo {
     ) -> Response<ResponseBody> {
         let path = request.uri().path().to_owned();
         let method = request.method().clone();
-        self.see(format!("{method} {path}"));
+        self.record(format!("{method} {path}"));
         match path.as_str() {
             "/slow" => {
-                let given_up = GivenUp(Some(Rc::clone(&self)));
+                let given_up = AbandonedRequest(Some(Rc::clone(&self)));
                 self.released.cancelled().await;
-                given_up.not_at_all();
+                given_up.disarm();
             }
             "/hang" => {
                 while !self.released.is_cancelled() {
@@ -126,35 +126,35 @@ impl ConnectionService for Echo {
     }
 
     async fn run(self: Rc<Self>) {
-        self.asked.notified().await;
-        assert_ne!(self.poisoned, Some(self.core), "the test asked for it");
+        self.notified.notified().await;
+        assert_ne!(self.panicking_core, Some(self.core), "the test asked for it");
     }
 }
 
 impl Echo {
-    fn see(&self, what: String) {
-        self.asked.notify_one();
-        self.seen.rcu(|seen| {
-            let mut seen = Vec::clone(seen);
-            seen.push(what.clone());
-            seen
+    fn record(&self, what: String) {
+        self.notified.notify_one();
+        self.requests.rcu(|requests| {
+            let mut requests = Vec::clone(requests);
+            requests.push(what.clone());
+            requests
         });
     }
 }
 
 /// A request that nobody waits for any more.
-struct GivenUp(Option<Rc<Echo>>);
+struct AbandonedRequest(Option<Rc<Echo>>);
 
-impl GivenUp {
-    fn not_at_all(mut self) {
+impl AbandonedRequest {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for GivenUp {
+impl Drop for AbandonedRequest {
     fn drop(&mut self) {
         if let Some(echo) = self.0.take() {
-            echo.see("given up".to_owned());
+            echo.record("given up".to_owned());
         }
     }
 }
@@ -218,11 +218,11 @@ pub(super) struct Setup {
     pub(super) limits: HttpServerLimits,
     pub(super) clock: Clock,
     pub(super) tls: Option<Arc<Tls>>,
-    pub(super) more: Vec<CoreListener>,
+    pub(super) extra_listeners: Vec<CoreListener>,
     pub(super) deadline: Duration,
     pub(super) address: ListenAddress,
     /// Panics in its own work once it is asked for anything.
-    pub(super) poisoned: Option<CoreIndex>,
+    pub(super) panicking_core: Option<CoreIndex>,
     pub(super) answers_half_closed: bool,
     pub(super) trusted_proxies: TrustedProxies,
 }
@@ -234,10 +234,10 @@ impl Default for Setup {
             limits: HttpServerLimits::default(),
             clock: Clock::system(),
             tls: None,
-            more: Vec::new(),
-            deadline: PATIENCE,
+            extra_listeners: Vec::new(),
+            deadline: TIMEOUT,
             address: "127.0.0.1:0".parse().expect("an address"),
-            poisoned: None,
+            panicking_core: None,
             answers_half_closed: false,
             trusted_proxies: TrustedProxies::default(),
         }
@@ -252,7 +252,7 @@ pub(super) struct Server {
     pub(super) stop: ServerStop,
     pub(super) released: CancellationToken,
     pub(super) running: RunningServer,
-    seen: Arc<ArcSwap<Vec<String>>>,
+    requests: Arc<ArcSwap<Vec<String>>>,
 }
 
 impl Setup {
@@ -264,29 +264,29 @@ impl Setup {
         let sockets = Listener::bind_group(&self.address, self.cores, BindOptions::default());
         let sockets = sockets.expect("bound");
         let address = sockets[0].address().expect("an address");
-        self.more.insert(0, CoreListener { sockets, tls: self.tls });
+        self.extra_listeners.insert(0, CoreListener { sockets, tls: self.tls });
         let metrics = NetMetrics::detached();
         let limits = Arc::new(ArcSwap::from_pointee(self.limits));
         let stop = ServerStop::within(self.deadline);
         let released = CancellationToken::new();
-        let seen = Arc::new(ArcSwap::default());
-        let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));
-        let (poisoned, their_metrics) = (self.poisoned, metrics.clone());
+        let requests = Arc::new(ArcSwap::default());
+        let (released_clone, requests_clone) = (released.clone(), Arc::clone(&requests));
+        let (panicking_core, metrics_clone) = (self.panicking_core, metrics.clone());
         let answers_half_closed = self.answers_half_closed;
         let service = move |core| {
-            let (released, seen) = (their_released.clone(), Arc::clone(&their_seen));
+            let (released, requests) = (released_clone.clone(), Arc::clone(&requests_clone));
             Rc::new(Echo {
                 core,
                 released,
-                seen,
-                asked: Notify::new(),
-                poisoned,
-                metrics: their_metrics.clone(),
+                requests,
+                notified: Notify::new(),
+                panicking_core,
+                metrics: metrics_clone.clone(),
                 answers_half_closed,
             })
         };
         let running = start(ServerOptions {
-            listeners: self.more,
+            listeners: self.extra_listeners,
             cores: self.cores,
             limits: Arc::clone(&limits),
             clock: self.clock,
@@ -295,7 +295,7 @@ impl Setup {
             service,
             stop: stop.clone(),
         });
-        Ok(Server { address, metrics, limits, stop, released, running: running?, seen })
+        Ok(Server { address, metrics, limits, stop, released, running: running?, requests })
     }
 }
 
@@ -310,17 +310,17 @@ impl Server {
     pub(super) fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.tcp_address()).expect("connects");
         stream.set_nodelay(true).expect("set");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         Client(stream)
     }
 
     /// What the services were asked, in order.
-    pub(super) fn seen(&self) -> Vec<String> {
-        Vec::clone(&self.seen.load())
+    pub(super) fn requests(&self) -> Vec<String> {
+        Vec::clone(&self.requests.load())
     }
 
-    pub(super) fn wait_until_seen(&self, what: &str) {
-        wait_until(what, || self.seen().iter().any(|seen| seen == what));
+    pub(super) fn wait_until_requested(&self, what: &str) {
+        wait_until(what, || self.requests().iter().any(|requests| requests == what));
     }
 
     /// Whether nobody listens any more.
@@ -335,14 +335,14 @@ impl Server {
     /// Waits for the end.
     pub(super) fn ended(self) -> DrainOutcome {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let joined = async { tokio::time::timeout(PATIENCE, self.running.join()).await };
+        let joined = async { tokio::time::timeout(TIMEOUT, self.running.join()).await };
         runtime.expect("a runtime").block_on(joined).expect("ended in time").ended
     }
 }
 
 /// Waits for what another thread does; fails when that takes too long.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE.as_millis() {
+    for _ in 0..TIMEOUT.as_millis() {
         if is_so() {
             return;
         }
@@ -386,7 +386,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// Status line and body of an answer that has a length.
-    pub(super) fn answer(&mut self) -> (String, String) {
+    pub(super) fn read_response(&mut self) -> (String, String) {
         let head = self.read_until("\r\n\r\n");
         let status = head.lines().next().unwrap_or_default().to_owned();
         let length = head.to_lowercase();

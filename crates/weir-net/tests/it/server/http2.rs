@@ -17,38 +17,39 @@ use super::echo::{BIG, Setup};
 use super::tls;
 
 #[tokio::test]
-async fn streams_of_a_connection_are_served_by_themselves() {
+async fn streams_of_a_connection_are_served_independently() {
     let server = Setup::default().start();
     let mut client = Http2::connect(&server).await;
-    let slow = client.ask("/slow");
-    let quick: Vec<_> = (0..50).map(|index| client.ask(&format!("/hello/{index}"))).collect();
+    let slow = client.request_as("/slow");
+    let quick: Vec<_> =
+        (0..50).map(|index| client.request_as(&format!("/hello/{index}"))).collect();
     for (index, quick) in quick.into_iter().enumerate() {
-        let (status, body) = quick.answer().await;
+        let (status, body) = quick.read_response().await;
         assert_eq!((status, body), (StatusCode::OK, format!("GET /hello/{index} core=0")));
     }
     server.released.cancel();
-    assert_eq!(slow.answer().await.1, "GET /slow core=0");
+    assert_eq!(slow.read_response().await.1, "GET /slow core=0");
 }
 
 #[tokio::test]
-async fn bodies_of_any_length_pass_both_ways() {
+async fn http2_bodies_of_any_length_pass_both_ways() {
     let server = Setup::default().start();
     let mut client = Http2::with_windows(&server, 1 << 20, 8 << 20).await;
     let post = Request::builder().method(Method::POST).uri("http://x/length").body(());
     let mut up = client.begin(post.expect("a request"));
-    let down: Vec<_> = (0..3).map(|_| client.ask("/big")).collect();
+    let down: Vec<_> = (0..3).map(|_| client.request_as("/big")).collect();
     up.send(Bytes::from(vec![b'x'; BIG])).await;
-    assert_eq!(up.answer().await.1, format!("{BIG} bytes"));
+    assert_eq!(up.read_response().await.1, format!("{BIG} bytes"));
     for down in down {
-        assert_eq!(down.answer().await.1.len(), BIG);
+        assert_eq!(down.read_response().await.1.len(), BIG);
     }
-    let stream = client.ask("/stream");
+    let stream = client.request_as("/stream");
     server.released.cancel();
-    assert_eq!(stream.answer().await.1, "first\nsecond\n");
+    assert_eq!(stream.read_response().await.1, "first\nsecond\n");
 }
 
 #[tokio::test]
-async fn tls_agrees_on_http2_with_whoever_offers_it() {
+async fn tls_negotiates_http2_by_alpn() {
     let (tls, config) = tls::identity();
     let server = Setup { tls: Some(tls), ..Setup::default() }.start();
     for (offered, agreed) in [(vec!["h2", "http/1.1"], "h2"), (vec!["http/1.1"], "http/1.1")] {
@@ -61,51 +62,55 @@ async fn tls_agrees_on_http2_with_whoever_offers_it() {
         assert_eq!(socket.get_ref().1.alpn_protocol(), Some(agreed.as_bytes()));
         if agreed == "h2" {
             let mut client = Http2::over(socket).await;
-            assert_eq!(client.ask("/hello").answer().await.1, "GET /hello core=0");
+            assert_eq!(client.request_as("/hello").read_response().await.1, "GET /hello core=0");
         }
     }
 }
 
 #[tokio::test]
-async fn a_request_whose_client_resets_it_is_given_up() {
+async fn a_request_that_its_client_resets_is_dropped() {
     let server = Setup::default().start();
     let mut client = Http2::connect(&server).await;
-    let mut slow = client.ask("/slow");
-    until("it is in hand", || server.seen() == ["GET /slow"]).await;
+    let mut slow = client.request_as("/slow");
+    until("it is in hand", || server.requests() == ["GET /slow"]).await;
     slow.reset();
-    until("it is given up", || server.seen() == ["GET /slow", "given up"]).await;
-    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK, "the connection goes on");
+    until("it is given up", || server.requests() == ["GET /slow", "given up"]).await;
+    assert_eq!(
+        client.request_as("/hello").read_response().await.0,
+        StatusCode::OK,
+        "the connection goes on"
+    );
 }
 
 #[tokio::test]
-async fn requests_of_a_connection_that_ends_are_given_up() {
+async fn requests_of_a_closed_connection_are_dropped() {
     let server = Setup::default().start();
     let mut client = Http2::connect(&server).await;
-    let slow = client.ask("/slow");
-    until("it is in hand", || server.seen() == ["GET /slow"]).await;
+    let slow = client.request_as("/slow");
+    until("it is in hand", || server.requests() == ["GET /slow"]).await;
     drop(slow);
     client.hang_up();
-    until("it is given up", || server.seen() == ["GET /slow", "given up"]).await;
+    until("it is given up", || server.requests() == ["GET /slow", "given up"]).await;
     until("it is closed", || server.metrics.connections_open() == 0).await;
 }
 
 #[tokio::test]
-async fn a_graceful_stop_finishes_what_is_in_hand_and_takes_nothing_new() {
+async fn a_graceful_stop_finishes_streams_and_rejects_new_ones() {
     let server = Setup::default().start();
     let (mut busy, idle) = (Http2::connect(&server).await, Http2::connect(&server).await);
-    let slow = busy.ask("/slow");
-    until("it is in hand", || server.seen() == ["GET /slow"]).await;
+    let slow = busy.request_as("/slow");
+    until("it is in hand", || server.requests() == ["GET /slow"]).await;
     server.stop.graceful.cancel();
     assert_eq!(idle.ended().await, None, "in order");
     server.released.cancel();
-    assert_eq!(slow.answer().await.1, "GET /slow core=0");
+    assert_eq!(slow.read_response().await.1, "GET /slow core=0");
     assert_eq!(busy.ended().await, None);
     let ended = tokio::task::spawn_blocking(|| server.ended()).await;
     assert_eq!(ended.expect("joined"), DrainOutcome::Clean);
 }
 
 #[tokio::test]
-async fn who_asks_for_a_head_gets_no_body() {
+async fn a_head_request_gets_no_body() {
     let server = Setup::default().start();
     let mut client = Http2::connect(&server).await;
     let request = get("/hello").method(Method::HEAD).body(()).expect("a request");
@@ -115,7 +120,7 @@ async fn who_asks_for_a_head_gets_no_body() {
 }
 
 #[tokio::test]
-async fn what_no_service_is_to_see_is_refused_with_a_reason() {
+async fn invalid_http2_requests_are_rejected_with_a_reason() {
     let limits =
         HttpServerLimits { head_bytes_max: 4_000, headers_max: 100, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
@@ -130,23 +135,24 @@ async fn what_no_service_is_to_see_is_refused_with_a_reason() {
         (hosts, StatusCode::BAD_REQUEST, HeadRefusal::TwoHosts),
         (connect, StatusCode::METHOD_NOT_ALLOWED, HeadRefusal::Connect),
     ] {
-        let (answer, text) = client.begin(request.body(()).expect("a request")).answer().await;
+        let (answer, text) =
+            client.begin(request.body(()).expect("a request")).read_response().await;
         assert_eq!(answer, status, "{text}");
         assert_eq!(server.metrics.heads_refused(reason), 1, "{text}");
     }
     let cookies = (0..150).fold(get("/"), |request, _| request.header("cookie", "a=b"));
     let same = cookies.header("host", "X").body(()).expect("a request");
-    assert_eq!(client.begin(same).answer().await.0, StatusCode::OK);
-    assert_eq!(server.seen(), ["GET /"]);
+    assert_eq!(client.begin(same).read_response().await.0, StatusCode::OK);
+    assert_eq!(server.requests(), ["GET /"]);
 }
 
 #[test]
-fn a_wish_for_http2_by_upgrade_is_answered_as_it_is() {
+fn an_h2c_upgrade_is_answered_as_http1() {
     let server = Setup::default().start();
     let mut client = server.connect();
     let wish = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n";
     for _ in 0..2 {
         client.send(format!("GET /raw HTTP/1.1\r\nHost: x\r\n{wish}\r\n"));
-        assert_eq!(client.answer().1, "GET /raw core=0");
+        assert_eq!(client.read_response().1, "GET /raw core=0");
     }
 }

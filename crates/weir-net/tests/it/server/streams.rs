@@ -31,7 +31,8 @@ async fn secure(server: TcpStream, client: std::net::TcpStream) -> (ConnectionSt
     let folder = tempfile::tempdir().expect("a folder");
     let identity = tls::identity();
     let files: TlsFiles = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
-    let acceptor = tls::load(files, weir_net::tls::Agreed::Nothing).expect("loaded").acceptor();
+    let acceptor =
+        tls::load(files, weir_net::tls::AlpnProtocols::Nothing).expect("loaded").acceptor();
     let config = tls::client_config(identity.cert_der);
     let shaking = thread::spawn(move || {
         let name = "localhost".try_into().expect("a name");
@@ -68,7 +69,7 @@ fn read(mut client: End, count: usize) -> thread::JoinHandle<(Vec<u8>, End)> {
 }
 
 #[tokio::test]
-async fn what_counts_as_written_arrives_once_and_in_order() {
+async fn written_bytes_arrive_once_and_in_order() {
     for with_tls in [false, true] {
         let (mut stream, client) = pair(with_tls).await;
         let written = fill(&mut stream);
@@ -86,7 +87,7 @@ async fn what_counts_as_written_arrives_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn whoever_can_write_again_is_told() {
+async fn a_blocked_writer_is_woken_when_it_can_write() {
     for with_tls in [false, true] {
         let (mut stream, client) = pair(with_tls).await;
         let mut written = fill(&mut stream);
@@ -94,22 +95,22 @@ async fn whoever_can_write_again_is_told() {
             poll_fn(|context| Poll::Ready(stream.poll_write_ready(context).is_ready())).await;
         assert!(!is_ready, "there is no room");
         let reading = read(client, written.len());
-        let mut more = 0;
-        while more == 0 {
+        let mut extra_listeners = 0;
+        while extra_listeners == 0 {
             poll_fn(|context| stream.poll_write_ready(context)).await.expect("ready");
             assert!(!stream.needs_flush(), "what waits goes first");
-            more = stream.try_write(b"more").unwrap_or_default();
+            extra_listeners = stream.try_write(b"more").unwrap_or_default();
         }
-        written.extend_from_slice(&b"more"[..more]);
+        written.extend_from_slice(&b"more"[..extra_listeners]);
         poll_fn(|context| stream.poll_flush(context)).await.expect("flushed");
         let (arrived, client) = reading.join().expect("read");
-        let (last, _client) = read(client, more).join().expect("read");
+        let (last, _client) = read(client, extra_listeners).join().expect("read");
         assert!([arrived, last].concat() == written);
     }
 }
 
 #[tokio::test]
-async fn tls_keeps_no_more_than_one_write_in_memory() {
+async fn tls_buffers_at_most_one_write() {
     let (mut stream, _client) = pair(true).await;
     let huge = vec![0; 64 << 20];
     let mut accepted = 0;
@@ -124,7 +125,7 @@ async fn tls_keeps_no_more_than_one_write_in_memory() {
 }
 
 #[tokio::test]
-async fn lingering_for_no_time_resets_the_connection() {
+async fn a_zero_linger_timeout_resets_the_connection() {
     let (stream, mut client) = pair(false).await;
     stream.set_linger_zero().expect("set");
     drop(stream);

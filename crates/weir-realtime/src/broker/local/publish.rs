@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS_MAX, LocalBroker};
 use crate::app::App;
 use crate::broker::{ClientPublication, PublishError, ServerEvent};
-use crate::channel::{Channel, Keeps, PreparedEvent, Publication, Published, TryPublishError};
+use crate::channel::{Channel, PreparedEvent, Publication, Published, Retention, TryPublishError};
 use crate::cores::{Audience, CoreBusy};
 use crate::frame::Draft;
 use crate::metrics::LimitKind;
@@ -41,8 +41,8 @@ impl LocalBroker {
             prepared.push((self.prepare(app, name, event)?, event));
         }
         for (index, core) in self.cores.iter().enumerate() {
-            let own = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
-            if own > 0 && core.room.is_full_with(own) {
+            let own_events = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
+            if own_events > 0 && core.budget.is_full_with(own_events) {
                 // Dropping the prepared events returns their room.
                 return Err(self.count_busy(CoreBusy).into());
             }
@@ -71,7 +71,7 @@ impl LocalBroker {
             audience: Audience::Except(event.sender),
             event: event.name,
             data: "",
-            keeps: Keeps::Nothing,
+            retention: Retention::Nothing,
             now: self.clock.now(),
         };
         match channel.publish(publication, &self.cores) {
@@ -119,7 +119,7 @@ impl LocalBroker {
             audience: except.map_or(Audience::Everyone, Audience::Except),
             event: name,
             data,
-            keeps: Keeps::History(app.settings().history),
+            retention: Retention::History(app.settings().history),
             now: self.clock.now(),
         }
     }

@@ -56,7 +56,7 @@ struct Known {
 
 impl Known {
     /// Checks that each event directly follows the previous one.
-    fn hear(&mut self, messages: Vec<Value>) {
+    fn check_events(&mut self, messages: Vec<Value>) {
         for message in messages {
             let Some(offset) = message["offset"].as_u64() else { continue };
             let channel = message["channel"].as_str().unwrap().to_owned();
@@ -87,7 +87,7 @@ proptest! {
     /// In any order of joining, leaving, recovering, invalid messages, deliveries and turns, each
     /// client receives every event exactly once and in order, and nothing is left at the end.
     #[test]
-    fn whatever_happens_everybody_has_each_event_once(
+    fn in_any_order_of_steps_each_client_gets_each_event_once(
         steps in prop::collection::vec(step(), 1..150),
     ) {
         with_core(|core| {
@@ -99,13 +99,13 @@ proptest! {
                 };
                 clients.retain(is_there);
                 for (key, _, known) in &mut clients {
-                    known.hear(core.messages(*key));
+                    known.check_events(core.messages(*key));
                 }
             }
             core.deliver();
             let channels = &core.0.hub.app_by_id("1").unwrap().channels;
             for (key, _, known) in &mut clients {
-                known.hear(core.messages(*key));
+                known.check_events(core.messages(*key));
                 let is_open = !core.0.state.borrow_mut().session(*key).is_closing();
                 for (name, (epoch, offset)) in known.subscribed.iter().filter(|_| is_open) {
                     let position = channels.get(name).unwrap().info().position;
@@ -134,7 +134,7 @@ fn pick(clients: &mut [Client], who: usize) -> Option<&mut Client> {
 fn take_step(core: &ManualCore, clients: &mut Vec<Client>, step: Step) {
     match step {
         Step::Connect => {
-            let (key, socket_id) = core.enter();
+            let (key, socket_id) = core.connect_client();
             clients.push((key, socket_id, Known::default()));
         }
         Step::Close(who) => {
@@ -144,11 +144,11 @@ fn take_step(core: &ManualCore, clients: &mut Vec<Client>, step: Step) {
         }
         Step::Subscribe { who, channel, recovers } => {
             let Some((key, _, known)) = pick(clients, who) else { return };
-            let mut wish = json!({ "channel": CHANNELS[channel] });
+            let mut request = json!({ "channel": CHANNELS[channel] });
             if let Some((epoch, offset)) = known.left.get(CHANNELS[channel]).filter(|_| recovers) {
-                wish["recover"] = json!({ "epoch": epoch, "offset": offset });
+                request["recover"] = json!({ "epoch": epoch, "offset": offset });
             }
-            core.say(*key, "pusher:subscribe", &wish);
+            core.send_event(*key, "pusher:subscribe", &request);
         }
         Step::Unsubscribe { who, channel } => {
             let Some((key, _, known)) = pick(clients, who) else { return };
@@ -156,9 +156,9 @@ fn take_step(core: &ManualCore, clients: &mut Vec<Client>, step: Step) {
             let left = known.subscribed.remove(CHANNELS[channel]);
             known.left.extend(left.map(|place| (CHANNELS[channel].to_owned(), place)));
         }
-        Step::Publish(channel) => core.tell(CHANNELS[channel], "e"),
+        Step::Publish(channel) => core.publish_event(CHANNELS[channel], "e"),
         Step::ReceiveMessages => core.receive_messages(),
-        Step::Turn => core.0.turn(&mut core.0.state.borrow_mut()),
+        Step::Turn => core.0.deliver_turn(&mut core.0.state.borrow_mut()),
         Step::Nonsense(who, text) => {
             let Some((key, ..)) = pick(clients, who) else { return };
             core.write(*key, &Message::Text(&text), Some(MASK));

@@ -21,39 +21,39 @@ fn reload(core: &ManualCore, is_enabled: Option<bool>) {
 }
 
 #[test]
-fn the_connections_of_an_app_that_is_gone_or_off_end_over_the_drain_window() {
+fn connections_of_a_removed_app_close_over_the_drain_window() {
     for (is_enabled, code) in [(None, CloseCode::NoSuchApp), (Some(false), CloseCode::AppDisabled)]
     {
         with_core(|core| {
-            let all: Vec<_> = (0..302).map(|_| core.enter()).collect();
+            let all: Vec<_> = (0..302).map(|_| core.connect_client()).collect();
             reload(core, is_enabled);
             let steps = steps_of_app_end(core);
             // 3 s, in steps of 20 ms.
             assert_eq!(steps, [(2, Some(code)); 151]);
-            assert_eq!(core.heard(all[0].0), ["pusher:error"]);
-            core.pass(std::time::Duration::from_secs(60));
-            core.tidy();
+            assert_eq!(core.take_event_names(all[0].0), ["pusher:error"]);
+            core.advance_time(std::time::Duration::from_secs(60));
+            core.remove_expired();
             assert_eq!(core.leftovers(), Leftovers::default());
         });
     }
 }
 
 #[test]
-fn an_app_that_is_on_again_keeps_the_connections_that_are_left() {
+fn a_re_enabled_app_keeps_its_remaining_connections() {
     with_core(|core| {
-        let (one, _) = core.enter();
+        let (one, _) = core.connect_client();
         reload(core, Some(false));
         reload(core, Some(true));
         assert_eq!(steps_of_app_end(core), [(0, None)]);
-        assert!(core.heard(one).is_empty());
+        assert!(core.take_event_names(one).is_empty());
     });
 }
 
 /// After 4001, clients would not reconnect to the app that was added again.
 #[test]
-fn connections_of_an_app_that_is_there_again_come_back_to_it() {
+fn connections_of_a_re_added_app_reconnect() {
     with_core(|core| {
-        core.enter();
+        core.connect_client();
         reload(core, None);
         reload(core, Some(true));
         assert_eq!(steps_of_app_end(core), [(1, Some(CloseCode::OverCapacity))]);

@@ -9,9 +9,9 @@ use super::*;
 
 fn open_stream(core: &ManualCore, channel: &str) -> Pin<Box<EventStream>> {
     let app = core.0.hub.app_by_id("1").unwrap();
-    let place = app.connect(1_000).unwrap();
+    let quota = app.connect(1_000).unwrap();
     let channel = ChannelName::parse(channel, &PusherLimits::default()).unwrap();
-    Box::pin(core.0.stream_events(EventStreamRequest { app, place, channel, after: None }))
+    Box::pin(core.0.stream_events(EventStreamRequest { app, quota, channel, after: None }))
 }
 
 /// Reads what the stream has for its client, or None if there is nothing yet.
@@ -27,7 +27,7 @@ fn read(stream: &mut Pin<Box<EventStream>>) -> Option<String> {
 }
 
 #[test]
-fn streams_of_events_wait_until_they_may_subscribe() {
+fn event_streams_wait_for_the_subscribe_rate() {
     let interval = std::time::Duration::from_secs(1);
     let mut settings = Settings::default();
     settings.limits.subscribe_rate = Rate::new(1, interval);
@@ -37,17 +37,17 @@ fn streams_of_events_wait_until_they_may_subscribe() {
         assert!(read(stream).unwrap().starts_with("retry: "));
     }
     assert!(read(&mut one).unwrap().contains("subscription_succeeded"));
-    core.0.let_through();
+    core.0.resume_waiting();
     assert_eq!(read(&mut two), None, "the bucket is empty");
-    assert_eq!(core.leftovers().paced, 1);
-    core.tell("a", "e");
+    assert_eq!(core.leftovers().waiting_to_subscribe, 1);
+    core.publish_event("a", "e");
     core.deliver();
     core.0.hub.clock.advance(interval);
     assert_eq!(read(&mut two), None, "it stands in the queue");
-    core.0.let_through();
+    core.0.resume_waiting();
     let first = read(&mut two).unwrap();
     assert!(first.contains("subscription_succeeded") && first.contains("\"offset\":1"), "{first}");
-    core.tell("a", "f");
+    core.publish_event("a", "f");
     core.deliver();
     assert!(read(&mut two).unwrap().contains("\"event\":\"f\""));
     drop((one, two));
@@ -55,22 +55,22 @@ fn streams_of_events_wait_until_they_may_subscribe() {
 }
 
 #[test]
-fn a_silent_stream_gets_a_comment_that_no_page_sees() {
+fn an_idle_event_stream_gets_keep_alive_comments() {
     let core = ManualCore::new(Settings::default(), vec![app()]);
     let mut stream = open_stream(&core, "a");
     while read(&mut stream).is_some() {}
-    core.pass(std::time::Duration::from_secs(30));
+    core.advance_time(std::time::Duration::from_secs(30));
     let sent = read(&mut stream).expect("a sign of life");
     assert!(sent.starts_with(':') && sent.lines().count() == 2, "{sent:?}");
 }
 
 #[test]
-fn a_stream_that_ends_while_it_waits_leaves_nothing() {
+fn an_event_stream_that_ends_while_waiting_leaves_nothing() {
     let mut settings = Settings::default();
     settings.limits.subscribe_rate = Rate::new(1, std::time::Duration::from_secs(1));
     let core = ManualCore::new(settings, vec![app()]);
     drop([open_stream(&core, "a"), open_stream(&core, "a")]);
-    core.pass(std::time::Duration::from_secs(1_000));
-    core.tidy();
+    core.advance_time(std::time::Duration::from_secs(1_000));
+    core.remove_expired();
     assert_eq!(core.leftovers(), Leftovers::default());
 }

@@ -72,7 +72,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
 }
 
 #[test]
-fn the_standards_example_is_accepted_with_its_answer() {
+fn the_handshake_example_of_the_standard_is_accepted() {
     let request = request();
     let upgrade = accept(&request, &[]).expect("accepted");
     assert_eq!(
@@ -84,7 +84,7 @@ fn the_standards_example_is_accepted_with_its_answer() {
 }
 
 #[test]
-fn names_and_words_are_compared_without_regard_to_case_and_in_lists() {
+fn header_names_and_lists_are_compared_case_insensitively() {
     let request = request()
         .without("Upgrade")
         .with("upgrade", "h2c, WebSocket")
@@ -95,7 +95,7 @@ fn names_and_words_are_compared_without_regard_to_case_and_in_lists() {
 }
 
 #[test]
-fn what_is_no_upgrade_is_answered_with_426_and_the_version() {
+fn a_request_without_upgrade_gets_426_with_the_version() {
     for request in [
         request().without("Upgrade"),
         request().without("Connection"),
@@ -125,7 +125,7 @@ fn what_is_no_upgrade_is_answered_with_426_and_the_version() {
 }
 
 #[test]
-fn other_methods_and_older_http_are_refused() {
+fn other_methods_and_older_http_are_rejected() {
     for method in ["POST", "get", "CONNECT"] {
         let request = Request { method, ..request() };
         assert_eq!(request.refusal(), HandshakeError::MethodNotGet);
@@ -138,7 +138,7 @@ fn other_methods_and_older_http_are_refused() {
 }
 
 #[test]
-fn a_key_is_there_once_and_has_16_bytes() {
+fn a_key_occurs_once_and_has_16_bytes() {
     for key in [
         "",
         "dGhlIHNhbXBsZSBub25j",
@@ -170,7 +170,7 @@ fn a_request_has_one_host_and_no_body() {
 }
 
 #[test]
-fn the_clients_first_protocol_that_is_spoken_is_chosen() {
+fn the_clients_first_supported_protocol_is_chosen() {
     let offer = || request().with("Sec-WebSocket-Protocol", "soap, wamp");
     assert_eq!(offer().protocol(&[]), None);
     assert_eq!(offer().protocol(&["mqtt"]), None);
@@ -186,7 +186,7 @@ fn the_clients_first_protocol_that_is_spoken_is_chosen() {
 }
 
 #[test]
-fn an_origin_is_the_callers_to_judge() {
+fn the_origin_is_returned_for_the_caller_to_check() {
     let from = request().with("Origin", "https://example.com");
     assert_eq!(accept(&from, &[]).expect("accepted").origin, Some("https://example.com"));
     let twice = from.with("Origin", "https://example.org");
@@ -196,7 +196,7 @@ fn an_origin_is_the_callers_to_judge() {
 }
 
 #[test]
-fn extensions_are_declined_by_silence() {
+fn extensions_are_not_negotiated() {
     let request = request()
         .with("Sec-WebSocket-Extensions", "permessage-deflate; server_no_context_takeover");
     let upgrade = accept(&request, &[]).expect("accepted");

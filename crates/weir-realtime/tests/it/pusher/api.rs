@@ -12,7 +12,7 @@ const NOTHING: InfoRequest =
     InfoRequest { user_count: false, subscription_count: false, cache: false };
 
 #[test]
-fn an_event_as_server_libraries_send_it() {
+fn an_event_of_a_server_library_is_parsed() {
     let body = br#"{"name":"foo","data":"{\"some\":\"d\u00e4ta\"}","channels":["b","a","b"],"socket_id":"1234.5678","info":"user_count, subscription_count"}"#;
     let event = parse_publish(body, &PusherLimits::default()).unwrap();
     assert_eq!(event.name.as_str(), "foo");
@@ -25,7 +25,7 @@ fn an_event_as_server_libraries_send_it() {
 }
 
 #[test]
-fn an_event_for_one_channel_with_data_that_is_no_string() {
+fn an_event_for_one_channel_can_have_non_string_data() {
     let body = br##"{"name":"foo","data":{ "a" : 1.0 },"channel":"#server-to-user-7","socket_id":null,"more":{}}"##;
     let event = parse_publish(body, &PusherLimits::default()).unwrap();
     assert_eq!(event.data.as_str(), r#"{ "a" : 1.0 }"#);
@@ -34,7 +34,7 @@ fn an_event_for_one_channel_with_data_that_is_no_string() {
 }
 
 #[test]
-fn an_event_for_a_user() {
+fn an_event_for_a_user_is_parsed() {
     let event =
         parse_user_event(br#"{"name":"foo","data":"bar"}"#, &PusherLimits::default()).unwrap();
     assert_eq!((event.name.as_str(), event.data.as_str()), ("foo", "bar"));
@@ -54,7 +54,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_with_an_event_is_said_with_its_status() {
+fn each_invalid_event_has_an_error_and_a_status() {
     for (changes, status, message) in [
         (json!({}), 400, "an event needs channels, an array of names, or channel, one name"),
         (
@@ -109,7 +109,7 @@ fn what_is_wrong_with_an_event_is_said_with_its_status() {
 }
 
 #[test]
-fn a_body_that_is_not_the_right_json_at_all() {
+fn a_body_of_other_json_is_rejected() {
     for (body, reason) in [
         ("", "EOF while parsing a value at line 1 column 0"),
         ("{", "EOF while parsing an object at line 1 column 1"),
@@ -140,7 +140,7 @@ fn batch(events: Vec<Value>) -> Result<Vec<String>, (u16, String)> {
 }
 
 #[test]
-fn a_batch_is_taken_whole_or_not_at_all() {
+fn a_batch_is_parsed_completely_or_rejected() {
     let event = |channel: &str| json!({"name": "n", "data": "d", "channel": channel});
     let refused = |status, message: &str| Err((status, message.to_owned()));
     let three = vec![event("b"), event("a"), event("b")];
@@ -173,7 +173,7 @@ fn query(text: &str) -> SignedQuery<'_> {
 }
 
 #[test]
-fn attributes_are_read_as_a_list_with_commas() {
+fn info_attributes_are_a_comma_separated_list() {
     let info =
         |text: &str| InfoRequest::parse(query(text).get("info")).map_err(|error| error.to_string());
     let count = InfoRequest { subscription_count: true, ..NOTHING };
@@ -187,7 +187,7 @@ fn attributes_are_read_as_a_list_with_commas() {
 }
 
 #[test]
-fn attributes_of_many_channels_go_with_a_prefix() {
+fn attributes_of_many_channels_need_a_prefix() {
     let list = |text: &str| {
         ListRequest::parse(&query(text))
             .map(|list| (list.filter_by_prefix.to_owned(), list.info))
@@ -209,7 +209,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
 }
 
 #[test]
-fn answers_have_the_documented_shapes() {
+fn responses_have_the_documented_shapes() {
     let users = ChannelInfo { user_count: Some(42), subscription_count: Some(51), cache: None };
     let nothing = ChannelInfo::default();
     let cached = CachedEvent { data: "event \"data\"", ttl_seconds: 60 };
@@ -245,7 +245,7 @@ fn answers_have_the_documented_shapes() {
 
 proptest! {
     #[test]
-    fn an_events_data_arrives_as_it_was_sent(
+    fn the_data_of_any_event_arrives(
         data in "(\\PC|[\u{0}-\u{20}\"\\\\]){0,60}",
         ascii: bool,
     ) {

@@ -28,7 +28,7 @@ fn client_event(text: &str) -> (String, String, Option<String>) {
 }
 
 #[test]
-fn a_subscription_as_pusher_js_sends_it() {
+fn a_subscription_of_pusher_js_is_parsed() {
     let found = subscribe(r#"{"event":"pusher:subscribe","data":{"auth":"","channel":"news"}}"#);
     assert_eq!((found.channel.as_str(), found.auth.as_deref()), ("news", Some("")));
     assert_eq!((found.channel_data, found.recover), (None, None));
@@ -40,7 +40,7 @@ fn a_subscription_as_pusher_js_sends_it() {
 }
 
 #[test]
-fn data_may_be_encoded_twice() {
+fn data_can_be_encoded_twice() {
     let inner =
         r#"{"channel":"presence-é","auth":"k:s","channel_data":"{\"user_id\":\"\\u00e9\"}"}"#
             .replace('é', "e");
@@ -56,7 +56,7 @@ fn data_may_be_encoded_twice() {
 }
 
 #[test]
-fn recovery_is_asked_for_beside_the_channel() {
+fn the_recovery_position_is_parsed() {
     let with = |recover: &str| {
         format!(r#"{{"event":"pusher:subscribe","data":{{"channel":"a","recover":{recover}}}}}"#)
     };
@@ -78,7 +78,7 @@ fn recovery_is_asked_for_beside_the_channel() {
 }
 
 #[test]
-fn the_rest_of_what_libraries_send() {
+fn other_client_messages_are_parsed() {
     for (text, message) in [
         (r#"{"event":"pusher:ping","data":{}}"#, ClientMessage::Ping),
         (r#"{"event":"pusher:ping","data":""}"#, ClientMessage::Ping),
@@ -94,7 +94,7 @@ fn the_rest_of_what_libraries_send() {
 }
 
 #[test]
-fn a_client_events_data_stays_as_it_is() {
+fn the_data_of_a_client_event_is_unchanged() {
     for (data, text) in [
         (r#""plain""#, "plain"),
         (r#""{\"a\":1}""#, r#"{"a":1}"#),
@@ -111,7 +111,7 @@ fn a_client_events_data_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn each_invalid_message_has_its_own_error() {
     for (text, message) in [
         (
             "hello",
@@ -177,7 +177,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn messages_are_bounded() {
+fn client_messages_are_limited_in_size() {
     let event = |data: &str| format!(r#"{{"event":"client-a","channel":"b","data":{data}}}"#);
     let text = |bytes: usize| event(&format!("\"{}\"", "x".repeat(bytes)));
     assert!(parse(&text(10_240)).is_ok());
@@ -200,7 +200,7 @@ fn messages_are_bounded() {
 }
 
 #[test]
-fn an_error_repeats_only_the_beginning_of_what_was_sent() {
+fn an_error_repeats_only_the_beginning_of_the_message() {
     for text in [
         json!({"event": "x".repeat(60_000)}).to_string(),
         json!({"event": "client-a", "channel": {"x": 1}, "y": "x".repeat(60_000)}).to_string(),
@@ -232,7 +232,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     /// What a client sends is what the others' `JSON.parse` of `data` gives.
     #[test]
-    fn a_client_events_data_arrives(data in any_json(), channel in ".{0,9}") {
+    fn the_data_of_any_client_event_arrives(data in any_json(), channel in ".{0,9}") {
         let text = json!({"event": "client-é\n", "channel": channel, "data": data}).to_string();
         let (event, found_channel, found) = client_event(&text);
         prop_assert_eq!((event.as_str(), found_channel), ("client-é\n", channel));
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_sent_there_is_an_answer(text in "\\PC{0,60}", event in "(pusher:(subscribe|unsubscribe|signin|ping)|client-a)", data in any_json()) {
+    fn any_message_parses_or_gives_an_error(text in "\\PC{0,60}", event in "(pusher:(subscribe|unsubscribe|signin|ping)|client-a)", data in any_json()) {
         let _ = parse(&text);
         let _ = parse(&json!({"event": event, "data": data}).to_string());
     }

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use weir_realtime::pusher::close_code::{CloseCode, Reconnection};
 
 #[test]
-fn every_code_has_a_number_and_a_reason_that_fits_into_a_close_frame() {
+fn every_close_code_has_a_number_and_a_fitting_reason() {
     let numbers: HashSet<_> = CloseCode::ALL.iter().map(|code| code.number()).collect();
     assert_eq!(numbers.len(), CloseCode::ALL.len());
     for code in CloseCode::ALL {
@@ -12,7 +12,7 @@ fn every_code_has_a_number_and_a_reason_that_fits_into_a_close_frame() {
 }
 
 #[test]
-fn pusher_js_reconnects_by_range() {
+fn close_code_ranges_match_pusher_js() {
     for (code, then) in [
         (CloseCode::TlsOnly, Reconnection::AtOnceWithTls),
         (CloseCode::NoSuchApp, Reconnection::Never),

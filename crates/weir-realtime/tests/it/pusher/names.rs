@@ -10,7 +10,7 @@ fn channel(name: &str) -> Result<ChannelName, ChannelNameError> {
 }
 
 #[test]
-fn a_channels_prefixes_say_what_it_is() {
+fn channel_prefixes_determine_the_kind() {
     for (name, access, caches) in [
         ("news", Access::Public, false),
         ("cache-news", Access::Public, true),
@@ -35,7 +35,7 @@ fn a_channels_prefixes_say_what_it_is() {
 }
 
 #[test]
-fn a_channels_kind_says_what_it_allows() {
+fn channel_kinds_determine_the_permissions() {
     // name, needs auth, client events, presence, subscription count
     for (name, rules) in [
         ("a", [false, false, false, true]),
@@ -58,7 +58,7 @@ fn a_channels_kind_says_what_it_allows() {
 }
 
 #[test]
-fn a_channels_name_is_checked_and_the_error_says_what_is_wrong() {
+fn an_invalid_channel_name_has_an_explaining_error() {
     assert!(channel("aZ09_-=@,.;").is_ok());
     assert!(channel(&"a".repeat(164)).is_ok());
     for (name, message) in [
@@ -89,7 +89,7 @@ fn a_channels_name_is_checked_and_the_error_says_what_is_wrong() {
 }
 
 #[test]
-fn prefixes_alone_are_no_name() {
+fn a_prefix_alone_is_not_a_channel_name() {
     for access in ["private-", "presence-", "private-encrypted-", ""] {
         for name in [access.to_owned(), format!("{access}cache-")] {
             assert!(channel(&name).is_err(), "{name}");
@@ -103,14 +103,14 @@ fn prefixes_alone_are_no_name() {
 }
 
 #[test]
-fn a_users_channel_takes_ids_that_no_other_name_may_have() {
+fn user_channels_accept_any_user_id() {
     assert_eq!(channel("#server-to-user-auth0|5 é").unwrap().server_to_user(), Some("auth0|5 é"));
     assert!(channel("#server-to-user-a\nb").is_err());
     assert_eq!(channel("private-a").unwrap().server_to_user(), None);
 }
 
 #[test]
-fn event_names_are_bounded_and_the_protocols_own_are_refused() {
+fn event_names_are_limited_and_protocol_names_rejected() {
     let limits = PusherLimits::default();
     let parse = |name: &str| EventName::parse(name.to_owned().into(), &limits).map(drop);
     assert_eq!(parse("order.created: é"), Ok(()));
@@ -126,7 +126,7 @@ fn event_names_are_bounded_and_the_protocols_own_are_refused() {
 }
 
 #[test]
-fn a_sockets_id_is_two_plain_numbers() {
+fn a_socket_id_is_two_plain_numbers() {
     let id: SocketId = "1234.5678".parse().unwrap();
     assert_eq!(
         (id, id.to_string().as_str()),
@@ -140,7 +140,7 @@ fn a_sockets_id_is_two_plain_numbers() {
 }
 
 #[test]
-fn a_position_is_written_in_one_way_only() {
+fn a_position_has_one_canonical_form() {
     let position = ChannelPosition { epoch: Epoch(0xab), offset: 42 };
     assert_eq!(position.to_string(), "00000000000000ab:42");
     assert_eq!("00000000000000ab:42".parse(), Ok(position));
@@ -153,7 +153,7 @@ fn a_position_is_written_in_one_way_only() {
 
 proptest! {
     #[test]
-    fn what_is_displayed_is_read_again(first: u64, second: u64) {
+    fn displayed_values_parse_again(first: u64, second: u64) {
         let id = SocketId { first, second };
         prop_assert_eq!(id.to_string().parse(), Ok(id));
         let position = ChannelPosition { epoch: Epoch(first), offset: second };
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_channels_name_is_accepted_by_the_alphabet_alone(name in ".{0,20}") {
+    fn a_channel_name_is_valid_by_its_alphabet_alone(name in ".{0,20}") {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-=@,.;".contains(c));
         prop_assert_eq!(channel(&name).is_ok(), plain && !name.is_empty());
     }

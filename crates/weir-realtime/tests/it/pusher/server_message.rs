@@ -24,7 +24,7 @@ fn raw(json: &str) -> Box<RawValue> {
 }
 
 #[test]
-fn what_a_connection_is_told() {
+fn connection_messages_have_the_protocols_form() {
     let socket_id = SocketId { first: 123, second: 456 };
     let established = |millis| {
         let timeout = Duration::from_millis(millis);
@@ -52,7 +52,7 @@ fn what_a_connection_is_told() {
 }
 
 #[test]
-fn what_a_subscriber_is_told_of_the_subscription() {
+fn subscription_messages_have_the_protocols_form() {
     let succeeded = |joined: Joined| text(|out| message::subscription_succeeded(out, "a", &joined));
     assert_eq!(
         succeeded(Joined::default()),
@@ -82,7 +82,7 @@ fn what_a_subscriber_is_told_of_the_subscription() {
 }
 
 #[test]
-fn who_is_there() {
+fn presence_messages_have_the_protocols_form() {
     let info = raw(r#"{ "name":"\u00e9" }"#);
     let one = MemberData { user_id: "1", user_info: Some(&info) };
     let two = MemberData { user_id: "\"2\"", user_info: None };
@@ -115,7 +115,7 @@ fn who_is_there() {
 }
 
 #[test]
-fn who_of_a_watchlist_came_and_went() {
+fn watchlist_messages_have_the_protocols_form() {
     let online = (WatchlistChange::Online, vec!["1", "2"]);
     let offline = (WatchlistChange::Offline, vec!["3"]);
     assert_eq!(
@@ -125,7 +125,7 @@ fn who_of_a_watchlist_came_and_went() {
 }
 
 #[test]
-fn an_event_carries_its_data_as_a_string_and_our_fields_behind() {
+fn an_event_has_its_data_as_a_string_and_our_fields_last() {
     let data = Some(r#"{ "x" : 1.0 }"#);
     let event = ChannelEvent { event: "e", channel: "a", data, user_id: None, position: None };
     let written = |event: &ChannelEvent<'_>| text(|out| message::channel_event(out, event));
@@ -156,7 +156,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn every_event_is_read_as_it_was(
+    fn every_event_round_trips(
         event in any_text(),
         channel in any_text(),
         data in prop::option::of(any_text()),
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn every_list_of_members_is_read_as_it_was(
+    fn every_member_list_round_trips(
         members in prop::collection::btree_map(any_text(), prop::option::of(any_text()), 0..5),
     ) {
         let infos: Vec<_> = members
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn every_other_text_is_read_as_it_was(one in any_text(), other in any_text()) {
+    fn every_other_message_round_trips(one in any_text(), other in any_text()) {
         let member = MemberData { user_id: &one, user_info: None };
         let online = [(WatchlistChange::Online, [one.as_str(), other.as_str()])];
         for (found, data) in [

@@ -12,13 +12,13 @@ fn user(text: &str) -> Result<(String, Vec<String>, usize), String> {
     UserData::parse(text, &PusherLimits::default())
         .map(|data| {
             let users = data.watchlist.accepted.iter().map(|user| user.to_string()).collect();
-            (data.id.into_owned(), users, data.watchlist.left_out)
+            (data.id.into_owned(), users, data.watchlist.dropped)
         })
         .map_err(|error| error.to_string())
 }
 
 #[test]
-fn members_are_known_by_text_whatever_their_id_is() {
+fn numeric_and_text_user_ids_are_the_same_member() {
     for (text, id, info) in [
         (r#"{"user_id":10}"#, "10", None),
         (r#"{"user_id":-10,"user_info":null}"#, "-10", None),
@@ -35,7 +35,7 @@ fn members_are_known_by_text_whatever_their_id_is() {
 }
 
 #[test]
-fn channel_data_is_bounded_and_the_error_names_the_field() {
+fn channel_data_is_limited_and_the_error_names_the_field() {
     let info = |bytes: usize| format!(r#"{{"user_id":1,"user_info":"{}"}}"#, "x".repeat(bytes - 2));
     let id = |characters: usize| format!(r#"{{"user_id":"{}"}}"#, "é".repeat(characters));
     let deep = format!(r#"{{"user_id":1,"user_info":{}{}}}"#, "[".repeat(65), "]".repeat(65));
@@ -71,7 +71,7 @@ fn channel_data_is_bounded_and_the_error_names_the_field() {
 }
 
 #[test]
-fn a_sign_in_has_an_id_that_pusher_js_takes() {
+fn the_sign_in_response_has_an_id_for_pusher_js() {
     let own = |text: &str| text.to_owned();
     assert_eq!(user(r#"{"id":"a"}"#), Ok((own("a"), vec![], 0)));
     assert_eq!(
@@ -93,16 +93,16 @@ fn a_sign_in_has_an_id_that_pusher_js_takes() {
 }
 
 #[test]
-fn a_watchlist_beyond_the_limit_is_cut_not_refused() {
+fn a_watchlist_over_the_limit_is_truncated() {
     let ids: Vec<_> = (0..103).map(|id| format!("\"u{id}\"")).collect();
-    let (_, users, left_out) =
+    let (_, users, dropped) =
         user(&format!(r#"{{"id":"a","watchlist":[{}]}}"#, ids.join(","))).unwrap();
-    assert_eq!((users.len(), users[99].as_str(), left_out), (100, "u99", 3));
+    assert_eq!((users.len(), users[99].as_str(), dropped), (100, "u99", 3));
 }
 
 #[test]
-fn a_user_who_is_named_twice_is_watched_once() {
+fn a_duplicate_user_on_a_watchlist_is_watched_once() {
     let named = r#"{"id":"a","watchlist":["b","b","7",7,"c","b"]}"#;
-    let (_, users, left_out) = user(named).unwrap();
-    assert_eq!((users, left_out), (vec!["b".to_owned(), "7".into(), "c".into()], 0));
+    let (_, users, dropped) = user(named).unwrap();
+    assert_eq!((users, dropped), (vec!["b".to_owned(), "7".into(), "c".into()], 0));
 }

@@ -14,7 +14,7 @@ fn written(event: &WebhookEvent<'_>) -> String {
 }
 
 #[test]
-fn events_have_the_documented_fields() {
+fn webhook_events_have_the_documented_fields() {
     let (channel, user_id) = ("presence-a", "7");
     for (event, json) in [
         (
@@ -64,7 +64,7 @@ fn events_have_the_documented_fields() {
 }
 
 #[test]
-fn a_body_is_signed_whole_whether_its_events_are_fresh_or_kept() {
+fn the_signature_covers_the_whole_webhook_body() {
     let token = Token { key: "278d425bdf160c739803", secret: &Secret::new("7ad3773142a6692b25b8") };
     let now = Timestamp::from_millis(1_327_078_148_132);
     let events = [

@@ -6,7 +6,7 @@ use super::client::sign;
 use super::*;
 
 #[test]
-fn everybody_gets_what_is_published_in_one_order() {
+fn all_subscribers_get_events_in_the_same_order() {
     const PUBLISHERS: u64 = 4;
     const EVENTS: u64 = 100;
     let server = Server::start();
@@ -40,11 +40,11 @@ fn everybody_gets_what_is_published_in_one_order() {
 }
 
 #[test]
-fn private_channels_need_the_applications_signature() {
+fn private_channels_need_a_valid_signature() {
     let server = Server::start();
     let mut client = server.connect();
     for auth in [json!(null), json!(""), json!("demo-key:00"), json!("other:00")] {
-        client.say("pusher:subscribe", &json!({ "channel": "private-x", "auth": auth }));
+        client.send_event("pusher:subscribe", &json!({ "channel": "private-x", "auth": auth }));
         let error = client.event();
         assert_eq!(error.name, "pusher:subscription_error");
         assert_eq!(error.data["status"], 401);
@@ -55,10 +55,10 @@ fn private_channels_need_the_applications_signature() {
 }
 
 #[test]
-fn who_left_gets_nothing_more_and_may_come_back() {
+fn an_unsubscribed_client_gets_no_events_and_can_subscribe_again() {
     let server = Server::start();
     let mut client = server.subscriber("news");
-    client.say("pusher:unsubscribe", &json!({ "channel": "news" }));
+    client.send_event("pusher:unsubscribe", &json!({ "channel": "news" }));
     client.flush();
     server.publish("news", &json!(1));
     assert_eq!(client.flush(), []);
@@ -68,10 +68,10 @@ fn who_left_gets_nothing_more_and_may_come_back() {
 }
 
 #[test]
-fn a_second_subscription_to_a_channel_is_an_error_and_changes_nothing() {
+fn a_second_subscription_to_a_channel_is_rejected() {
     let server = Server::start();
     let mut client = server.subscriber("news");
-    client.say("pusher:subscribe", &json!({ "channel": "news" }));
+    client.send_event("pusher:subscribe", &json!({ "channel": "news" }));
     assert_eq!(client.event().name, "pusher:error");
     server.publish("news", &json!(1));
     assert_eq!(client.event().data, 1);
@@ -79,20 +79,20 @@ fn a_second_subscription_to_a_channel_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_connection_may_have_so_many_channels() {
+fn channels_per_connection_are_limited() {
     let server = Server::with(|settings, _| settings.limits.channels_per_connection_max = 2);
     let mut client = server.subscriber("a");
     client.subscribe("b");
-    client.say("pusher:subscribe", &json!({ "channel": "c" }));
+    client.send_event("pusher:subscribe", &json!({ "channel": "c" }));
     let error = client.event();
     assert_eq!(error.name, "pusher:subscription_error");
     assert!(error.data["error"].as_str().unwrap().contains("channels_per_connection_max"));
-    client.say("pusher:unsubscribe", &json!({ "channel": "a" }));
+    client.send_event("pusher:unsubscribe", &json!({ "channel": "a" }));
     client.subscribe("c");
 }
 
 #[test]
-fn the_sender_of_a_request_is_left_out() {
+fn the_sender_of_a_request_does_not_get_its_event() {
     let server = Server::start();
     let (mut sender, mut other) = (server.subscriber("news"), server.subscriber("news"));
     let body = json!({
@@ -105,7 +105,7 @@ fn the_sender_of_a_request_is_left_out() {
 }
 
 #[test]
-fn client_events_go_to_the_others_of_private_channels_at_a_bounded_rate() {
+fn client_events_reach_the_other_members_at_a_limited_rate() {
     let server = Server::start();
     let mut clients: Vec<Client> = (0..3).map(|_| server.subscriber("private-x")).collect();
     for number in 0..10 {
@@ -115,14 +115,14 @@ fn client_events_go_to_the_others_of_private_channels_at_a_bounded_rate() {
         for number in 0..10 {
             let event = client.event();
             assert_eq!((event.name.as_str(), &event.data), ("client-e", &json!(number)));
-            assert!(event.whole["offset"].is_null(), "they are not kept");
+            assert!(event.json["offset"].is_null(), "they are not kept");
         }
     }
     assert_eq!(clients[0].flush(), [], "not echoed");
     for _ in 0..30 {
         clients[0].send(&json!({ "event": "client-e", "channel": "private-x" }));
     }
-    assert_eq!(clients[0].until("pusher:error").data["code"], 4301);
+    assert_eq!(clients[0].skip_until("pusher:error").data["code"], 4301);
     let mut public = server.subscriber("news");
     public.send(&json!({ "event": "client-e", "channel": "news", "data": 1 }));
     assert_eq!(public.event().name, "pusher:error");
@@ -130,7 +130,7 @@ fn client_events_go_to_the_others_of_private_channels_at_a_bounded_rate() {
 
 /// No library encrypts them: their data would travel in clear text.
 #[test]
-fn client_events_on_encrypted_channels_are_refused() {
+fn client_events_on_encrypted_channels_are_rejected() {
     let server = Server::start();
     let channel = "private-encrypted-x";
     let (mut sender, mut other) = (server.subscriber(channel), server.subscriber(channel));
@@ -143,7 +143,7 @@ fn client_events_on_encrypted_channels_are_refused() {
 }
 
 #[test]
-fn cache_channels_remember_their_last_event() {
+fn cache_channels_send_their_last_event() {
     let server = Server::start();
     let mut first = server.subscriber("cache-x");
     assert_eq!(first.event().name, "pusher:cache_miss");
@@ -161,10 +161,10 @@ fn a_user_gets_events_on_every_connection() {
     for client in &mut clients {
         let data = json!({ "id": "me" }).to_string();
         let auth = format!("{KEY}:{}", sign(&format!("{}::user::{data}", client.socket_id)));
-        client.say("pusher:subscribe", &json!({ "channel": "#server-to-user-me" }));
+        client.send_event("pusher:subscribe", &json!({ "channel": "#server-to-user-me" }));
         assert_eq!(client.event().name, "pusher:subscription_error", "not signed in yet");
-        client.say("pusher:signin", &json!({ "auth": auth, "user_data": data }));
-        client.until("pusher:signin_success");
+        client.send_event("pusher:signin", &json!({ "auth": auth, "user_data": data }));
+        client.skip_until("pusher:signin_success");
         client.subscribe("#server-to-user-me");
     }
     server.post("/apps/1/users/me/events", &json!({ "name": "e", "data": "1" }));
@@ -174,18 +174,27 @@ fn a_user_gets_events_on_every_connection() {
 }
 
 #[test]
-fn small_channels_tell_their_number_at_once() {
+fn small_channels_send_their_subscription_count_at_once() {
     let server = Server::with(|_, app| app.has_subscription_counts = true);
     let mut first = server.subscriber("news");
-    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 1);
+    assert_eq!(
+        first.skip_until("pusher_internal:subscription_count").data["subscription_count"],
+        1
+    );
     let second = server.subscriber("news");
-    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 2);
+    assert_eq!(
+        first.skip_until("pusher_internal:subscription_count").data["subscription_count"],
+        2
+    );
     drop(second);
-    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 1);
+    assert_eq!(
+        first.skip_until("pusher_internal:subscription_count").data["subscription_count"],
+        1
+    );
 }
 
 #[test]
-fn a_class_of_events_that_is_switched_off_is_not_sent_until_it_is_on_again() {
+fn a_switched_off_event_class_is_not_sent() {
     use weir_base::switch::Off;
     let server = Server::start();
     let mut client = server.subscriber("news");
@@ -204,7 +213,7 @@ fn a_class_of_events_that_is_switched_off_is_not_sent_until_it_is_on_again() {
 }
 
 #[test]
-fn questions_about_channels_are_answered() {
+fn channel_queries_return_counts_and_users() {
     let server = Server::start();
     let _one = server.subscriber("news");
     let mut member = server.connect();
@@ -220,7 +229,7 @@ fn questions_about_channels_are_answered() {
 
 /// What a channel doesn't have is left out, whether one asks or publishes.
 #[test]
-fn attributes_are_the_same_whoever_asks() {
+fn channel_attributes_are_the_same_on_every_core() {
     let server = Server::start();
     let _one = server.subscriber("news");
     let info = "user_count,subscription_count";
@@ -237,7 +246,7 @@ fn attributes_are_the_same_whoever_asks() {
 }
 
 #[test]
-fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
+fn an_invalid_signature_or_an_oversized_body_is_rejected() {
     let server = Server::start();
     let target =
         "/apps/1/channels?auth_key=demo-key&auth_timestamp=1&auth_version=1.0&auth_signature=00";
@@ -251,7 +260,7 @@ fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
 
 /// The oldest event goes; who subscribes there is told that there is none.
 #[test]
-fn last_events_of_cache_channels_are_bounded_together() {
+fn the_cache_of_all_channels_has_a_byte_limit() {
     const LIMIT: &str = "weir_realtime_limit_hits_total{limit=\"cache_bytes_max\"}";
     // Frame and data of two events, and what keeping costs.
     let server = Server::with(|_, app| app.cache_bytes_max = 40_000);

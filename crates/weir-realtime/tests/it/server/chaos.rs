@@ -39,7 +39,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn whatever_breaks_everybody_has_each_event_once_and_in_order_or_knows_of_a_gap() {
+fn under_any_failure_clients_get_each_event_once_in_order_or_a_gap() {
     let seconds = setting("WEIR_CHAOS_SECONDS", 3);
     let seed = setting("WEIR_CHAOS_SEED", fastrand::u64(..));
     let server = Server::with(|_, app| {
@@ -165,19 +165,19 @@ impl<'a> Checker<'a> {
         match event.name.as_str() {
             "pusher_internal:subscription_succeeded" => self.joined(channel, event),
             "e" => self.received(channel, event),
-            other => panic!("{other}: {}", event.whole),
+            other => panic!("{other}: {}", event.json),
         }
     }
 
     fn joined(&mut self, channel: &str, event: &client::Event) {
-        let epoch = event.whole["epoch"].as_str().unwrap().to_owned();
+        let epoch = event.json["epoch"].as_str().unwrap().to_owned();
         let known = self.places.contains_key(channel);
-        match event.whole["recovery"]["outcome"].as_str() {
+        match event.json["recovery"]["outcome"].as_str() {
             Some("recovered") => {
                 let place = &self.places[channel];
                 assert_eq!(place.epoch, epoch);
-                let events = event.whole["recovery"]["events"].as_u64().unwrap();
-                assert_eq!(place.offset + events, event.offset(), "{}", event.whole);
+                let events = event.json["recovery"]["events"].as_u64().unwrap();
+                assert_eq!(place.offset + events, event.offset(), "{}", event.json);
                 self.counts.recovered.fetch_add(1, Ordering::Relaxed);
                 return;
             }
@@ -191,7 +191,7 @@ impl<'a> Checker<'a> {
 
     fn received(&mut self, channel: &str, event: &client::Event) {
         let place = self.places.get_mut(channel).unwrap();
-        assert_eq!(event.whole["epoch"], json!(place.epoch));
+        assert_eq!(event.json["epoch"], json!(place.epoch));
         assert_eq!(event.offset(), place.offset + 1, "{channel}");
         place.offset += 1;
         let publisher = usize::try_from(event.data[0].as_u64().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use tungstenite::{Message, WebSocket};
 use weir_base::secret::Secret;
 use weir_realtime::pusher::signature::Token;
 
-use super::{KEY, PATIENCE, SECRET};
+use super::{KEY, SECRET, TIMEOUT};
 
 pub(crate) struct Client {
     pub(crate) socket: WebSocket<TcpStream>,
@@ -22,7 +22,7 @@ pub(crate) struct Event {
     pub(crate) name: String,
     pub(crate) channel: Option<String>,
     pub(crate) data: Value,
-    pub(crate) whole: Value,
+    pub(crate) json: Value,
 }
 
 impl Client {
@@ -34,7 +34,7 @@ impl Client {
     /// As the proxy in front of the server asks for `client`.
     pub(crate) fn open_for(address: SocketAddr, target: &str, client: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut request = format!("ws://{address}{target}").into_client_request().unwrap();
         request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
         let (socket, _) = tungstenite::client(request, stream).unwrap();
@@ -43,20 +43,20 @@ impl Client {
 
     /// Over a socket that may break at any time.
     pub(crate) fn over(stream: TcpStream, address: SocketAddr, target: &str) -> Option<Self> {
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TIMEOUT)).ok()?;
         stream.set_nodelay(true).ok()?;
         let url = format!("ws://{address}{target}");
         let (socket, _) = tungstenite::client(url, stream).ok()?;
         Some(Self { socket, socket_id: String::new() })
     }
 
-    pub(crate) fn established(&mut self) {
+    pub(crate) fn expect_established(&mut self) {
         let event = self.event();
         assert_eq!(event.name, "pusher:connection_established");
         self.socket_id = event.data["socket_id"].as_str().unwrap().to_owned();
     }
 
-    pub(crate) fn say(&mut self, event: &str, data: &Value) {
+    pub(crate) fn send_event(&mut self, event: &str, data: &Value) {
         self.send(&json!({ "event": event, "data": data }));
     }
 
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// The next message with this name; those before it are left out.
-    pub(crate) fn until(&mut self, name: &str) -> Event {
+    pub(crate) fn skip_until(&mut self, name: &str) -> Event {
         loop {
             let event = self.event();
             if event.name == name {
@@ -118,8 +118,8 @@ impl Client {
         if let Some(channel_data) = channel_data {
             data["channel_data"] = json!(channel_data);
         }
-        self.say("pusher:subscribe", &data);
-        self.until("pusher_internal:subscription_succeeded")
+        self.send_event("pusher:subscribe", &data);
+        self.skip_until("pusher_internal:subscription_succeeded")
     }
 
     pub(crate) fn auth(&self, channel: &str, channel_data: Option<&str>) -> String {
@@ -132,7 +132,7 @@ impl Client {
 
     /// Everything that was said before is dealt with, and all that came before is read; answers it.
     pub(crate) fn flush(&mut self) -> Vec<Event> {
-        self.say("pusher:ping", &json!({}));
+        self.send_event("pusher:ping", &json!({}));
         let mut events = Vec::new();
         loop {
             let event = self.event();
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// How the connection ends, whatever comes before.
-    pub(crate) fn end(&mut self) -> Option<(u16, String)> {
+    pub(crate) fn read_close(&mut self) -> Option<(u16, String)> {
         loop {
             if let Err(end) = self.next() {
                 return end;
@@ -164,20 +164,20 @@ fn close(frame: CloseFrame) -> (u16, String) {
 
 impl Event {
     pub(crate) fn parse(text: &str) -> Self {
-        let whole: Value = serde_json::from_str(text).unwrap();
-        let data = match &whole["data"] {
+        let json: Value = serde_json::from_str(text).unwrap();
+        let data = match &json["data"] {
             Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
             other => other.clone(),
         };
         Self {
-            name: whole["event"].as_str().unwrap().to_owned(),
-            channel: whole["channel"].as_str().map(str::to_owned),
+            name: json["event"].as_str().unwrap().to_owned(),
+            channel: json["channel"].as_str().map(str::to_owned),
             data,
-            whole,
+            json,
         }
     }
 
     pub(crate) fn offset(&self) -> u64 {
-        self.whole["offset"].as_u64().unwrap_or_else(|| panic!("no offset: {}", self.whole))
+        self.json["offset"].as_u64().unwrap_or_else(|| panic!("no offset: {}", self.json))
     }
 }

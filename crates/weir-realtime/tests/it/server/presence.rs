@@ -20,7 +20,7 @@ fn ids(event: &Event) -> BTreeSet<String> {
 }
 
 #[test]
-fn members_are_listed_once_and_told_of_each_other() {
+fn members_are_listed_once_and_notified_of_each_other() {
     let server = Server::start();
     let (mut ada, answer) = member(&server, "ada");
     assert_eq!(ids(&answer), BTreeSet::from(["ada".to_owned()]));
@@ -32,45 +32,45 @@ fn members_are_listed_once_and_told_of_each_other() {
     assert_eq!(answer.data["presence"]["count"], 2);
     drop(grace);
     drop(grace_again);
-    assert_eq!(ada.until("pusher_internal:member_removed").data["user_id"], "grace");
+    assert_eq!(ada.skip_until("pusher_internal:member_removed").data["user_id"], "grace");
     assert_eq!(ada.flush(), [], "once each");
 }
 
 #[test]
-fn a_presence_channel_needs_to_know_who_it_is() {
+fn a_presence_channel_needs_a_user_id() {
     let server = Server::start();
     let mut client = server.connect();
     let auth = client.auth("presence-x", None);
-    client.say("pusher:subscribe", &json!({ "channel": "presence-x", "auth": auth }));
+    client.send_event("pusher:subscribe", &json!({ "channel": "presence-x", "auth": auth }));
     assert_eq!(client.event().name, "pusher:subscription_error");
     let data = json!({ "user_id": "me" }).to_string();
     let auth = format!("{KEY}:{}", client::sign(&format!("{}::user::{data}", client.socket_id)));
     let sign_in = json!({ "auth": auth, "user_data": json!({ "id": "me" }).to_string() });
-    client.say("pusher:signin", &sign_in);
+    client.send_event("pusher:signin", &sign_in);
     assert_eq!(client.event().data["code"], 4009, "signed for other data");
     let user = json!({ "id": "me", "user_info": { "name": "Ada" } }).to_string();
     let auth = format!("{KEY}:{}", client::sign(&format!("{}::user::{user}", client.socket_id)));
-    client.say("pusher:signin", &json!({ "auth": auth, "user_data": user }));
-    client.until("pusher:signin_success");
+    client.send_event("pusher:signin", &json!({ "auth": auth, "user_data": user }));
+    client.skip_until("pusher:signin_success");
     let answer = client.subscribe("presence-x");
     assert_eq!(answer.data["presence"]["hash"], json!({ "me": { "name": "Ada" } }));
 }
 
 #[test]
-fn a_channel_takes_so_many_members() {
+fn members_per_channel_are_limited() {
     let server = Server::with(|_, app| app.presence.members_max = 1);
     let (_ada, _) = member(&server, "ada");
     let mut client = server.connect();
     let data = json!({ "user_id": "grace" }).to_string();
     let auth = client.auth("presence-x", Some(&data));
-    let wish = json!({ "channel": "presence-x", "auth": auth, "channel_data": data });
-    client.say("pusher:subscribe", &wish);
+    let request = json!({ "channel": "presence-x", "auth": auth, "channel_data": data });
+    client.send_event("pusher:subscribe", &request);
     assert_eq!(client.event().data["type"], "LimitReached");
     member(&server, "ada");
 }
 
 #[test]
-fn above_a_size_everybody_is_told_the_number_and_nobody_each_member() {
+fn a_large_channel_sends_counts_instead_of_member_events() {
     let server = Server::with(|_, app| app.presence.list_max = 3);
     let (mut first, _) = member(&server, "0");
     let mut others: Vec<Client> =
@@ -97,12 +97,12 @@ fn above_a_size_everybody_is_told_the_number_and_nobody_each_member() {
 }
 
 fn leave(client: &mut Client) {
-    client.say("pusher:unsubscribe", &json!({ "channel": "presence-x" }));
+    client.send_event("pusher:unsubscribe", &json!({ "channel": "presence-x" }));
     client.flush();
 }
 
 #[test]
-fn who_counts_comes_to_the_right_number_when_the_channel_is_small_again() {
+fn counting_clients_have_the_right_count_when_a_channel_is_small_again() {
     let server = Server::with(|_, app| app.presence.list_max = 3);
     let (mut first, _) = member(&server, "0");
     let mut others: Vec<Client> = (1..6).map(|user| member(&server, &user.to_string()).0).collect();
@@ -157,7 +157,7 @@ impl Shown {
         }
     }
 
-    fn until(&mut self, expected: &BTreeSet<String>) {
+    fn skip_until(&mut self, expected: &BTreeSet<String>) {
         while self.members != *expected {
             let event = self.client.event();
             self.apply(&event);
@@ -167,7 +167,7 @@ impl Shown {
 }
 
 #[test]
-fn after_a_peak_everybody_has_the_right_list_again() {
+fn after_a_peak_all_clients_have_the_right_member_list() {
     let clock = weir_base::clock::Clock::manual(Timestamp::from_millis(1_000_000));
     let server = Server::with_clock(clock.clone(), |_, app| app.presence.list_max = 4);
     let mut shown: Vec<Shown> =
@@ -180,7 +180,7 @@ fn after_a_peak_everybody_has_the_right_list_again() {
     let names = |shown: &[&str]| shown.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
     let expected = names(&["0", "3", "4", "8"]);
     for one in &mut shown {
-        one.until(&expected);
+        one.skip_until(&expected);
     }
     // Each is told again.
     shown.push(Shown::join(&server, "9"));
@@ -194,12 +194,12 @@ fn after_a_peak_everybody_has_the_right_list_again() {
     assert_ne!(shown[0].members, expected);
     clock.advance(Duration::from_secs(31));
     for one in &mut shown {
-        one.until(&expected);
+        one.skip_until(&expected);
     }
     drop(shown.remove(1));
     let expected = names(&["0", "8", "9"]);
     for one in &mut shown {
-        one.until(&expected);
+        one.skip_until(&expected);
     }
 }
 
@@ -214,9 +214,9 @@ impl Follower {
     fn join(server: &Server, user: &str) -> Self {
         let mut client = server.connect();
         let data = json!({ "user_id": user }).to_string();
-        let wish = json!({ "member_changes": true });
-        let answer = client.subscribe_with("presence-x", Some(data), wish);
-        let version = answer.whole["members_version"].as_u64().unwrap();
+        let request = json!({ "member_changes": true });
+        let answer = client.subscribe_with("presence-x", Some(data), request);
+        let version = answer.json["members_version"].as_u64().unwrap();
         let mut follower = Self { client, members: BTreeSet::new(), version };
         follower.fetch();
         follower
@@ -227,9 +227,9 @@ impl Follower {
         let (mut version, mut start) = (Value::Null, 0);
         let mut differences = Vec::new();
         loop {
-            let wish =
+            let request =
                 json!({ "channel": "presence-x", "version": version, "start": start, "limit": 7 });
-            self.client.say("weir:members", &wish);
+            self.client.send_event("weir:members", &request);
             let page = loop {
                 let event = self.client.event();
                 match event.name.as_str() {
@@ -268,7 +268,7 @@ impl Follower {
         self.version = version;
     }
 
-    fn until(&mut self, expected: &BTreeSet<String>) {
+    fn skip_until(&mut self, expected: &BTreeSet<String>) {
         while self.members != *expected {
             let event = self.client.event();
             if event.name == "weir:members_changed" {
@@ -279,7 +279,7 @@ impl Follower {
 }
 
 #[test]
-fn a_list_in_pages_and_differences_after_it_are_who_is_there() {
+fn pages_and_later_differences_give_the_members() {
     let server = Server::with(|_, app| {
         app.presence.list_max = 10;
         app.presence.gather = Duration::from_millis(20);
@@ -301,26 +301,26 @@ fn a_list_in_pages_and_differences_after_it_are_who_is_there() {
     };
     let all = expected(&others, followers.len());
     for follower in &mut followers {
-        follower.until(&all);
+        follower.skip_until(&all);
     }
     // Back below the size from which on differences are gathered.
     others.truncate(3);
     let few = expected(&others, followers.len());
     for follower in &mut followers {
-        follower.until(&few);
+        follower.skip_until(&few);
     }
 }
 
 /// One goes and one comes between two tellings: the number is as it was, and who is there is not.
 #[test]
-fn who_follows_the_members_learns_of_two_who_changed_places() {
+fn followers_learn_of_two_users_that_swapped() {
     use weir_base::clock::{Clock, Timestamp};
     let clock = Clock::manual(Timestamp::from_millis(1_000_000));
     let server = Server::with_clock(clock.clone(), |_, app| app.presence.list_max = 1);
     let mut follower = Follower::join(&server, "follower");
     let (ada, _) = member(&server, "ada");
     clock.advance(Duration::from_secs(1));
-    follower.until(&BTreeSet::from(["follower".to_owned(), "ada".to_owned()]));
+    follower.skip_until(&BTreeSet::from(["follower".to_owned(), "ada".to_owned()]));
     drop(ada);
     let users = || server.hub.channel_view("1", "presence-x").and_then(|channel| channel.users);
     while users() != Some(1) {
@@ -328,11 +328,11 @@ fn who_follows_the_members_learns_of_two_who_changed_places() {
     }
     let (_grace, _) = member(&server, "grace");
     clock.advance(Duration::from_secs(1));
-    follower.until(&BTreeSet::from(["follower".to_owned(), "grace".to_owned()]));
+    follower.skip_until(&BTreeSet::from(["follower".to_owned(), "grace".to_owned()]));
 }
 
 #[test]
-fn one_for_another_is_told_although_the_number_is_the_same() {
+fn a_swap_of_users_is_reported_at_the_same_count() {
     let server = Server::with(|_, app| {
         app.presence.list_max = 2;
         app.presence.gather = Duration::from_millis(300);
@@ -340,12 +340,12 @@ fn one_for_another_is_told_although_the_number_is_the_same() {
     let mut follower = Follower::join(&server, "0");
     let mut others: Vec<Client> = ["a", "b", "c"].map(|user| member(&server, user).0).into();
     let set = |users: [&str; 4]| BTreeSet::from(users.map(ToString::to_string));
-    follower.until(&set(["0", "a", "b", "c"]));
+    follower.skip_until(&set(["0", "a", "b", "c"]));
     // They have just been told: this is told together.
     let (mut other, answer) = member(&server, "d");
     assert_eq!(answer.data["presence"]["count"], 5);
     leave(&mut others[2]);
-    follower.until(&set(["0", "a", "b", "d"]));
+    follower.skip_until(&set(["0", "a", "b", "d"]));
     // Who came in between was told of one who is not there any more.
-    while other.until("pusher_internal:subscription_count").data["subscription_count"] != 4 {}
+    while other.skip_until("pusher_internal:subscription_count").data["subscription_count"] != 4 {}
 }

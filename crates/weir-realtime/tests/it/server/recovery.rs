@@ -9,11 +9,11 @@ use super::*;
 
 /// Where a client is: the last message's epoch and offset.
 fn position(event: &client::Event) -> Value {
-    json!({ "epoch": event.whole["epoch"], "offset": event.whole["offset"] })
+    json!({ "epoch": event.json["epoch"], "offset": event.json["offset"] })
 }
 
 #[test]
-fn what_was_missed_comes_behind_the_answer() {
+fn missed_events_follow_the_subscription_response() {
     let server = Server::start();
     let mut client = server.subscriber("news");
     server.publish("news", &json!(1));
@@ -23,8 +23,8 @@ fn what_was_missed_comes_behind_the_answer() {
     server.publish("news", &json!(3));
     let mut client = server.connect();
     let answer = client.subscribe_with("news", None, json!({ "recover": last }));
-    assert_eq!(answer.whole["recovery"], json!({ "outcome": "recovered", "events": 2 }));
-    assert_eq!(answer.whole["offset"], 3);
+    assert_eq!(answer.json["recovery"], json!({ "outcome": "recovered", "events": 2 }));
+    assert_eq!(answer.json["offset"], 3);
     assert_eq!((client.event().data, client.event().data), (json!(2), json!(3)));
     server.publish("news", &json!(4));
     assert_eq!(client.event().data, 4);
@@ -32,19 +32,19 @@ fn what_was_missed_comes_behind_the_answer() {
 }
 
 #[test]
-fn who_was_alone_on_a_quiet_channel_comes_back_and_has_missed_nothing() {
+fn a_quiet_channel_recovers_without_missed_events() {
     let server = Server::start();
     let mut client = server.connect();
     let joined = client.subscribe("news");
-    client.say("pusher:unsubscribe", &json!({ "channel": "news" }));
+    client.send_event("pusher:unsubscribe", &json!({ "channel": "news" }));
     client.flush();
     let recover = json!({ "recover": position(&joined) });
     let answer = client.subscribe_with("news", None, recover);
-    assert_eq!(answer.whole["recovery"], json!({ "outcome": "recovered", "events": 0 }));
+    assert_eq!(answer.json["recovery"], json!({ "outcome": "recovered", "events": 0 }));
 }
 
 #[test]
-fn more_than_history_holds_is_a_gap_and_so_is_another_epoch() {
+fn a_position_beyond_history_or_of_another_epoch_is_a_gap() {
     let server = Server::with(|_, app| app.history.events_max = 3);
     let mut client = server.subscriber("news");
     server.publish("news", &json!(0));
@@ -55,7 +55,7 @@ fn more_than_history_holds_is_a_gap_and_so_is_another_epoch() {
     let recover = |from: Value| {
         let mut client = server.connect();
         let answer = client.subscribe_with("news", None, json!({ "recover": from }));
-        (answer.whole["recovery"].clone(), client.flush().len())
+        (answer.json["recovery"].clone(), client.flush().len())
     };
     assert_eq!(recover(last.clone()), (json!({ "outcome": "gap" }), 0));
     let later = json!({ "epoch": last["epoch"], "offset": 2 });
@@ -72,15 +72,15 @@ fn without_history_there_are_no_offsets_and_recovery_is_a_gap() {
     let mut client = server.connect();
     let recover = json!({ "recover": { "epoch": "0123456789abcdef", "offset": 0 } });
     let answer = client.subscribe_with("news", None, recover);
-    assert_eq!(answer.whole["recovery"], json!({ "outcome": "gap" }));
+    assert_eq!(answer.json["recovery"], json!({ "outcome": "gap" }));
     server.publish("news", &json!(1));
     let event = client.event();
-    assert!(event.whole["offset"].is_null() && event.whole["epoch"].is_null());
+    assert!(event.json["offset"].is_null() && event.json["epoch"].is_null());
 }
 
 /// History and live events are joined under one offset, while events are published all the time.
 #[test]
-fn who_comes_back_in_the_middle_of_a_stream_has_each_event_once() {
+fn recovery_during_a_stream_of_events_delivers_each_once() {
     let server = Server::with(|_, app| {
         app.history.events_max = 100_000;
         app.history.bytes_max = 64 << 20;
@@ -111,7 +111,7 @@ fn come_and_go(server: &Server) {
         client = server.connect();
         let recover = json!({ "recover": position(&last) });
         let answer = client.subscribe_with("news", None, recover);
-        assert_eq!(answer.whole["recovery"]["outcome"], "recovered", "round {round}");
+        assert_eq!(answer.json["recovery"]["outcome"], "recovered", "round {round}");
         for _ in 0..30 {
             let event = client.event();
             assert_eq!(event.offset(), last.offset() + 1, "round {round}");
@@ -121,7 +121,7 @@ fn come_and_go(server: &Server) {
 }
 
 #[test]
-fn history_is_plain_json_too() {
+fn history_can_be_read_as_json() {
     let server = Server::start();
     for number in 1..=3 {
         server.publish("news", &json!(number));
@@ -157,13 +157,13 @@ fn read_event(stream: &mut impl BufRead) -> (String, Value) {
 
 fn open_stream(server: &Server, target: &str, headers: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").unwrap();
     BufReader::new(stream)
 }
 
 #[test]
-fn a_stream_of_events_goes_on_where_it_was_cut() {
+fn an_event_stream_continues_after_a_reconnect() {
     let server = Server::start();
     let target = "/app/demo-key/channels/news/events";
     let mut stream = open_stream(&server, target, "");
@@ -182,7 +182,7 @@ fn a_stream_of_events_goes_on_where_it_was_cut() {
 }
 
 #[test]
-fn a_stream_of_a_private_channel_needs_a_signed_address_and_presence_a_websocket() {
+fn private_event_streams_need_a_signed_address_and_presence_a_websocket() {
     let server = Server::start();
     let status = |target: &str| http(server.address, "GET", target, "", "").0;
     assert_eq!(status("/app/demo-key/channels/private-x/events"), 401);
@@ -200,7 +200,7 @@ fn a_stream_of_a_private_channel_needs_a_signed_address_and_presence_a_websocket
 }
 
 #[test]
-fn a_stream_ends_when_weir_does_and_is_counted_as_long_as_it_is_there() {
+fn an_event_stream_counts_as_a_connection_and_ends_on_shutdown() {
     use std::io::Read;
     let server = Server::with(|settings, _| settings.drain_window = Duration::ZERO);
     let mut stream = open_stream(&server, "/app/demo-key/channels/news/events", "");

@@ -7,7 +7,7 @@ const NEVER: Duration = Duration::from_secs(3_600);
 /// The answer to a request whose body never comes.
 fn answer_without_body(server: &Server, target: &str, length: usize) -> String {
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let head = format!("POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = Vec::new();
@@ -21,7 +21,7 @@ fn answer_without_body(server: &Server, target: &str, length: usize) -> String {
 }
 
 #[test]
-fn who_may_not_is_told_so_before_the_body_is_read() {
+fn an_unauthorized_request_is_rejected_before_its_body_is_read() {
     let clock = Clock::manual(weir_base::clock::Timestamp::from_millis(1_000_000_000));
     let server =
         Server::with_clock(clock.clone(), |settings, _| settings.limits.api_body_timeout = NEVER);
@@ -52,7 +52,7 @@ fn who_may_not_is_told_so_before_the_body_is_read() {
 
 /// Whose signature holds, but not for this body.
 #[test]
-fn another_body_than_the_one_that_was_signed_is_refused() {
+fn a_body_that_differs_from_the_signed_one_is_rejected() {
     let server = Server::start();
     let body = json!({ "name": "e", "channel": "a", "data": "1" }).to_string();
     let target = server.target("POST", "/apps/1/events", "", &body);
@@ -65,12 +65,12 @@ fn another_body_than_the_one_that_was_signed_is_refused() {
 
 /// Its histories would be counted for ever.
 #[test]
-fn an_app_that_is_removed_while_the_body_comes_is_not_published_to() {
+fn an_app_removed_during_the_request_body_publishes_nothing() {
     let server = Server::start();
     let body = json!({ "name": "e", "channel": "a", "data": "1" }).to_string();
     let target = server.target("POST", "/apps/1/events", "", &body);
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     // The server says when it waits for the body.
     write!(stream, "POST {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n").unwrap();

@@ -13,8 +13,8 @@ use super::*;
 
 const QUEUED: &str = "weir_realtime_client_queue_bytes";
 
-fn until(condition: impl Fn() -> bool) {
-    let deadline = Clock::system().now() + PATIENCE;
+fn skip_until(condition: impl Fn() -> bool) {
+    let deadline = Clock::system().now() + TIMEOUT;
     while !condition() {
         assert!(Clock::system().now() < deadline, "it never happened");
         std::thread::yield_now();
@@ -33,14 +33,14 @@ fn connect_with_small_window(server: &Server) -> Client {
     SockRef::from(&stream).set_recv_buffer_size(16 << 10).unwrap();
     let target = format!("/app/{KEY}?protocol=7");
     let mut client = Client::over(stream, server.address, &target).unwrap();
-    client.established();
+    client.expect_established();
     client
 }
 
 /// A long answer is written in part when the client turns out to be too slow: what is begun is
 /// written to its end, and the reason comes behind it.
 #[test]
-fn who_is_too_slow_for_an_answer_is_told_so_behind_its_last_frame() {
+fn a_client_too_slow_for_its_responses_is_disconnected_after_its_last_frame() {
     const EVENTS: u64 = 150;
     let server = Server::with(|_, app| {
         app.history.bytes_max = 4 << 20;
@@ -52,22 +52,22 @@ fn who_is_too_slow_for_an_answer_is_told_so_behind_its_last_frame() {
     let mut slow = connect_with_small_window(&server);
     let mut from = position(&server, "news");
     from["offset"] = json!(0);
-    slow.say("pusher:subscribe", &json!({ "channel": "news", "recover": from }));
-    until(|| server.metric(QUEUED) > 0.0);
+    slow.send_event("pusher:subscribe", &json!({ "channel": "news", "recover": from }));
+    skip_until(|| server.metric(QUEUED) > 0.0);
     let closed = "weir_realtime_connections_closed_total{reason=\"slow\"}";
     while server.metric(closed) == 0.0 {
         server.publish("news", &json!(1));
     }
-    assert_eq!(slow.until("pusher_internal:subscription_succeeded").whole["offset"], EVENTS);
+    assert_eq!(slow.skip_until("pusher_internal:subscription_succeeded").json["offset"], EVENTS);
     for offset in 1..=EVENTS {
         assert_eq!(slow.event().offset(), offset);
     }
-    assert_eq!(slow.end().map(|(code, _)| code), Some(4100));
+    assert_eq!(slow.read_close().map(|(code, _)| code), Some(4100));
 }
 
 /// The socket breaks while an event is written that some don't get.
 #[test]
-fn bytes_for_a_socket_that_breaks_are_not_counted_for_ever() {
+fn bytes_for_a_broken_socket_are_not_counted() {
     let server = Server::with(|settings, _| {
         // Who has subscribed is not read from any more: only writing finds out.
         settings.limits.subscribe_rate = Rate::new(1, Duration::from_secs(3_600));
@@ -77,14 +77,14 @@ fn bytes_for_a_socket_that_breaks_are_not_counted_for_ever() {
     drop(client);
     let body = json!({ "name": "e", "channel": "news", "data": "1", "socket_id": "1.2" });
     assert_eq!(server.post("/apps/1/events", &body).0, 200);
-    until(|| server.metric("weir_realtime_connections") == 0.0);
+    skip_until(|| server.metric("weir_realtime_connections") == 0.0);
     assert_eq!(server.metric(QUEUED), 0.0);
 }
 
 /// While there is no history, events have no place in it: who comes back later must not be told
 /// that there were none.
 #[test]
-fn events_of_a_time_without_history_are_a_gap() {
+fn events_published_without_history_are_a_gap() {
     let server = Server::start();
     server.publish("news", &json!(1));
     let last = position(&server, "news");
@@ -95,7 +95,7 @@ fn events_of_a_time_without_history_are_a_gap() {
     server.hub.reload(Settings::default(), vec![app()]);
     let mut client = server.connect();
     let answer = client.subscribe_with("news", None, json!({ "recover": last }));
-    assert_eq!(answer.whole["recovery"], json!({ "outcome": "gap" }));
+    assert_eq!(answer.json["recovery"], json!({ "outcome": "gap" }));
     server.publish("news", &json!(3));
     assert_eq!(client.event().offset(), 1, "another history");
     assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "news"));
@@ -106,7 +106,7 @@ fn history_bytes(server: &Server, channel: &str) -> usize {
 }
 
 #[test]
-fn the_histories_of_an_app_that_is_gone_are_not_counted() {
+fn histories_of_a_removed_app_are_not_counted() {
     let server = Server::start();
     server.publish("news", &json!(1));
     assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "news"));
@@ -116,7 +116,7 @@ fn the_histories_of_an_app_that_is_gone_are_not_counted() {
 
 /// Whoever finds old events first: a subscriber, or the round that looks for them.
 #[test]
-fn events_that_a_subscriber_finds_too_old_are_not_counted() {
+fn expired_events_are_not_counted() {
     let clock = Clock::manual(Timestamp::from_millis(1_000_000));
     let server = Server::with_clock(clock.clone(), |_, _| {});
     server.publish("news", &json!(1));
@@ -127,19 +127,19 @@ fn events_that_a_subscriber_finds_too_old_are_not_counted() {
 }
 
 #[test]
-fn a_stream_that_may_not_subscribe_says_so_and_ends() {
+fn an_event_stream_without_permission_gets_an_error_and_ends() {
     let server = Server::with(|settings, _| settings.limits.channels_max = 1);
     server.publish("news", &json!(1));
     let target = format!("/app/{KEY}/channels/other/events");
     let (status, text) = http(server.address, "GET", &target, "", "");
     assert_eq!(status, 200);
     assert!(text.contains("pusher:subscription_error"), "{text}");
-    until(|| server.metric("weir_realtime_connections") == 0.0);
+    skip_until(|| server.metric("weir_realtime_connections") == 0.0);
 }
 
 /// What is written behind an event: the stream may be cut before the events that were missed.
 #[test]
-fn a_stream_is_not_further_than_what_it_was_sent() {
+fn an_event_streams_position_is_that_of_its_last_sent_event() {
     let server = Server::start();
     server.publish("news", &json!(1));
     let first = position(&server, "news");
@@ -149,7 +149,7 @@ fn a_stream_is_not_further_than_what_it_was_sent() {
     let mut stream = TcpStream::connect(server.address).unwrap();
     let target = format!("/app/{KEY}/channels/news/events");
     write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut text = String::new();
     while !text.contains("\"offset\":2}\n") {
         let mut bytes = [0; 1_000];
@@ -179,7 +179,7 @@ fn frame(message: &Value) -> Vec<u8> {
 /// Short questions with long answers: who does not read the answers is not listened to, and what
 /// waits for it stays bounded; who reads gets all of them.
 #[test]
-fn answers_that_nobody_reads_are_bounded_and_come_in_the_end() {
+fn unread_responses_are_bounded_and_delivered_later() {
     const TIMES: usize = 6;
     let server = Server::with(|_, app| app.client_queue_bytes_max = 100_000);
     for _ in 0..20 {
@@ -187,18 +187,18 @@ fn answers_that_nobody_reads_are_bounded_and_come_in_the_end() {
     }
     let mut from = position(&server, "news");
     from["offset"] = json!(0);
-    let wish = json!({ "channel": "news", "recover": from });
-    let subscribe = frame(&json!({ "event": "pusher:subscribe", "data": wish }));
+    let request = json!({ "channel": "news", "recover": from });
+    let subscribe = frame(&json!({ "event": "pusher:subscribe", "data": request }));
     let leave = json!({ "event": "pusher:unsubscribe", "data": { "channel": "news" } });
     let questions = [subscribe, frame(&leave)].concat().repeat(TIMES);
     let mut client = connect_with_small_window(&server);
     client.socket.get_mut().write_all(&questions).unwrap();
-    until(|| server.metric(QUEUED) > 0.0);
+    skip_until(|| server.metric(QUEUED) > 0.0);
     let queued = server.metric(QUEUED);
     assert!(queued < 400_000.0, "{queued}: an answer has 200,000 bytes");
     for _ in 0..TIMES {
-        let answer = client.until("pusher_internal:subscription_succeeded");
-        assert_eq!(answer.whole["recovery"]["events"], 20);
+        let answer = client.skip_until("pusher_internal:subscription_succeeded");
+        assert_eq!(answer.json["recovery"]["events"], 20);
     }
     let last: Vec<_> = client.flush();
     assert_eq!(last.len(), 20);
@@ -206,24 +206,24 @@ fn answers_that_nobody_reads_are_bounded_and_come_in_the_end() {
 }
 
 #[test]
-fn a_place_among_the_connections_comes_back() {
+fn a_closed_connection_frees_its_quota() {
     let server = Server::with(|_, app| app.connections_max = 1);
     let target = format!("/app/{KEY}/channels/news/events");
     for _ in 0..2 {
         let client = server.connect();
         assert_eq!(http(server.address, "GET", &target, "", "").0, 503);
         drop(client);
-        until(|| server.metric("weir_realtime_connections") == 0.0);
+        skip_until(|| server.metric("weir_realtime_connections") == 0.0);
         let mut stream = TcpStream::connect(server.address).unwrap();
         write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-        until(|| server.metric("weir_realtime_connections") == 1.0);
+        skip_until(|| server.metric("weir_realtime_connections") == 1.0);
         drop(stream);
-        until(|| server.metric("weir_realtime_connections") == 0.0);
+        skip_until(|| server.metric("weir_realtime_connections") == 0.0);
     }
 }
 
 #[test]
-fn who_recovers_on_a_cache_channel_gets_its_last_event_once() {
+fn recovery_on_a_cache_channel_delivers_the_last_event_once() {
     let server = Server::start();
     server.publish("cache-x", &json!(1));
     let mut from = position(&server, "cache-x");
@@ -240,7 +240,7 @@ fn who_recovers_on_a_cache_channel_gets_its_last_event_once() {
 }
 
 #[test]
-fn above_the_bytes_of_all_histories_who_is_published_to_loses_its_own() {
+fn beyond_the_total_history_bytes_the_publishing_channel_loses_its_own() {
     let server = Server::with(|settings, _| settings.limits.history_bytes_max = 20_000);
     server.publish("a", &json!("x".repeat(9_000)));
     server.publish("b", &json!("x".repeat(9_000)));
@@ -253,5 +253,5 @@ fn above_the_bytes_of_all_histories_who_is_published_to_loses_its_own() {
     assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "a"));
     let mut client = server.connect();
     let answer = client.subscribe_with("b", None, json!({ "recover": before }));
-    assert_eq!(answer.whole["recovery"], json!({ "outcome": "gap" }));
+    assert_eq!(answer.json["recovery"], json!({ "outcome": "gap" }));
 }

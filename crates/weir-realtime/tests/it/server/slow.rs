@@ -60,7 +60,7 @@ fn server(policy: SlowClients) -> Server {
 }
 
 #[test]
-fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
+fn a_slow_client_is_disconnected_and_others_miss_nothing() {
     let server = server(SlowClients::Disconnect);
     let mut slow = server.subscriber("news");
     let mut quick = server.subscriber("news");
@@ -81,7 +81,8 @@ fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
                 read.send(()).unwrap();
             }
         });
-        // On a busy machine the quick client would be slow, too, if the publisher did not wait for it.
+        // On a busy machine the quick client would be slow, too, if the publisher did not wait for
+        // it.
         let in_step = || was_read.recv().unwrap();
         let last = publish_in_step_until(&server, closed, in_step);
         let end = json!({ "name": "end", "channel": "news", "data": "0" });
@@ -95,7 +96,7 @@ fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
 }
 
 #[test]
-fn the_oldest_waiting_events_are_dropped() {
+fn drop_oldest_drops_the_oldest_waiting_events() {
     let server = server(SlowClients::DropOldest);
     let mut slow = server.subscriber("news");
     let last = publish_until(&server, "weir_realtime_dropped_events_total");
@@ -110,7 +111,7 @@ fn the_oldest_waiting_events_are_dropped() {
 }
 
 #[test]
-fn of_waiting_events_with_one_name_the_newest_is_kept() {
+fn conflate_keeps_the_newest_event_of_each_name() {
     let server = server(SlowClients::Conflate);
     let mut slow = server.subscriber("news");
     publish_until(&server, "weir_realtime_dropped_events_total");

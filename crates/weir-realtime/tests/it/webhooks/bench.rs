@@ -51,7 +51,7 @@ impl Bench {
         change(Arc::get_mut(&mut app.endpoints[index]).expect("nothing was told yet"));
     }
 
-    pub(super) fn tell(&self, event: &WebhookEvent<'_>) {
+    pub(super) fn publish(&self, event: &WebhookEvent<'_>) {
         self.webhooks.enqueue(&self.app, event);
     }
 

@@ -6,11 +6,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 
 #[tokio::test]
-async fn a_receiver_that_does_not_answer_is_asked_again_over_a_new_connection() {
+async fn a_silent_receiver_is_retried_over_a_new_connection() {
     let mut receiver = Receiver::start().await;
     receiver.answer(Answer::Never);
     let bench = Bench::start(&[&receiver.url("/")], |settings| settings.response_timeout = 50 * MS);
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     assert_eq!(receiver.next().await.channels(), ["1"]);
     receiver.answer(Answer::Status(200));
     assert_eq!(receiver.next().await.channels(), ["1"]);
@@ -20,7 +20,7 @@ async fn a_receiver_that_does_not_answer_is_asked_again_over_a_new_connection() 
 }
 
 #[tokio::test]
-async fn a_2xx_counts_however_much_follows_but_its_connection_is_not_used_again() {
+async fn a_2xx_with_a_long_body_counts_but_its_connection_is_closed() {
     for (answer, connections) in
         [(Answer::Body(1_000), 1), (Answer::Body(1_000_000), 2), (Answer::HalfABody, 2)]
     {
@@ -31,7 +31,7 @@ async fn a_2xx_counts_however_much_follows_but_its_connection_is_not_used_again(
             settings.limits.response_bytes_max = 1_000;
         });
         for channel in ["1", "2"] {
-            bench.tell(&miss(channel));
+            bench.publish(&miss(channel));
             assert_eq!(receiver.next().await.channels(), [channel], "{answer:?}");
         }
         assert_eq!(receiver.connections(), connections, "{answer:?}");
@@ -42,12 +42,12 @@ async fn a_2xx_counts_however_much_follows_but_its_connection_is_not_used_again(
 }
 
 #[tokio::test]
-async fn a_response_whose_head_is_too_large_is_a_failure() {
+async fn a_response_with_an_oversized_head_is_a_failure() {
     let mut receiver = Receiver::start().await;
     receiver.answer(Answer::Head(20_000));
     let bench =
         Bench::start(&[&receiver.url("/")], |settings| settings.limits.response_bytes_max = 10_000);
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     receiver.next().await;
     receiver.answer(Answer::Head(5_000));
     assert_eq!(receiver.next().await.channels(), ["1"]);
@@ -57,7 +57,7 @@ async fn a_response_whose_head_is_too_large_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_the_receiver_closes_costs_no_retry() {
+async fn a_reused_connection_that_the_receiver_closed_costs_no_retry() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let bench = Bench::start(&[&url], |settings| {
@@ -65,10 +65,10 @@ async fn a_kept_connection_that_the_receiver_closes_costs_no_retry() {
         settings.retry_delay_min = Duration::from_secs(60);
         settings.retry_delay_max = Duration::from_secs(60);
     });
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     let mut first = accepted(&listener).await;
     answer(&mut first).await;
-    bench.tell(&miss("2"));
+    bench.publish(&miss("2"));
     // The request is read and not answered: the moment in which keep-alive's end is noticed.
     read_head(&mut first).await;
     drop(first);
@@ -80,11 +80,11 @@ async fn a_kept_connection_that_the_receiver_closes_costs_no_retry() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_failure() {
+async fn a_response_that_is_not_http_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let bench = Bench::start(&[&url], |_| {});
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     let mut first = accepted(&listener).await;
     first.write_all(b"220 mail.example.org ESMTP\r\n\r\n").await.unwrap();
     let mut second = accepted(&listener).await;

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// No test waits for longer than this for what must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const REQUESTS_MAX: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Receiver {
     }
 
     pub(super) async fn next(&mut self) -> Received {
-        let next = tokio::time::timeout(PATIENCE, self.requests.recv()).await;
+        let next = tokio::time::timeout(TIMEOUT, self.requests.recv()).await;
         next.expect("a request comes").expect("the receiver runs")
     }
 

@@ -34,14 +34,14 @@ fn authority(name: &str) -> (tempfile::TempDir, TlsAcceptor) {
 }
 
 #[tokio::test]
-async fn an_authority_of_ones_own_is_believed_when_its_file_is_named() {
+async fn a_private_certificate_authority_is_trusted_if_configured() {
     let (folder, acceptor) = authority("localhost");
     let mut receiver = Receiver::start_with(Some(acceptor)).await;
     let url = format!("https://localhost:{}/hooks", receiver.address.port());
     let trust = Trust::with_ca(&folder.path().join("ca.pem"), "realtime.webhooks.ca").unwrap();
     let bench = Bench::start(&[&url], |settings| settings.trust = trust);
     for channel in ["1", "2"] {
-        bench.tell(&miss(channel));
+        bench.publish(&miss(channel));
         let request = receiver.next().await;
         assert_eq!(
             (request.target.as_str(), request.channels()),
@@ -54,7 +54,7 @@ async fn an_authority_of_ones_own_is_believed_when_its_file_is_named() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_an_unknown_authority_or_for_another_name_is_refused() {
+async fn an_untrusted_certificate_is_rejected() {
     for (name, is_known) in [("localhost", false), ("example.org", true)] {
         let (folder, acceptor) = authority(name);
         let receiver = Receiver::start_with(Some(acceptor)).await;
@@ -64,7 +64,7 @@ async fn a_certificate_of_an_unknown_authority_or_for_another_name_is_refused() 
             false => Trust::public(),
         };
         let bench = Bench::start(&[&url], |settings| settings.trust = trust);
-        bench.tell(&miss("1"));
+        bench.publish(&miss("1"));
         let metrics = bench.end().await;
         assert!(metrics.get(r#"attempts_failed_total{reason="tls"}"#) >= 1, "{name}");
         assert_eq!(metrics.get("events_sent_total"), 0, "{name}");
@@ -72,11 +72,11 @@ async fn a_certificate_of_an_unknown_authority_or_for_another_name_is_refused() 
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_end_is_given_up() {
+async fn an_incomplete_tls_handshake_times_out() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let bench = Bench::start(&[&url], |settings| settings.connect_timeout = 20 * MS);
-    bench.tell(&miss("1"));
+    bench.publish(&miss("1"));
     let metrics = bench.end().await;
     assert!(metrics.get(r#"attempts_failed_total{reason="timeout"}"#) >= 1);
     assert_eq!(metrics.get(r#"events_dropped_total{reason="shutdown"}"#), 1);

@@ -13,27 +13,32 @@ use crate::workers::spec::Readiness;
 impl Fleet {
     pub(super) fn on_services_readable(&mut self, now: Duration) {
         self.has_unread = false;
-        for line in 0..self.lines.len() {
-            let received = self.lines[line].link.receive();
+        for connection in 0..self.connections.len() {
+            let received = self.connections[connection].link.receive();
             self.has_unread |= received.len() == REQUESTS_PER_TURN_MAX;
-            let number = self.lines[line].number;
+            let number = self.connections[connection].number;
             for incoming in received {
-                if let Some(answer) = self.answer(incoming, number, now) {
-                    self.lines[line].link.send(&answer);
+                if let Some(reply) = self.handle_request(incoming, number, now) {
+                    self.connections[connection].link.send(&reply);
                 }
             }
         }
     }
 
     /// Runs a request and returns the reply. None: the supervisor replies.
-    fn answer(&mut self, incoming: Incoming, line: u64, now: Duration) -> Option<ParentReport> {
+    fn handle_request(
+        &mut self,
+        incoming: Incoming,
+        connection: u64,
+        now: Duration,
+    ) -> Option<ParentReport> {
         let (id, reason) = match incoming {
             Incoming::Request(ParentRequest { id, command }) => {
-                if let Some(wish) = ServiceCommand::of(&command) {
-                    self.wishes.push((wish, CommandSender { line, id }));
+                if let Some(command) = ServiceCommand::from_parent_command(&command) {
+                    self.service_commands.push((command, CommandSender { line: connection, id }));
                     return None;
                 }
-                match self.follow(command, line, now) {
+                match self.execute(command, connection, now) {
                     Ok(()) => return Some(ParentReport::Done { id }),
                     Err(reason) => (Some(id), reason),
                 }
@@ -44,19 +49,21 @@ impl Fleet {
         Some(ParentReport::Refused { id, reason })
     }
 
-    fn follow(
+    fn execute(
         &mut self,
         command: ParentCommand,
-        line: u64,
+        connection: u64,
         now: Duration,
     ) -> Result<(), CommandError> {
-        if self.is_stopping && is_order(&command) {
+        if self.is_stopping && starts_or_stops(&command) {
             return Err("everything is being stopped".into());
         }
         match command {
-            ParentCommand::Ready { generation } => self.believe_ready(generation, now),
-            ParentCommand::LetGo { generation } => self.note_released(generation, line, now),
-            ParentCommand::Used { generation, used } => self.note_used(generation, used, line),
+            ParentCommand::Ready { generation } => self.mark_probed_ready(generation, now),
+            ParentCommand::LetGo { generation } => self.record_release(generation, connection, now),
+            ParentCommand::Used { generation, used } => {
+                self.record_usage(generation, used, connection)
+            }
             ParentCommand::Start { group, slot } => self.start_slots(&group, slot, now),
             ParentCommand::Stop { group, slot } => self.stop_slots(&group, slot, now),
             ParentCommand::Restart { group, slot } => {
@@ -102,13 +109,13 @@ impl Fleet {
         }
     }
 
-    fn believe_ready(&mut self, generation: u64, now: Duration) -> Result<(), CommandError> {
-        let place = self.find_generation(generation)?;
-        let spec = &self.groups[place.group].blueprint.spec;
+    fn mark_probed_ready(&mut self, generation: u64, now: Duration) -> Result<(), CommandError> {
+        let slot_index = self.find_generation(generation)?;
+        let spec = &self.groups[slot_index.group].blueprint.spec;
         if spec.readiness != Readiness::Probed {
             return Err(format!("workers {} are not probed: they say themselves", spec.name));
         }
-        self.is_ready(place, generation, now);
+        self.mark_ready(slot_index, generation, now);
         Ok(())
     }
 
@@ -151,8 +158,8 @@ impl Fleet {
         self.find_generation(generation)?;
         let process = self.processes.get(&generation);
         let signal = process.and_then(|process| process.dump_signal);
-        let none = "it was started when there was no dump_signal; replace it, or name a signal";
-        self.signal(generation, signal.ok_or(none)?.0);
+        let missing = "it was started when there was no dump_signal; replace it, or name a signal";
+        self.signal(generation, signal.ok_or(missing)?.0);
         Ok(())
     }
 
@@ -162,11 +169,11 @@ impl Fleet {
         reason: String,
         now: Duration,
     ) -> Result<(), CommandError> {
-        let place = self.find_generation(generation)?;
+        let slot_index = self.find_generation(generation)?;
         let reason = shortened(reason);
         tracing::warn!(generation, reason, "eviction");
-        let action = self.slot_mut(place).evict(generation, &reason, now);
-        self.perform(place.group, action.into_iter().collect(), now);
+        let action = self.slot_mut(slot_index).evict(generation, &reason, now);
+        self.perform(slot_index.group, action.into_iter().collect(), now);
         Ok(())
     }
 
@@ -178,19 +185,19 @@ impl Fleet {
     }
 
     fn find(&self, name: &str) -> Result<usize, CommandError> {
-        let is_it = |crew: &super::Crew| crew.blueprint.spec.name.as_str() == name;
-        let found = self.groups.iter().position(is_it);
+        let has_name = |group: &super::RunningGroup| group.blueprint.spec.name.as_str() == name;
+        let found = self.groups.iter().position(has_name);
         found.ok_or_else(|| format!("there is no group of workers {name:?}"))
     }
 
     pub(super) fn find_generation(&self, generation: u64) -> Result<SlotIndex, CommandError> {
-        let found = self.processes.get(&generation).map(|process| process.place);
+        let found = self.processes.get(&generation).map(|process| process.slot_index);
         found.ok_or_else(|| format!("generation {generation} is not there (any more)"))
     }
 }
 
 /// Returns whether `command` is rejected during a shutdown, unlike reports of the service's state.
-fn is_order(command: &ParentCommand) -> bool {
+fn starts_or_stops(command: &ParentCommand) -> bool {
     !matches!(
         command,
         ParentCommand::Ready { .. } | ParentCommand::LetGo { .. } | ParentCommand::Used { .. }

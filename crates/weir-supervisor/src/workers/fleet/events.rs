@@ -8,17 +8,17 @@ use crate::supervise::with_last_lines;
 use crate::workers::generation::Action;
 use crate::workers::launch::launch;
 use crate::workers::process::{SlotIndex, WorkerProcess};
-use crate::workers::slot::{Fate, WorkerSlot};
+use crate::workers::slot::{ExitOutcome, WorkerSlot};
 use crate::workers::spec::{Readiness, SocketKind};
 
 /// The end of a process, or a failed start.
-struct Death<'a> {
+struct WorkerExit<'a> {
     name: &'a str,
     /// What happened, with the cause if it is known.
-    how: &'a str,
+    description: &'a str,
     last_lines: &'a [String],
     /// Whether the program was not found or could not be executed.
-    has_no_program: bool,
+    is_program_missing: bool,
 }
 
 impl Fleet {
@@ -27,22 +27,22 @@ impl Fleet {
             match action {
                 Action::Start(generation) => self.start(group, generation, now),
                 Action::Announce(generation) => {
-                    self.open_door(generation);
+                    self.make_eligible(generation);
                     self.announce(generation, "ready", now);
                 }
-                Action::AskToLetGo(generation) => {
-                    self.close_door(generation);
+                Action::RequestRelease(generation) => {
+                    self.make_ineligible(generation);
                     self.announce(generation, "to be let go of", now);
                 }
                 Action::Stop(generation) => {
-                    self.close_door(generation);
+                    self.make_ineligible(generation);
                     let process = self.processes.get(&generation);
                     let signal = process.map(|process| process.stop_signal);
                     signal.iter().for_each(|signal| self.signal(generation, signal.0));
                     self.announce(generation, "asked to end", now);
                 }
                 Action::Dump(generation, reason) => {
-                    self.close_door(generation);
+                    self.make_ineligible(generation);
                     let process = self.processes.get(&generation);
                     let signal = process.and_then(|process| process.dump_signal);
                     signal.iter().for_each(|signal| self.signal(generation, signal.0));
@@ -58,31 +58,39 @@ impl Fleet {
     }
 
     fn start(&mut self, group: usize, generation: u64, now: Duration) {
-        let holds = |slot: &WorkerSlot| slot.generations().any(|it| it.number == generation);
-        let Some(slot) = self.groups[group].rules.slots.iter().position(holds) else { return };
-        let place = SlotIndex { group, slot };
+        let has_generation =
+            |slot: &WorkerSlot| slot.generations().any(|it| it.number == generation);
+        let Some(slot) = self.groups[group].rules.slots.iter().position(has_generation) else {
+            return;
+        };
+        let slot_index = SlotIndex { group, slot };
         let blueprint = &self.groups[group].blueprint;
         let is_taken = |address: &WorkerAddress| {
             // Ports are unique per machine, records only per group.
-            let is_near = |it: &WorkerProcess| {
-                !matches!(address, WorkerAddress::Shared { .. }) || it.place.group == group
+            let shares_addresses = |it: &WorkerProcess| {
+                !matches!(address, WorkerAddress::Shared { .. }) || it.slot_index.group == group
             };
-            let mut others = self.processes.values().filter(|it| is_near(it));
-            others.any(|it| it.endpoint.address.as_ref() == Some(address))
+            let mut others = self.processes.values().filter(|process| shares_addresses(process));
+            others.any(|other| other.endpoint.address.as_ref() == Some(address))
         };
-        match launch(blueprint, place, generation, now, is_taken) {
+        match launch(blueprint, slot_index, generation, now, is_taken) {
             Ok(process) => {
                 let pid = process.pid.as_raw_pid();
                 tracing::info!(worker = process.name, pid, generation, "started");
                 self.processes.insert(generation, process);
                 self.report_worker(generation, now);
-                self.report_slot(place, None, now);
+                self.report_slot(slot_index, None, now);
             }
             Err(error) => {
-                let name = blueprint.worker_name(place.slot);
-                let (how, has_no_program) = (error.to_string(), error.is_lasting());
-                let death = Death { name: &name, how: &how, last_lines: &[], has_no_program };
-                self.bury(place, generation, &death, now);
+                let name = blueprint.worker_name(slot_index.slot);
+                let (description, is_program_missing) = (error.to_string(), error.is_lasting());
+                let exit = WorkerExit {
+                    name: &name,
+                    description: &description,
+                    last_lines: &[],
+                    is_program_missing,
+                };
+                self.handle_exit(slot_index, generation, &exit, now);
             }
         }
     }
@@ -95,27 +103,27 @@ impl Fleet {
     }
 
     /// Marks the worker's record so that the kernel's selection may choose this worker.
-    fn open_door(&self, generation: u64) {
+    fn make_eligible(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
-        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        let sockets = &self.groups[process.slot_index.group].blueprint.spec.sockets;
         if let (SocketKind::Group(group), Some((records, record))) =
             (sockets, process.endpoint.record(sockets))
         {
-            records.set_door(record, group.plan().door(process.place.slot));
+            records.set_socket(record, group.plan().socket_for(process.slot_index.slot));
         }
     }
 
     /// Marks the worker's record so that the kernel's selection no longer chooses this worker.
-    fn close_door(&self, generation: u64) {
+    fn make_ineligible(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
-        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        let sockets = &self.groups[process.slot_index.group].blueprint.spec.sockets;
         if let Some((records, record)) = process.endpoint.record(sockets) {
-            records.set_door(record, None);
+            records.set_socket(record, None);
         }
     }
 
     fn kill_one(&mut self, generation: u64, reason: String, now: Duration) {
-        self.close_door(generation);
+        self.make_ineligible(generation);
         if let Some(process) = self.processes.get_mut(&generation) {
             let pid = process.pid.as_raw_pid();
             tracing::warn!(worker = process.name, pid, generation, reason, "killed");
@@ -125,10 +133,10 @@ impl Fleet {
         self.report_worker(generation, now);
     }
 
-    fn announce(&mut self, generation: u64, what: &str, now: Duration) {
+    fn announce(&mut self, generation: u64, event: &str, now: Duration) {
         if let Some(process) = self.processes.get(&generation) {
             let pid = process.pid.as_raw_pid();
-            tracing::info!(worker = process.name, pid, generation, "{what}");
+            tracing::info!(worker = process.name, pid, generation, "{event}");
         }
         self.report_worker(generation, now);
     }
@@ -138,32 +146,35 @@ impl Fleet {
         let generations: Vec<u64> = self.processes.keys().copied().collect();
         for generation in generations {
             let Some(process) = self.processes.get_mut(&generation) else { continue };
-            let place = process.place;
-            let readiness = &self.groups[place.group].blueprint.spec.readiness;
-            let said = process.notify.as_ref().map(|notify| notify.receive()).unwrap_or_default();
-            let sought = match readiness {
+            let slot_index = process.slot_index;
+            let readiness = &self.groups[slot_index.group].blueprint.spec.readiness;
+            let notifications =
+                process.notify.as_ref().map(|notify| notify.receive()).unwrap_or_default();
+            let pattern = match readiness {
                 Readiness::Line(text) => Some(text.as_str()),
                 _ => None,
             };
             let is_found =
-                self.printer.has_room() && process.output.read(&mut self.printer, sought);
-            let is_ready = is_found || (said.is_ready && *readiness == Readiness::Notify);
-            if said.is_alive || said.is_ready {
-                self.slot_mut(place).alive(generation, now);
+                self.printer.has_room() && process.output.read(&mut self.printer, pattern);
+            let is_ready = is_found || (notifications.is_ready && *readiness == Readiness::Notify);
+            if notifications.is_alive || notifications.is_ready {
+                self.slot_mut(slot_index).alive(generation, now);
             }
             if is_ready {
-                self.is_ready(place, generation, now);
+                self.mark_ready(slot_index, generation, now);
             }
-            if said.is_stopping && self.slot_mut(place).leaves(generation, now) {
-                self.close_door(generation);
+            if notifications.is_stopping
+                && self.slot_mut(slot_index).record_self_exit(generation, now)
+            {
+                self.make_ineligible(generation);
                 self.announce(generation, "ends by itself", now);
             }
         }
     }
 
-    pub(super) fn is_ready(&mut self, place: SlotIndex, generation: u64, now: Duration) {
-        let actions = self.slot_mut(place).ready(generation, now);
-        self.perform(place.group, actions, now);
+    pub(super) fn mark_ready(&mut self, slot_index: SlotIndex, generation: u64, now: Duration) {
+        let actions = self.slot_mut(slot_index).ready(generation, now);
+        self.perform(slot_index.group, actions, now);
     }
 
     /// Reaps the processes that have ended.
@@ -174,62 +185,82 @@ impl Fleet {
             .filter_map(|(generation, process)| Some((*generation, process.reap()?)))
             .collect();
         for (generation, status) in ended {
-            self.forget_record(generation);
+            self.reset_record(generation);
             let Some(mut process) = self.processes.remove(&generation) else { continue };
-            self.let_go.remove(&generation);
-            for line in &mut self.lines {
-                line.used.remove(&generation);
+            self.released_by_services.remove(&generation);
+            for connection in &mut self.connections {
+                connection.used.remove(&generation);
             }
-            let place = process.place;
+            let slot_index = process.slot_index;
             process.output.finish(&mut self.printer);
             let last_lines = process.output.last_lines();
             self.report_end(generation, &process, &status, &last_lines, now);
-            let how = match &process.kill_reason {
+            let description = match &process.kill_reason {
                 Some(reason) => format!("{status}: {reason}"),
                 None => status,
             };
-            let (name, has_no_program) = (&process.name, false);
-            let death = Death { name, how: &how, last_lines: &last_lines, has_no_program };
-            self.bury(place, generation, &death, now);
+            let (name, is_program_missing) = (&process.name, false);
+            let exit = WorkerExit {
+                name,
+                description: &description,
+                last_lines: &last_lines,
+                is_program_missing,
+            };
+            self.handle_exit(slot_index, generation, &exit, now);
         }
     }
 
     /// Clears the record of a worker that has ended: it has no load and receives no connections.
-    fn forget_record(&self, generation: u64) {
+    fn reset_record(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
-        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        let sockets = &self.groups[process.slot_index.group].blueprint.spec.sockets;
         if let Some((records, record)) = process.endpoint.record(sockets) {
             records.reset(record);
         }
     }
 
     /// Applies the effects of a death.
-    fn bury(&mut self, place: SlotIndex, generation: u64, death: &Death<'_>, now: Duration) {
-        let Death { name, how, last_lines, has_no_program } = *death;
-        let reason = with_last_lines(&format!("{name} {how}"), last_lines);
-        let rules = &mut self.groups[place.group].rules;
-        let (fate, rolled) = match has_no_program {
-            true => rules.has_no_program(place.slot, generation, &reason, now),
-            false => rules.ended(place.slot, generation, &reason, now),
+    fn handle_exit(
+        &mut self,
+        slot_index: SlotIndex,
+        generation: u64,
+        exit: &WorkerExit<'_>,
+        now: Duration,
+    ) {
+        let WorkerExit { name, description, last_lines, is_program_missing } = *exit;
+        let reason = with_last_lines(&format!("{name} {description}"), last_lines);
+        let rules = &mut self.groups[slot_index.group].rules;
+        let (outcome, rolled) = match is_program_missing {
+            true => rules.end_without_program(slot_index.slot, generation, &reason, now),
+            false => rules.ended(slot_index.slot, generation, &reason, now),
         };
-        match fate {
-            Fate::Left => tracing::info!(worker = name, generation, "{how}"),
-            Fate::SuccessorTakesOver => {
-                tracing::error!(worker = name, generation, "{how}; its successor takes over");
+        match outcome {
+            ExitOutcome::Left => tracing::info!(worker = name, generation, "{description}"),
+            ExitOutcome::SuccessorTakesOver => {
+                tracing::error!(
+                    worker = name,
+                    generation,
+                    "{description}; its successor takes over"
+                );
             }
-            Fate::ReplacementFailed => {
+            ExitOutcome::ReplacementFailed => {
                 tracing::error!(generation, "replacement failed, the one before stays: {reason}");
             }
-            Fate::Restarting { after, deaths_in_a_row } => {
+            ExitOutcome::Restarting { after, deaths_in_a_row } => {
                 let wait_ms = after.as_millis();
-                tracing::error!(worker = name, wait_ms, deaths_in_a_row, "{how}; restarting");
+                tracing::error!(
+                    worker = name,
+                    wait_ms,
+                    deaths_in_a_row,
+                    "{description}; restarting"
+                );
             }
-            Fate::GivenUp { deaths_in_a_row } => {
+            ExitOutcome::GivenUp { deaths_in_a_row } => {
                 tracing::error!(deaths_in_a_row, "given up for now: {reason}");
             }
         }
-        let failed = (fate == Fate::ReplacementFailed).then_some(reason);
-        self.report_slot(place, failed, now);
-        self.report_rolling(place.group, rolled.map(Err));
+        let failed = (outcome == ExitOutcome::ReplacementFailed).then_some(reason);
+        self.report_slot(slot_index, failed, now);
+        self.report_rolling(slot_index.group, rolled.map(Err));
     }
 }

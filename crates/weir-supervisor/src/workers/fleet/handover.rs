@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::services::ServiceConnection;
-use super::{Crew, Fleet, FleetError};
+use super::{Fleet, FleetError, RunningGroup};
 use crate::carried::{self, CarriedFleet, CarriedGroup, CarriedLine, Carrier, ResumeError};
 use crate::control::{Link, ParentTotals};
 use crate::printer::Printer;
@@ -18,26 +18,26 @@ use crate::workers::spec::{BoundBy, GroupSpec, Readiness, SocketKind};
 impl Fleet {
     /// Returns the serialized state, and keeps all descriptors open in `carrier`.
     pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedFleet {
-        let lines = self.lines.iter().map(|line| CarriedLine {
-            number: line.number,
-            socket: carrier.keep(&line.link.descriptor()),
-            connected_at: line.connected_at,
-            incoming: line.link.incoming().to_vec(),
-            outgoing: line.link.begun().to_vec(),
-            used: line.used.clone(),
+        let lines = self.connections.iter().map(|connection| CarriedLine {
+            number: connection.number,
+            socket: carrier.keep_open(&connection.link.descriptor()),
+            connected_at: connection.connected_at,
+            incoming: connection.link.incoming().to_vec(),
+            outgoing: connection.link.partly_sent().to_vec(),
+            used: connection.used.clone(),
         });
         let lines = lines.collect();
         let workers = self.processes.iter().map(|(generation, process)| {
-            let group = self.groups[process.place.group].blueprint.spec.name.to_string();
+            let group = self.groups[process.slot_index.group].blueprint.spec.name.to_string();
             process.carried(*generation, group, carrier)
         });
         CarriedFleet {
             last_number: self.numbers.last(),
-            lines_made: self.lines_made,
+            lines_made: self.connections_made,
             lines,
-            let_go: self.let_go.clone(),
+            let_go: self.released_by_services.clone(),
             workers: workers.collect(),
-            groups: self.groups.iter().map(Crew::carried).collect(),
+            groups: self.groups.iter().map(RunningGroup::carried).collect(),
             printing: self.printer.waiting().to_vec(),
             lines_dropped: self.printer.lines_dropped,
             totals: self.totals,
@@ -52,12 +52,12 @@ impl Fleet {
         now: Duration,
     ) -> Result<Self, ResumeError> {
         self.numbers = Numbers::after(carried.last_number);
-        self.lines_made = carried.lines_made;
-        self.let_go = carried.let_go;
+        self.connections_made = carried.lines_made;
+        self.released_by_services = carried.let_go;
         self.printer = Printer::resume(carried.printing, carried.lines_dropped);
         self.totals = ParentTotals { output_lines_dropped: 0, ..carried.totals };
-        for line in carried.lines {
-            self.lines.push(ServiceConnection::resume(line)?);
+        for connection in carried.lines {
+            self.connections.push(ServiceConnection::resume(connection)?);
         }
         for group in &carried.groups {
             self.resume_group(group, now)?;
@@ -77,31 +77,34 @@ impl Fleet {
     /// Returns the sockets that all workers of a group inherit: group, socket name, descriptor
     /// number.
     pub(crate) fn listening(&self, carrier: &mut Carrier) -> Vec<(String, String, RawFd)> {
-        let specs = self.groups.iter().map(|crew| &crew.blueprint.spec);
+        let specs = self.groups.iter().map(|group| &group.blueprint.spec);
         let inherited = specs.filter_map(|spec| match &spec.sockets {
             SocketKind::Inherited(sockets) => Some((spec.name.to_string(), sockets)),
             _ => None,
         });
         let each = inherited
             .flat_map(|(group, sockets)| sockets.iter().map(move |socket| (group.clone(), socket)));
-        each.map(|(group, it)| (group, it.name.clone(), carrier.keep(&it.descriptor))).collect()
+        each.map(|(group, socket)| {
+            (group, socket.name.clone(), carrier.keep_open(&socket.descriptor))
+        })
+        .collect()
     }
 
     fn position(&self, name: &str) -> Option<usize> {
-        self.groups.iter().position(|crew| crew.blueprint.spec.name.as_str() == name)
+        self.groups.iter().position(|group| group.blueprint.spec.name.as_str() == name)
     }
 
     fn resume_group(&mut self, carried: &CarriedGroup, now: Duration) -> Result<(), ResumeError> {
         let Some(index) = self.position(&carried.name) else {
             if !carried.slots.is_empty() {
-                self.groups.push(Crew::retired(carried)?);
+                self.groups.push(RunningGroup::retired(carried)?);
             }
             return Ok(());
         };
-        let crew = &mut self.groups[index];
-        crew.rules = WorkerGroup::resume(Times::of(&crew.blueprint.spec), carried);
-        crew.rules.retry(now);
-        crew.rolling = carried.shown.clone();
+        let group = &mut self.groups[index];
+        group.rules = WorkerGroup::resume(Times::new(&group.blueprint.spec), carried);
+        group.rules.retry(now);
+        group.rolling = carried.shown.clone();
         Ok(())
     }
 
@@ -109,11 +112,11 @@ impl Fleet {
     /// retired before and is specified again gets all of its workers.
     fn rescale(&mut self, carried: &CarriedGroup, now: Duration) {
         let Some(index) = self.position(&carried.name) else { return };
-        let crew = &mut self.groups[index];
-        let processes = crew.blueprint.spec.processes;
+        let group = &mut self.groups[index];
+        let processes = group.blueprint.spec.processes;
         let is_as_before = processes == carried.specified && !carried.is_retired;
-        if !crew.is_retired && !is_as_before {
-            let actions = crew.rules.resize(processes, now);
+        if !group.is_retired && !is_as_before {
+            let actions = group.rules.resize(processes, now);
             self.perform(index, actions, now);
         }
     }
@@ -131,7 +134,7 @@ impl Fleet {
     }
 }
 
-impl Crew {
+impl RunningGroup {
     fn carried(&self) -> CarriedGroup {
         let spec = &self.blueprint.spec;
         CarriedGroup {
@@ -139,7 +142,7 @@ impl Crew {
             specified: spec.processes,
             stop_deadline: spec.stop_deadline,
             let_go_deadline: spec.let_go_deadline,
-            wanted: self.rules.wanted,
+            wanted: self.rules.target,
             ends_before_service: spec.ends_before_service,
             is_retired: self.is_retired,
             // A retired group is not paused: it has no command to start.
@@ -162,8 +165,8 @@ impl Crew {
             ends_before_service: carried.ends_before_service,
             ..GroupSpec::new(name, vec!["no more".to_owned()])
         };
-        let times = Times::of(&spec);
-        let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::Mistakes)?;
+        let times = Times::new(&spec);
+        let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::InvalidGroups)?;
         let of_now = CarriedGroup { is_paused: true, rolling: None, ..carried.clone() };
         let rules = WorkerGroup::resume(times, &of_now);
         Ok(Self { is_retired: true, ..Self::new(blueprint, rules) })

@@ -23,8 +23,8 @@ pub(super) struct Cursor {
 }
 
 impl Fleet {
-    pub(super) fn slot_mut(&mut self, place: SlotIndex) -> &mut WorkerSlot {
-        &mut self.groups[place.group].rules.slots[place.slot]
+    pub(super) fn slot_mut(&mut self, slot_index: SlotIndex) -> &mut WorkerSlot {
+        &mut self.groups[slot_index.group].rules.slots[slot_index.slot]
     }
 
     fn group_name(&self, group: usize) -> String {
@@ -32,29 +32,31 @@ impl Fleet {
     }
 
     fn send(&mut self, report: &ParentReport) {
-        for line in &mut self.lines {
-            line.link.send(report);
+        for connection in &mut self.connections {
+            connection.link.send(report);
         }
     }
 
     /// Continues snapshots, and writes queued reports to services.
     pub(super) fn send_reports(&mut self, now: Duration) {
-        for line in &mut self.lines {
-            if line.link.takes_fresh_start() {
+        for connection in &mut self.connections {
+            if connection.link.takes_fresh_start() {
                 self.totals.snapshots_repeated += 1;
-                line.snapshot = Some(Cursor::default());
+                connection.snapshot = Some(Cursor::default());
             }
         }
         if self.totals_due().is_some_and(|at| at <= now) {
             self.send_totals(now);
         }
-        for index in 0..self.lines.len() {
-            while self.lines[index].link.has_room() && self.lines[index].snapshot.is_some() {
+        for index in 0..self.connections.len() {
+            while self.connections[index].link.has_room()
+                && self.connections[index].snapshot.is_some()
+            {
                 self.continue_snapshot(index, now);
             }
-            self.lines[index].link.flush();
+            self.connections[index].link.flush();
         }
-        self.forget_gone_services(now);
+        self.remove_closed_services(now);
     }
 
     fn totals(&self) -> ParentTotals {
@@ -63,7 +65,7 @@ impl Fleet {
 
     /// Returns when changed counters are to be reported. None: nothing changed.
     pub(super) fn totals_due(&self) -> Option<Duration> {
-        let is_news = !self.lines.is_empty() && self.totals() != self.totals_sent;
+        let is_news = !self.connections.is_empty() && self.totals() != self.totals_sent;
         is_news.then_some(self.totals_at)
     }
 
@@ -73,8 +75,8 @@ impl Fleet {
         self.send(&ParentReport::Totals(self.totals_sent));
     }
 
-    fn continue_snapshot(&mut self, line: usize, now: Duration) {
-        let Some(cursor) = self.lines[line].snapshot else { return };
+    fn continue_snapshot(&mut self, connection: usize, now: Duration) {
+        let Some(cursor) = self.connections[connection].snapshot else { return };
         let mut reports = Vec::new();
         let next = if !cursor.has_begun {
             reports.extend([ParentReport::SnapshotBegins, ParentReport::Totals(self.totals())]);
@@ -86,28 +88,35 @@ impl Fleet {
             let (group, slots) = (cursor.group, self.groups[cursor.group].rules.slots.len());
             match cursor.slot {
                 None => reports.push(self.group_report(group)),
-                Some(slot) => reports.extend(self.whole_slot(SlotIndex { group, slot }, line, now)),
+                Some(slot) => {
+                    reports.extend(self.whole_slot(SlotIndex { group, slot }, connection, now))
+                }
             }
             let next = cursor.slot.map_or(0, |slot| slot + 1);
             let (group, slot) = if next < slots { (group, Some(next)) } else { (group + 1, None) };
             Some(Cursor { group, slot, ..cursor })
         };
-        self.lines[line].snapshot = next;
+        self.connections[connection].snapshot = next;
         for report in &reports {
-            self.lines[line].link.send(report);
+            self.connections[connection].link.send(report);
         }
     }
 
-    fn whole_slot(&self, place: SlotIndex, line: usize, now: Duration) -> Vec<ParentReport> {
-        let slot = self.groups[place.group].rules.slots.get(place.slot);
+    fn whole_slot(
+        &self,
+        slot_index: SlotIndex,
+        connection: usize,
+        now: Duration,
+    ) -> Vec<ParentReport> {
+        let slot = self.groups[slot_index.group].rules.slots.get(slot_index.slot);
         let generations = slot.into_iter().flat_map(WorkerSlot::generations);
-        let workers = generations.flat_map(|it| {
-            let used = self.elsewhere(it.number, line);
-            let elsewhere = ParentReport::Elsewhere { generation: it.number, used };
-            let elsewhere = Some(elsewhere).filter(|_| used != Used::default());
-            self.worker_report(it.number, now).into_iter().chain(elsewhere)
+        let workers = generations.flat_map(|generation| {
+            let used = self.used_by_others(generation.number, connection);
+            let used_by_others = ParentReport::Elsewhere { generation: generation.number, used };
+            let used_by_others = Some(used_by_others).filter(|_| used != Used::default());
+            self.worker_report(generation.number, now).into_iter().chain(used_by_others)
         });
-        self.slot_report(place, None, now).into_iter().chain(workers).collect()
+        self.slot_report(slot_index, None, now).into_iter().chain(workers).collect()
     }
 
     pub(super) fn report_group(&mut self, group: usize) {
@@ -116,12 +125,12 @@ impl Fleet {
     }
 
     fn group_report(&self, group: usize) -> ParentReport {
-        let crew = &self.groups[group];
+        let group = &self.groups[group];
         ParentReport::Group(GroupState {
-            group: crew.blueprint.spec.name.to_string(),
-            processes: u32_of(crew.rules.wanted),
-            is_paused: crew.rules.is_paused,
-            rolling: crew.rolling.clone(),
+            group: group.blueprint.spec.name.to_string(),
+            processes: u32_of(group.rules.target),
+            is_paused: group.rules.is_paused,
+            rolling: group.rolling.clone(),
         })
     }
 
@@ -149,8 +158,13 @@ impl Fleet {
         self.report_group(group);
     }
 
-    pub(super) fn report_slot(&mut self, place: SlotIndex, failed: Option<String>, now: Duration) {
-        if let Some(report) = self.slot_report(place, failed, now) {
+    pub(super) fn report_slot(
+        &mut self,
+        slot_index: SlotIndex,
+        failed: Option<String>,
+        now: Duration,
+    ) {
+        if let Some(report) = self.slot_report(slot_index, failed, now) {
             self.send(&report);
         }
     }
@@ -166,23 +180,23 @@ impl Fleet {
     /// Builds the report of a slot. `failed` is the error of a failed replacement.
     fn slot_report(
         &self,
-        place: SlotIndex,
+        slot_index: SlotIndex,
         failed: Option<String>,
         now: Duration,
     ) -> Option<ParentReport> {
-        let slot = self.groups[place.group].rules.slots.get(place.slot)?;
+        let slot = self.groups[slot_index.group].rules.slots.get(slot_index.slot)?;
         let vacancy = slot.current.is_none().then(|| vacancy(&slot.vacancy, now));
-        Some(self.slot_state(place, vacancy, failed))
+        Some(self.slot_state(slot_index, vacancy, failed))
     }
 
     fn slot_state(
         &self,
-        place: SlotIndex,
+        slot_index: SlotIndex,
         vacancy: Option<VacancyState>,
         replacement_failed: Option<String>,
     ) -> ParentReport {
-        let group = self.group_name(place.group);
-        let slot = u32_of(place.slot);
+        let group = self.group_name(slot_index.group);
+        let slot = u32_of(slot_index.slot);
         ParentReport::Slot(VacantSlot { group, slot, vacancy, replacement_failed })
     }
 
@@ -194,7 +208,8 @@ impl Fleet {
 
     fn worker_report(&self, generation: u64, now: Duration) -> Option<ParentReport> {
         let process = self.processes.get(&generation)?;
-        let slot = self.groups[process.place.group].rules.slots.get(process.place.slot)?;
+        let slot =
+            self.groups[process.slot_index.group].rules.slots.get(process.slot_index.slot)?;
         let phase = phase(&slot.generations().find(|it| it.number == generation)?.phase);
         Some(ParentReport::Worker(self.worker_state(generation, process, phase, now)))
     }
@@ -224,8 +239,8 @@ impl Fleet {
         now: Duration,
     ) -> WorkerReport {
         WorkerReport {
-            group: self.group_name(process.place.group),
-            slot: u32_of(process.place.slot),
+            group: self.group_name(process.slot_index.group),
+            slot: u32_of(process.slot_index.slot),
             generation,
             pid: process.pid.as_raw_pid(),
             address: process.endpoint.address.clone(),

@@ -34,7 +34,7 @@ pub(crate) enum ServiceCommand {
 }
 
 impl ServiceCommand {
-    pub(super) fn of(command: &ParentCommand) -> Option<Self> {
+    pub(super) fn from_parent_command(command: &ParentCommand) -> Option<Self> {
         match command {
             ParentCommand::ReplaceService => Some(Self::ReplaceService),
             ParentCommand::Upgrade => Some(Self::Upgrade),
@@ -56,12 +56,12 @@ impl Fleet {
     /// When there are [`SERVICES_MAX`] already, the oldest is disconnected.
     pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
         let link = Link::new(socket)?;
-        if self.lines.len() == SERVICES_MAX {
-            self.lines.remove(0);
+        if self.connections.len() == SERVICES_MAX {
+            self.connections.remove(0);
         }
-        self.lines_made += 1;
-        self.lines.push(ServiceConnection {
-            number: self.lines_made,
+        self.connections_made += 1;
+        self.connections.push(ServiceConnection {
+            number: self.connections_made,
             link,
             connected_at: crate::monotonic(),
             snapshot: Some(Cursor::default()),
@@ -72,59 +72,63 @@ impl Fleet {
 
     /// Returns the commands of services to the supervisor since the last call.
     pub(crate) fn take_service_commands(&mut self) -> Vec<(ServiceCommand, CommandSender)> {
-        std::mem::take(&mut self.wishes)
+        std::mem::take(&mut self.service_commands)
     }
 
     /// Replies to a request, if its sender is still connected.
-    pub(crate) fn grant(&mut self, asker: CommandSender, outcome: Result<(), String>) {
-        let Some(line) = self.lines.iter_mut().find(|line| line.number == asker.line) else {
+    pub(crate) fn reply(&mut self, requester: CommandSender, outcome: Result<(), String>) {
+        let Some(connection) =
+            self.connections.iter_mut().find(|connection| connection.number == requester.line)
+        else {
             return;
         };
-        line.link.send(&match outcome {
-            Ok(()) => ParentReport::Done { id: asker.id },
-            Err(reason) => ParentReport::Refused { id: Some(asker.id), reason },
+        connection.link.send(&match outcome {
+            Ok(()) => ParentReport::Done { id: requester.id },
+            Err(reason) => ParentReport::Refused { id: Some(requester.id), reason },
         });
-        line.link.flush();
+        connection.link.flush();
     }
 
     /// Sends a worker its stop signal once all services have stopped sending it requests.
-    pub(super) fn note_released(
+    pub(super) fn record_release(
         &mut self,
         generation: u64,
-        line: u64,
+        connection: u64,
         now: Duration,
     ) -> Result<(), CommandError> {
         self.find_generation(generation)?;
-        self.let_go.entry(generation).or_default().insert(line);
+        self.released_by_services.entry(generation).or_default().insert(connection);
         self.stop_released(now);
         Ok(())
     }
 
     /// Records what a replaced service still uses of a worker.
-    pub(super) fn note_used(
+    pub(super) fn record_usage(
         &mut self,
         generation: u64,
         used: Used,
         number: u64,
     ) -> Result<(), CommandError> {
         self.find_generation(generation)?;
-        if let Some(line) = self.lines.iter_mut().find(|line| line.number == number) {
-            line.used.insert(generation, used);
+        if let Some(connection) =
+            self.connections.iter_mut().find(|connection| connection.number == number)
+        {
+            connection.used.insert(generation, used);
         }
-        self.report_elsewhere(generation);
+        self.report_used_by_others(generation);
         Ok(())
     }
 
-    fn report_elsewhere(&mut self, generation: u64) {
-        for line in 0..self.lines.len() {
-            let used = self.elsewhere(generation, line);
-            self.lines[line].link.send(&ParentReport::Elsewhere { generation, used });
+    fn report_used_by_others(&mut self, generation: u64) {
+        for connection in 0..self.connections.len() {
+            let used = self.used_by_others(generation, connection);
+            self.connections[connection].link.send(&ParentReport::Elsewhere { generation, used });
         }
     }
 
-    /// Returns what services other than `line` use of a worker.
-    pub(super) fn elsewhere(&self, generation: u64, line: usize) -> Used {
-        let others = self.lines.iter().enumerate().filter(|(index, _)| *index != line);
+    /// Returns what services other than `connection` use of a worker.
+    pub(super) fn used_by_others(&self, generation: u64, connection: usize) -> Used {
+        let others = self.connections.iter().enumerate().filter(|(index, _)| *index != connection);
         let used = others.filter_map(|(_, other)| other.used.get(&generation));
         used.fold(Used::default(), |sum, used| Used {
             requests: sum.requests.saturating_add(used.requests),
@@ -133,33 +137,36 @@ impl Fleet {
     }
 
     /// Removes closed connections and what they used.
-    pub(super) fn forget_gone_services(&mut self, now: Duration) {
-        let gone = |line: &mut ServiceConnection| line.link.is_closed();
-        let gone: Vec<ServiceConnection> = self.lines.extract_if(.., gone).collect();
-        if gone.is_empty() {
+    pub(super) fn remove_closed_services(&mut self, now: Duration) {
+        let closed = |connection: &mut ServiceConnection| connection.link.is_closed();
+        let closed: Vec<ServiceConnection> = self.connections.extract_if(.., closed).collect();
+        if closed.is_empty() {
             return;
         }
         tracing::info!("a service has gone; workers stay");
-        for generation in gone.iter().flat_map(|line| line.used.keys()) {
-            self.report_elsewhere(*generation);
+        for generation in closed.iter().flat_map(|connection| connection.used.keys()) {
+            self.report_used_by_others(*generation);
         }
         self.stop_released(now);
     }
 
     /// Stops workers that all services have released, also when the last service using them ended.
     pub(super) fn stop_released(&mut self, now: Duration) {
-        let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
-        let free: Vec<u64> = self
-            .let_go
+        let connections: Vec<u64> =
+            self.connections.iter().map(|connection| connection.number).collect();
+        let released: Vec<u64> = self
+            .released_by_services
             .iter()
-            .filter(|(_, by)| lines.iter().all(|line| by.contains(line)))
+            .filter(|(_, released_by)| {
+                connections.iter().all(|connection| released_by.contains(connection))
+            })
             .map(|(generation, _)| *generation)
             .collect();
-        for generation in free {
-            self.let_go.remove(&generation);
-            let Ok(place) = self.find_generation(generation) else { continue };
-            let action = self.slot_mut(place).release(generation, now);
-            self.perform(place.group, action.into_iter().collect(), now);
+        for generation in released {
+            self.released_by_services.remove(&generation);
+            let Ok(slot_index) = self.find_generation(generation) else { continue };
+            let action = self.slot_mut(slot_index).release(generation, now);
+            self.perform(slot_index.group, action.into_iter().collect(), now);
         }
     }
 }

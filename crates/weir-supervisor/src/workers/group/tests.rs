@@ -47,17 +47,21 @@ impl Running {
             let started = if let Action::Start(number) = action { Some(number) } else { None };
             self.seen.push(action);
             if let Some(number) = started {
-                let more: Vec<Action> =
-                    self.group.slots.iter_mut().flat_map(|it| it.ready(number, self.now)).collect();
+                let more: Vec<Action> = self
+                    .group
+                    .slots
+                    .iter_mut()
+                    .flat_map(|slot| slot.ready(number, self.now))
+                    .collect();
                 self.follow(more);
             }
         }
     }
 
-    fn ended(&mut self, index: usize, number: u64) -> Fate {
-        let (fate, rolled) = self.group.ended(index, number, "the reason", self.now);
+    fn ended(&mut self, index: usize, number: u64) -> ExitOutcome {
+        let (outcome, rolled) = self.group.ended(index, number, "the reason", self.now);
         self.rolled.extend(rolled.map(Err));
-        fate
+        outcome
     }
 
     /// What happened since the last look, announcements aside.
@@ -69,7 +73,7 @@ impl Running {
 }
 
 #[test]
-fn a_turn_starts_a_bounded_number_of_processes() {
+fn starts_per_iteration_are_bounded() {
     let mut running = Running::new(10);
     assert_eq!(running.seen().len(), 8);
     let moment = Moment { now: running.now, prober_since: None };
@@ -79,7 +83,7 @@ fn a_turn_starts_a_bounded_number_of_processes() {
 }
 
 #[test]
-fn a_rolling_restart_takes_one_after_the_other() {
+fn a_rolling_restart_replaces_one_worker_at_a_time() {
     let mut running = Running::new(3);
     running.seen();
     assert_eq!(running.group.restart_rolling(), Ok(()));
@@ -88,7 +92,7 @@ fn a_rolling_restart_takes_one_after_the_other() {
         running.run_due(8);
         running.run_due(8);
         assert_eq!(running.seen(), [Action::Start(new), Action::Stop(old)], "{index}");
-        assert_eq!(running.ended(index, old), Fate::Left);
+        assert_eq!(running.ended(index, old), ExitOutcome::Left);
     }
     running.run_due(8);
     assert_eq!(running.rolled, [Ok(())]);
@@ -96,14 +100,14 @@ fn a_rolling_restart_takes_one_after_the_other() {
 }
 
 #[test]
-fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
+fn a_rolling_restart_stops_at_the_first_failure() {
     let mut running = Running::new(3);
     running.seen();
     assert_eq!(running.group.restart_rolling(), Ok(()));
     let moment = Moment { now: running.now, prober_since: None };
     let turn = running.group.run_due(moment, &mut running.numbers, &mut 8);
     assert_eq!(turn.actions, [Action::Start(4)]);
-    assert_eq!(running.ended(0, 4), Fate::ReplacementFailed);
+    assert_eq!(running.ended(0, 4), ExitOutcome::ReplacementFailed);
     assert_eq!(running.rolled, [Err("slot 0: the reason".into())]);
     running.run_due(8);
     assert_eq!(running.seen(), [], "the others are left alone");
@@ -111,7 +115,7 @@ fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
 }
 
 /// Of three; `end`: what happens to the second before its turn comes. Answers what came of its end.
-fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> Fate {
+fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> ExitOutcome {
     let mut running = Running::new(3);
     running.seen();
     end(&mut running.group.slots[1], running.now);
@@ -122,7 +126,7 @@ fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> Fate {
     running.run_due(8);
     running.run_due(8);
     assert_eq!((running.seen(), running.rolled.len()), (Vec::new(), 0), "it waits for the second");
-    let fate = running.ended(1, 2);
+    let outcome = running.ended(1, 2);
     running.now += SECOND;
     running.run_due(8);
     assert_eq!(running.seen()[0], Action::Start(5), "in its place, and only one");
@@ -130,25 +134,25 @@ fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> Fate {
     running.ended(2, 3);
     running.run_due(8);
     assert_eq!(running.rolled, [Ok(())]);
-    fate
+    outcome
 }
 
 #[test]
-fn a_rolling_restart_waits_for_one_that_is_being_evicted() {
-    let fate = rolling_restart_past(|slot, now| {
+fn a_rolling_restart_waits_for_an_eviction() {
+    let outcome = rolling_restart_past(|slot, now| {
         assert_eq!(slot.evict(2, "stuck", now), Some(Action::Kill(2, "stuck".into())));
     });
-    assert_eq!(fate, Fate::Left);
+    assert_eq!(outcome, ExitOutcome::Left);
 }
 
 #[test]
-fn a_rolling_restart_waits_for_one_that_ends_by_itself() {
-    let fate = rolling_restart_past(|slot, now| assert!(slot.leaves(2, now)));
-    assert_eq!(fate, Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+fn a_rolling_restart_waits_for_a_worker_that_exits_by_itself() {
+    let outcome = rolling_restart_past(|slot, now| assert!(slot.record_self_exit(2, now)));
+    assert_eq!(outcome, ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
 }
 
 #[test]
-fn a_rolling_restart_passes_over_what_is_stopped() {
+fn a_rolling_restart_skips_stopped_slots() {
     let mut running = Running::new(2);
     running.seen();
     running.group.stop(Some(0), running.now).expect("stopped");
@@ -159,7 +163,7 @@ fn a_rolling_restart_passes_over_what_is_stopped() {
 }
 
 #[test]
-fn never_two_of_a_group_are_replaced_at_once() {
+fn only_one_worker_of_a_group_is_replaced_at_a_time() {
     let mut running = Running::new(2);
     let now = running.now;
     assert_eq!(running.group.restart(0, &mut running.numbers, now), Ok(Some(Action::Start(3))));
@@ -171,7 +175,7 @@ fn never_two_of_a_group_are_replaced_at_once() {
 }
 
 #[test]
-fn scaling_down_stops_the_last_and_removes_them_when_they_have_ended() {
+fn scaling_down_removes_the_last_slots_after_their_end() {
     let mut running = Running::new(3);
     let now = running.now;
     let actions = running.group.scale(1, now).expect("scaled");
@@ -190,7 +194,7 @@ fn scaling_down_stops_the_last_and_removes_them_when_they_have_ended() {
 }
 
 #[test]
-fn scaling_up_again_keeps_who_is_on_the_way_out_until_it_has_ended() {
+fn scaling_up_again_keeps_slots_that_are_still_ending() {
     let mut running = Running::new(2);
     running.seen();
     running.group.scale(1, running.now).expect("scaled");
@@ -203,11 +207,11 @@ fn scaling_up_again_keeps_who_is_on_the_way_out_until_it_has_ended() {
 }
 
 #[test]
-fn while_a_group_is_paused_nobody_is_started() {
+fn a_paused_group_starts_no_worker() {
     let mut running = Running::new(1);
     running.seen();
     assert_eq!(running.group.pause(), None);
-    assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+    assert_eq!(running.ended(0, 1), ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
     running.now += 10 * SECOND;
     let moment = Moment { now: running.now, prober_since: None };
     assert_eq!(running.group.wakes_at(moment), None, "nothing to wake up for");
@@ -221,7 +225,7 @@ fn while_a_group_is_paused_nobody_is_started() {
 }
 
 #[test]
-fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewer() {
+fn a_rolling_restart_continues_after_scaling_down() {
     let mut running = Running::new(4);
     running.group.restart_rolling().expect("begun");
     running.run_due(8);
@@ -229,7 +233,7 @@ fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewe
     assert!(running.group.scale(2, running.now).is_err(), "an operator waits for its end");
     assert_eq!(running.group.resize(2, running.now), [Action::Stop(3), Action::Stop(4)]);
     for (index, number) in [(0, 1), (2, 3), (3, 4)] {
-        assert_eq!(running.ended(index, number), Fate::Left);
+        assert_eq!(running.ended(index, number), ExitOutcome::Left);
     }
     running.run_due(8);
     running.run_due(8);
@@ -240,10 +244,10 @@ fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewe
 }
 
 #[test]
-fn who_has_failed_is_tried_at_once_when_there_may_be_another_program() {
+fn failed_slots_are_retried_at_once_after_an_upgrade() {
     let mut running = Running::new(1);
     running.seen();
-    assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+    assert_eq!(running.ended(0, 1), ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
     running.run_due(8);
     assert_eq!(running.seen(), []);
     running.group.retry(running.now);
@@ -262,9 +266,9 @@ fn a_stop_ends_a_rolling_restart() {
     let (actions, rolled) = running.group.stop(None, running.now).expect("stopped");
     assert_eq!(actions, [Action::Stop(3), Action::Stop(2)]);
     assert_eq!(rolled.as_deref(), Some("stopped on command"));
-    assert!(!running.group.is_over());
+    assert!(!running.group.has_ended());
     for (index, number) in [(0, 1), (0, 3), (1, 2)] {
-        assert_eq!(running.ended(index, number), Fate::Left);
+        assert_eq!(running.ended(index, number), ExitOutcome::Left);
     }
-    assert!(running.group.is_over());
+    assert!(running.group.has_ended());
 }

@@ -22,14 +22,14 @@ fn times() -> Times {
 }
 
 /// A slot with a clock.
-struct Place {
+struct SlotBench {
     slot: WorkerSlot,
     numbers: Numbers,
     now: Duration,
     prober_since: Option<Duration>,
 }
 
-impl Place {
+impl SlotBench {
     fn new(times: Times) -> Self {
         let (slot, numbers) = (WorkerSlot::new(times), Numbers::default());
         Self { slot, numbers, now: SECOND, prober_since: None }
@@ -37,10 +37,10 @@ impl Place {
 
     /// With generation 1 ready.
     fn serving(times: Times) -> Self {
-        let mut place = Self::new(times);
-        assert_eq!(place.run_due(), [Action::Start(1)]);
-        assert_eq!(place.ready(1), [Action::Announce(1)]);
-        place
+        let mut bench = Self::new(times);
+        assert_eq!(bench.run_due(), [Action::Start(1)]);
+        assert_eq!(bench.ready(1), [Action::Announce(1)]);
+        bench
     }
 
     fn run_due(&mut self) -> Vec<Action> {
@@ -66,7 +66,7 @@ impl Place {
         self.slot.ready(number, self.now)
     }
 
-    fn ended(&mut self, number: u64) -> Fate {
+    fn ended(&mut self, number: u64) -> ExitOutcome {
         self.slot.ended(number, "the reason", self.now)
     }
 
@@ -85,173 +85,173 @@ fn kill(number: u64, reason: &str) -> Action {
 }
 
 #[test]
-fn the_dead_are_restarted_with_backoff_then_given_up_then_tried_again() {
-    let mut place = Place::serving(times());
-    let restarting = |after, deaths_in_a_row| Fate::Restarting { after, deaths_in_a_row };
-    assert_eq!(place.ended(1), restarting(SECOND, 1));
-    assert_eq!(place.run_due(), []);
-    assert_eq!(place.after(SECOND), [Action::Start(2)]);
-    assert_eq!(place.ended(2), restarting(2 * SECOND, 2));
-    assert_eq!(place.after(2 * SECOND), [Action::Start(3)]);
-    assert_eq!(place.ended(3), Fate::GivenUp { deaths_in_a_row: 3 });
+fn dead_workers_are_restarted_with_backoff_given_up_and_retried() {
+    let mut bench = SlotBench::serving(times());
+    let restarting = |after, deaths_in_a_row| ExitOutcome::Restarting { after, deaths_in_a_row };
+    assert_eq!(bench.ended(1), restarting(SECOND, 1));
+    assert_eq!(bench.run_due(), []);
+    assert_eq!(bench.after(SECOND), [Action::Start(2)]);
+    assert_eq!(bench.ended(2), restarting(2 * SECOND, 2));
+    assert_eq!(bench.after(2 * SECOND), [Action::Start(3)]);
+    assert_eq!(bench.ended(3), ExitOutcome::GivenUp { deaths_in_a_row: 3 });
     assert!(
-        matches!(&place.slot.vacancy, Vacancy::Failed { reason, .. } if reason == "the reason")
+        matches!(&bench.slot.vacancy, Vacancy::Failed { reason, .. } if reason == "the reason")
     );
-    assert_eq!(place.after(59 * SECOND), []);
-    assert_eq!(place.after(SECOND), [Action::Start(4)]);
-    assert_eq!(place.ended(4), Fate::GivenUp { deaths_in_a_row: 4 });
-    place.slot.start(place.now);
-    assert_eq!(place.run_due(), [Action::Start(5)]);
-    assert_eq!(place.ended(5), restarting(SECOND, 1), "a command gives a clean record");
+    assert_eq!(bench.after(59 * SECOND), []);
+    assert_eq!(bench.after(SECOND), [Action::Start(4)]);
+    assert_eq!(bench.ended(4), ExitOutcome::GivenUp { deaths_in_a_row: 4 });
+    bench.slot.start(bench.now);
+    assert_eq!(bench.run_due(), [Action::Start(5)]);
+    assert_eq!(bench.ended(5), restarting(SECOND, 1), "a command gives a clean record");
 }
 
 #[test]
-fn who_is_not_ready_in_time_is_killed_and_counts_as_dead() {
-    let mut place = Place::new(times());
-    assert_eq!(place.run_due(), [Action::Start(1)]);
-    assert_eq!(place.after(9 * SECOND), []);
-    assert_eq!(place.after(SECOND), [kill(1, "not ready within start_deadline (10s)")]);
-    assert_eq!(place.ready(1), [], "too late");
-    assert_eq!(place.ended(1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+fn a_worker_that_is_not_ready_in_time_is_killed() {
+    let mut bench = SlotBench::new(times());
+    assert_eq!(bench.run_due(), [Action::Start(1)]);
+    assert_eq!(bench.after(9 * SECOND), []);
+    assert_eq!(bench.after(SECOND), [kill(1, "not ready within start_deadline (10s)")]);
+    assert_eq!(bench.ready(1), [], "too late");
+    assert_eq!(bench.ended(1), ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
 }
 
 #[test]
-fn who_has_to_live_for_a_while_is_ready_then() {
-    let mut place = Place::new(Times { ready_after: Some(2 * SECOND), ..times() });
-    assert_eq!(place.run_due(), [Action::Start(1)]);
-    assert_eq!(place.after(2 * SECOND), [Action::Announce(1)]);
-    assert_eq!(place.after(100 * SECOND), []);
+fn a_worker_is_ready_after_running_for_the_configured_time() {
+    let mut bench = SlotBench::new(Times { ready_after: Some(2 * SECOND), ..times() });
+    assert_eq!(bench.run_due(), [Action::Start(1)]);
+    assert_eq!(bench.after(2 * SECOND), [Action::Announce(1)]);
+    assert_eq!(bench.after(100 * SECOND), []);
 }
 
 #[test]
-fn without_a_prober_the_start_deadline_does_not_run() {
-    let mut place = Place::new(Times { is_probed: true, ..times() });
-    assert_eq!(place.run_due(), [Action::Start(1)]);
-    assert_eq!(place.after(1_000 * SECOND), []);
-    place.prober_since = Some(place.now);
-    assert_eq!(place.after(9 * SECOND), []);
-    assert_eq!(place.after(SECOND), [kill(1, "not ready within start_deadline (10s)")]);
+fn without_a_prober_the_start_deadline_is_suspended() {
+    let mut bench = SlotBench::new(Times { is_probed: true, ..times() });
+    assert_eq!(bench.run_due(), [Action::Start(1)]);
+    assert_eq!(bench.after(1_000 * SECOND), []);
+    bench.prober_since = Some(bench.now);
+    assert_eq!(bench.after(9 * SECOND), []);
+    assert_eq!(bench.after(SECOND), [kill(1, "not ready within start_deadline (10s)")]);
 }
 
 #[test]
-fn a_successor_takes_the_place_when_it_is_ready_and_not_before() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
-    assert_eq!(place.numbers(), [Some(1), Some(2), None]);
-    assert_eq!(place.replace(), Err("is being replaced already".into()));
-    assert_eq!(place.ready(2), [Action::Announce(2), Action::Stop(1)]);
-    assert_eq!(place.numbers(), [Some(2), None, Some(1)]);
-    assert!(!place.slot.is_settled());
-    assert_eq!(place.replace(), Err("is being replaced already".into()));
-    assert_eq!(place.after(20 * SECOND), [kill(1, "still running at its stop_deadline (20s)")]);
-    assert_eq!(place.ended(1), Fate::Left);
-    assert!(place.slot.is_settled());
+fn a_successor_takes_over_only_when_it_is_ready() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.replace(), Ok(Some(Action::Start(2))));
+    assert_eq!(bench.numbers(), [Some(1), Some(2), None]);
+    assert_eq!(bench.replace(), Err("is being replaced already".into()));
+    assert_eq!(bench.ready(2), [Action::Announce(2), Action::Stop(1)]);
+    assert_eq!(bench.numbers(), [Some(2), None, Some(1)]);
+    assert!(!bench.slot.is_settled());
+    assert_eq!(bench.replace(), Err("is being replaced already".into()));
+    assert_eq!(bench.after(20 * SECOND), [kill(1, "still running at its stop_deadline (20s)")]);
+    assert_eq!(bench.ended(1), ExitOutcome::Left);
+    assert!(bench.slot.is_settled());
 }
 
 #[test]
-fn a_successor_that_fails_leaves_the_old_one_in_peace() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
-    assert_eq!(place.ended(2), Fate::ReplacementFailed);
-    assert!(place.slot.is_settled());
-    assert_eq!(place.numbers(), [Some(1), None, None]);
-    assert_eq!(place.replace(), Ok(Some(Action::Start(3))));
-    assert_eq!(place.after(10 * SECOND), [kill(3, "not ready within start_deadline (10s)")]);
-    assert_eq!(place.ended(3), Fate::ReplacementFailed);
-    assert!(place.slot.is_settled());
+fn a_failed_successor_leaves_the_old_worker_running() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.replace(), Ok(Some(Action::Start(2))));
+    assert_eq!(bench.ended(2), ExitOutcome::ReplacementFailed);
+    assert!(bench.slot.is_settled());
+    assert_eq!(bench.numbers(), [Some(1), None, None]);
+    assert_eq!(bench.replace(), Ok(Some(Action::Start(3))));
+    assert_eq!(bench.after(10 * SECOND), [kill(3, "not ready within start_deadline (10s)")]);
+    assert_eq!(bench.ended(3), ExitOutcome::ReplacementFailed);
+    assert!(bench.slot.is_settled());
 }
 
 #[test]
-fn a_successor_takes_over_from_one_that_dies() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
-    assert_eq!(place.ended(1), Fate::SuccessorTakesOver);
-    assert_eq!(place.numbers(), [Some(2), None, None]);
-    assert_eq!(place.run_due(), [], "nobody is started beside it");
-    assert_eq!(place.ready(2), [Action::Announce(2)]);
-    assert_eq!(place.ended(2), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+fn a_successor_takes_over_from_a_dead_worker() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.replace(), Ok(Some(Action::Start(2))));
+    assert_eq!(bench.ended(1), ExitOutcome::SuccessorTakesOver);
+    assert_eq!(bench.numbers(), [Some(2), None, None]);
+    assert_eq!(bench.run_due(), [], "nobody is started beside it");
+    assert_eq!(bench.ready(2), [Action::Announce(2)]);
+    assert_eq!(bench.ended(2), ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
 }
 
 #[test]
-fn an_eviction_asks_for_a_dump_kills_and_starts_anew_at_once() {
-    let mut place = Place::serving(times());
+fn an_eviction_dumps_kills_and_restarts_at_once() {
+    let mut bench = SlotBench::serving(times());
     let dump = Some(Action::Dump(1, "stuck".into()));
-    assert_eq!(place.slot.evict(1, "stuck", place.now), dump);
-    assert_eq!(place.slot.evict(1, "stuck", place.now), None, "once is enough");
-    assert_eq!(place.replace(), Err("is ending already".into()));
-    assert_eq!(place.after(2 * SECOND), []);
-    assert_eq!(place.after(SECOND), [kill(1, "stuck")]);
-    assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.run_due(), [Action::Start(2)]);
-    assert_eq!(place.slot.evict(1, "stuck", place.now), None, "it is gone");
+    assert_eq!(bench.slot.evict(1, "stuck", bench.now), dump);
+    assert_eq!(bench.slot.evict(1, "stuck", bench.now), None, "once is enough");
+    assert_eq!(bench.replace(), Err("is ending already".into()));
+    assert_eq!(bench.after(2 * SECOND), []);
+    assert_eq!(bench.after(SECOND), [kill(1, "stuck")]);
+    assert_eq!(bench.ended(1), ExitOutcome::Left);
+    assert_eq!(bench.run_due(), [Action::Start(2)]);
+    assert_eq!(bench.slot.evict(1, "stuck", bench.now), None, "it is gone");
 }
 
 #[test]
-fn without_a_dump_an_eviction_kills_at_once() {
-    let mut place = Place::serving(Times { dump_wait: None, ..times() });
-    assert_eq!(place.slot.evict(1, "stuck", place.now), Some(kill(1, "stuck")));
+fn without_a_dump_signal_an_eviction_kills_at_once() {
+    let mut bench = SlotBench::serving(Times { dump_wait: None, ..times() });
+    assert_eq!(bench.slot.evict(1, "stuck", bench.now), Some(kill(1, "stuck")));
 }
 
 #[test]
-fn one_that_drains_can_be_evicted_and_is_not_started_again() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.slot.stop(place.now), [Action::Stop(1)]);
+fn a_draining_worker_can_be_evicted_and_is_not_restarted() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.slot.stop(bench.now), [Action::Stop(1)]);
     let dump = Some(Action::Dump(1, "stuck".into()));
-    assert_eq!(place.slot.evict(1, "stuck", place.now), dump);
-    assert_eq!(place.after(3 * SECOND), [kill(1, "stuck")]);
-    assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.after(1_000 * SECOND), []);
+    assert_eq!(bench.slot.evict(1, "stuck", bench.now), dump);
+    assert_eq!(bench.after(3 * SECOND), [kill(1, "stuck")]);
+    assert_eq!(bench.ended(1), ExitOutcome::Left);
+    assert_eq!(bench.after(1_000 * SECOND), []);
 }
 
 #[test]
-fn stopping_ends_old_and_new_and_starts_nobody() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
-    assert_eq!(place.slot.stop(place.now), [Action::Stop(1), Action::Stop(2)]);
-    assert_eq!(place.slot.stop(place.now), [], "once is enough");
-    assert_eq!(place.ended(2), Fate::Left);
-    assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.slot.vacancy, Vacancy::Stopped);
-    assert_eq!(place.after(1_000 * SECOND), []);
+fn stopping_ends_both_generations_and_starts_none() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.replace(), Ok(Some(Action::Start(2))));
+    assert_eq!(bench.slot.stop(bench.now), [Action::Stop(1), Action::Stop(2)]);
+    assert_eq!(bench.slot.stop(bench.now), [], "once is enough");
+    assert_eq!(bench.ended(2), ExitOutcome::Left);
+    assert_eq!(bench.ended(1), ExitOutcome::Left);
+    assert_eq!(bench.slot.vacancy, Vacancy::Stopped);
+    assert_eq!(bench.after(1_000 * SECOND), []);
 }
 
 #[test]
-fn one_that_is_wanted_again_while_it_ends_is_started_when_it_has() {
-    let mut place = Place::serving(times());
-    assert_eq!(place.slot.stop(place.now), [Action::Stop(1)]);
-    place.slot.start(place.now);
-    assert_eq!(place.run_due(), []);
-    assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.run_due(), [Action::Start(2)]);
+fn a_restarted_slot_starts_after_its_worker_has_ended() {
+    let mut bench = SlotBench::serving(times());
+    assert_eq!(bench.slot.stop(bench.now), [Action::Stop(1)]);
+    bench.slot.start(bench.now);
+    assert_eq!(bench.run_due(), []);
+    assert_eq!(bench.ended(1), ExitOutcome::Left);
+    assert_eq!(bench.run_due(), [Action::Start(2)]);
 }
 
 #[test]
-fn one_that_ends_by_itself_is_restarted_with_backoff_like_any_dead() {
-    let mut place = Place::serving(times());
-    assert!(place.slot.leaves(1, place.now));
-    assert!(!place.slot.leaves(1, place.now), "that is known");
-    assert_eq!(place.ended(1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+fn a_worker_that_exits_by_itself_is_restarted_with_backoff() {
+    let mut bench = SlotBench::serving(times());
+    assert!(bench.slot.record_self_exit(1, bench.now));
+    assert!(!bench.slot.record_self_exit(1, bench.now), "that is known");
+    assert_eq!(bench.ended(1), ExitOutcome::Restarting { after: SECOND, deaths_in_a_row: 1 });
 }
 
 #[test]
 fn a_silent_worker_is_evicted_by_its_watchdog() {
-    let mut place = Place::serving(Times { watchdog: Some(5 * SECOND), ..times() });
-    assert_eq!(place.after(4 * SECOND), []);
-    place.slot.alive(1, place.now);
-    assert_eq!(place.after(4 * SECOND), []);
+    let mut bench = SlotBench::serving(Times { watchdog: Some(5 * SECOND), ..times() });
+    assert_eq!(bench.after(4 * SECOND), []);
+    bench.slot.alive(1, bench.now);
+    assert_eq!(bench.after(4 * SECOND), []);
     let reason = "no sign of life within watchdog (5s)";
-    assert_eq!(place.after(SECOND), [Action::Dump(1, reason.into())]);
-    assert_eq!(place.after(3 * SECOND), [kill(1, reason)]);
+    assert_eq!(bench.after(SECOND), [Action::Dump(1, reason.into())]);
+    assert_eq!(bench.after(3 * SECOND), [kill(1, reason)]);
 }
 
 #[test]
-fn a_watchdog_of_later_settings_is_only_for_those_who_were_told_of_one() {
+fn a_new_watchdog_setting_applies_only_to_workers_that_know_it() {
     let with = |watchdog: Option<Duration>| Times { watchdog, ..times() };
     let after_an_upgrade = |before: Option<Duration>, now: Option<Duration>| {
-        let mut place = Place::serving(with(before));
-        place.slot = WorkerSlot::resume(with(now), place.slot.carried());
-        let moment = Moment { now: place.now, prober_since: None };
-        place.slot.wakes_at(moment).map(|at| at - place.now)
+        let mut bench = SlotBench::serving(with(before));
+        bench.slot = WorkerSlot::resume(with(now), bench.slot.carried());
+        let moment = Moment { now: bench.now, prober_since: None };
+        bench.slot.wakes_at(moment).map(|at| at - bench.now)
     };
     let (short, long) = (Some(5 * SECOND), Some(50 * SECOND));
     assert_eq!(after_an_upgrade(None, short), None, "it says nothing, and need not");
@@ -262,29 +262,29 @@ fn a_watchdog_of_later_settings_is_only_for_those_who_were_told_of_one() {
 }
 
 #[test]
-fn a_probed_worker_is_asked_to_end_when_the_service_has_let_go_of_it() {
+fn a_probed_worker_is_stopped_after_the_service_has_released_it() {
     let probed = || Times { is_probed: true, ..times() };
     let replaced = || {
-        let mut place = Place::serving(probed());
-        place.prober_since = Some(SECOND);
-        assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
-        assert_eq!(place.ready(2), [Action::Announce(2), Action::AskToLetGo(1)]);
-        place
+        let mut bench = SlotBench::serving(probed());
+        bench.prober_since = Some(SECOND);
+        assert_eq!(bench.replace(), Ok(Some(Action::Start(2))));
+        assert_eq!(bench.ready(2), [Action::Announce(2), Action::RequestRelease(1)]);
+        bench
     };
-    let mut place = replaced();
-    assert_eq!(place.after(4 * SECOND), []);
-    assert_eq!(place.slot.release(1, place.now), Some(Action::Stop(1)));
-    assert_eq!(place.slot.release(1, place.now), None, "once");
-    assert_eq!(place.slot.release(2, place.now), None, "it is to stay");
+    let mut bench = replaced();
+    assert_eq!(bench.after(4 * SECOND), []);
+    assert_eq!(bench.slot.release(1, bench.now), Some(Action::Stop(1)));
+    assert_eq!(bench.slot.release(1, bench.now), None, "once");
+    assert_eq!(bench.slot.release(2, bench.now), None, "it is to stay");
 
-    let mut place = replaced();
-    assert_eq!(place.after(5 * SECOND), [Action::Stop(1)], "the service does not say so");
+    let mut bench = replaced();
+    assert_eq!(bench.after(5 * SECOND), [Action::Stop(1)], "the service does not say so");
 
-    let mut place = replaced();
-    place.prober_since = None;
-    assert_eq!(place.after(Duration::ZERO), [Action::Stop(1)], "the service is gone");
+    let mut bench = replaced();
+    bench.prober_since = None;
+    assert_eq!(bench.after(Duration::ZERO), [Action::Stop(1)], "the service is gone");
 
-    let mut place = Place::new(probed());
-    assert_eq!(place.run_due(), [Action::Start(1)]);
-    assert_eq!(place.slot.stop(place.now), [Action::Stop(1)], "nothing is sent to it yet");
+    let mut bench = SlotBench::new(probed());
+    assert_eq!(bench.run_due(), [Action::Start(1)]);
+    assert_eq!(bench.slot.stop(bench.now), [Action::Stop(1)], "nothing is sent to it yet");
 }

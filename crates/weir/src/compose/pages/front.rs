@@ -80,7 +80,7 @@ fn front_worker(row: WorkerRow, is_shared: bool) -> FrontWorker {
         age: row.age_seconds.map(Duration::from_secs_f64),
         requests: row.requests,
         streams: row.streams,
-        given: row.given,
+        assigned: row.given,
         waited: row.waited_seconds.map(Duration::from_secs_f64).unwrap_or_default(),
         oldest_request: row.oldest_request_seconds.map(Duration::from_secs_f64),
         pss_bytes: row.pss_bytes,

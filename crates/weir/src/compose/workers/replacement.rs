@@ -162,7 +162,7 @@ impl Workers {
     fn requests_given(&self) -> BTreeMap<String, u64> {
         let apps = self.apps.view().into_iter();
         let workers = apps.flat_map(|app| app.workers);
-        workers.map(|worker| (worker.address, worker.given)).collect()
+        workers.map(|worker| (worker.address, worker.assigned)).collect()
     }
 
     fn publish_sizes(&self, sizes: &Sizes) {

@@ -3,7 +3,7 @@
 use weir_advisor::observation::{JobProcess, ObservedQueue, SidekiqObservation};
 use weir_advisor::{Drain, Forecast, wording};
 
-use super::super::shown;
+use super::super::displayable;
 use crate::address::address;
 use crate::figures;
 
@@ -34,12 +34,12 @@ pub(super) struct ProcessRow {
     pub(super) name: String,
     pub(super) busy: String,
     pub(super) is_quiet: bool,
-    pub(super) beat: String,
+    pub(super) heartbeat_age: String,
     pub(super) queues: String,
 }
 
 impl JobsPart {
-    pub(super) fn of(
+    pub(super) fn new(
         (key, shard): (usize, Option<&str>),
         jobs: &SidekiqObservation,
         (queues_max, processes_max): (usize, usize),
@@ -50,10 +50,14 @@ impl JobsPart {
         let processes = jobs.processes.iter().take(processes_max);
         Self {
             key,
-            of_redis: shard.map(|it| format!(" of Redis {}", shown(it))).unwrap_or_default(),
-            queues: shown_queues.map(|queue| QueueRow::of(shard, jobs, queue, &forecast)).collect(),
+            of_redis: shard
+                .map(|shard| format!(" of Redis {}", displayable(shard)))
+                .unwrap_or_default(),
+            queues: shown_queues
+                .map(|queue| QueueRow::new(shard, jobs, queue, &forecast))
+                .collect(),
             queues_left_out: queues.len().saturating_sub(queues_max),
-            processes: processes.map(ProcessRow::of).collect(),
+            processes: processes.map(ProcessRow::new).collect(),
             processes_left_out: jobs.processes.len().saturating_sub(processes_max),
         }
     }
@@ -64,17 +68,17 @@ pub(in crate::pages::observed) fn time_to_drain(
     queue: &ObservedQueue,
     forecast: &Forecast,
 ) -> Option<String> {
-    let own = || queue.flow.known().map(|flow| flow.drain());
-    forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
+    let own_drain = || queue.flow.known().map(|flow| flow.drain());
+    forecast.queue(&queue.name).or_else(own_drain).map(|drain| match drain {
         Drain::Empty => "empty".to_owned(),
-        Drain::After(left) => wording::about(left, forecast.queue_between(&queue.name)),
+        Drain::After(remaining) => wording::about(remaining, forecast.queue_between(&queue.name)),
         Drain::Stands => "stays level".to_owned(),
         Drain::Grows => "grows".to_owned(),
     })
 }
 
 impl QueueRow {
-    fn of(
+    fn new(
         shard: Option<&str>,
         jobs: &SidekiqObservation,
         queue: &ObservedQueue,
@@ -84,15 +88,15 @@ impl QueueRow {
         let served_by = jobs.serving_queue(&queue.name).count();
         let unknown = || "–".to_owned();
         Self {
-            name: shown(&queue.name),
+            name: displayable(&queue.name),
             address: address(
                 "/observed/queue",
                 &[("name", &queue.name), ("redis", shard.unwrap_or_default())],
             ),
             waiting: queue.length,
             oldest: figures::duration(queue.latency.as_secs_f64()),
-            arriving: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
-            completed: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
+            arriving: flow.map_or_else(unknown, |flow| figures::rate(flow.arrivals_per_second)),
+            completed: flow.map_or_else(unknown, |flow| figures::rate(flow.served_per_second())),
             time_to_drain: time_to_drain(queue, forecast).unwrap_or_else(unknown),
             served_by,
             is_wrong: served_by == 0 && queue.length > 0,
@@ -101,13 +105,13 @@ impl QueueRow {
 }
 
 impl ProcessRow {
-    fn of(process: &JobProcess) -> Self {
+    fn new(process: &JobProcess) -> Self {
         Self {
-            name: shown(&process.identity),
+            name: displayable(&process.identity),
             busy: format!("{} of {}", figures::count(process.busy), process.concurrency()),
             is_quiet: process.quiet,
-            beat: figures::whole_duration(process.beat_age.as_secs_f64()),
-            queues: shown(&process.served().collect::<Vec<_>>().join(", ")),
+            heartbeat_age: figures::whole_duration(process.beat_age.as_secs_f64()),
+            queues: displayable(&process.served().collect::<Vec<_>>().join(", ")),
         }
     }
 }

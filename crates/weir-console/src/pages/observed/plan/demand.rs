@@ -2,7 +2,7 @@
 
 use weir_advisor::plan::{DemandSource, QueueDemand};
 
-use super::super::shown;
+use super::super::displayable;
 use crate::figures;
 
 /// Follows a value that was not observed.
@@ -19,7 +19,7 @@ pub(super) struct DemandRow {
 }
 
 impl DemandRow {
-    pub(super) fn of(demand: &QueueDemand) -> Self {
+    pub(super) fn new(demand: &QueueDemand) -> Self {
         let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } =
             *demand;
         let figure = |is_known: bool, figure: String| match known {
@@ -28,12 +28,12 @@ impl DemandRow {
             _ => figure + ASSUMED,
         };
         let assumed = if known.knows_seconds() { "" } else { ASSUMED };
-        let most = if known.is_most() { AT_MOST } else { "" };
+        let at_most = if known.is_most() { AT_MOST } else { "" };
         Self {
-            name: shown(&demand.name),
+            name: displayable(&demand.name),
             rate: figure(known.knows_rate(), figures::rate(rate)),
-            seconds: format!("{most}{}{assumed}", figures::duration(seconds)),
-            threads: figure(known.knows_load(), format!("{most}{:.1}", rate * seconds)),
+            seconds: format!("{at_most}{}{assumed}", figures::duration(seconds)),
+            threads: figure(known.knows_load(), format!("{at_most}{:.1}", rate * seconds)),
         }
     }
 }

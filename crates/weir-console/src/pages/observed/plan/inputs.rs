@@ -47,26 +47,31 @@ const WEB_THREADS: u32 = 5;
 const STREAMING_POOL: u32 = 10;
 
 impl PlanInputs {
-    pub(super) fn of(query: &PlanQuery, observation: &Observation) -> Result<Self, PageError> {
+    pub(super) fn new(query: &PlanQuery, observation: &Observation) -> Result<Self, PageError> {
         let machine = observation.machine.known();
-        let settings = observation.postgres.known().and_then(|it| it.settings.known());
-        let memory = machine.map_or(8.0, |it| figures::as_float(it.memory_bytes) / GIB);
-        let ceiling = settings.map_or(MAX_CONNECTIONS, |it| it.max_connections);
+        let settings = observation.postgres.known().and_then(|postgres| postgres.settings.known());
+        let memory = machine.map_or(8.0, |machine| figures::as_float(machine.memory_bytes) / GIB);
+        let ceiling = settings.map_or(MAX_CONNECTIONS, |settings| settings.max_connections);
         Ok(Self {
-            cores: whole("cores", query.cores.as_deref(), machine.map_or(4, |it| it.cores))?.max(1),
+            cores: integer(
+                "cores",
+                query.cores.as_deref(),
+                machine.map_or(4, |machine| machine.cores),
+            )?
+            .max(1),
             memory_gib: number(
                 "memory",
                 query.memory_gib.as_deref(),
                 (memory * 10.0).round() / 10.0,
             )?,
-            max_connections: whole("max_connections", query.max_connections.as_deref(), ceiling)?,
-            reserve: whole("reserve", query.reserve.as_deref(), RESERVE)?,
+            max_connections: integer("max_connections", query.max_connections.as_deref(), ceiling)?,
+            reserve: integer("reserve", query.reserve.as_deref(), RESERVE)?,
             reserved_connections: settings
-                .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
-            pooler_connections: observation.pooler.as_ref().and_then(|it| it.connections),
+                .map_or(RESERVED_CONNECTIONS, |settings| settings.superuser_reserved_connections),
+            pooler_connections: observation.pooler.as_ref().and_then(|pooler| pooler.connections),
             web_requests: number("web_requests", query.web_requests.as_deref(), 10.0)?,
             web_seconds: number("web_seconds", query.web_seconds.as_deref(), 0.1)?,
-            streaming: whole("streaming", query.streaming.as_deref(), 1)?,
+            streaming: integer("streaming", query.streaming.as_deref(), 1)?,
             postgres_memory_gib: postgres_memory(query, observation)?,
         })
     }
@@ -77,16 +82,17 @@ impl PlanInputs {
         reason = "it was checked to be from 0 to a million"
     )]
     pub(super) fn demand(&self, queues: Vec<QueueDemand>) -> PlanInput {
-        let own = (self.memory_gib * GIB) as u64;
+        let local_bytes = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
-            self.postgres_memory_gib.map_or(own / 4, |gib| (gib * GIB) as u64);
+            self.postgres_memory_gib.map_or(local_bytes / 4, |gib| (gib * GIB) as u64);
         // More than this machine has must be another machine's, and uses no memory here.
-        let elsewhere = if postgres_memory_bytes >= own { postgres_memory_bytes } else { 0 };
+        let remote_bytes =
+            if postgres_memory_bytes >= local_bytes { postgres_memory_bytes } else { 0 };
         PlanInput {
             cores: self.cores,
-            memory_bytes: own.saturating_add(elsewhere),
+            memory_bytes: local_bytes.saturating_add(remote_bytes),
             postgres_memory_bytes,
-            redis_memory_bytes: own / 16,
+            redis_memory_bytes: local_bytes / 16,
             storage: Storage::Ssd,
             max_connections: self.max_connections,
             reserve: self.reserve,
@@ -106,7 +112,7 @@ impl PlanInputs {
 
 /// Returns the memory of Postgres. None: not set; Postgres gets a quarter of the memory.
 fn postgres_memory(query: &PlanQuery, observation: &Observation) -> Result<Option<f64>, PageError> {
-    let host = observation.postgres.known().and_then(|it| it.host.known());
+    let host = observation.postgres.known().and_then(|postgres| postgres.host.known());
     let host = host.filter(|host| host.is_said);
     let configured = host.map(|host| figures::as_float(host.memory_bytes) / GIB);
     let typed = query.postgres_memory_gib.as_deref().filter(|typed| !typed.is_empty());
@@ -116,18 +122,18 @@ fn postgres_memory(query: &PlanQuery, observation: &Observation) -> Result<Optio
     number("postgres_memory_gib", typed, 0.0).map(Some)
 }
 
-fn number(name: &str, said: Option<&str>, otherwise: f64) -> Result<f64, PageError> {
-    let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(otherwise) };
-    let number = said.parse().ok().filter(|it: &f64| (0.0..=1e6).contains(it));
+fn number(name: &str, text: Option<&str>, default: f64) -> Result<f64, PageError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(default) };
+    let number = text.parse().ok().filter(|it: &f64| (0.0..=1e6).contains(it));
     number.ok_or_else(|| {
-        PageError::Invalid(format!("{name}: {said:?} is not a number from 0 to 1,000,000"))
+        PageError::Invalid(format!("{name}: {text:?} is not a number from 0 to 1,000,000"))
     })
 }
 
-fn whole(name: &str, said: Option<&str>, otherwise: u32) -> Result<u32, PageError> {
-    let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(otherwise) };
-    let number = said.parse().ok().filter(|it| *it <= 100_000);
+fn integer(name: &str, text: Option<&str>, default: u32) -> Result<u32, PageError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(default) };
+    let number = text.parse().ok().filter(|it| *it <= 100_000);
     number.ok_or_else(|| {
-        PageError::Invalid(format!("{name}: {said:?} is not a number from 0 to 100,000"))
+        PageError::Invalid(format!("{name}: {text:?} is not a number from 0 to 100,000"))
     })
 }

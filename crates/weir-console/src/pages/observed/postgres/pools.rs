@@ -2,7 +2,7 @@
 
 use weir_advisor::observation::{ConnectionPool, PgBouncer, PooledDatabase};
 
-use super::super::shown;
+use super::super::displayable;
 use crate::figures;
 
 /// Limit of rows; pools with waiting clients come first.
@@ -16,28 +16,28 @@ pub(super) struct PoolRow {
     pub(super) longest_wait: String,
     pub(super) connections: u32,
     pub(super) active: u32,
-    pub(super) most: String,
+    pub(super) limit: String,
 }
 
 pub(super) fn rows(pgbouncer: &PgBouncer) -> Vec<PoolRow> {
-    pgbouncer.pools.iter().take(ROWS_MAX).map(|pool| PoolRow::of(pgbouncer, pool)).collect()
+    pgbouncer.pools.iter().take(ROWS_MAX).map(|pool| PoolRow::new(pgbouncer, pool)).collect()
 }
 
 impl PoolRow {
-    fn of(pgbouncer: &PgBouncer, pool: &ConnectionPool) -> Self {
-        let nothing = || "–".to_owned();
-        let most = pgbouncer.database(&pool.database).map(PooledDatabase::pool_max);
+    fn new(pgbouncer: &PgBouncer, pool: &ConnectionPool) -> Self {
+        let unknown = || "–".to_owned();
+        let limit = pgbouncer.database(&pool.database).map(PooledDatabase::pool_max);
         let is_late = pool.clients_waiting > 0;
         let wait = is_late.then(|| figures::duration(pool.longest_wait.as_secs_f64()));
         Self {
-            name: shown(&format!("{}/{}", pool.database, pool.user)),
-            mode: shown(&pool.mode),
+            name: displayable(&format!("{}/{}", pool.database, pool.user)),
+            mode: displayable(&pool.mode),
             clients: pool.clients_active.saturating_add(pool.clients_waiting),
             waiting: pool.clients_waiting,
-            longest_wait: wait.unwrap_or_else(nothing),
+            longest_wait: wait.unwrap_or_else(unknown),
             connections: pool.connections,
             active: pool.connections_active,
-            most: most.map_or_else(nothing, |most| most.to_string()),
+            limit: limit.map_or_else(unknown, |limit| limit.to_string()),
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::server::echo::{PATIENCE, Server};
+use crate::server::echo::{Server, TIMEOUT};
 
 pub(super) struct Http2 {
     requests: SendRequest<Bytes>,
@@ -38,7 +38,7 @@ pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("in vain waited for: {what}"));
+    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("in vain waited for: {what}"));
 }
 
 impl Http2 {
@@ -65,7 +65,7 @@ impl Http2 {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let shaken = timeout(PATIENCE, builder.handshake(socket)).await.expect("in time");
+        let shaken = timeout(TIMEOUT, builder.handshake(socket)).await.expect("in time");
         let (requests, connection) = shaken.expect("HTTP/2");
         let mut running = JoinSet::new();
         running.spawn(connection);
@@ -73,10 +73,10 @@ impl Http2 {
     }
 
     /// Sends `GET path`.
-    pub(super) fn ask(&mut self, path: &str) -> Asked {
-        let mut asked = self.begin(get(path).body(()).expect("a request"));
-        asked.finish();
-        asked
+    pub(super) fn request_as(&mut self, path: &str) -> Asked {
+        let mut notified = self.begin(get(path).body(()).expect("a request"));
+        notified.finish();
+        notified
     }
 
     /// Sends a head.
@@ -96,7 +96,7 @@ impl Http2 {
 
     /// The reason for which the server ended the connection, if there was one.
     pub(super) async fn ended(mut self) -> Option<Reason> {
-        let ended = timeout(PATIENCE, self.connection.join_next()).await.expect("an end in time");
+        let ended = timeout(TIMEOUT, self.connection.join_next()).await.expect("an end in time");
         let ended = ended.expect("a connection");
         ended.expect("no panic").err().map(|error| error.reason().unwrap_or(Reason::NO_ERROR))
     }
@@ -113,7 +113,7 @@ impl Asked {
         while !body.is_empty() {
             self.body.reserve_capacity(body.len());
             let room = std::future::poll_fn(|context| self.body.poll_capacity(context));
-            let room = timeout(PATIENCE, room).await.expect("room in time");
+            let room = timeout(TIMEOUT, room).await.expect("room in time");
             let room = room.expect("open").expect("room");
             self.body.send_data(body.split_to(room), body.is_empty()).expect("sent");
         }
@@ -131,17 +131,17 @@ impl Asked {
 
     /// Its head, while the body is not read.
     pub(super) async fn head(self) -> (Parts, h2::RecvStream) {
-        let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
+        let answer = timeout(TIMEOUT, self.answer).await.expect("an answer in time");
         answer.expect("an answer").into_parts()
     }
 
-    pub(super) async fn answer(mut self) -> (StatusCode, String) {
+    pub(super) async fn read_response(mut self) -> (StatusCode, String) {
         if !self.is_sent {
             self.finish_if_open();
         }
         let (head, mut body) = self.head().await;
         let mut text = Vec::new();
-        while let Some(data) = timeout(PATIENCE, body.data()).await.expect("a body in time") {
+        while let Some(data) = timeout(TIMEOUT, body.data()).await.expect("a body in time") {
             let data = data.expect("data");
             body.flow_control().release_capacity(data.len()).expect("released");
             text.extend_from_slice(&data);

@@ -59,7 +59,7 @@ fn is_closed(server: &Server) -> bool {
 }
 
 #[test]
-fn a_flood_of_frames_without_requests_ends_the_connection() {
+fn a_flood_of_control_frames_ends_the_connection() {
     for kind in [2, 4, PING, 0x42] {
         let server = Setup::default().start();
         let mut client = server.connect();
@@ -78,7 +78,7 @@ fn a_flood_of_frames_without_requests_ends_the_connection() {
 }
 
 #[test]
-fn streams_that_are_opened_and_reset_at_once_end_the_connection() {
+fn rapid_stream_resets_end_the_connection() {
     let server = Setup::default().start();
     let mut client = server.connect();
     client.send(HELLO);
@@ -91,14 +91,14 @@ fn streams_that_are_opened_and_reset_at_once_end_the_connection() {
         || hits(HttpServerLimit::Http2ControlFrames) + hits(HttpServerLimit::Http2ResetsMax) == 1;
     wait_until("it is counted", is_counted);
     wait_until("it is closed", || is_closed(&server));
-    assert!(server.seen().len() < 5_000, "{} requests", server.seen().len());
-    let seen = server.seen();
-    let count = |what: &str| seen.iter().filter(|seen| *seen == what).count();
+    assert!(server.requests().len() < 5_000, "{} requests", server.requests().len());
+    let requests = server.requests();
+    let count = |what: &str| requests.iter().filter(|requests| *requests == what).count();
     assert_eq!(count("GET /slow"), count("given up"), "nothing is left");
 }
 
 #[test]
-fn resets_before_a_look_have_a_limit_of_their_own() {
+fn resets_before_accept_have_their_own_limit() {
     let http2 = Http2Limits { resets_max: 10, ..Http2Limits::default() };
     let server = Setup {
         limits: HttpServerLimits { http2, ..HttpServerLimits::default() },
@@ -118,7 +118,7 @@ fn resets_before_a_look_have_a_limit_of_their_own() {
 }
 
 #[test]
-fn a_head_without_an_end_ends_the_connection() {
+fn an_endless_head_ends_the_connection() {
     for piece in [0, 1, 1_000] {
         let server = Setup::default().start();
         let mut client = server.connect();
@@ -128,12 +128,12 @@ fn a_head_without_an_end_ends_the_connection() {
         let is_counted = || server.metrics.heads_refused(HeadRefusal::TooManyBytes) == 1;
         wait_until(&format!("it is counted after {said:?}"), is_counted);
         wait_until("it is closed", || is_closed(&server));
-        assert!(server.seen().is_empty());
+        assert!(server.requests().is_empty());
     }
 }
 
 #[test]
-fn a_head_that_is_small_only_on_the_wire_reaches_nobody() {
+fn a_head_that_is_small_only_when_compressed_is_rejected() {
     let server = Setup::default().start();
     let mut client = server.connect();
     client.send(HELLO);
@@ -148,11 +148,11 @@ fn a_head_that_is_small_only_on_the_wire_reaches_nobody() {
     let mut said = vec![0; 64];
     let _ = client.0.read(&mut said);
     let _ = client.0.read(&mut said);
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }
 
 #[test]
-fn what_is_no_http2_is_refused() {
+fn invalid_http2_is_rejected() {
     for wrong in [head(2, "/"), frame(0, 0, 1, b"data"), frame(HEADERS, 5, 0, b"")] {
         let server = Setup::default().start();
         let mut client = server.connect();
@@ -167,7 +167,7 @@ fn what_is_no_http2_is_refused() {
 
 /// The list in docs/front.md.
 #[test]
-fn a_path_with_bytes_that_the_library_does_not_carry_is_refused() {
+fn a_path_with_unsupported_bytes_is_rejected() {
     let server = Setup::default().start();
     for (path, answer) in [
         (&b"/<"[..], RST_STREAM),

@@ -16,40 +16,40 @@ use crate::server::echo::{Setup, wait_until};
 const SHORT: Duration = Duration::from_millis(30);
 
 #[tokio::test]
-async fn requests_of_one_client_are_bounded_over_all_its_streams() {
+async fn the_request_limit_per_client_covers_all_streams() {
     let limits = ClientLimits { requests_max: 2, ..ClientLimits::default() };
     let server = behind_proxy(limits).start();
     let mut client = Http2::connect(&server).await;
     let of =
         |path, address| get(path).header("x-forwarded-for", address).body(()).expect("a request");
     let slow = [(); 2].map(|()| client.begin(of("/slow", "192.0.2.7")));
-    until("both are there", || server.seen().len() == 2).await;
-    let (status, text) = client.begin(of("/hello", "192.0.2.7")).answer().await;
+    until("both are there", || server.requests().len() == 2).await;
+    let (status, text) = client.begin(of("/hello", "192.0.2.7")).read_response().await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(text.contains("front.clients.requests_max"), "{text}");
     let other = client.begin(of("/hello", "192.0.2.8"));
-    assert_eq!(other.answer().await.0, StatusCode::OK);
+    assert_eq!(other.read_response().await.0, StatusCode::OK);
     server.released.cancel();
     for slow in slow {
-        assert_eq!(slow.answer().await.0, StatusCode::OK);
+        assert_eq!(slow.read_response().await.0, StatusCode::OK);
     }
     let again = client.begin(of("/hello", "192.0.2.7"));
-    assert_eq!(again.answer().await.0, StatusCode::OK);
+    assert_eq!(again.read_response().await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_in_order() {
+async fn an_idle_http2_connection_is_closed_in_order() {
     let limits = HttpServerLimits { idle_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = Http2::connect(&server).await;
-    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK);
+    assert_eq!(client.request_as("/hello").read_response().await.0, StatusCode::OK);
     assert_eq!(client.ended().await, None, "by a GOAWAY");
     assert_eq!(server.metrics.limit_hits(HttpServerLimit::IdleTimeout), 1);
     until("it is closed", || server.metrics.connections_open() == 0).await;
 }
 
 #[test]
-fn one_that_heeds_no_goaway_is_closed_all_the_same() {
+fn a_client_that_ignores_goaway_is_closed() {
     let limits = HttpServerLimits {
         idle_timeout: SHORT,
         linger_timeout: SHORT,
@@ -63,7 +63,7 @@ fn one_that_heeds_no_goaway_is_closed_all_the_same() {
 }
 
 #[test]
-fn a_beginning_has_limited_time_however_it_stops() {
+fn the_preface_has_a_time_limit() {
     let limits = HttpServerLimits { head_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     for (count, begun) in [&PREFACE[..20], PREFACE, &PREFACE[..14]].into_iter().enumerate() {
@@ -78,16 +78,16 @@ fn a_beginning_has_limited_time_however_it_stops() {
 }
 
 #[test]
-fn a_head_has_limited_time_also_while_others_are_answered() {
+fn a_head_has_a_time_limit_while_other_streams_run() {
     let limits = HttpServerLimits { head_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(HELLO).send(head(1, "/slow"));
-    server.wait_until_seen("GET /slow");
+    server.wait_until_requested("GET /slow");
     client.send(&head(3, "/hello")[..12]);
     let _ = client.0.read_to_end(&mut Vec::new());
     wait_until("it is counted", || server.metrics.heads_refused(HeadRefusal::Late) == 1);
-    server.wait_until_seen("given up");
+    server.wait_until_requested("given up");
 }
 
 #[test]
@@ -104,14 +104,14 @@ fn a_client_that_reads_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_client_takes_nothing_ends_and_the_others_go_on() {
+async fn a_stream_that_is_not_read_is_reset_alone() {
     let limits = HttpServerLimits { write_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = Http2::with_windows(&server, 1_000, 1 << 20).await;
-    let (head, mut unread) = client.ask("/big").head().await;
+    let (head, mut unread) = client.request_as("/big").head().await;
     assert_eq!(head.status, StatusCode::OK);
     until("it is counted", || server.metrics.limit_hits(HttpServerLimit::WriteTimeout) == 1).await;
-    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK);
+    assert_eq!(client.request_as("/hello").read_response().await.0, StatusCode::OK);
     let mut data = unread.data().await;
     while let Some(Ok(_)) = data {
         data = unread.data().await;
@@ -121,13 +121,13 @@ async fn a_stream_whose_client_takes_nothing_ends_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_answer_has_an_end_is_reset_by_it_and_the_others_go_on() {
+async fn a_response_deadline_resets_only_its_stream() {
     let server = Setup::default().start();
     let mut client = Http2::with_windows(&server, 1_000, 1 << 20).await;
-    let (head, mut unread) = client.ask("/big-within").head().await;
+    let (head, mut unread) = client.request_as("/big-within").head().await;
     assert_eq!(head.status, StatusCode::OK);
     until("it is counted", || server.metrics.limit_hits(HttpServerLimit::AnswerTimeout) == 1).await;
-    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK);
+    assert_eq!(client.request_as("/hello").read_response().await.0, StatusCode::OK);
     let mut data = unread.data().await;
     while let Some(Ok(_)) = data {
         data = unread.data().await;
@@ -137,7 +137,7 @@ async fn a_stream_whose_answer_has_an_end_is_reset_by_it_and_the_others_go_on() 
 }
 
 #[test]
-fn one_that_gives_no_sign_of_life_is_closed_whatever_is_in_hand() {
+fn a_client_that_misses_pings_is_closed() {
     let http2 = Http2Limits { ping_interval: SHORT, ping_timeout: SHORT, ..Http2Limits::default() };
     let server = Setup {
         limits: HttpServerLimits { http2, ..HttpServerLimits::default() },
@@ -150,11 +150,11 @@ fn one_that_gives_no_sign_of_life_is_closed_whatever_is_in_hand() {
     wait_until("it is counted", || {
         server.metrics.limit_hits(HttpServerLimit::Http2PingTimeout) == 1
     });
-    server.wait_until_seen("given up");
+    server.wait_until_requested("given up");
 }
 
 #[tokio::test]
-async fn no_more_streams_are_open_than_a_client_is_told() {
+async fn the_stream_limit_is_announced_and_enforced() {
     let http2 = Http2Limits { streams_max: 3, ..Http2Limits::default() };
     let server = Setup {
         limits: HttpServerLimits { http2, ..HttpServerLimits::default() },
@@ -162,13 +162,17 @@ async fn no_more_streams_are_open_than_a_client_is_told() {
     }
     .start();
     let mut client = Http2::connect(&server).await;
-    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK, "its settings are known");
-    let slow: Vec<_> = (0..3).map(|_| client.ask("/slow")).collect();
-    until("three are in hand", || server.seen().len() == 4).await;
+    assert_eq!(
+        client.request_as("/hello").read_response().await.0,
+        StatusCode::OK,
+        "its settings are known"
+    );
+    let slow: Vec<_> = (0..3).map(|_| client.request_as("/slow")).collect();
+    until("three are in hand", || server.requests().len() == 4).await;
     assert_eq!(server.metrics.limit_hits(HttpServerLimit::Http2StreamsMax), 1);
     assert_eq!(client.streams_max(), 3);
     server.released.cancel();
     for slow in slow {
-        assert_eq!(slow.answer().await.0, StatusCode::OK);
+        assert_eq!(slow.read_response().await.0, StatusCode::OK);
     }
 }

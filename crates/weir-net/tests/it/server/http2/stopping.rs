@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_net::server::{DrainOutcome, HttpServerLimits};
 
 use super::hostile::{HELLO, PREFACE, frame, head};
-use crate::server::echo::{Client, PATIENCE, Server, Setup};
+use crate::server::echo::{Client, Server, Setup, TIMEOUT};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -67,7 +67,8 @@ fn greeted(server: &Server) -> Client {
     client
 }
 
-/// One that was told that the server ends, and the question that the server waits for the answer of.
+/// One that was told that the server ends, and the question that the server waits for the answer
+/// of.
 fn told(server: &Server, client: &mut Client) -> Vec<u8> {
     server.stop.graceful.cancel();
     assert_eq!(client.goaway(), (1 << 31) - 1, "what is on its way is served");
@@ -75,42 +76,42 @@ fn told(server: &Server, client: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_on_its_way_is_served_and_the_last_one_is_named() {
+fn goaway_names_the_last_served_stream() {
     let limits = HttpServerLimits {
-        last_request_timeout: PATIENCE,
-        linger_timeout: PATIENCE,
+        last_request_timeout: TIMEOUT,
+        linger_timeout: TIMEOUT,
         ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
     let ping = told(&server, &mut client);
     client.send(head(1, "/hello")).send(frame(PING, ACK, 0, &ping));
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
+    let mut requests = Vec::new();
+    while requests.len() < 3 {
         match client.frame() {
-            Frame { kind: HEADERS | DATA, stream, .. } => seen.push(format!("answer {stream}")),
-            Frame { kind: GOAWAY, payload, .. } => seen.push(format!("last {}", payload[3])),
+            Frame { kind: HEADERS | DATA, stream, .. } => requests.push(format!("answer {stream}")),
+            Frame { kind: GOAWAY, payload, .. } => requests.push(format!("last {}", payload[3])),
             _ => {}
         }
     }
-    seen.sort();
-    assert_eq!(seen, ["answer 1", "answer 1", "last 1"]);
+    requests.sort();
+    assert_eq!(requests, ["answer 1", "answer 1", "last 1"]);
     assert!(client.is_closed());
-    assert_eq!(server.seen(), ["GET /hello"]);
+    assert_eq!(server.requests(), ["GET /hello"]);
     assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
-fn a_request_that_comes_later_is_given_back_unseen() {
+fn a_stream_after_goaway_is_refused_unprocessed() {
     let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
-        linger_timeout: PATIENCE,
+        linger_timeout: TIMEOUT,
         ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
     client.send(head(1, "/slow"));
-    server.wait_until_seen("GET /slow");
+    server.wait_until_requested("GET /slow");
     let ping = told(&server, &mut client);
     client.send(head(3, "/late"));
     let refused = client.next(RST_STREAM);
@@ -119,13 +120,13 @@ fn a_request_that_comes_later_is_given_back_unseen() {
     assert_eq!(client.next(HEADERS).stream, 1, "what is in hand is answered");
     client.send(frame(PING, ACK, 0, &ping));
     client.goaway();
-    assert_eq!(server.seen(), ["GET /slow"]);
+    assert_eq!(server.requests(), ["GET /slow"]);
     assert!(client.is_closed());
     assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
-fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
+fn a_drain_serves_streams_sent_before_the_client_reads_goaway() {
     let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
         linger_timeout: Duration::ZERO,
@@ -134,7 +135,7 @@ fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
     client.send(head(1, "/slow"));
-    server.wait_until_seen("GET /slow");
+    server.wait_until_requested("GET /slow");
     server.stop.drain.cancel();
     assert_eq!(client.goaway(), (1 << 31) - 1, "what is on its way is served");
     let ping = client.next(PING).payload;
@@ -151,7 +152,7 @@ fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
 }
 
 #[test]
-fn a_stop_ends_a_drain_that_a_client_knows_nothing_of() {
+fn a_stop_ends_a_drain_before_the_client_reads_goaway() {
     let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
         linger_timeout: Duration::from_millis(10),
@@ -167,11 +168,11 @@ fn a_stop_ends_a_drain_that_a_client_knows_nothing_of() {
 }
 
 #[test]
-fn whoever_says_nothing_does_not_hold_up_the_end() {
+fn a_silent_client_does_not_delay_the_stop() {
     let limits = HttpServerLimits {
         last_request_timeout: Duration::from_millis(10),
         linger_timeout: Duration::from_millis(10),
-        head_timeout: 10 * PATIENCE,
+        head_timeout: 10 * TIMEOUT,
         ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();

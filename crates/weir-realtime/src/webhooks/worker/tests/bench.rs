@@ -38,25 +38,25 @@ pub(super) struct Bench {
 
 /// The response of an endpoint from now on.
 #[derive(Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum ScriptedResponse {
     Status(u16),
     Hang,
 }
 
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct SeenRequest {
     body: Vec<u8>,
     signature: String,
 }
 
 /// Responses and received requests by host.
 #[derive(Clone, Default)]
-struct Script(Arc<Mutex<Scene>>);
+struct Script(Arc<Mutex<RequestLog>>);
 
 #[derive(Default)]
-struct Scene {
-    answers: HashMap<String, Answer>,
-    seen: HashMap<String, Vec<Seen>>,
+struct RequestLog {
+    responses: HashMap<String, ScriptedResponse>,
+    requests: HashMap<String, Vec<SeenRequest>>,
 }
 
 struct Scripted {
@@ -74,18 +74,22 @@ impl Transport for Scripted {
     fn post(&self, post: HttpRequest) -> BoxFuture<'_, Result<(), DeliveryError>> {
         let signature = post.headers[SIGNATURE_HEADER].to_str().unwrap().to_owned();
         let body = post.body.to_vec();
-        let answer = {
+        let response = {
             let mut script = self.script.0.lock().unwrap();
-            script.seen.entry(self.host.clone()).or_default().push(Seen { body, signature });
-            script.answers.get(&self.host).copied().unwrap_or(Answer::Status(200))
+            script
+                .requests
+                .entry(self.host.clone())
+                .or_default()
+                .push(SeenRequest { body, signature });
+            script.responses.get(&self.host).copied().unwrap_or(ScriptedResponse::Status(200))
         };
         Box::pin(async move {
-            match answer {
-                Answer::Status(200..=299) => Ok(()),
-                Answer::Status(code) => {
+            match response {
+                ScriptedResponse::Status(200..=299) => Ok(()),
+                ScriptedResponse::Status(code) => {
                     Err(DeliveryError::Status(StatusCode::from_u16(code).unwrap()))
                 }
-                Answer::Hang => std::future::pending().await,
+                ScriptedResponse::Hang => std::future::pending().await,
             }
         })
     }
@@ -125,7 +129,7 @@ fn endpoint(host: &str) -> WebhookEndpoint {
 }
 
 impl Bench {
-    pub(super) fn tell(&self, event: &WebhookEvent<'_>) {
+    pub(super) fn enqueue(&self, event: &WebhookEvent<'_>) {
         self.webhooks.enqueue(&self.app, event);
     }
 
@@ -142,31 +146,31 @@ impl Bench {
         self.app(|app| change(Arc::get_mut(&mut app.endpoints[index]).unwrap()));
     }
 
-    pub(super) fn answer(&self, host: &str, answer: Answer) {
-        self.script.0.lock().unwrap().answers.insert(host.to_owned(), answer);
+    pub(super) fn set_response(&self, host: &str, response: ScriptedResponse) {
+        self.script.0.lock().unwrap().responses.insert(host.to_owned(), response);
     }
 
     /// Yields until all tasks are idle.
-    pub(super) async fn settle(&self) {
+    pub(super) async fn yield_until_idle(&self) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
     /// Advances the time, and waits for the work that falls into it.
-    pub(super) async fn pass(&self, time: Duration) {
-        self.settle().await;
+    pub(super) async fn advance_time(&self, time: Duration) {
+        self.yield_until_idle().await;
         tokio::time::sleep(time).await;
-        self.settle().await;
+        self.yield_until_idle().await;
     }
 
-    pub(super) fn posts(&self, host: &str) -> Vec<Seen> {
-        self.script.0.lock().unwrap().seen.get(host).cloned().unwrap_or_default()
+    pub(super) fn posts(&self, host: &str) -> Vec<SeenRequest> {
+        self.script.0.lock().unwrap().requests.get(host).cloned().unwrap_or_default()
     }
 
     /// Returns the channels of the events of each request.
     pub(super) fn channels(&self, host: &str) -> Vec<Vec<String>> {
-        self.posts(host).iter().map(Seen::channels).collect()
+        self.posts(host).iter().map(SeenRequest::channels).collect()
     }
 
     /// Drops the handle and returns the worker's task.
@@ -183,11 +187,11 @@ impl Bench {
     }
 
     pub(super) fn endpoint_tasks(&self) -> usize {
-        self.shared.ending.tasks()
+        self.shared.endpoint_shutdown.tasks()
     }
 }
 
-impl Seen {
+impl SeenRequest {
     fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }

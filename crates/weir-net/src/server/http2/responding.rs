@@ -24,15 +24,15 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// A request that is in progress until this is dropped.
 #[derive(Debug)]
-pub(super) struct InHand {
+pub(super) struct RequestGuard {
     progress: Rc<Http2Progress>,
     /// None: no particular client.
     client: Option<ClientRequest>,
 }
 
-impl InHand {
+impl RequestGuard {
     /// Takes over a request that was counted with [`Http2Progress::begin_request`].
-    pub(super) fn begun(progress: &Rc<Http2Progress>) -> Self {
+    pub(super) fn new(progress: &Rc<Http2Progress>) -> Self {
         Self { progress: Rc::clone(progress), client: None }
     }
 
@@ -42,7 +42,7 @@ impl InHand {
     }
 }
 
-impl Drop for InHand {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.progress.end_request();
     }
@@ -68,46 +68,51 @@ impl SendProgress {
 }
 
 /// A request to which the service responds.
-pub(super) struct Answering {
+pub(super) struct RespondingStream {
     /// None: it arrived too late.
-    pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<ResponseBody>>>>>,
+    pub(super) response: Option<Pin<Box<dyn Future<Output = Response<ResponseBody>>>>>,
     /// None: the response was passed to hyper, or the request arrived too late.
-    pub(super) in_hand: Option<InHand>,
+    pub(super) guard: Option<RequestGuard>,
     /// Whether it is a HEAD request, whose response has no body.
     pub(super) is_head: bool,
-    pub(super) taken: Rc<SendProgress>,
+    pub(super) send_progress: Rc<SendProgress>,
 }
 
-impl Future for Answering {
+impl Future for RespondingStream {
     type Output = Result<Response<Pieces>, h2::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(answer) = &mut self.answer else {
+        let Some(response) = &mut self.response else {
             // Tells the client that the request was not processed and may be repeated (RFC 9113,
             // section 8.7).
             return Poll::Ready(Err(Reason::REFUSED_STREAM.into()));
         };
-        answer.as_mut().poll(context).map(|mut answer| {
+        response.as_mut().poll(context).map(|mut response| {
             if self.is_head {
-                leave_out_body(&mut answer);
+                leave_out_body(&mut response);
             }
-            let (in_hand, taken) = (self.in_hand.take(), Rc::clone(&self.taken));
-            let within = answer.extensions().get::<AnswerWithin>();
-            taken.until.set(within.map(|within| Instant::now() + within.0));
-            Ok(answer.map(|body| Pieces { body, rest: Bytes::new(), _in_hand: in_hand, taken }))
+            let (guard, send_progress) = (self.guard.take(), Rc::clone(&self.send_progress));
+            let within = response.extensions().get::<AnswerWithin>();
+            send_progress.until.set(within.map(|within| Instant::now() + within.0));
+            Ok(response.map(|body| Pieces {
+                body,
+                rest: Bytes::new(),
+                _guard: guard,
+                send_progress,
+            }))
         })
     }
 }
 
 /// Removes the body of a response to HEAD, which hyper does for HTTP/1 only.
-fn leave_out_body(answer: &mut Response<ResponseBody>) {
-    if answer.body().is_end_stream() {
+fn leave_out_body(response: &mut Response<ResponseBody>) {
+    if response.body().is_end_stream() {
         return;
     }
-    if let Some(length) = answer.body().size_hint().exact() {
-        answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
-    *answer.body_mut() = ResponseBody::empty();
+    *response.body_mut() = ResponseBody::empty();
 }
 
 /// The body of a response, in pieces.
@@ -116,8 +121,8 @@ pub(super) struct Pieces {
     body: ResponseBody,
     /// The rest of the body's last frame.
     rest: Bytes,
-    _in_hand: Option<InHand>,
-    taken: Rc<SendProgress>,
+    _guard: Option<RequestGuard>,
+    send_progress: Rc<SendProgress>,
 }
 
 impl HttpBody for Pieces {
@@ -128,21 +133,21 @@ impl HttpBody for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
+        let pieces = &mut *self;
         // hyper polls again once the previous piece was sent.
-        this.taken.waits_since.set(None);
-        if this.rest.is_empty() {
-            match std::task::ready!(Pin::new(&mut this.body).poll_frame(context)) {
+        pieces.send_progress.waits_since.set(None);
+        if pieces.rest.is_empty() {
+            match std::task::ready!(Pin::new(&mut pieces.body).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => this.rest = data,
+                    Ok(data) => pieces.rest = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 ended => return Poll::Ready(ended),
             }
         }
-        this.taken.waits_since.set(Some(Instant::now()));
-        let mut piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
-        if this.taken.until.get().is_some() {
+        pieces.send_progress.waits_since.set(Some(Instant::now()));
+        let mut piece = pieces.rest.split_to(pieces.rest.len().min(PIECE_BYTES));
+        if pieces.send_progress.until.get().is_some() {
             // hyper may hold the last piece for long, and a slice would keep the whole frame in
             // memory.
             piece = Bytes::copy_from_slice(&piece);
@@ -155,12 +160,12 @@ impl HttpBody for Pieces {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let here = self.rest.len() as u64;
+        let buffered = self.rest.len() as u64;
         let hint = self.body.size_hint();
         let mut all = SizeHint::default();
-        all.set_lower(hint.lower() + here);
+        all.set_lower(hint.lower() + buffered);
         if let Some(upper) = hint.upper() {
-            all.set_upper(upper + here);
+            all.set_upper(upper + buffered);
         }
         all
     }
@@ -173,22 +178,26 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_given_in_pieces_and_waits_between_them() {
+    async fn a_body_is_sent_in_pieces_with_waits_between() {
         let bytes = 2 * PIECE_BYTES + 1;
-        let taken = Rc::new(SendProgress::default());
+        let send_progress = Rc::new(SendProgress::default());
         let body = ResponseBody::from(vec![b'x'; bytes]);
-        let mut pieces =
-            Pieces { body, rest: Bytes::new(), _in_hand: None, taken: Rc::clone(&taken) };
+        let mut pieces = Pieces {
+            body,
+            rest: Bytes::new(),
+            _guard: None,
+            send_progress: Rc::clone(&send_progress),
+        };
         assert_eq!(pieces.size_hint().exact(), Some(bytes as u64));
         for (piece, left) in [(PIECE_BYTES, PIECE_BYTES + 1), (PIECE_BYTES, 1), (1, 0)] {
             assert!(!pieces.is_end_stream());
             let frame = pieces.frame().await.expect("a frame").expect("no error");
             assert_eq!(frame.into_data().expect("data").len(), piece);
             assert_eq!(pieces.size_hint().exact(), Some(left as u64));
-            assert!(taken.waits_since().is_some());
+            assert!(send_progress.waits_since().is_some());
         }
         assert!(pieces.is_end_stream());
         assert!(pieces.frame().await.is_none());
-        assert!(taken.waits_since().is_none());
+        assert!(send_progress.waits_since().is_none());
     }
 }

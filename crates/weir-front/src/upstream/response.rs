@@ -46,7 +46,7 @@ pub(crate) struct UpstreamResponse {
 
 impl UpstreamResponse {
     /// Checks the part of the body that has arrived, while the client can still get an error.
-    pub(super) fn check_body(&self) -> Result<(), BadAnswer> {
+    pub(super) fn check_body(&self) -> Result<(), UpstreamResponseError> {
         if let Framing::Chunked(mut chunks) = self.framing {
             chunks.skip(&self.rest)?;
         }
@@ -56,7 +56,7 @@ impl UpstreamResponse {
 
 /// Why a response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadAnswer {
+pub(crate) enum UpstreamResponseError {
     #[error("it is no HTTP/1")]
     Syntax,
     #[error("its head is longer than answer_head_bytes_max")]
@@ -76,37 +76,39 @@ pub(super) fn read(
     bytes: &[u8],
     method: &Method,
     limits: HeadLimits,
-    room: &mut HeaderMap,
-) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
+    reused_fields: &mut HeaderMap,
+) -> Result<Option<Box<UpstreamResponse>>, UpstreamResponseError> {
     let mut start = 0;
     loop {
-        let mut usual = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
-        let mut many = Vec::new();
+        let mut inline_headers = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
+        let mut heap_headers = Vec::new();
         let mut head = httparse::Response::new(&mut []);
         let text = &bytes[start..];
         let config = ParserConfig::default();
-        let usual = &mut usual[..limits.headers_max.min(HEADERS_USUAL)];
-        let mut parsed = config.parse_response_with_uninit_headers(&mut head, text, usual);
+        let inline_headers = &mut inline_headers[..limits.headers_max.min(HEADERS_USUAL)];
+        let mut parsed = config.parse_response_with_uninit_headers(&mut head, text, inline_headers);
         if parsed == Err(httparse::Error::TooManyHeaders) && limits.headers_max > HEADERS_USUAL {
-            many.resize_with(limits.headers_max, MaybeUninit::uninit);
+            heap_headers.resize_with(limits.headers_max, MaybeUninit::uninit);
             head = httparse::Response::new(&mut []);
-            parsed = config.parse_response_with_uninit_headers(&mut head, text, &mut many);
+            parsed = config.parse_response_with_uninit_headers(&mut head, text, &mut heap_headers);
         }
         let length = match parsed {
             Ok(Status::Complete(length)) if length <= limits.bytes_max => length,
             Ok(Status::Partial) if text.len() <= limits.bytes_max => return Ok(None),
-            Ok(_) => return Err(BadAnswer::TooLong),
-            Err(httparse::Error::TooManyHeaders) => return Err(BadAnswer::TooManyFields),
-            Err(_) => return Err(BadAnswer::Syntax),
+            Ok(_) => return Err(UpstreamResponseError::TooLong),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(UpstreamResponseError::TooManyFields);
+            }
+            Err(_) => return Err(UpstreamResponseError::Syntax),
         };
         let status = head.code.and_then(|code| StatusCode::from_u16(code).ok());
-        let status = status.ok_or(BadAnswer::Syntax)?;
+        let status = status.ok_or(UpstreamResponseError::Syntax)?;
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             start += length;
             continue;
         }
         let shared = Bytes::copy_from_slice(text);
-        let mut fields = ResponseFields::within(std::mem::take(room), head.headers.len());
+        let mut fields = ResponseFields::within(std::mem::take(reused_fields), head.headers.len());
         for field in &*head.headers {
             let start = field.value.as_ptr().addr() - text.as_ptr().addr();
             let value = start..start + field.value.len();
@@ -166,7 +168,7 @@ impl ResponseFields {
         field: &Header<'_>,
         shared: impl FnOnce() -> Bytes,
         is_switch: bool,
-    ) -> Result<(), BadAnswer> {
+    ) -> Result<(), UpstreamResponseError> {
         let Header { name, value } = *field;
         // The usual spelling is compared first, which is faster.
         let is = |usual: &str| name == usual || name.eq_ignore_ascii_case(usual);
@@ -204,9 +206,11 @@ impl ResponseFields {
         }
         let name = match usual(name) {
             Some(usual) => usual,
-            None => HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadAnswer::Syntax)?,
+            None => HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| UpstreamResponseError::Syntax)?,
         };
-        let value = HeaderValue::from_maybe_shared(shared()).map_err(|_| BadAnswer::Syntax)?;
+        let value =
+            HeaderValue::from_maybe_shared(shared()).map_err(|_| UpstreamResponseError::Syntax)?;
         self.headers.append(name, value);
         Ok(())
     }
@@ -221,7 +225,7 @@ impl ResponseFields {
                 self.wants_close = true;
             } else if ![&b"keep-alive"[..], b"upgrade"]
                 .iter()
-                .any(|own| token.eq_ignore_ascii_case(own))
+                .any(|known| token.eq_ignore_ascii_case(known))
             {
                 self.named.extend(HeaderName::from_bytes(token));
             }
@@ -233,15 +237,16 @@ impl ResponseFields {
         &mut self,
         value: &[u8],
         shared: impl FnOnce() -> Bytes,
-    ) -> Result<(), BadAnswer> {
+    ) -> Result<(), UpstreamResponseError> {
         for digits in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            let said = str::from_utf8(digits).ok().filter(|_| !digits.is_empty());
-            let said = said.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let said = said.and_then(|text| text.parse().ok()).ok_or(BadAnswer::Length)?;
-            if self.length.is_some_and(|length| length != said) {
-                return Err(BadAnswer::Length);
+            let parsed = str::from_utf8(digits).ok().filter(|_| !digits.is_empty());
+            let parsed = parsed.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let parsed =
+                parsed.and_then(|text| text.parse().ok()).ok_or(UpstreamResponseError::Length)?;
+            if self.length.is_some_and(|length| length != parsed) {
+                return Err(UpstreamResponseError::Length);
             }
-            self.length = Some(said);
+            self.length = Some(parsed);
         }
         // Unusual spellings, such as leading zeros or lists, are normalized.
         let is_usual = value.iter().all(u8::is_ascii_digit) && !value.starts_with(b"0");
@@ -268,7 +273,7 @@ impl ResponseFields {
     }
 
     /// Returns the fields for the client.
-    fn into_headers(self, status: StatusCode) -> Result<HeaderMap, BadAnswer> {
+    fn into_headers(self, status: StatusCode) -> Result<HeaderMap, UpstreamResponseError> {
         let Self { mut headers, length, length_text, is_chunked, named, .. } = self;
         for name in named {
             headers.remove(name);
@@ -277,9 +282,8 @@ impl ResponseFields {
             && !has_no_length(status)
         {
             let value = match length_text {
-                Some(text) => {
-                    HeaderValue::from_maybe_shared(text).map_err(|_| BadAnswer::Length)?
-                }
+                Some(text) => HeaderValue::from_maybe_shared(text)
+                    .map_err(|_| UpstreamResponseError::Length)?,
                 None => HeaderValue::from(length),
             };
             headers.insert(CONTENT_LENGTH, value);
@@ -327,16 +331,16 @@ mod tests {
 
     const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024, headers_max: 150 };
 
-    fn answer(text: &str) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
+    fn response(text: &str) -> Result<Option<Box<UpstreamResponse>>, UpstreamResponseError> {
         read(text.as_bytes(), &Method::GET, LIMITS, &mut HeaderMap::new())
     }
 
     fn complete(text: &str) -> Box<UpstreamResponse> {
-        answer(text).expect("an answer").expect("a whole head")
+        response(text).expect("an answer").expect("a whole head")
     }
 
     #[test]
-    fn a_head_is_read_with_what_is_behind_it() {
+    fn bytes_behind_the_head_are_kept() {
         let got = complete("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhel");
         assert_eq!((got.status, &got.rest[..], got.may_keep), (StatusCode::OK, &b"hel"[..], true));
         assert!(matches!(got.framing, Framing::Length(5)));
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_an_app_says_that_it_took_is_read_and_nothing_else_is() {
+    fn only_a_valid_x_runtime_is_parsed() {
         let of = |value: &str| {
             complete(&format!("HTTP/1.1 200 OK\r\nx-runtime: {value}\r\n\r\n")).runtime
         };
@@ -358,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_stream_says_its_kind() {
+    fn event_streams_are_recognized_by_content_type() {
         let is_stream = |kind: &str| {
             let got = complete(&format!("HTTP/1.1 200 OK\r\nContent-type: {kind}\r\n\r\n"));
             assert_eq!(got.headers["content-type"], kind);
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_passed_on_as_one_number() {
+    fn content_length_is_normalized_to_one_number() {
         let of = |value: &str| {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\n");
             complete(&text).headers[CONTENT_LENGTH].to_str().expect("text").to_owned()
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_name_is_the_one_that_would_be_read() {
+    fn common_header_names_parse_to_the_same_name() {
         let names = "Cache-Control Content-Encoding Content-Type Date ETag Last-Modified Location \
                      Server Set-Cookie Vary";
         for name in names.split(' ').flat_map(|name| [name.to_owned(), name.to_lowercase()]) {
@@ -390,16 +394,16 @@ mod tests {
     }
 
     #[test]
-    fn interim_answers_are_skipped() {
+    fn interim_responses_are_skipped() {
         let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-        assert!(answer(text).expect("no error").is_none());
+        assert!(response(text).expect("no error").is_none());
         let got = complete(&format!("{text}HTTP/1.1 204 No Content\r\n\r\n"));
         assert_eq!(got.status, StatusCode::NO_CONTENT);
         assert!(got.framing.is_at_end() && !got.headers.contains_key("link"));
     }
 
     #[test]
-    fn the_end_of_a_body_is_where_the_standard_says() {
+    fn body_framing_follows_the_standard() {
         let framing_of = |fields: &str| {
             let got = complete(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"));
             let end = match got.framing {
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_has_no_body_has_no_length() {
+    fn responses_without_a_body_drop_content_length() {
         let got = complete("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n");
         assert!(got.framing.is_at_end() && !got.headers.contains_key(CONTENT_LENGTH));
         let got = complete("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
@@ -434,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_head_has_no_body() {
+    fn a_response_to_head_has_no_body() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
         let got = read(text, &Method::HEAD, LIMITS, &mut HeaderMap::new());
         let got = got.expect("an answer").expect("a head");
@@ -448,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_for_the_next_hop_ends_here_unless_the_protocol_is_switched() {
+    fn hop_by_hop_fields_are_removed_except_for_upgrades() {
         let fields = "Connection: keep-alive, X-Hop, Content-Length\r\nKeep-Alive: timeout=5\r\n\
                       X-Hop: 1\r\nTE: a\r\nProxy-Connection: b\r\nUpgrade: c\r\nX-End: 2\r\n\
                       Content-Length: 0\r\n\r\n";
@@ -463,33 +467,33 @@ mod tests {
     }
 
     #[test]
-    fn http_1_0_ends_with_its_answer() {
+    fn http_1_0_connections_close_after_the_response() {
         assert!(!complete("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx").may_keep);
     }
 
     #[test]
-    fn what_is_no_answer_is_told_apart() {
+    fn each_malformed_response_has_its_own_error() {
         let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(1_024));
         let fields = |count| format!("HTTP/1.1 200 OK\r\n{}\r\n", "A:b\r\n".repeat(count));
         assert_eq!(complete(&fields(150)).headers.get_all("a").iter().count(), 150);
         let many = fields(151);
         let table = [
-            ("SSH-2.0-x\r\n", BadAnswer::Syntax),
-            ("HTTP/2 200\r\n\r\n", BadAnswer::Syntax),
-            ("HTTP/1.1 099 x\r\n\r\n", BadAnswer::Syntax),
-            ("HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", BadAnswer::Syntax),
-            ("HTTP/1.1 200 OK\r\nContent-Length: +7\r\n\r\n", BadAnswer::Length),
+            ("SSH-2.0-x\r\n", UpstreamResponseError::Syntax),
+            ("HTTP/2 200\r\n\r\n", UpstreamResponseError::Syntax),
+            ("HTTP/1.1 099 x\r\n\r\n", UpstreamResponseError::Syntax),
+            ("HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", UpstreamResponseError::Syntax),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +7\r\n\r\n", UpstreamResponseError::Length),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Length: 8\r\n\r\n",
-                BadAnswer::Length,
+                UpstreamResponseError::Length,
             ),
-            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", BadAnswer::Length),
-            (&long, BadAnswer::TooLong),
-            (&long[..1_030], BadAnswer::TooLong),
-            (&many, BadAnswer::TooManyFields),
+            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", UpstreamResponseError::Length),
+            (&long, UpstreamResponseError::TooLong),
+            (&long[..1_030], UpstreamResponseError::TooLong),
+            (&many, UpstreamResponseError::TooManyFields),
         ];
         for (text, error) in table {
-            let got = answer(text);
+            let got = response(text);
             assert!(matches!(&got, Err(is) if *is == error), "{text:.60}: {got:?}");
         }
     }

@@ -40,11 +40,11 @@ impl ErrorResponse {
             _ => String::new(),
         };
         let length = text.len() + 1;
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
              Content-Length: {length}\r\n{retry}Connection: close\r\n\r\n{text}\n"
         );
-        answer.into_bytes()
+        response.into_bytes()
     }
 
     /// Converts it for hyper.
@@ -80,26 +80,26 @@ pub(super) async fn linger<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
 ) {
-    let Ok(_place) = core.refusals() else {
+    let Ok(_permit) = core.lingering_permit() else {
         return core.metrics().limit_hit(HttpServerLimit::RefusalsMax);
     };
-    let hung_up = async { while discard(core, &mut stream).await {} };
-    if timeout(core.limits().linger_timeout, hung_up).await.is_err() {
+    let disconnected = async { while discard(core, &mut stream).await {} };
+    if timeout(core.limits().linger_timeout, disconnected).await.is_err() {
         core.metrics().limit_hit(HttpServerLimit::LingerTimeout);
     }
 }
 
 /// Discards the rest of a request's body after the response, for as long as the client sends, up to
 /// `discard_timeout`. Many clients send the whole body before they read the response.
-pub(super) async fn outlast_body<S: ConnectionService>(
+pub(super) async fn discard_body<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
 ) {
-    let Ok(_place) = core.refusals() else {
+    let Ok(_permit) = core.lingering_permit() else {
         return core.metrics().limit_hit(HttpServerLimit::RefusalsMax);
     };
     let linger = core.limits().linger_timeout;
-    let silence = async {
+    let until_silent = async {
         loop {
             match timeout(linger, discard(core, &mut stream)).await {
                 Ok(true) => {}
@@ -113,7 +113,7 @@ pub(super) async fn outlast_body<S: ConnectionService>(
         sleep(linger).await;
     };
     let limit = tokio::select! {
-        limit = silence => limit,
+        limit = until_silent => limit,
         () = sleep(core.limits().discard_timeout) => Some(HttpServerLimit::DiscardTimeout),
         () = stopped => Some(HttpServerLimit::LingerTimeout),
     };

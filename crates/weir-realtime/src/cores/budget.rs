@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts events that wait to be written by one core, and applies its limits.
 #[derive(Clone, Debug)]
-pub(crate) struct CoreRoom(Arc<RoomCounters>);
+pub(crate) struct CoreBudget(Arc<BudgetCounters>);
 
 #[derive(Debug)]
-struct RoomCounters {
+struct BudgetCounters {
     events: AtomicUsize,
     bytes: AtomicUsize,
     events_max: AtomicUsize,
@@ -17,8 +17,8 @@ struct RoomCounters {
 
 /// Room for one event, returned on drop.
 #[derive(Debug)]
-pub(crate) struct RoomReservation {
-    room: CoreRoom,
+pub(crate) struct BudgetReservation {
+    budget: CoreBudget,
     bytes: usize,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct RoomReservation {
 )]
 pub struct CoreBusy;
 
-impl CoreRoom {
+impl CoreBudget {
     pub(crate) fn new(events_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(RoomCounters {
+        Self(Arc::new(BudgetCounters {
             events: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             events_max: AtomicUsize::new(events_max),
@@ -47,26 +47,26 @@ impl CoreRoom {
 
     /// Reserves room for one event of `bytes`. An event larger than the limit is accepted if
     /// nothing else waits.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<RoomReservation, CoreBusy> {
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<BudgetReservation, CoreBusy> {
         let reservation = self.reserve_always(bytes);
         // On an error, dropping the reservation returns its room.
         if self.is_full_with(1) { Err(CoreBusy) } else { Ok(reservation) }
     }
 
-    /// Returns whether the limits are exceeded and other events wait besides the `own` events that
-    /// the caller has just reserved.
-    pub(crate) fn is_full_with(&self, own: usize) -> bool {
+    /// Returns whether the limits are exceeded and other events wait besides the `reserved` events
+    /// that the caller has just reserved.
+    pub(crate) fn is_full_with(&self, reserved: usize) -> bool {
         let ((events, bytes), (events_max, bytes_max)) = (self.waiting(), self.limits());
-        (events > events_max || bytes > bytes_max) && events > own
+        (events > events_max || bytes > bytes_max) && events > reserved
     }
 
     /// Reserves room regardless of the limits, for messages that can't be rejected, such as that a
     /// member left. The number of connections limits how many of those wait.
-    pub(crate) fn reserve_always(&self, bytes: usize) -> RoomReservation {
+    pub(crate) fn reserve_always(&self, bytes: usize) -> BudgetReservation {
         // Relaxed: the counters limit memory and order nothing.
         self.0.events.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
-        RoomReservation { room: self.clone(), bytes }
+        BudgetReservation { budget: self.clone(), bytes }
     }
 
     /// Returns the limits of events and bytes.
@@ -80,10 +80,10 @@ impl CoreRoom {
     }
 }
 
-impl Drop for RoomReservation {
+impl Drop for BudgetReservation {
     fn drop(&mut self) {
-        self.room.0.events.fetch_sub(1, Ordering::Relaxed);
-        self.room.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.0.events.fetch_sub(1, Ordering::Relaxed);
+        self.budget.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -92,34 +92,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_ends_with_events_or_bytes_and_comes_back() {
-        let room = CoreRoom::new(2, 100);
-        let first = room.reserve(60).unwrap();
-        assert_eq!(room.reserve(41).unwrap_err(), CoreBusy);
-        let second = room.reserve(40).unwrap();
-        assert_eq!(room.reserve(0).unwrap_err(), CoreBusy);
+    fn the_budget_limits_events_and_bytes_and_is_returned() {
+        let budget = CoreBudget::new(2, 100);
+        let first = budget.reserve(60).unwrap();
+        assert_eq!(budget.reserve(41).unwrap_err(), CoreBusy);
+        let second = budget.reserve(40).unwrap();
+        assert_eq!(budget.reserve(0).unwrap_err(), CoreBusy);
         drop(first);
-        let third = room.reserve(0).unwrap();
-        assert_eq!(room.waiting(), (2, 40));
+        let third = budget.reserve(0).unwrap();
+        assert_eq!(budget.waiting(), (2, 40));
         drop((second, third));
-        assert_eq!(room.waiting(), (0, 0));
+        assert_eq!(budget.waiting(), (0, 0));
     }
 
     #[test]
-    fn what_is_larger_than_the_room_passes_alone() {
-        let room = CoreRoom::new(9, 10);
-        let large = room.reserve(1_000).unwrap();
-        assert!(room.reserve(1).is_err());
+    fn a_message_larger_than_the_budget_passes_alone() {
+        let budget = CoreBudget::new(9, 10);
+        let large = budget.reserve(1_000).unwrap();
+        assert!(budget.reserve(1).is_err());
         drop(large);
-        assert!(room.reserve(1).is_ok());
+        assert!(budget.reserve(1).is_ok());
     }
 
     #[test]
-    fn what_cannot_be_refused_is_counted() {
-        let room = CoreRoom::new(1, 10);
-        let kept = [room.reserve_always(9), room.reserve_always(9)];
-        assert_eq!(room.waiting(), (2, 18));
-        assert!(room.reserve(1).is_err());
+    fn messages_that_cannot_be_rejected_are_counted() {
+        let budget = CoreBudget::new(1, 10);
+        let kept = [budget.reserve_always(9), budget.reserve_always(9)];
+        assert_eq!(budget.waiting(), (2, 18));
+        assert!(budget.reserve(1).is_err());
         drop(kept);
     }
 }

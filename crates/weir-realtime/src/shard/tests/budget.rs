@@ -5,36 +5,36 @@ use super::*;
 /// Joining a presence channel notifies the other members, which needs room. An error would be final
 /// for pusher-js.
 #[test]
-fn who_joins_while_a_core_is_full_joins_when_there_is_room() {
+fn a_join_on_a_full_core_succeeds_when_there_is_budget() {
     with_core(|core| {
-        let (ada, grace) = (core.enter(), core.enter());
+        let (ada, grace) = (core.connect_client(), core.connect_client());
         core.join(ada, "presence-x", "ada");
-        core.heard(ada.0);
+        core.take_event_names(ada.0);
         let full = core.fill();
         let connection = ManualConnection { key: grace.0, socket_id: grace.1 };
-        let mut said = ManualCore::joining(grace, "presence-x", "grace");
-        said.extend(frame("pusher:ping", &json!({})));
-        assert!(core.receive(connection, &said));
+        let mut frame_bytes = ManualCore::joining(grace, "presence-x", "grace");
+        frame_bytes.extend(frame("pusher:ping", &json!({})));
+        assert!(core.receive(connection, &frame_bytes));
         assert!(!core.receive(connection, &frame("pusher:ping", &json!({}))));
         core.requeue(grace);
-        assert!(core.heard(grace.0).is_empty(), "neither refused nor listened to");
+        assert!(core.take_event_names(grace.0).is_empty(), "neither refused nor listened to");
         assert!(core.is_postponed(grace.0));
-        assert_eq!(core.leftovers().paced, 1, "it waits again");
+        assert_eq!(core.leftovers().waiting_to_subscribe, 1, "it waits again");
         drop(full);
         core.requeue(grace);
-        assert_eq!(core.heard(grace.0), ["pusher_internal:subscription_succeeded"]);
+        assert_eq!(core.take_event_names(grace.0), ["pusher_internal:subscription_succeeded"]);
         assert!(core.receive(connection, b""), "now it is listened to again");
-        assert_eq!(core.heard(grace.0), ["pusher:pong"]);
+        assert_eq!(core.take_event_names(grace.0), ["pusher:pong"]);
         core.deliver();
-        assert_eq!(core.heard(ada.0), ["pusher_internal:member_added"]);
-        assert_eq!((core.leftovers().paced, core.room()), (0, (0, 0)));
+        assert_eq!(core.take_event_names(ada.0), ["pusher_internal:member_added"]);
+        assert_eq!((core.leftovers().waiting_to_subscribe, core.budget()), (0, (0, 0)));
     });
 }
 
 #[test]
-fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
+fn leaving_while_waiting_for_budget_leaves_no_subscription() {
     with_core(|core| {
-        let (ada, grace) = (core.enter(), core.enter());
+        let (ada, grace) = (core.connect_client(), core.connect_client());
         core.join(ada, "presence-x", "ada");
         let full = core.fill();
         core.join(grace, "presence-x", "grace");
@@ -49,29 +49,29 @@ fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
 }
 
 #[test]
-fn who_signs_in_while_a_core_is_full_is_signed_in_when_there_is_room() {
+fn a_sign_in_on_a_full_core_succeeds_when_there_is_budget() {
     with_core(|core| {
-        let (watcher, ada) = (core.enter(), core.enter());
+        let (watcher, ada) = (core.connect_client(), core.connect_client());
         core.sign_in(watcher, "grace", &["ada", "ada"]);
-        core.heard(watcher.0);
+        core.take_event_names(watcher.0);
         let full = core.fill();
         core.sign_in(ada, "ada", &[]);
-        assert!(core.heard(ada.0).is_empty() && core.is_postponed(ada.0));
+        assert!(core.take_event_names(ada.0).is_empty() && core.is_postponed(ada.0));
         drop(full);
         core.requeue(ada);
-        assert_eq!(core.heard(ada.0), ["pusher:signin_success"]);
-        assert_eq!(core.room().0, 1, "the letter to who watches has room of its own");
+        assert_eq!(core.take_event_names(ada.0), ["pusher:signin_success"]);
+        assert_eq!(core.budget().0, 1, "the letter to who watches has room of its own");
         core.deliver();
-        assert_eq!(core.heard(watcher.0), ["pusher_internal:watchlist_events"]);
-        assert_eq!(core.room(), (0, 0));
+        assert_eq!(core.take_event_names(watcher.0), ["pusher_internal:watchlist_events"]);
+        assert_eq!(core.budget(), (0, 0));
     });
 }
 
 #[test]
-fn ending_connections_needs_room_and_goes_in_turns() {
+fn closing_connections_needs_budget_and_is_split_into_turns() {
     with_core(|core| {
         let turn = core.0.hub.settings().limits.writes_per_turn_max;
-        let all: Vec<_> = (0..=turn).map(|_| core.enter()).collect();
+        let all: Vec<_> = (0..=turn).map(|_| core.connect_client()).collect();
         for one in &all {
             core.sign_in(*one, "ada", &[]);
         }
@@ -83,9 +83,9 @@ fn ending_connections_needs_room_and_goes_in_turns() {
         let open =
             || core.0.state.borrow().sessions.iter().filter(|(_, one)| !one.is_closing()).count();
         assert_eq!(open(), turn + 1);
-        core.turn();
-        assert_eq!((open(), core.room().0), (1, 1));
-        core.turn();
-        assert_eq!((open(), core.room().0), (0, 0));
+        core.deliver_turn();
+        assert_eq!((open(), core.budget().0), (1, 1));
+        core.deliver_turn();
+        assert_eq!((open(), core.budget().0), (0, 0));
     });
 }

@@ -12,15 +12,15 @@ use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 #[must_use]
 pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
     let parts = HttpRequestHead::read(bytes, socket::parts_of).flatten()?;
-    let target = Target::of(&parts).ok()?;
+    let target = Target::new(&parts).ok()?;
     let peer = Peer { address: Some([127, 0, 0, 1].into()), is_tls: false, listener: 0 };
     let origin = TrustedProxies::default().origin(peer, &parts.headers);
-    let start = RequestStart::default().at(Timestamp::from_millis(1));
+    let start = RequestStart::default().header_value(Timestamp::from_millis(1));
     let forwarded = Forwarded {
-        headers: ForwardedHeaders::of(&ForwardedHeader::ALL),
+        headers: ForwardedHeaders::from_list(&ForwardedHeader::ALL),
         origin,
         start: Some(start),
-        id: Some(RequestId::of(&target, &parts.headers)),
+        id: Some(RequestId::new(&target, &parts.headers)),
     };
     Some(head::write(&parts, &target, &forwarded, BodyHead::None))
 }

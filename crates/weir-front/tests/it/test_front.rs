@@ -24,11 +24,11 @@ use weir_net::server::{
 use weir_net::{BindOptions, Listener, NetMetrics};
 
 /// Longer than anything takes that a test waits for: only a test that fails waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-struct Behind(Rc<Proxy>);
+struct ProxyService(Rc<Proxy>);
 
-impl ConnectionService for Behind {
+impl ConnectionService for ProxyService {
     fn claims_upgrade(&self, _path: &str) -> bool {
         true
     }
@@ -46,12 +46,12 @@ impl ConnectionService for Behind {
         request: Request<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<ResponseBody>> {
-        Rc::clone(&self.0).answer(request, peer)
+        Rc::clone(&self.0).handle(request, peer)
     }
 }
 
 /// A proxy that runs until it is dropped.
-pub(crate) struct Door {
+pub(crate) struct TestFront {
     address: std::net::SocketAddr,
     registry: Registry,
     pub(crate) apps: Arc<Apps>,
@@ -60,7 +60,7 @@ pub(crate) struct Door {
     _stop: DropGuard,
 }
 
-impl Door {
+impl TestFront {
     /// In front of `workers`, on one core.
     pub(crate) fn open(limits: AppLimits, workers: &[&Worker]) -> Self {
         Self::to(limits, workers.iter().map(|worker| worker.address()).collect())
@@ -68,10 +68,10 @@ impl Door {
 
     pub(crate) fn to(limits: AppLimits, workers: Vec<UpstreamAddress>) -> Self {
         let app = AppSettings { workers, limits, ..AppSettings::new("app") };
-        Self::of(app, ProxySettings::default())
+        Self::new(app, ProxySettings::default())
     }
 
-    pub(crate) fn of(app: AppSettings, settings: ProxySettings) -> Self {
+    pub(crate) fn new(app: AppSettings, settings: ProxySettings) -> Self {
         Self::within(HttpServerLimits::default(), app, settings)
     }
 
@@ -90,9 +90,9 @@ impl Door {
             Listener::Tcp(socket) => socket.local_addr().expect("an address"),
             Listener::Unix(_) => unreachable!("bound to a port"),
         };
-        let stop = ServerStop::within(PATIENCE);
+        let stop = ServerStop::within(TIMEOUT);
         let (graceful, at_once) = (stop.graceful.clone(), stop.at_once.clone());
-        let drain = Drain { begun: graceful.clone(), window: Duration::from_millis(50) };
+        let drain = Drain { started: graceful.clone(), window: Duration::from_millis(50) };
         let shared = Arc::clone(&apps);
         weir_net::server::start(ServerOptions {
             listeners: vec![CoreListener { sockets, tls: None }],
@@ -102,7 +102,7 @@ impl Door {
             metrics: NetMetrics::register(&mut registry),
             trusted_proxies: settings.trusted_proxies.clone(),
             service: move |core: CoreIndex| {
-                Rc::new(Behind(Proxy::new(
+                Rc::new(ProxyService(Proxy::new(
                     Arc::clone(&shared),
                     settings.clone(),
                     core,
@@ -119,23 +119,23 @@ impl Door {
         self.address
     }
 
-    pub(crate) async fn connect(&self) -> Peers {
-        Peers::of(self.dial().await)
+    pub(crate) async fn connect(&self) -> Connection {
+        Connection::new(self.connect_raw().await)
     }
 
-    pub(crate) async fn dial(&self) -> TcpStream {
+    pub(crate) async fn connect_raw(&self) -> TcpStream {
         TcpStream::connect(self.address).await.expect("to connect")
     }
 
     /// Sends a request on a connection of its own.
-    pub(crate) async fn send(&self, request: &str) -> Peers {
+    pub(crate) async fn send(&self, request: &str) -> Connection {
         let mut client = self.connect().await;
         client.write(request).await;
         client
     }
 
     /// Sends `GET path`.
-    pub(crate) async fn get(&self, path: &str) -> Peers {
+    pub(crate) async fn get(&self, path: &str) -> Connection {
         self.send(&get(path)).await
     }
 
@@ -143,18 +143,18 @@ impl Door {
     pub(crate) fn metric(&self, line: &str) -> u64 {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("metrics");
-        let found = text.lines().find_map(|one| one.strip_prefix(line)?.trim().parse().ok());
+        let found = text.lines().find_map(|row| row.strip_prefix(line)?.trim().parse().ok());
         found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
     }
 
     /// Waits until a metric has a value.
-    pub(crate) async fn until(&self, line: &str, value: u64) {
+    pub(crate) async fn wait_for_metric(&self, line: &str, value: u64) {
         let reached = async {
             while self.metric(line) != value {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{line} never was {value}"));
+        timeout(TIMEOUT, reached).await.unwrap_or_else(|_| panic!("{line} never was {value}"));
     }
 }
 
@@ -179,25 +179,25 @@ impl Worker {
         UpstreamAddress::Tcp(self.0.local_addr().expect("an address"))
     }
 
-    pub(crate) async fn accept(&self) -> Peers {
-        let accepted = timeout(PATIENCE, self.0.accept()).await.expect("a connection in time");
-        Peers::of(accepted.expect("a connection").0)
+    pub(crate) async fn accept(&self) -> Connection {
+        let accepted = timeout(TIMEOUT, self.0.accept()).await.expect("a connection in time");
+        Connection::new(accepted.expect("a connection").0)
     }
 
     /// Whether nobody waits to be accepted.
-    pub(crate) async fn is_left_alone(&self) -> bool {
+    pub(crate) async fn has_no_connection(&self) -> bool {
         timeout(Duration::from_millis(50), self.0.accept()).await.is_err()
     }
 }
 
 /// One end of a connection: a client's or a worker's.
-pub(crate) struct Peers {
+pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
     read: Vec<u8>,
 }
 
-impl Peers {
-    fn of(socket: TcpStream) -> Self {
+impl Connection {
+    fn new(socket: TcpStream) -> Self {
         Self { socket, read: Vec::new() }
     }
 
@@ -206,23 +206,23 @@ impl Peers {
     }
 
     /// Answers with `200` and a text.
-    pub(crate) async fn answer(&mut self, text: &str) {
+    pub(crate) async fn respond(&mut self, text: &str) {
         let length = text.len();
         self.write(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}")).await;
     }
 
     /// Up to and with `end`; more stays for the next time.
-    pub(crate) async fn until(&mut self, end: &str) -> String {
-        timeout(PATIENCE, self.read_until(end)).await.unwrap_or_else(|_| {
-            panic!("no {end:?} within {PATIENCE:?} in {:?}", String::from_utf8_lossy(&self.read))
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
+        timeout(TIMEOUT, self.fill_until(end)).await.unwrap_or_else(|_| {
+            panic!("no {end:?} within {TIMEOUT:?} in {:?}", String::from_utf8_lossy(&self.read))
         })
     }
 
-    async fn read_until(&mut self, end: &str) -> String {
+    async fn fill_until(&mut self, end: &str) -> String {
         loop {
             let found = self.read.windows(end.len()).position(|part| part == end.as_bytes());
-            if let Some(place) = found {
-                let taken: Vec<u8> = self.read.drain(..place + end.len()).collect();
+            if let Some(index) = found {
+                let taken: Vec<u8> = self.read.drain(..index + end.len()).collect();
                 return String::from_utf8(taken).expect("text");
             }
             let count = self.socket.read_buf(&mut self.read).await.expect("to read");
@@ -232,13 +232,13 @@ impl Peers {
     }
 
     /// A head.
-    pub(crate) async fn head(&mut self) -> String {
-        self.until("\r\n\r\n").await
+    pub(crate) async fn read_head(&mut self) -> String {
+        self.fill_until("\r\n\r\n").await
     }
 
     /// The bytes of the next chunk; none: the last one.
-    pub(crate) async fn chunk(&mut self) -> Vec<u8> {
-        let size = self.until("\r\n").await;
+    pub(crate) async fn read_chunk(&mut self) -> Vec<u8> {
+        let size = self.fill_until("\r\n").await;
         let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
         while self.read.len() < size + 2 {
             let count = self.socket.read_buf(&mut self.read).await.expect("to read");
@@ -250,17 +250,17 @@ impl Peers {
     }
 
     /// The status of an answer whose body is `text`.
-    pub(crate) async fn status_and(&mut self, text: &str) -> u16 {
-        let head = self.head().await;
-        self.until(text).await;
+    pub(crate) async fn read_status_and(&mut self, text: &str) -> u16 {
+        let head = self.read_head().await;
+        self.fill_until(text).await;
         status(&head)
     }
 
     /// Everything to the end of the connection; a reset is an end, too.
-    pub(crate) async fn rest(&mut self) -> String {
+    pub(crate) async fn read_to_end(&mut self) -> String {
         let reading =
             async { while self.socket.read_buf(&mut self.read).await.unwrap_or(0) > 0 {} };
-        timeout(PATIENCE, reading).await.expect("the end in time");
+        timeout(TIMEOUT, reading).await.expect("the end in time");
         String::from_utf8(std::mem::take(&mut self.read)).expect("text")
     }
 }

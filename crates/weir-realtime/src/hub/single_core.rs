@@ -14,7 +14,11 @@ use crate::settings::{AppSettings, Settings};
 use crate::webhooks::{self, WebhookMetrics, Webhooks};
 
 /// Returns a hub with these apps and one core.
-pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -> Arc<Hub> {
+pub(crate) fn single_core_hub(
+    clock: &Clock,
+    settings: Settings,
+    apps: Vec<AppSettings>,
+) -> Arc<Hub> {
     let mut registry = Registry::default();
     let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
     let (webhooks, _) = Webhooks::start(
@@ -35,7 +39,7 @@ pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -
 }
 
 /// Returns the result of a future that is ready at once, as those of the local broker are.
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn poll_now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -46,13 +50,13 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 /// Returns a hub with one app.
 #[cfg(test)]
 pub(crate) fn hub(clock: &Clock) -> Arc<Hub> {
-    hub_with(clock, |_| {})
+    single_core_hub_with(clock, |_| {})
 }
 
 #[cfg(test)]
-pub(crate) fn hub_with(clock: &Clock, change: impl FnOnce(&mut Settings)) -> Arc<Hub> {
+pub(crate) fn single_core_hub_with(clock: &Clock, change: impl FnOnce(&mut Settings)) -> Arc<Hub> {
     let mut settings = Settings::default();
     change(&mut settings);
     let secret = weir_base::secret::Secret::new("secret");
-    alone(clock, settings, vec![AppSettings::new("1", "key", secret)])
+    single_core_hub(clock, settings, vec![AppSettings::new("1", "key", secret)])
 }

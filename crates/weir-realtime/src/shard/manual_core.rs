@@ -16,7 +16,7 @@ use super::state::ShardState;
 use super::upkeep::ROUNDS;
 use crate::broker::ServerEvent;
 use crate::cores::{CoreMessages, SessionKey};
-use crate::hub::{Hub, alone};
+use crate::hub::{Hub, single_core};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
@@ -58,13 +58,13 @@ pub struct Leftovers {
     /// Number of channels with changes to announce.
     pub uncounted: usize,
     /// Number of connections that wait until they may subscribe.
-    pub paced: usize,
+    pub waiting_to_subscribe: usize,
     /// Events and bytes that wait for the core.
-    pub room: (usize, usize),
+    pub budget: (usize, usize),
     /// Number of channels of all apps.
     pub registered: usize,
     /// Number of connections of all apps.
-    pub places: usize,
+    pub connections: usize,
     /// Number of users that are signed in or watched.
     pub users: usize,
     /// Bytes of all histories.
@@ -76,11 +76,15 @@ pub struct Leftovers {
 }
 
 impl ManualCore {
-    /// Returns a core with a manual clock, which [`ManualCore::pass`] advances.
+    /// Returns a core with a manual clock, which [`ManualCore::advance_time`] advances.
     #[must_use]
     pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
         let clock = Clock::manual(Timestamp::from_millis(1_000_000));
-        Self(Shard::new(alone::alone(&clock, settings, apps), 0, CancellationToken::new()))
+        Self(Shard::new(
+            single_core::single_core_hub(&clock, settings, apps),
+            0,
+            CancellationToken::new(),
+        ))
     }
 
     /// Returns the hub.
@@ -93,9 +97,9 @@ impl ManualCore {
     #[must_use]
     pub fn connect(&self, app_key: &str) -> Option<ManualConnection> {
         let peer = Peer { address: None, is_tls: true, listener: 0 };
-        let (app, place) = self.0.enter_app(app_key, peer).ok()?;
+        let (app, quota) = self.0.admit_to_app(app_key, peer).ok()?;
         let state = &mut *self.0.state.borrow_mut();
-        let (key, socket_id) = self.0.register(state, app, place, Transport::Events);
+        let (key, socket_id) = self.0.register(state, app, quota, Transport::Events);
         Some(ManualConnection { key, socket_id })
     }
 
@@ -107,13 +111,13 @@ impl ManualCore {
         let state = &mut *self.0.state.borrow_mut();
         // A closed connection sends nothing more.
         while let Some(key) = state.session_of(connection.socket_id) {
-            if state.session(key).owes > 0 && !self.0.may_subscribe(state, key) {
+            if state.session(key).unpaid_subscriptions > 0 && !self.0.may_subscribe(state, key) {
                 return false;
             }
             let session = state.session(key);
             if session.postponed.is_some() {
                 self.0.take_postponed(state, key);
-            } else if session.unheard.is_empty() {
+            } else if session.unprocessed.is_empty() {
                 if !bytes.is_empty() {
                     state.input[..bytes.len()].copy_from_slice(bytes);
                     self.0.on_input(state, key, bytes.len());
@@ -136,7 +140,7 @@ impl ManualCore {
 
     /// Returns whether the connection exists, even if it is closing.
     #[must_use]
-    pub fn is_there(&self, connection: ManualConnection) -> bool {
+    pub fn is_connected(&self, connection: ManualConnection) -> bool {
         self.0.state.borrow().session_of(connection.socket_id).is_some()
     }
 
@@ -188,7 +192,7 @@ impl ManualCore {
     }
 
     /// Breaks the client's socket.
-    pub fn cut(&self, connection: ManualConnection) {
+    pub fn break_socket(&self, connection: ManualConnection) {
         let state = &mut *self.0.state.borrow_mut();
         if let Some(key) = state.session_of(connection.socket_id) {
             self.0.close(state, key, CloseReason::Gone);
@@ -213,8 +217,9 @@ impl ManualCore {
         let app = hub.app_by_id(app_id).expect("the app is there");
         let channel =
             ChannelName::parse(channel, &hub.settings().limits.pusher).expect("a channel's name");
-        let published = alone::now(hub.publish(&app, &channel, ServerEvent { name, data, except }));
-        published.map(|published| published.position).map_err(|refused| refused.to_string())
+        let published =
+            single_core::poll_now(hub.publish(&app, &channel, ServerEvent { name, data, except }));
+        published.map(|published| published.position).map_err(|error| error.to_string())
     }
 
     /// Publishes one event to several channels, as an application's server does.
@@ -237,8 +242,8 @@ impl ManualCore {
         let channels = channels.expect("names of channels");
         let event = ServerEvent { name, data, except: None };
         let published = hub.publish_all(&app, channels.iter().map(|channel| (channel, event)));
-        let published = alone::now(published);
-        published.map_err(|refused| refused.to_string())
+        let published = single_core::poll_now(published);
+        published.map_err(|error| error.to_string())
     }
 
     /// Returns the position of a channel.
@@ -260,36 +265,37 @@ impl ManualCore {
     }
 
     /// Runs one turn of deliveries.
-    pub fn turn(&self) {
-        self.0.turn(&mut self.0.state.borrow_mut());
+    pub fn deliver_turn(&self) {
+        self.0.deliver_turn(&mut self.0.state.borrow_mut());
     }
 
     /// Takes all messages out of the mailbox and delivers them.
     pub fn deliver(&self) {
         self.receive_messages();
         while self.0.state.borrow().has_work() {
-            self.turn();
+            self.deliver_turn();
         }
     }
 
-    /// Advances the clock by `time`, then runs all periodic work once, except [`ManualCore::tidy`].
-    pub fn pass(&self, time: Duration) {
+    /// Advances the clock by `time`, then runs all periodic work once, except
+    /// [`ManualCore::remove_expired`].
+    pub fn advance_time(&self, time: Duration) {
         self.hub().clock.advance(time);
         for round in 0..ROUNDS {
             self.0.check_sessions(round);
         }
         self.0.announce_due_changes();
         self.0.requeue();
-        self.0.let_through();
+        self.0.resume_waiting();
         let state = &mut *self.0.state.borrow_mut();
         let due = self.0.due_of_apps(state);
         self.0.close_all(state, &due);
     }
 
     /// Removes expired data from all channels.
-    pub fn tidy(&self) {
-        for part in 0..Hub::tidy_parts() {
-            self.hub().tidy(part);
+    pub fn remove_expired(&self) {
+        for part in 0..Hub::expiry_parts() {
+            self.hub().remove_expired(part);
         }
     }
 
@@ -306,11 +312,11 @@ impl ManualCore {
             ready: (state.ready.len(), state.direct.len()),
             app_ends: state.app_ends.len(),
             uncounted: state.uncounted.len(),
-            paced: state.waiting.len() + state.postponed.len(),
-            room: hub.cores.get(0).room.waiting(),
+            waiting_to_subscribe: state.waiting.len() + state.postponed.len(),
+            budget: hub.cores.get(0).budget.waiting(),
             registered: apps.iter().map(|app| app.channels.len()).sum(),
-            places: apps.iter().map(|app| app.connections()).sum(),
-            users: apps.iter().map(|app| app.users.known()).sum(),
+            connections: apps.iter().map(|app| app.connections()).sum(),
+            users: apps.iter().map(|app| app.users.len()).sum(),
             history_bytes: hub.broker.history_bytes(),
             cache_bytes: apps.iter().map(|app| app.cache.bytes()).sum(),
             gauges: [

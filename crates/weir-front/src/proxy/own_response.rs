@@ -128,7 +128,7 @@ pub(super) fn wording(failed: ExchangeError) -> (StatusCode, &'static str) {
             StatusCode::BAD_GATEWAY,
             "what the worker said is no answer of HTTP/1.1 to this request\n",
         ),
-        ExchangeError::AnswerHead => (
+        ExchangeError::ResponseHead => (
             StatusCode::BAD_GATEWAY,
             "the worker's answer has a longer head than this app allows (answer_head_bytes_max, answer_headers_max)\n",
         ),

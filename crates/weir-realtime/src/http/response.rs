@@ -62,7 +62,7 @@ pub(super) fn json(body: Vec<u8>) -> Response<ResponseBody> {
 }
 
 /// Cuts text from a client to a length that fits into an error.
-pub(super) fn excerpt(text: &str) -> &str {
+pub(super) fn shorten(text: &str) -> &str {
     const BYTES_MAX: usize = 200;
     &text[..text.floor_char_boundary(BYTES_MAX)]
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 
 #[derive(Debug)]
-pub(super) struct KeptConnections {
+pub(super) struct ConnectionPool {
     max: usize,
     keep_alive: Duration,
     /// With the time of their last use. A std mutex: it is held to take or return a connection. The
@@ -16,7 +16,7 @@ pub(super) struct KeptConnections {
     idle: Mutex<Vec<(Instant, Connection)>>,
 }
 
-impl KeptConnections {
+impl ConnectionPool {
     pub(super) const fn new(max: usize, keep_alive: Duration) -> Self {
         Self { max, keep_alive, idle: Mutex::new(Vec::new()) }
     }
@@ -31,7 +31,7 @@ impl KeptConnections {
         None
     }
 
-    pub(super) fn give_back(&self, connection: Connection) {
+    pub(super) fn put_back(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.max && !connection.is_closed() {
             idle.push((Instant::now(), connection));
