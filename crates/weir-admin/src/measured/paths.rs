@@ -67,15 +67,21 @@ fn path(app: &str, workers: u32, previous: &TotalsView, now: &TotalsView) -> Opt
     if client_times.count() < RESPONSES_MIN {
         return None;
     }
-    let (service_times, app_times) =
-        (now.service_times.since(&previous.service_times), now.app_times.since(&previous.app_times));
+    let (service_times, app_times) = (
+        now.service_times.since(&previous.service_times),
+        now.app_times.since(&previous.app_times),
+    );
     // If only some responses report it, they may be of another kind.
     let is_reported_by_most = app_times.count() * 2 > service_times.count();
     let inside = if is_reported_by_most { app_times } else { service_times };
     Some(RequestPath {
         app: app.to_owned(),
         inside: inside.quantile(QUANTILE)?,
-        waiting: now.queue_times.since(&previous.queue_times).quantile(QUANTILE).unwrap_or_default(),
+        waiting: now
+            .queue_times
+            .since(&previous.queue_times)
+            .quantile(QUANTILE)
+            .unwrap_or_default(),
         outside: client_times.quantile(QUANTILE)?,
         workers,
     })

@@ -10,38 +10,21 @@ use super::Workers;
 
 impl Workers {
     /// Records what another process uses of a worker.
-<<<<<<<< HEAD:crates/weir/src/compose/workers/remote_use.rs
     pub(super) fn record_remote_use(&mut self, generation: u64, used: Used) {
         let Used { requests, streams } = used;
-        self.remote_use.insert(generation, Elsewhere { requests, streams });
+        self.remote_use.insert(generation, ExternalLoad { requests, streams });
         if let Some(worker) = self.known.get(&generation) {
             let app = worker.app.clone();
             self.apply_remote_use(&app);
-========
-    pub(super) fn record_external_load(&mut self, generation: u64, used: Used) {
-        let Used { requests, streams } = used;
-        self.external.insert(generation, ExternalLoad { requests, streams });
-        if let Some(worker) = self.known.get(&generation) {
-            let app = worker.app.clone();
-            self.apply_external_load(&app);
->>>>>>>> 785e93a32b5da8ef84505bcee973e1df84adf8c0:crates/weir/src/compose/workers/external_load.rs
         }
     }
 
     /// Applies the recorded use to all workers of an app.
-<<<<<<<< HEAD:crates/weir/src/compose/workers/remote_use.rs
     pub(super) fn apply_remote_use(&self, app: &str) {
         for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
             let remote_use = self.remote_use.get(generation).copied().unwrap_or_default();
             if let Some(address) = worker.address()
-                && let Err(error) = self.apps.set_elsewhere(app, address, remote_use)
-========
-    pub(super) fn apply_external_load(&self, app: &str) {
-        for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
-            let external = self.external.get(generation).copied().unwrap_or_default();
-            if let Some(address) = worker.address()
-                && let Err(error) = self.apps.set_external_load(app, address, external)
->>>>>>>> 785e93a32b5da8ef84505bcee973e1df84adf8c0:crates/weir/src/compose/workers/external_load.rs
+                && let Err(error) = self.apps.set_external_load(app, address, remote_use)
             {
                 tracing::debug!(%error, "workers of an app that is not served here");
             }

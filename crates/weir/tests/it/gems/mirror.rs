@@ -117,7 +117,7 @@ fn mirror_command_copies_an_index() {
     -- stderr
     error: weir.toml has no [[gems.mirror.upstreams]]; add one: name = "rubygems", url = "https://rubygems.org"
     "#);
-    let elsewhere = site_mirroring(upstream.gems(), "none\n");
+    let elsewhere = mirror_site(upstream.gems(), "none\n");
     let url = format!("http://{}", upstream.gems());
     let output = |arguments: &[&str]| normalized_output(&elsewhere, upstream.gems(), arguments);
     insta::assert_snapshot!(output(&["gems", "mirror"]), @r#"

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_gems::index::digest::Digests;
 
-use super::mirror::{normalized_output, site_mirroring, status};
+use super::mirror::{mirror_site, normalized_output, status};
 use super::{GEMS, site, upstream};
 use crate::process::wait_until;
 
@@ -34,7 +34,7 @@ fn mirror_command_reports_failures() {
     let page = upstream::start(|_| ("200 OK", "<!DOCTYPE html>\n<html></html>\n".to_owned()));
     let busy = upstream::start(|_| ("429 Too Many Requests\r\nRetry-After: 7", String::new()));
     let output = |upstream: SocketAddr| {
-        normalized_output(&site_mirroring(upstream, "none\n"), upstream, &["gems", "mirror"])
+        normalized_output(&mirror_site(upstream, "none\n"), upstream, &["gems", "mirror"])
     };
     insta::assert_snapshot!(output(half), @r"
     exit: 2
