@@ -17,6 +17,9 @@ pub enum StoreKind {
     Embedded,
     /// Nothing survives the process: for tests and development.
     Memory,
+    /// Outside of this machine: opened by [`crate::store::OpenStore`].
+    #[choice("redis")]
+    External,
 }
 
 /// When an acknowledged record is on the disk itself.

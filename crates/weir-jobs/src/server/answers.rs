@@ -11,10 +11,11 @@ use crate::faktory::push_all;
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
-use crate::model::{EntryKey, JobLocation, QueueName, SetName};
-use crate::store::{Action, Filter, ScanRequest, Selection, Store, StoreCondition, StoreError};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName, WorkerDirective};
+use crate::store::{
+    Action, Filter, FindOutcome, ScanRequest, Selection, Store, StoreCondition, StoreError,
+};
 use crate::view;
-use crate::workers::WorkerDirective;
 
 /// Processes requests until the server ends.
 pub(super) async fn run<S: Store>(
@@ -41,8 +42,8 @@ pub(super) async fn run<S: Store>(
 
 async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
     match request {
-        HandleRequest::Overview(reply) => done(reply, Ok(views::overview(service))),
-        HandleRequest::Queues(reply) => done(reply, Ok(views::queues(service))),
+        HandleRequest::Overview(reply) => done(reply, Ok(views::overview(service).await)),
+        HandleRequest::Queues(reply) => done(reply, Ok(views::queues(service).await)),
         HandleRequest::Jobs(query, reply) => read(reply, page(service, query)).await,
         HandleRequest::Count(query, reply) => read(reply, count(service, query)).await,
         HandleRequest::Job(jid, reply) => read(reply, job(service, jid)).await,
@@ -52,7 +53,7 @@ async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
         }
         HandleRequest::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
-            let reserved = service.store.reservations(limit);
+            let reserved = service.store.reservations(limit).await;
             done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
         HandleRequest::Push(jobs, reply) => done(reply, push(service, &jobs).await),
@@ -62,7 +63,7 @@ async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
         }
         HandleRequest::ActOnQueues(queues, action, reply) => {
             let acted = async {
-                let names = named(service, queues)?;
+                let names = named(service, queues).await?;
                 Ok(service.store.act_on_queues(&names, action).await?)
             };
             done(reply, acted.await);
@@ -82,7 +83,7 @@ async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
             let acknowledged = service.store.acknowledge_damages().await;
             done(reply, acknowledged.map_err(HandleError::from));
         }
-        HandleRequest::Ready(reply) => done(reply, ready(service)),
+        HandleRequest::Ready(reply) => done(reply, ready(service).await),
         HandleRequest::Reload(settings, reply) => {
             done(reply, Ok(reload::reload(service, *settings)))
         }
@@ -113,7 +114,7 @@ async fn page<S: Store>(
     let place = place(&query.place, service)?;
     let after = query.after.as_deref().map(key).transpose()?;
     let filter = filter(query.search.as_deref(), query.jobtype);
-    let total = walk::total(service, &place);
+    let total = walk::total(service, &place).await;
     let page = service
         .store
         .scan(ScanRequest {
@@ -143,7 +144,11 @@ async fn job<S: Store>(
     service: &JobService<S>,
     jid: String,
 ) -> Result<Option<view::JobView>, HandleError> {
-    Ok(service.store.find(&jid).await?.map(views::job))
+    match service.store.find(&jid).await? {
+        FindOutcome::Found(job) => Ok(Some(views::job(job))),
+        FindOutcome::NotFound => Ok(None),
+        FindOutcome::NotSearched { searched } => Err(HandleError::NotSearched { searched }),
+    }
 }
 
 async fn push<S: Store>(
@@ -204,8 +209,11 @@ async fn act<S: Store>(
 
 /// Returns the queues to act on. Unknown names are an error here, because they are typos of an
 /// operator.
-fn named<S: Store>(service: &JobService<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
-    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
+async fn named<S: Store>(
+    service: &JobService<S>,
+    queues: Queues,
+) -> Result<Vec<QueueName>, HandleError> {
+    let known = service.store.counts().await.queues.into_iter().map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
         Queues::Named(names) => names,
@@ -224,11 +232,12 @@ fn unknown_queue(name: &str) -> HandleError {
     HandleError::Invalid(format!("there is no queue {name:?}"))
 }
 
-fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
-    match service.store.storage().condition {
+async fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
+    match service.store.storage().await.condition {
         StoreCondition::Ok => Ok(()),
         StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
         StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
+        StoreCondition::Unavailable(problem) => Err(StoreError::Unavailable(problem).into()),
     }
 }
 

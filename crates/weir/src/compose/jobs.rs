@@ -71,6 +71,7 @@ impl Jobs {
         let unless_started = stop.graceful.clone().drop_guard();
         let address = listener.local_addr()?;
         let running = start(JobServerOptions {
+            external: None,
             listeners: vec![listener],
             settings: settings.jobs.settings.clone(),
             clock: clock.clone(),
