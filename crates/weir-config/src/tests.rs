@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_front::ForwardedHeader;
+use weir_jobs::settings::StoreKind as JobStoreKind;
 
 use super::*;
 
@@ -151,12 +152,6 @@ schedule = "0 3 * * *"
 }
 
 #[test]
-fn redis_as_a_store_is_refused_by_name() {
-    let text = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }\n";
-    insta::assert_snapshot!(mistakes(text), @"weir.toml:2:9: jobs.store: redis is not in this version of Weir yet");
-}
-
-#[test]
 fn broken_toml_says_where() {
     insta::assert_snapshot!(mistakes("[jobs\nlisten = \"127.0.0.1:1\"\nfsync = = 3\n"), @r"
     weir.toml:1:6: unclosed table, expected `]`
@@ -228,6 +223,43 @@ advanced.alive_interval = "10s"
     jobs.listen is not loopback and there is no jobs.password: every client that reaches the port can push and fetch jobs
     jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text
     "#);
+}
+
+#[test]
+fn jobs_in_redis_say_what_they_do_not_obey() {
+    let text = r#"
+[jobs]
+store = { redis = [{ url = "redis://weir@10.0.0.1/3", password = { env = "PASSWORD" } }] }
+fsync = "everysec"
+redis.namespace = "shop"
+limits.advanced.segment_bytes = "32MiB"
+"#;
+    let loaded = load(text).expect("sound");
+    let jobs = &loaded.settings.jobs;
+    assert_eq!(jobs.settings.store, JobStoreKind::External);
+    assert_eq!(jobs.redis.namespace, "shop");
+    let server = jobs.redis_server.as_ref().expect("a server");
+    assert_eq!((server.to_string().as_str(), server.password.is_some()), ("10.0.0.1:6379/3", true));
+    insta::assert_snapshot!(loaded.warnings.join("\n"), @r#"
+    jobs.fsync has no effect on jobs in Redis: Redis decides when data is on its disk (appendfsync)
+    jobs.limits.advanced.segment_bytes has no effect on jobs in Redis: there is no segment log
+    "#);
+    let warnings = load("[jobs.redis]\nlease = \"30s\"\n").expect("sound").warnings;
+    let why = "without jobs.store = { redis = [..] }";
+    assert_eq!(warnings, [format!("jobs.redis.lease has no effect {why}")]);
+}
+
+#[test]
+fn mistakes_about_jobs_in_redis_say_what_to_write() {
+    let of = |store: &str| mistakes(&format!("[jobs]\nstore = {store}\n"));
+    let example = r#"store = { redis = [{ url = "redis://127.0.0.1:6379/0" }] }"#;
+    let lacks = format!("weir.toml:2:9: jobs.store: lacks the address of Redis: {example}");
+    assert_eq!(of("\"redis\""), lacks);
+    assert_eq!(of("{ redis = [] }"), lacks);
+    assert!(of("{ redis = [{ url = \"http://a\" }] }").contains("redis+sentinel://"));
+    let two = "{ redis = [{ url = \"redis://a\" }, { url = \"redis://b\" }] }";
+    assert!(of(two).contains("several servers are not in this version of Weir yet"));
+    assert!(of("{ postgres = 1 }").contains("none of \"embedded\", \"memory\", \"redis\""));
 }
 
 #[test]

@@ -48,6 +48,7 @@ mod schedule;
 mod scripts;
 mod seconds;
 mod serve;
+mod settings;
 mod statistics;
 mod store_core;
 mod stored;
@@ -60,7 +61,6 @@ mod waiting;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
@@ -71,6 +71,7 @@ use weir_jobs::store::StoreError;
 
 use self::keys::StoreKeys;
 use self::link::RedisLink;
+pub use self::settings::RedisStoreSettings;
 use self::store_core::{StoreCore, StoreState};
 use crate::endpoint::RedisEndpoint;
 
@@ -79,24 +80,9 @@ use crate::endpoint::RedisEndpoint;
 pub struct RedisStoreOptions {
     /// The Redis.
     pub endpoint: RedisEndpoint,
-    /// The prefix of `redis-namespace` before Sidekiq's keys, without its colon. Empty for none.
-    pub namespace: String,
-    /// The prefix of Weir's own keys.
-    pub prefix: String,
     /// The file with this node's name, which is made if it is missing.
     pub node_file: PathBuf,
-    /// How often Redis is asked for jobs while a FETCH waits.
-    pub poll_interval: Duration,
-    /// How often the scheduled and the retry set are read.
-    pub schedule_interval: Duration,
-    /// How long a node that is away keeps its reserved jobs.
-    pub lease: Duration,
-    /// Timeout for connecting.
-    pub connect_timeout: Duration,
-    /// Timeout for one command.
-    pub command_timeout: Duration,
-    /// The longest wait before another attempt to connect.
-    pub retry_wait_max: Duration,
+    pub settings: RedisStoreSettings,
 }
 
 /// A store in Redis. It connects with its first operation, and again whenever the connection breaks.
@@ -121,16 +107,16 @@ impl RedisStore {
         let core = Rc::new(StoreCore {
             link: RedisLink::new(
                 options.endpoint.clone(),
-                options.connect_timeout,
-                options.command_timeout,
-                options.retry_wait_max,
+                options.settings.connect_timeout,
+                options.settings.command_timeout,
+                options.settings.retry_wait_max,
             ),
-            keys: StoreKeys::new(&options.namespace, &options.prefix),
+            keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
             limits: settings.limits.clone(),
             metrics,
             clock,
-            lease: options.lease,
+            lease: options.settings.lease,
             node: owner::node_name(&options.node_file)?,
             owner: RefCell::default(),
             entering: Default::default(),
@@ -144,7 +130,7 @@ impl RedisStore {
             last_counts: RefCell::default(),
             counted_at: Cell::new(Timestamp::default()),
         });
-        let tasks = tasks::spawn(&core, options.poll_interval, options.schedule_interval);
+        let tasks = tasks::spawn(&core, &options.settings);
         Ok(Self { core, tasks })
     }
 

@@ -17,7 +17,7 @@ use crate::faktory::SignalLevel;
 use crate::handle::Envelope;
 use crate::memory::MemoryStore;
 use crate::settings::StoreKind;
-use crate::store::{AnyStore, Store, StoreError};
+use crate::store::{AnyStore, Store, StoreError, StoreOpenError};
 
 /// How a server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +81,13 @@ async fn open_embedded(start: &JobServerOptions) -> Result<EmbeddedStore, StartE
 async fn open_any(start: &mut JobServerOptions) -> Result<AnyStore, StartError> {
     let (settings, clock) = (start.settings.clone(), start.clock.clone());
     let metrics = start.metrics.clone();
-    let Some(external) = start.external.take() else {
-        return Ok(AnyStore::new(MemoryStore::open(&settings, clock, metrics)));
-    };
-    Ok(external.open(settings, clock, metrics).await?)
+    match start.external.take() {
+        Some(external) => Ok(external.open(settings, clock, metrics).await?),
+        None if settings.store == StoreKind::External => {
+            Err(StoreOpenError("nothing opens a store in Redis here".to_owned()).into())
+        }
+        None => Ok(AnyStore::new(MemoryStore::open(&settings, clock, metrics))),
+    }
 }
 
 fn log_report(report: &weir_log::RecoveryReport) {

@@ -38,6 +38,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         latency_seconds_max: open.map(|queue| latency(queue, now)).fold(0.0, f64::max),
         log: log(storage),
         limits_hit: service.metrics.limit_hits(),
+        age_seconds: counts.age.as_secs_f64(),
     }
 }
 
@@ -51,6 +52,7 @@ const fn store_name(settings: &JobServerSettings) -> &'static str {
 
 const fn fsync_name(settings: &JobServerSettings) -> &'static str {
     match settings.fsync {
+        _ if matches!(settings.store, StoreKind::External) => "",
         Fsync::Always => "always",
         Fsync::EverySecond => "everysec",
         Fsync::Never => "never",

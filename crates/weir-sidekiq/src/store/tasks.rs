@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
 
+use super::settings::RedisStoreSettings;
 use super::store_core::StoreCore;
 
 /// Polls without a job make the next ones rarer, up to this factor.
@@ -23,16 +24,12 @@ const REAPS_PER_LEASE: u32 = 12;
 const STATISTICS_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts the tasks. They end with the store.
-pub(super) fn spawn(
-    core: &Rc<StoreCore>,
-    poll_interval: Duration,
-    schedule_interval: Duration,
-) -> Vec<JoinHandle<()>> {
+pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<JoinHandle<()>> {
     let weak = || Rc::downgrade(core);
     let lease = core.lease;
     vec![
-        tokio::task::spawn_local(serve_waiting(weak(), poll_interval)),
-        tokio::task::spawn_local(repeat(weak(), schedule_interval, Duty::Due)),
+        tokio::task::spawn_local(serve_waiting(weak(), settings.poll_interval)),
+        tokio::task::spawn_local(repeat(weak(), settings.schedule_interval, Duty::Due)),
         tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
         tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),

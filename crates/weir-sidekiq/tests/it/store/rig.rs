@@ -10,7 +10,7 @@ use weir_jobs::model::{Delivery, FailureReport, QueueName, Wid};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{BatchSize, FetchRequest, Store, StoreError};
 use weir_sidekiq::RedisEndpoint;
-use weir_sidekiq::store::{RedisStore, RedisStoreOptions};
+use weir_sidekiq::store::{RedisStore, RedisStoreOptions, RedisStoreSettings};
 
 /// Nothing here takes long; a test that hangs is told so.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
@@ -73,15 +73,8 @@ pub(crate) fn options(
 ) -> RedisStoreOptions {
     RedisStoreOptions {
         endpoint: endpoint.clone(),
-        namespace: String::new(),
-        prefix: "weir".to_owned(),
         node_file: directory.path().join("node_id"),
-        poll_interval: Duration::from_millis(20),
-        schedule_interval: Duration::from_secs(1),
-        lease,
-        connect_timeout: Duration::from_secs(5),
-        command_timeout: Duration::from_secs(5),
-        retry_wait_max: Duration::from_secs(1),
+        settings: RedisStoreSettings { lease, ..RedisStoreSettings::default() },
     }
 }
 
