@@ -15,6 +15,11 @@ const SETUP: &str = "require 'sidekiq'; require 'sidekiq/api'; require 'json'\n\
     Sidekiq.configure_client { |config|
       config.redis = { path: ENV['REDIS_PATH'], db: ENV['REDIS_DATABASE'].to_i } }\n";
 
+/// A node that keeps its lease while a script runs, which blocks this thread.
+fn node(redis: &RedisEndpoint) -> Node {
+    Node::open_in(tempfile::tempdir().unwrap(), redis, Duration::from_secs(600))
+}
+
 /// What a script in Ruby prints. `None`, and a line that says so, where there is no Sidekiq.
 fn ruby(redis: &RedisEndpoint, script: &str) -> Option<String> {
     let installed = Command::new("ruby").args(["-rsidekiq", "-e", ""]).output();
@@ -41,7 +46,7 @@ fn what_ruby_pushes_arrives_byte_for_byte() {
             puts jid, raw[/\"args\":(\\[.*?\\]),\"tags\"/, 1]";
         let Some(printed) = ruby(&redis, push) else { return };
         let (jid, args) = printed.split_once('\n').unwrap();
-        let node = Node::open(&redis);
+        let node = node(&redis);
         let delivery = node.fetch("w1", "mail", Duration::ZERO).await.unwrap();
         assert_eq!(&*delivery.jid, jid);
         let text = String::from_utf8(delivery.json).unwrap();
@@ -60,7 +65,7 @@ fn what_ruby_schedules_is_enqueued_when_it_is_due() {
         let push = "class Later; include Sidekiq::Worker; sidekiq_options queue: 'late'; end
             puts Later.perform_in(1, 'x')";
         let Some(jid) = ruby(&redis, push) else { return };
-        let node = Node::open(&redis);
+        let node = node(&redis);
         let delivery = node.fetch("w1", "late", Duration::from_secs(20)).await.unwrap();
         assert_eq!(*delivery.jid, *jid);
     });
@@ -69,7 +74,7 @@ fn what_ruby_schedules_is_enqueued_when_it_is_due() {
 #[test]
 fn sidekiqs_pages_see_queues_retries_and_the_dead() {
     run(async |redis| {
-        let node = Node::open(&redis);
+        let node = node(&redis);
         let job = |jid: &str, members: &str| {
             format!(
                 r#"{{"jid":"{jid}","jobtype":"Mailer","args":[1,"x"],"queue":"mail",{members}}}"#
@@ -119,7 +124,7 @@ fn sidekiqs_pages_see_queues_retries_and_the_dead() {
 #[test]
 fn sidekiqs_pages_see_workers_their_jobs_and_statistics() {
     run(async |redis| {
-        let node = Node::open(&redis);
+        let node = node(&redis);
         for jid in ["job-00001", "job-00002"] {
             let json = format!(r#"{{"jid":"{jid}","jobtype":"Mailer","args":[1],"queue":"mail"}}"#);
             node.push(&json).await.unwrap();
