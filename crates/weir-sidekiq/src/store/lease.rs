@@ -76,11 +76,15 @@ impl StoreCore {
     ) -> Result<(u64, bool), StoreError> {
         let (epochs, clean) = (self.keys.epochs(), self.keys.clean());
         let mut pipeline = Pipeline::new();
-        pipeline.hget(&epochs, &self.node).hget(&clean, &self.node).hdel(&clean, &self.node);
+        pipeline
+            .hget(&epochs, &self.node)
+            .hget(&clean, &self.node)
+            .hdel(&clean, &self.node)
+            .ignore();
         pipeline.zrange(self.keys.nodes(), 0, -1);
-        let found: Result<(Option<u64>, Option<u64>, u64, Vec<String>), _> =
-            pipeline.query_async(connection).await;
-        let (last, clean, _, owners) = found.map_err(|error| self.link.failed(&error))?;
+        let found = pipeline.query_async(connection).await;
+        let (last, clean, owners): (Option<u64>, Option<u64>, Vec<String>) =
+            found.map_err(|error| self.link.failed(&error))?;
         if let Some(epoch) = last.filter(|_| last == clean) {
             return Ok((epoch, true));
         }
