@@ -5,6 +5,7 @@ mod gems;
 mod observe;
 mod programs;
 mod realtime;
+mod redis_store;
 mod routes;
 mod tls;
 mod workers;
@@ -15,7 +16,7 @@ use super::launch::Launch;
 use super::{Settings, Supervisor, run_folder};
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
-use weir_settings::Report;
+use weir_settings::{Report, SettingValue};
 
 /// The least size of a segment beyond its reserve; with less nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
@@ -90,8 +91,9 @@ fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
 }
 
 /// Returns warnings about settings that are valid but risky.
-pub(super) fn collect_warnings(settings: &Settings) -> Vec<String> {
+pub(super) fn collect_warnings(settings: &Settings, values: &[SettingValue]) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
+    redis_store::warn(settings, values, &mut warnings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
     gems::warn(settings, &mut warnings);
@@ -105,6 +107,8 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
     let Some(listen) = jobs.listen else { return Vec::new() };
     let is_local = listen.ip().to_canonical().is_loopback();
     let has_password = jobs.settings.password.is_some();
+    let is_embedded = jobs.settings.store == StoreKind::Embedded;
+    let is_in_redis = jobs.settings.store == StoreKind::External;
     let mut warnings = Vec::new();
     let mut warn = |condition: bool, text: &str| {
         if condition {
@@ -115,6 +119,7 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         (StoreKind::Memory, _) => {
             warn(true, "jobs.store = \"memory\": every job is gone when Weir ends");
         }
+        (StoreKind::External, _) => {}
         (_, Fsync::Never) => warn(
             true,
             "jobs.fsync = \"never\": a power cut loses jobs that were acknowledged, minutes of them",
@@ -126,12 +131,11 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         (_, Fsync::Always) => {}
     }
     warn(
-        jobs.settings.fsync_acks && jobs.settings.fsync != Fsync::Always,
+        !is_in_redis && jobs.settings.fsync_acks && jobs.settings.fsync != Fsync::Always,
         "jobs.fsync_acks has no effect without jobs.fsync = \"always\"",
     );
     let limits = &jobs.settings.limits;
     let record_bytes_max = u64::from(limits.segment_bytes.saturating_sub(limits.reserve_bytes));
-    let is_embedded = jobs.settings.store == StoreKind::Embedded;
     let line_bytes_max = u64::try_from(limits.line_bytes_max).unwrap_or(u64::MAX);
     warn(
         is_embedded && line_bytes_max > record_bytes_max,

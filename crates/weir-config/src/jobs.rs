@@ -2,15 +2,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weir_jobs::settings::JobServerSettings;
+use weir_base::secret::Secret;
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::TlsSettings;
-use weir_settings::Section;
+use weir_settings::{Section, TableReader};
+use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::store::RedisStoreSettings;
 
-use super::tls;
+use super::{redis, tls};
 
 /// The job server and where it listens.
 #[derive(Clone, Debug, Section)]
-#[section(restart)]
+#[section(restart, check = Self::read_store)]
 pub struct Jobs {
     /// Address for Faktory clients. "off": no job server, and no job store is opened.
     #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7419))))]
@@ -19,4 +22,32 @@ pub struct Jobs {
     pub tls: Option<TlsSettings>,
     #[setting(flatten)]
     pub settings: JobServerSettings,
+    #[setting(section)]
+    pub redis: RedisStoreSettings,
+    /// The server of the store in Redis.
+    #[setting(skip)]
+    pub redis_server: Option<RedisEndpoint>,
+}
+
+impl Jobs {
+    /// Reads the servers of `store = { redis = [..] }`.
+    fn read_store(&mut self, table: &mut TableReader<'_>) {
+        let (store, mut servers) = (JobServerSettings::STORE, Vec::new());
+        table.table_of(store, |table| {
+            table.each("redis", |table| servers.push(redis::read(table)));
+        });
+        if servers.len() > 1 {
+            table.error_at(store.name, "several servers are not in this version of Weir yet");
+        }
+        if self.settings.store == StoreKind::External && servers.is_empty() {
+            let example = "store = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }";
+            table.error_at(store.name, &format!("lacks the address of Redis: {example}"));
+        }
+        self.redis_server = servers.pop().flatten();
+    }
+
+    /// Its secrets for Redis, to be compared: they show no value.
+    pub fn redis_secrets(&self) -> Option<[Option<Secret>; 2]> {
+        self.redis_server.as_ref().map(redis::secrets)
+    }
 }

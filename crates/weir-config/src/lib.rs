@@ -17,6 +17,7 @@ pub mod part;
 mod pools;
 mod process;
 mod realtime;
+mod redis;
 pub mod reference;
 pub mod run_folder;
 pub mod schema;
@@ -235,7 +236,7 @@ fn finish(source: &Source, read: (Settings, Report)) -> Result<Loaded, SettingEr
         report.renamed.sort_by_key(|it| it.line);
         let mut warnings: Vec<String> = report.renamed.iter().map(ToString::to_string).collect();
         warnings.extend(report.removed.iter().map(ToString::to_string));
-        warnings.extend(checks::collect_warnings(&settings));
+        warnings.extend(checks::collect_warnings(&settings, &report.values));
         let Report { values, renamed, .. } = report;
         return Ok(Loaded { settings, values, warnings, renamed });
     }

@@ -3,7 +3,6 @@
 mod limits;
 mod pgbouncer;
 mod postgres;
-mod redis;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +13,8 @@ use weir_advisor::figures::LabelLimits;
 use weir_advisor::observation::ConnectionPools;
 use weir_observe::{PollSchedule, PostgresSource, Sources};
 use weir_sidekiq::RedisEndpoint;
+
+use super::redis;
 
 use self::limits::ObserveLimits;
 use self::pgbouncer::PgBouncer;

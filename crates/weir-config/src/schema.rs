@@ -76,6 +76,13 @@ fn kind_schema(value: &SettingValue) -> Map<String, Value> {
             json!({ "type": "string", "pattern": "^([0-9]+ ?(d|h|m|s|ms|us|ns)|0)$" })
         }
         ("percentage", _) => json!({ "type": "string", "pattern": "^[0-9]+%$" }),
+        // Its table has a schema of its own; a pattern concerns texts alone.
+        ("choice or table", Allowed::Words(words)) => json!({
+            "type": ["string", "object"],
+            "pattern": format!("^({})$", words.join("|")),
+            "properties": {},
+            "additionalProperties": false,
+        }),
         ("choice", Allowed::Words(words)) => json!({ "enum": words }),
         ("list of texts", _) => json!({ "type": "array", "items": { "type": "string" } }),
         ("secret", _) => secret_schema(),

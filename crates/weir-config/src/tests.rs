@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_front::ForwardedHeader;
+use weir_jobs::settings::StoreKind as JobStoreKind;
 
 use super::*;
 
@@ -151,9 +152,34 @@ schedule = "0 3 * * *"
 }
 
 #[test]
-fn redis_store_is_rejected_by_name() {
-    let text = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }\n";
-    insta::assert_snapshot!(errors(text), @"weir.toml:2:9: jobs.store: redis is not in this version of Weir yet");
+fn jobs_in_redis_say_what_they_do_not_obey() {
+    let text = r#"
+[jobs]
+store = { redis = [{ url = "redis://weir@10.0.0.1/3", password = { env = "PASSWORD" } }] }
+fsync = "everysec"
+redis.namespace = "shop"
+limits.advanced.segment_bytes = "32MiB"
+"#;
+    let loaded = load(text).expect("sound");
+    let jobs = &loaded.settings.jobs;
+    assert_eq!(jobs.settings.store, JobStoreKind::External);
+    assert_eq!(jobs.redis.namespace, "shop");
+    let server = jobs.redis_server.as_ref().expect("a server");
+    assert_eq!((server.to_string().as_str(), server.password.is_some()), ("10.0.0.1:6379/3", true));
+    insta::assert_snapshot!(loaded.warnings.join("
+"), @r#"
+    jobs.fsync has no effect on jobs in Redis: Redis decides when data is on its disk (appendfsync)
+    jobs.limits.advanced.segment_bytes has no effect on jobs in Redis: there is no segment log
+    "#);
+    let warnings = load(
+        "[jobs.redis]
+lease = \"30s\"
+",
+    )
+    .expect("sound")
+    .warnings;
+    let why = "without jobs.store = { redis = [..] }";
+    assert_eq!(warnings, [format!("jobs.redis.lease has no effect {why}")]);
 }
 
 #[test]

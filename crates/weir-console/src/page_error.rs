@@ -41,15 +41,21 @@ impl PageError {
 
     const fn status(&self) -> StatusCode {
         match self {
-            Self::JobServer(HandleError::Gone | HandleError::Busy)
+            Self::JobServer(
+                HandleError::Gone
+                | HandleError::Busy
+                | HandleError::Store(StoreError::Unavailable(_) | StoreError::Uncertain(_)),
+            )
             | Self::Unavailable(_)
             | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
-            Self::JobServer(HandleError::Store(StoreError::DiskFull)) => {
+            Self::JobServer(HandleError::Store(StoreError::DiskFull | StoreError::Full(_))) => {
                 StatusCode::INSUFFICIENT_STORAGE
             }
             Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::JobServer(HandleError::NotSearched { .. }) | Self::NotFound(_) => {
+                StatusCode::NOT_FOUND
+            }
             Self::StaleForm => StatusCode::FORBIDDEN,
             Self::FormRejected(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,

@@ -40,6 +40,9 @@ pub enum HandleError {
     /// The request is invalid; the text says why.
     #[error("{0}")]
     Invalid(String),
+    /// The job is not among the jobs that were searched, and there are more.
+    #[error("not found: only {searched} jobs were searched")]
+    NotSearched { searched: u64 },
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),

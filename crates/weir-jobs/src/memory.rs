@@ -22,9 +22,9 @@ use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved,
-    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition, StoreError,
-    StoredJob,
+    Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
+    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition,
+    StoreError,
 };
 use crate::waiters::Waiters;
 use state::MemoryState;
@@ -199,7 +199,7 @@ fn deliveries(taken: Vec<MemoryFetch>) -> Vec<Delivery> {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: false, both_ends: true, scan_aside: false }
+        Capabilities { durable: false, both_ends: true, scan_aside: false, shared: false }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
@@ -287,9 +287,9 @@ impl Store for MemoryStore {
         Ok(self.inner.state.borrow().scan(&request))
     }
 
-    async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
+    async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
         self.inner.check_open()?;
-        Ok(self.inner.state.borrow().find(jid))
+        Ok(self.inner.state.borrow().find(jid).into())
     }
 
     async fn act_on_queues(
@@ -310,12 +310,12 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn counts(&self) -> Counts {
+    async fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
         Counts { fetches_waiting, ..self.inner.state.borrow().counts() }
     }
 
-    fn reservations(&self, limit: usize) -> Vec<Reserved> {
+    async fn reservations(&self, limit: usize) -> Vec<Reserved> {
         self.inner.state.borrow().reservations(limit)
     }
 
@@ -323,7 +323,7 @@ impl Store for MemoryStore {
         self.inner.state.borrow().busy(wid)
     }
 
-    fn storage(&self) -> Storage {
+    async fn storage(&self) -> Storage {
         let bytes = self.inner.state.borrow().bytes as u64;
         Storage { kind: "memory", bytes, condition: StoreCondition::Ok, ..Storage::default() }
     }

@@ -112,6 +112,37 @@ impl fmt::Display for Wid {
     }
 }
 
+/// The directive for a worker process. It only moves forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkerDirective {
+    #[default]
+    Running,
+    /// Takes no new jobs.
+    Quiet,
+    /// Takes no new jobs and ends soon.
+    Terminate,
+}
+
+impl WorkerDirective {
+    /// Returns the name that the protocol uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Quiet => "quiet",
+            Self::Terminate => "terminate",
+        }
+    }
+
+    /// Parses the protocol's name of a state.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Running, Self::Quiet, Self::Terminate]
+            .into_iter()
+            .find(|state| state.as_str() == word)
+    }
+}
+
 /// A pushed job, checked and ready to store. It borrows the bytes of its line.
 ///
 /// `json` is the job's final text. Its first `base_bytes` bytes are never changed later: the bytes

@@ -36,6 +36,7 @@ use crate::engine::EngineOpenError;
 use crate::handle::{self, Handle};
 use crate::metrics::JobsMetrics;
 use crate::settings::JobServerSettings;
+use crate::store::{OpenStore, StoreOpenError};
 
 /// The name of the thread that owns the store.
 const THREAD: &str = "weir-jobs";
@@ -51,6 +52,8 @@ pub struct JobServerOptions {
     /// `None`: plain TCP.
     pub tls: Option<Arc<weir_net::Tls>>,
     pub stop: JobServerStop,
+    /// Opens the store if `settings.store` is `External`.
+    pub external: Option<Box<dyn OpenStore>>,
 }
 
 /// How to stop the server.
@@ -70,6 +73,9 @@ pub enum StartError {
     /// The store could not be opened.
     #[error("cannot open the job store in {}: {source}", directory.display())]
     Store { directory: PathBuf, source: EngineOpenError },
+    /// The store of another crate can never serve.
+    #[error("cannot open the job store: {0}")]
+    External(#[from] StoreOpenError),
     /// The system could not create a thread, a runtime or a listener.
     #[error("cannot start the job server: {0}")]
     System(#[from] io::Error),

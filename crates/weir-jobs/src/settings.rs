@@ -17,6 +17,9 @@ pub enum StoreKind {
     Embedded,
     /// Nothing survives the process: for tests and development.
     Memory,
+    /// Outside of this machine: opened by [`crate::store::OpenStore`].
+    #[choice("redis")]
+    External,
 }
 
 /// When an acknowledged record is on the disk itself.
@@ -36,9 +39,9 @@ pub enum Fsync {
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "jobs", check = Self::read_queues)]
 pub struct JobServerSettings {
-    /// Where jobs are kept: the segment log under data_dir, or memory (nothing survives; for tests
-    /// and development).
-    #[setting(choice, later = "redis")]
+    /// Where jobs are kept: the segment log under data_dir, memory (nothing survives; for tests and
+    /// development), or a Redis that Sidekiq may use as well: { redis = [{ url = ".." }] }.
+    #[setting(choice_or_table)]
     pub store: StoreKind,
     /// Folder of the segment log; made when missing.
     #[setting(skip, default = PathBuf::from("data/jobs"))]

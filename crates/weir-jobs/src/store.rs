@@ -5,14 +5,19 @@
 //! Dropping a future never loses a job: a fetched job that was not delivered returns to its former
 //! position.
 
+mod object;
+
 use std::time::Duration;
+
+pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
 
 use crate::allocation::Allocation;
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
+    WorkerDirective,
 };
 use weir_base::clock::Timestamp;
-use weir_log::Damage;
+pub use weir_log::Damage;
 
 /// Why a store operation failed. The text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +37,15 @@ pub enum StoreError {
     /// The jid has no reservation.
     #[error("Job not found {0}")]
     NotFound(Box<str>),
+    /// There is no room outside of this machine; the text says where and what to do.
+    #[error("{0}")]
+    Full(String),
+    /// The data can't be reached; the text says what, since when and what to do.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The connection broke before it was confirmed that jobs are stored.
+    #[error("the job may be stored: {0}")]
+    Uncertain(String),
     /// The store is closing.
     #[error("server is shutting down")]
     Closed,
@@ -46,6 +60,8 @@ pub struct Capabilities {
     pub both_ends: bool,
     /// A search reads jobs without blocking the thread that serves them.
     pub scan_aside: bool,
+    /// Others (nodes, Sidekiq) change the data as well.
+    pub shared: bool,
 }
 
 /// A request for work.
@@ -178,6 +194,35 @@ pub enum JobState {
     In(SetName),
 }
 
+/// The outcome of a search for a jid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it mostly has a job")]
+pub enum FindOutcome {
+    Found(StoredJob),
+    NotFound,
+    /// It is not among the `searched` jobs; there are more, which were not read.
+    NotSearched {
+        searched: u64,
+    },
+}
+
+impl FindOutcome {
+    /// Returns the job, if it was found.
+    #[must_use]
+    pub fn job(self) -> Option<StoredJob> {
+        match self {
+            Self::Found(job) => Some(job),
+            Self::NotFound | Self::NotSearched { .. } => None,
+        }
+    }
+}
+
+impl From<Option<StoredJob>> for FindOutcome {
+    fn from(job: Option<StoredJob>) -> Self {
+        job.map_or(Self::NotFound, Self::Found)
+    }
+}
+
 /// A page of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct ScanPage {
@@ -210,6 +255,8 @@ pub struct Counts {
     pub failed_total: u64,
     pub pushed_total: u64,
     pub fetches_waiting: u64,
+    /// Time since the values were read; zero if they are current.
+    pub age: Duration,
 }
 
 /// One queue's counters.
@@ -248,6 +295,8 @@ pub struct Storage {
     pub condition: StoreCondition,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
+    /// Time since the values were read; zero if they are current.
+    pub age: Duration,
 }
 
 /// Whether the storage accepts jobs.
@@ -261,7 +310,28 @@ pub enum StoreCondition {
     Full,
     /// A sync failed.
     Failed(String),
+    /// The data can't be reached; the text is that of [`StoreError::Unavailable`].
+    Unavailable(String),
 }
+
+/// A worker process of this node, reported to a store that others share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerReport {
+    pub wid: Wid,
+    pub hostname: String,
+    pub pid: u64,
+    pub labels: Vec<String>,
+    pub started: Timestamp,
+    pub rss_kb: u64,
+    /// The first queues that it fetches from.
+    pub queues: Vec<QueueName>,
+    pub quiet: bool,
+    /// Number of jobs that it has reserved.
+    pub busy: u64,
+}
+
+/// The interval of [`Store::exchange_worker_reports`].
+pub const WORKER_REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// All operations on jobs. The module's documentation lists what every store promises.
 #[expect(async_fn_in_trait, reason = "a store lives on one thread; its futures need not be Send")]
@@ -318,8 +388,9 @@ pub trait Store: 'static {
     /// Returns a page of the jobs of a queue or set.
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError>;
 
-    /// Finds a job by its jid in all queues, sets and reservations.
-    async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError>;
+    /// Finds a job by its jid in all queues, sets and reservations. A store may search only a part
+    /// of the jobs.
+    async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError>;
 
     /// Applies `action` to queues. Ignores unknown names. Returns the number of jobs removed.
     async fn act_on_queues(
@@ -331,23 +402,34 @@ pub trait Store: 'static {
     /// Deletes all jobs.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// Returns the sizes of queues and sets, and the totals.
-    fn counts(&self) -> Counts;
+    /// Returns the sizes of queues and sets, and the totals: the last known ones if the data can't be
+    /// reached.
+    async fn counts(&self) -> Counts;
 
     /// Returns up to `limit` reservations, oldest first.
-    fn reservations(&self, limit: usize) -> Vec<Reserved>;
+    async fn reservations(&self, limit: usize) -> Vec<Reserved>;
 
-    /// Returns the number of jobs that a worker has reserved.
+    /// Returns the number of jobs that a worker has reserved, as far as this node knows.
     fn busy(&self, wid: &Wid) -> u64;
 
     /// Returns the state of the underlying storage.
-    fn storage(&self) -> Storage;
+    async fn storage(&self) -> Storage;
 
     /// Returns the first 1,000 damaged ranges that no operator has acknowledged.
     fn damages(&self) -> Vec<Damage>;
 
     /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     async fn acknowledge_damages(&self) -> Result<u64, StoreError>;
+
+    /// Reports the worker processes of this node to those who share the data. Returns the directives
+    /// that they left for them. Called every [`WORKER_REPORT_EVERY`] if the store is
+    /// [`shared`](Capabilities::shared).
+    async fn exchange_worker_reports(
+        &self,
+        _workers: Vec<WorkerReport>,
+    ) -> Vec<(Wid, WorkerDirective)> {
+        Vec::new()
+    }
 
     /// Changes how workers are shared among queues.
     fn allocate(&self, allocation: Allocation);

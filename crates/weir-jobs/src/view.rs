@@ -12,6 +12,7 @@ pub struct JobServerOverview {
     pub version: String,
     pub uptime_seconds: f64,
     pub store: String,
+    /// Empty for a store outside of this machine.
     pub fsync: String,
     pub processed_total: u64,
     pub failed_total: u64,
@@ -32,7 +33,28 @@ pub struct JobServerOverview {
     pub latency_seconds_max: f64,
     pub log: StorageView,
     pub limits_hit: Vec<LimitHit>,
+    /// Seconds since the sizes were read; 0 if they are current.
+    #[serde(default)]
+    pub age_seconds: f64,
 }
+
+impl JobServerOverview {
+    /// Returns the kind of the store and what an operator must know about its figures, such as
+    /// `embedded, fsync always`.
+    #[must_use]
+    pub fn store_text(&self) -> String {
+        match &*self.fsync {
+            "" if self.age_seconds > AGE_SHOWN_MIN_SECONDS => {
+                format!("{}, figures of {:.0} s ago", self.store, self.age_seconds)
+            }
+            "" => self.store.clone(),
+            fsync => format!("{}, fsync {fsync}", self.store),
+        }
+    }
+}
+
+/// Figures that are not older than this count as current.
+const AGE_SHOWN_MIN_SECONDS: f64 = 5.0;
 
 /// The segment log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,7 +63,8 @@ pub struct StorageView {
     pub bytes: u64,
     /// Damaged ranges of the log that no operator has acknowledged.
     pub damages: u64,
-    /// `ok`, `low` (pushes are rejected), `full` or `failed` (a sync failed; see `problem`).
+    /// `ok`, `low` (pushes are rejected), `full`, `failed` (a sync failed; see `problem`) or
+    /// `unavailable` (the data can't be reached; see `problem`).
     pub state: String,
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,

@@ -11,42 +11,15 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use crate::faktory::{Signal, SignalLevel};
-use crate::model::{QueueName, Wid};
+use crate::model::{QueueName, Wid, WorkerDirective};
+use crate::store::WorkerReport;
 use crate::view;
 
-/// The directive for a worker process. It only moves forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WorkerDirective {
-    #[default]
-    Running,
-    /// Takes no new jobs.
-    Quiet,
-    /// Takes no new jobs and ends soon.
-    Terminate,
-}
-
-impl WorkerDirective {
-    /// Returns the name that the protocol uses.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Quiet => "quiet",
-            Self::Terminate => "terminate",
-        }
-    }
-
-    /// Parses the protocol's name of a state.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Running, Self::Quiet, Self::Terminate]
-            .into_iter()
-            .find(|state| state.as_str() == word)
-    }
-
-    const fn order(self) -> SignalLevel {
-        match self {
-            Self::Running => SignalLevel::Serve,
-            Self::Quiet | Self::Terminate => SignalLevel::Quiet,
-        }
+/// Returns the signal of a worker's connections under a directive.
+const fn signal_level(directive: WorkerDirective) -> SignalLevel {
+    match directive {
+        WorkerDirective::Running => SignalLevel::Serve,
+        WorkerDirective::Quiet | WorkerDirective::Terminate => SignalLevel::Quiet,
     }
 }
 
@@ -125,7 +98,7 @@ impl WorkerRegistry {
             worker.state = WorkerDirective::Running;
         }
         worker.last_beat = worker.last_beat.max(now);
-        signal.give(worker.state.order());
+        signal.give(signal_level(worker.state));
         worker.connections.push(WorkerConnection {
             signal,
             queues: Box::default(),
@@ -210,6 +183,12 @@ impl WorkerRegistry {
         self.by_wid.len()
     }
 
+    /// Returns what other nodes may know about all workers. `busy` returns the number of jobs that a
+    /// worker has reserved.
+    pub(crate) fn reports(&self, busy: impl Fn(&Wid) -> u64) -> Vec<WorkerReport> {
+        self.by_wid.iter().map(|(wid, worker)| worker.report(wid, busy(wid))).collect()
+    }
+
     /// Returns all workers in the order of their start. `busy` returns the number of jobs that a
     /// worker has reserved.
     pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::JobWorkerView> {
@@ -224,14 +203,31 @@ impl RegisteredWorker {
     fn advance(&mut self, state: WorkerDirective) {
         self.state = self.state.max(state);
         for connection in &self.connections {
-            connection.signal.give(self.state.order());
+            connection.signal.give(signal_level(self.state));
+        }
+    }
+
+    /// Returns the queues of all connections, which mostly ask for the same ones.
+    fn queues(&self) -> BTreeSet<&QueueName> {
+        self.connections.iter().flat_map(|connection| &connection.queues).collect()
+    }
+
+    fn report(&self, wid: &Wid, busy: u64) -> WorkerReport {
+        WorkerReport {
+            wid: wid.clone(),
+            hostname: self.profile.hostname.clone(),
+            pid: self.profile.pid,
+            labels: self.profile.labels.clone(),
+            started: self.started,
+            rss_kb: self.profile.rss_kb,
+            queues: self.queues().into_iter().take(self.queues_kept_max).cloned().collect(),
+            quiet: self.state != WorkerDirective::Running,
+            busy,
         }
     }
 
     fn view(&self, wid: &Wid, busy: u64) -> view::JobWorkerView {
-        // Connections of one worker mostly ask for the same queues.
-        let asked: BTreeSet<&QueueName> =
-            self.connections.iter().flat_map(|connection| &connection.queues).collect();
+        let asked = self.queues();
         let most = self.connections.iter().map(|connection| connection.queues_total).max();
         let queues_total = asked.len().max(most.unwrap_or(0)) as u64;
         let shown = asked.into_iter().take(self.queues_kept_max);

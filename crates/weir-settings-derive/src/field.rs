@@ -20,7 +20,6 @@ pub(crate) struct Options {
     /// A function that reads it.
     with: Option<Path>,
     is_advanced: bool,
-    later: Vec<LitStr>,
     formerly: Option<LitStr>,
     /// The comment of the second setting of a rate.
     burst: Option<LitStr>,
@@ -76,7 +75,6 @@ impl Options {
                 "range" => self.range = Some(value.parse()?),
                 "default" => self.default = Some(value.parse()?),
                 "with" => self.with = Some(value.parse()?),
-                "later" => self.later.push(value.parse()?),
                 "formerly" => self.formerly = Some(value.parse()?),
                 "burst" => self.burst = Some(value.parse()?),
                 _ => return Err(meta.error("not an option of a setting")),
@@ -178,10 +176,6 @@ impl<'a> SettingField<'a> {
         }
         if let Some(formerly) = &self.options.formerly {
             setting.extend(quote!(.formerly(#formerly)));
-        }
-        if !self.options.later.is_empty() {
-            let later = &self.options.later;
-            setting.extend(quote!(.with_later(&[#(#later),*])));
         }
         Ok(setting)
     }

@@ -159,13 +159,39 @@ impl TableReader<'_> {
         choices: &[(&'static str, T)],
         field: &mut T,
     ) {
+        self.read_choice(setting, "choice", choices, field, |value| value.as_str());
+    }
+
+    /// One of these words, or a table with one of them as its only key, which
+    /// [`TableReader::table_of`] reads: `{ redis = [..] }`.
+    pub fn choice_or_table<T: Choice>(&mut self, setting: Setting, field: &mut T) {
+        self.read_choice(setting, "choice or table", T::CHOICES, field, |value| {
+            match value.as_table() {
+                Some(table) if table.len() == 1 => {
+                    table.keys().next().map(|key| key.get_ref().as_ref())
+                }
+                _ => value.as_str(),
+            }
+        });
+    }
+
+    fn read_choice<T: Copy + PartialEq>(
+        &mut self,
+        setting: Setting,
+        kind: &'static str,
+        choices: &[(&'static str, T)],
+        field: &mut T,
+        word: impl for<'v> Fn(&'v DeValue<'_>) -> Option<&'v str>,
+    ) {
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let show = |field: &T| {
             let choice = choices.iter().find(|(_, choice)| choice == field);
             choice.map_or_else(none, |(word, _)| quoted(word))
         };
-        let read = |value: &DeValue<'_>| to_choice(value, choices);
-        self.read(setting, "choice", Allowed::Words(words), field, show, read);
+        let read = |value: &DeValue<'_>| {
+            to_choice(word(value).ok_or_else(|| expected("a word", value))?, choices)
+        };
+        self.read(setting, kind, Allowed::Words(words), field, show, read);
     }
 
     pub fn text(&mut self, setting: Setting, field: &mut String) {
@@ -354,8 +380,7 @@ fn durations(range: &RangeInclusive<Duration>) -> Allowed {
     Allowed::Range(format_duration(*range.start()), format_duration(*range.end()))
 }
 
-fn to_choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, String> {
-    let word = value.as_str().ok_or_else(|| expected("a word", value))?;
+fn to_choice<T: Copy>(word: &str, choices: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, choice)) = choices.iter().find(|(known, _)| *known == word) {
         return Ok(*choice);
     }

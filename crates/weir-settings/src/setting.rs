@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use toml::de::DeValue;
-
 use crate::change::Change;
 
 /// A setting, by its key in its table. Its type is that of the field it is read into.
@@ -20,12 +18,11 @@ pub struct Setting {
     pub is_advanced: bool,
     /// Its old name in its table, or outside of the table `advanced`.
     pub(crate) formerly: Option<&'static str>,
-    later: &'static [&'static str],
 }
 
 impl Setting {
     pub const fn new(name: &'static str, doc: &'static str, change: Change) -> Self {
-        Self { name, section: "", doc, change, is_advanced: false, formerly: None, later: &[] }
+        Self { name, section: "", doc, change, is_advanced: false, formerly: None }
     }
 
     #[must_use]
@@ -43,27 +40,9 @@ impl Setting {
         Self { formerly: Some(name), ..self }
     }
 
-    /// Values of a later version: rejected by name.
-    #[must_use]
-    pub const fn with_later(self, later: &'static [&'static str]) -> Self {
-        Self { later, ..self }
-    }
-
     /// Returns whether `path` is its full name.
     pub fn is(&self, path: &str) -> bool {
         path == self.to_string()
-    }
-
-    /// Rejects such a value.
-    pub(crate) fn reject_later(self, value: &DeValue<'_>) -> Result<(), String> {
-        let is_named = |later: &str| {
-            value.as_str() == Some(later)
-                || value.as_table().is_some_and(|table| table.contains_key(later))
-        };
-        match self.later.iter().find(|later| is_named(later)) {
-            Some(later) => Err(format!("{later} is not in this version of Weir yet")),
-            None => Ok(()),
-        }
     }
 }
 

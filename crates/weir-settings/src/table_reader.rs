@@ -106,6 +106,13 @@ impl<'a> TableReader<'a> {
         self.enter(path, is_fixed, table, read);
     }
 
+    /// The table that `setting` may be instead of a word.
+    pub fn table_of(&mut self, setting: Setting, read: impl FnOnce(&mut TableReader<'_>)) {
+        let table = self.table.and_then(|table| table.get(setting.name)?.get_ref().as_table());
+        let (path, is_fixed) = (self.full(setting.name), self.is_fixed);
+        self.enter(path, is_fixed, table, read);
+    }
+
     /// A table whose keys are names: `[jobs.queues.NAME]`.
     pub fn named(&mut self, name: &'static str, mut read: impl FnMut(&str, &mut TableReader<'_>)) {
         let value = self.find(name);
@@ -296,7 +303,6 @@ impl<'a> TableReader<'a> {
     ) {
         let default = show(field);
         let (path, value) = self.find_setting(setting);
-        let read = |value: &DeValue<'_>| setting.reject_later(value).and_then(|()| read(value));
         if let Some(value) = value {
             self.report.places.push((path.clone(), value.span()));
         }

@@ -102,6 +102,7 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         ("console.token", before.token != after.token),
         ("gems.postgres.url", gems.url != gems_after.url),
         ("observe", old.settings.observe.secrets() != new.settings.observe.secrets()),
+        ("jobs.store", old.settings.jobs.redis_secrets() != new.settings.jobs.redis_secrets()),
         ("gems.postgres.password", gems.settings.password != gems_after.settings.password),
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);

@@ -31,18 +31,24 @@ pub(super) fn handle_error(error: HandleError) -> AdminError {
             AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
         }
         HandleError::Invalid(_) => AdminError::new(StatusCode::BAD_REQUEST, text, PLACES),
+        HandleError::NotSearched { .. } => {
+            let hint = "list the place where it may be: GET list?place=..";
+            AdminError::new(StatusCode::NOT_FOUND, text, hint)
+        }
         HandleError::Store(error) => AdminError::new(status(&error), text, hint(&error)),
     }
 }
 
 const fn status(error: &StoreError) -> StatusCode {
     match error {
-        StoreError::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        StoreError::DiskFull | StoreError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         StoreError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         StoreError::Limit(_) => StatusCode::UNPROCESSABLE_ENTITY,
         StoreError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         StoreError::NotFound(_) => StatusCode::NOT_FOUND,
-        StoreError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        StoreError::Closed | StoreError::Unavailable(_) | StoreError::Uncertain(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     }
 }
 
@@ -53,6 +59,9 @@ const fn hint(error: &StoreError) -> &'static str {
         StoreError::Limit(_) => "the limit is a setting under [jobs.limits]",
         StoreError::TooLarge { .. } => "keep large data elsewhere and put its address into the job",
         StoreError::NotFound(_) => "it may be done already",
+        StoreError::Full(_) => "free memory there, or raise its limit",
+        StoreError::Unavailable(_) => "weir status shows the state of the store",
+        StoreError::Uncertain(_) => "look for its jid before pushing it again",
         StoreError::Closed => "is it being restarted? try again",
     }
 }

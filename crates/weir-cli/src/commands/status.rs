@@ -79,7 +79,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     );
     let rows = [
         ("jobs at", listen.to_owned()),
-        ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),
+        ("store", jobs.store_text()),
         ("waiting", waiting),
         ("working", working),
         ("scheduled", jobs.scheduled.to_string()),
@@ -90,6 +90,9 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     ];
     for (name, value) in rows {
         output::line(&format!("{name:<12} {value}"));
+    }
+    if let Some(problem) = &jobs.log.problem {
+        output::line(&format!("{:<12} PROBLEM: {problem}", "store"));
     }
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {

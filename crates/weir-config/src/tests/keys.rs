@@ -70,6 +70,9 @@ fn section_toml(section: &str, name: &str) -> String {
             _ => format!("{upstream}{heading}"),
         };
     }
+    if section == "jobs.store.redis[]" {
+        return format!("{heading}\nurl = \"redis://127.0.0.1\"");
+    }
     if section.starts_with("observe") {
         let redis = "[[observe.redis]]\nurl = \"redis://127.0.0.1\"\n";
         return match section {

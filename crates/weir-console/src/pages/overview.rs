@@ -98,7 +98,7 @@ fn facts(reading: &JobsSnapshot) -> Vec<NamedValue> {
     let log = &overview.log;
     let fact = |name, value| NamedValue { name, value };
     let mut facts = vec![
-        fact("Store", format!("{} · fsync {}", overview.store, overview.fsync)),
+        fact("Store", overview.store_text()),
         fact("Uptime", figures::whole_duration(overview.uptime_seconds)),
         fact("Connections", figures::count(overview.connections)),
         fact("Fetches waiting", figures::count(overview.fetches_waiting)),

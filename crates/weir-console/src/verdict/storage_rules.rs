@@ -1,4 +1,4 @@
-//! Rules about the disk.
+//! Rules about the disk, or what is in its place.
 
 use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
@@ -16,6 +16,10 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
         "full" => (
             "The disk is full: nothing can be written".to_owned(),
             "Free space in data_dir; Weir resumes by itself.",
+        ),
+        "unavailable" => (
+            format!("The job store can't be reached: {problem}"),
+            "Pushes and fetches fail until it is back, and then resume by themselves.",
         ),
         "failed" => (
             format!("Storage failed ({problem}): nothing is acknowledged"),

@@ -446,6 +446,7 @@ fn storage_that_accepts_no_jobs_is_reported() {
         ("low", "The disk is nearly full: new jobs are rejected, workers continue"),
         ("full", "The disk is full: nothing can be written"),
         ("failed", "Storage failed (EIO): nothing is acknowledged"),
+        ("unavailable", "The job store can't be reached: EIO"),
     ];
     for (state, line) in lines {
         check(&[(Level::Critical, line)], |server| {

@@ -190,6 +190,7 @@ fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr) {
         weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = Duration::from_millis(50);
     let running = weir_jobs::server::start(JobServerOptions {
+        external: None,
         listeners: vec![listener],
         metrics: JobsMetrics::register(
             &mut Registry::default(),

@@ -19,8 +19,8 @@ use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored,
-    ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction, Reserved,
+    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
 };
 
 /// Maximum number of stops of a scan that are read on the serving thread; longer scans are read on
@@ -97,7 +97,7 @@ impl<D: Disk> Drop for EmbeddedStore<D> {
 
 impl<D: Disk> Store for EmbeddedStore<D> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true }
+        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: false }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
@@ -218,8 +218,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
     }
 
-    async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
-        Ok(self.inner.engine.borrow().find_job(jid))
+    async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
+        Ok(self.inner.engine.borrow().find_job(jid).into())
     }
 
     async fn act_on_queues(
@@ -244,12 +244,12 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.inner.promise().await
     }
 
-    fn counts(&self) -> Counts {
+    async fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
         Counts { fetches_waiting, ..self.inner.engine.borrow().counts() }
     }
 
-    fn reservations(&self, limit: usize) -> Vec<Reserved> {
+    async fn reservations(&self, limit: usize) -> Vec<Reserved> {
         self.inner.engine.borrow().reservations(limit)
     }
 
@@ -257,7 +257,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.inner.engine.borrow().state.reserved.busy(wid)
     }
 
-    fn storage(&self) -> Storage {
+    async fn storage(&self) -> Storage {
         self.inner.storage()
     }
 

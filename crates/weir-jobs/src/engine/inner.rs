@@ -278,6 +278,7 @@ impl<D: Disk> EngineShared<D> {
             condition,
             sync_seconds_p50: p50,
             sync_seconds_p99: p99,
+            ..Storage::default()
         }
     }
 }

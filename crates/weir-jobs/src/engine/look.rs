@@ -46,7 +46,7 @@ impl<D: Disk> Engine<D> {
             processed_total: self.state.totals.processed,
             failed_total: self.state.totals.failed,
             pushed_total: self.state.totals.pushed,
-            fetches_waiting: 0,
+            ..Counts::default()
         }
     }
 

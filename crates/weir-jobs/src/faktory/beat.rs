@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::error::FaktoryError;
 use super::payload;
 use super::replies::FaktoryReply;
+use crate::model::WorkerDirective;
 use crate::server::JobService;
 use crate::store::Store;
-use crate::workers::WorkerDirective;
 
 #[derive(Deserialize)]
 struct BeatText<'a> {

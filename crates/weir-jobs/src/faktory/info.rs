@@ -84,9 +84,9 @@ struct Server {
 }
 
 /// Runs `INFO`. Replies with bulk JSON.
-pub(super) fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryReply, FaktoryError> {
+pub(super) async fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryReply, FaktoryError> {
     let now = service.clock.now();
-    let counts = service.store.counts();
+    let counts = service.store.counts().await;
     let info = InfoReply {
         now: rfc3339(now),
         server_utc_time: utc_time(now),

@@ -30,17 +30,17 @@ pub(super) async fn queue<S: Store>(
         "PAUSE" => QueueAction::Pause,
         "RESUME" => QueueAction::Resume,
         "REMOVE" => QueueAction::Remove,
-        "LATENCY" => return latency(service, &names),
+        "LATENCY" => return latency(service, &names).await,
         _ => return Err(FaktoryError::malformed(COMMAND, USAGE)),
     };
-    let queues = existing_queues(service, settings, &names)?;
+    let queues = existing_queues(service, settings, &names).await?;
     service.store.act_on_queues(&queues, action).await?;
     Ok(FaktoryReply::Ok)
 }
 
 /// Returns the queues among `names` that exist; for a single `*`, all. Rejects `*` together with
 /// names, so that a typo does not remove every queue.
-fn existing_queues<S: Store>(
+async fn existing_queues<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
     names: &[&str],
@@ -52,12 +52,12 @@ fn existing_queues<S: Store>(
     if !all {
         names.iter().try_for_each(|name| check_queue_name(name, &settings.limits))?;
     }
-    let queues = service.store.counts().queues.into_iter().map(|queue| queue.name);
+    let queues = service.store.counts().await.queues.into_iter().map(|queue| queue.name);
     Ok(queues.filter(|queue| all || names.contains(&queue.as_str())).collect())
 }
 
 /// Replies with the latency of each queue in seconds: 0 for an empty or unknown one.
-fn latency<S: Store>(
+async fn latency<S: Store>(
     service: &JobService<S>,
     names: &[&str],
 ) -> Result<FaktoryReply, FaktoryError> {
@@ -65,7 +65,7 @@ fn latency<S: Store>(
         return Err(FaktoryError::Wildcard);
     }
     let now = service.clock.now();
-    let counts = service.store.counts();
+    let counts = service.store.counts().await;
     let oldest: BTreeMap<&str, _> =
         counts.queues.iter().map(|queue| (queue.name.as_str(), queue.oldest)).collect();
     let seconds: BTreeMap<&str, f64> = names

@@ -142,7 +142,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             FaktoryVerb::Fail => fail::fail(&self.service, command.rest).await,
             FaktoryVerb::Failb => batch::failb(&self.service, settings, command.rest).await,
             FaktoryVerb::Beat => beat::beat(&self.service, command.rest),
-            FaktoryVerb::Info => info::info(&self.service),
+            FaktoryVerb::Info => info::info(&self.service).await,
             FaktoryVerb::Flush => flush::flush(&self.service, settings).await,
             FaktoryVerb::Queue => queue::queue(&self.service, settings, command.rest).await,
             FaktoryVerb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,

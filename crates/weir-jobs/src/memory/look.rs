@@ -24,7 +24,7 @@ impl MemoryState {
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
             pushed_total: self.totals.pushed,
-            fetches_waiting: 0,
+            ..Counts::default()
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::Receiver;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 use weir_base::shutdown::{Drained, ShutdownToken};
 
@@ -17,7 +17,7 @@ use crate::faktory::SignalLevel;
 use crate::handle::Envelope;
 use crate::memory::MemoryStore;
 use crate::settings::StoreKind;
-use crate::store::{Store, StoreError};
+use crate::store::{AnyStore, Store, StoreError, StoreOpenError};
 
 /// How a server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum OwnerEnd {
 /// Runs a server on this thread. Sends to `opened` whether it started. Returns `None` if it did
 /// not.
 pub(super) fn run(
-    start: JobServerOptions,
+    mut start: JobServerOptions,
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Option<JobServerOutcome> {
@@ -54,27 +54,40 @@ pub(super) fn run(
     };
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        let (clock, metrics) = (start.clock.clone(), start.metrics.clone());
         // The only code that distinguishes the kinds of store.
-        match start.settings.store {
-            StoreKind::Memory => {
-                let store = MemoryStore::open(&start.settings, clock, metrics);
-                serve(Rc::new(store), start, requests, opened).await
-            }
-            StoreKind::Embedded => match EmbeddedStore::open(&start.settings, clock, metrics) {
-                Ok((store, report)) => {
-                    log_report(&report);
-                    log_damages(&store);
-                    serve(Rc::new(store), start, requests, opened).await
-                }
-                Err(source) => {
-                    let directory = start.settings.directory.clone();
-                    let _ = opened.send(Err(StartError::Store { directory, source }));
-                    None
-                }
+        let served = match start.settings.store {
+            StoreKind::Embedded => match open_embedded(&start).await {
+                Ok(store) => serve(Rc::new(store), start, requests, opened).await,
+                Err(error) => Err(error),
             },
-        }
+            StoreKind::Memory | StoreKind::External => match open_any(&mut start).await {
+                Ok(store) => serve(Rc::new(store), start, requests, opened).await,
+                Err(error) => Err(error),
+            },
+        };
+        served.map_err(|error| opened.send(Err(error))).ok()
     })
+}
+
+async fn open_embedded(start: &JobServerOptions) -> Result<EmbeddedStore, StartError> {
+    let JobServerOptions { settings, clock, metrics, .. } = start;
+    let (store, report) = EmbeddedStore::open(settings, clock.clone(), metrics.clone())
+        .map_err(|source| StartError::Store { directory: settings.directory.clone(), source })?;
+    log_report(&report);
+    log_damages(&store).await;
+    Ok(store)
+}
+
+async fn open_any(start: &mut JobServerOptions) -> Result<AnyStore, StartError> {
+    let (settings, clock) = (start.settings.clone(), start.clock.clone());
+    let metrics = start.metrics.clone();
+    match start.external.take() {
+        Some(external) => Ok(external.open(settings, clock, metrics).await?),
+        None if settings.store == StoreKind::External => {
+            Err(StoreOpenError("nothing opens a store in Redis here".to_owned()).into())
+        }
+        None => Ok(AnyStore::new(MemoryStore::open(&settings, clock, metrics))),
+    }
 }
 
 fn log_report(report: &weir_log::RecoveryReport) {
@@ -88,8 +101,8 @@ fn log_report(report: &weir_log::RecoveryReport) {
     }
 }
 
-fn log_damages(store: &impl Store) {
-    let damages = store.storage().damages;
+async fn log_damages(store: &impl Store) {
+    let damages = store.storage().await.damages;
     if damages > 0 {
         tracing::error!(
             damages,
@@ -103,28 +116,20 @@ async fn serve<S: Store>(
     start: JobServerOptions,
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
-) -> Option<JobServerOutcome> {
-    let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop } = start;
+) -> Result<JobServerOutcome, StartError> {
+    let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop, external: _ } =
+        start;
     descriptors::limit_connections(&mut settings.limits);
     let service = Rc::new(JobService::new(store, settings, clock, metrics));
     let shutdown = ShutdownToken::new();
     for listener in listeners {
-        let listener =
-            listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
-        match listener {
-            Ok(listener) => {
-                let acceptor = accept::Acceptor::new(&service, tls.clone(), &shutdown);
-                shutdown.spawn_local(acceptor.run(listener));
-            }
-            Err(error) => {
-                let _ = opened.send(Err(error.into()));
-                return None;
-            }
-        }
+        listener.set_nonblocking(true)?;
+        let acceptor = accept::Acceptor::new(&service, tls.clone(), &shutdown);
+        shutdown.spawn_local(acceptor.run(TcpListener::from_std(listener)?));
     }
     shutdown.spawn_local(requests::run(Rc::clone(&service), requests, shutdown.clone()));
     let _ = opened.send(Ok(()));
-    Some(serve_until_stopped(&service, &shutdown, &stop).await)
+    Ok(serve_until_stopped(&service, &shutdown, &stop).await)
 }
 
 /// Serves until a stop is requested, then shuts down in order.
@@ -134,8 +139,12 @@ async fn serve_until_stopped<S: Store>(
     stop: &JobServerStop,
 ) -> JobServerOutcome {
     // These tasks never end by themselves, so the shutdown does not wait for them.
-    let reaper = tokio::task::spawn_local(watch::reap_workers(Rc::clone(service)));
-    let sampler = tokio::task::spawn_local(watch::sample_totals(Rc::clone(service)));
+    let mut endless = JoinSet::new();
+    endless.spawn_local(watch::reap_workers(Rc::clone(service)));
+    endless.spawn_local(watch::sample_totals(Rc::clone(service)));
+    if service.store.capabilities().shared {
+        endless.spawn_local(watch::exchange_worker_reports(Rc::clone(service)));
+    }
     tokio::select! {
         () = stop.graceful.cancelled() => {}
         () = stop.at_once.cancelled() => {}
@@ -154,8 +163,7 @@ async fn serve_until_stopped<S: Store>(
         Drained::Clean | Drained::DeadlinePassed { tasks_left: 0 } => OwnerEnd::Clean,
         Drained::DeadlinePassed { tasks_left } => OwnerEnd::Cut { tasks: tasks_left },
     };
-    reaper.abort();
-    sampler.abort();
+    drop(endless);
     // 4. Everything acknowledged is made durable.
     let closing = timeout(stop.deadline, service.store.close()).await;
     let late = StoreError::Failed(format!("not closed within {:?}", stop.deadline));

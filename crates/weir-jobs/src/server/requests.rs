@@ -11,10 +11,11 @@ use crate::faktory::push_all;
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
-use crate::model::{EntryKey, JobLocation, QueueName, SetName};
-use crate::store::{Action, Filter, ScanRequest, Selection, Store, StoreCondition, StoreError};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName, WorkerDirective};
+use crate::store::{
+    Action, Filter, FindOutcome, ScanRequest, Selection, Store, StoreCondition, StoreError,
+};
 use crate::view;
-use crate::workers::WorkerDirective;
 
 /// Processes requests until the server ends.
 pub(super) async fn run<S: Store>(
@@ -41,8 +42,8 @@ pub(super) async fn run<S: Store>(
 
 async fn process_request<S: Store>(service: &JobService<S>, request: HandleRequest) {
     match request {
-        HandleRequest::Overview(reply) => send_reply(reply, Ok(views::overview(service))),
-        HandleRequest::Queues(reply) => send_reply(reply, Ok(views::queues(service))),
+        HandleRequest::Overview(reply) => send_reply(reply, Ok(views::overview(service).await)),
+        HandleRequest::Queues(reply) => send_reply(reply, Ok(views::queues(service).await)),
         HandleRequest::Jobs(query, reply) => {
             reply_unless_dropped(reply, page(service, query)).await
         }
@@ -56,7 +57,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         }
         HandleRequest::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
-            let reserved = service.store.reservations(limit);
+            let reserved = service.store.reservations(limit).await;
             send_reply(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
         HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
@@ -68,7 +69,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         }
         HandleRequest::ActOnQueues(queues, action, reply) => {
             let affected = async {
-                let names = resolve_queues(service, queues)?;
+                let names = resolve_queues(service, queues).await?;
                 Ok(service.store.act_on_queues(&names, action).await?)
             };
             send_reply(reply, affected.await);
@@ -91,7 +92,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             let acknowledged = service.store.acknowledge_damages().await;
             send_reply(reply, acknowledged.map_err(HandleError::from));
         }
-        HandleRequest::Ready(reply) => send_reply(reply, ready(service)),
+        HandleRequest::Ready(reply) => send_reply(reply, ready(service).await),
         HandleRequest::Reload(settings, reply) => {
             send_reply(reply, Ok(reload::reload(service, *settings)))
         }
@@ -125,7 +126,7 @@ async fn page<S: Store>(
     let location = parse_location(&query.place, service)?;
     let after = query.after.as_deref().map(parse_key).transpose()?;
     let filter = parse_filter(query.search.as_deref(), query.jobtype);
-    let total = walk::total(service, &location);
+    let total = walk::total(service, &location).await;
     let page = service
         .store
         .scan(ScanRequest {
@@ -155,7 +156,11 @@ async fn job<S: Store>(
     service: &JobService<S>,
     jid: String,
 ) -> Result<Option<view::JobView>, HandleError> {
-    Ok(service.store.find(&jid).await?.map(views::job))
+    match service.store.find(&jid).await? {
+        FindOutcome::Found(job) => Ok(Some(views::job(job))),
+        FindOutcome::NotFound => Ok(None),
+        FindOutcome::NotSearched { searched } => Err(HandleError::NotSearched { searched }),
+    }
 }
 
 async fn push<S: Store>(
@@ -216,11 +221,11 @@ async fn act<S: Store>(
 
 /// Returns the queues to act on. Unknown names are an error here, because they are typos of an
 /// operator.
-fn resolve_queues<S: Store>(
+async fn resolve_queues<S: Store>(
     service: &JobService<S>,
     queues: Queues,
 ) -> Result<Vec<QueueName>, HandleError> {
-    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
+    let known = service.store.counts().await.queues.into_iter().map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
         Queues::Named(names) => names,
@@ -239,11 +244,12 @@ fn unknown_queue(name: &str) -> HandleError {
     HandleError::Invalid(format!("there is no queue {name:?}"))
 }
 
-fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
-    match service.store.storage().condition {
+async fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
+    match service.store.storage().await.condition {
         StoreCondition::Ok => Ok(()),
         StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
         StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
+        StoreCondition::Unavailable(problem) => Err(StoreError::Unavailable(problem).into()),
     }
 }
 

@@ -11,10 +11,11 @@ use crate::store::{JobState, QueueCounts, Reserved, Storage, Store, StoreConditi
 use crate::view;
 
 /// Returns the overview of the server.
-pub(super) fn overview<S: Store>(service: &JobService<S>) -> view::JobServerOverview {
+pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServerOverview {
     let now = service.clock.now();
     let settings = service.settings();
-    let counts = service.store.counts();
+    let counts = service.store.counts().await;
+    let storage = service.store.storage().await;
     let open = counts.queues.iter().filter(|queue| !queue.paused);
     view::JobServerOverview {
         now: now.as_secs_f64(),
@@ -35,8 +36,9 @@ pub(super) fn overview<S: Store>(service: &JobService<S>) -> view::JobServerOver
         connections: service.connections.len() as u64,
         fetches_waiting: service.waiting_fetches.get() as u64,
         latency_seconds_max: open.map(|queue| latency(queue, now)).fold(0.0, f64::max),
-        log: log(service.store.storage()),
+        log: log(storage),
         limits_hit: service.metrics.limit_hits(),
+        age_seconds: counts.age.as_secs_f64(),
     }
 }
 
@@ -44,11 +46,13 @@ const fn store_name(settings: &JobServerSettings) -> &'static str {
     match settings.store {
         StoreKind::Embedded => "embedded",
         StoreKind::Memory => "memory",
+        StoreKind::External => "redis",
     }
 }
 
 const fn fsync_name(settings: &JobServerSettings) -> &'static str {
     match settings.fsync {
+        _ if matches!(settings.store, StoreKind::External) => "",
         Fsync::Always => "always",
         Fsync::EverySecond => "everysec",
         Fsync::Never => "never",
@@ -65,6 +69,7 @@ fn log(storage: Storage) -> view::StorageView {
         StoreCondition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
         StoreCondition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
         StoreCondition::Failed(problem) => ("failed", Some(problem)),
+        StoreCondition::Unavailable(problem) => ("unavailable", Some(problem)),
     };
     view::StorageView {
         segments: storage.segments,
@@ -84,10 +89,10 @@ pub(super) fn damage(damage: weir_log::Damage) -> view::Damage {
 }
 
 /// Returns all queues, sorted by name.
-pub(super) fn queues<S: Store>(service: &JobService<S>) -> Vec<view::QueueView> {
+pub(super) async fn queues<S: Store>(service: &JobService<S>) -> Vec<view::QueueView> {
     let now = service.clock.now();
     let settings = service.settings();
-    let counts = service.store.counts();
+    let counts = service.store.counts().await;
     let mut queues: Vec<_> =
         counts.queues.iter().map(|queue| queue_view(service, &settings, queue, now)).collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));

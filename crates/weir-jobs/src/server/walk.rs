@@ -8,7 +8,8 @@ use crate::model::{EntryKey, JobLocation, SetName};
 use crate::server::JobService;
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, Filter, JobState, ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
+    Action, Filter, FindOutcome, JobState, ScanPage, ScanRequest, Selection, Store, StoreError,
+    StoredJob,
 };
 
 /// Applies `action` to all matching jobs that were in `parse_location` at the start. Returns the number of
@@ -64,12 +65,12 @@ async fn act_on_jids<S: Store>(
     let jids: HashSet<String> = jids.into_iter().collect();
     for jid in jids {
         match service.store.find(&jid).await? {
-            Some(job) if is_in_location(&job, location) => {
+            FindOutcome::Found(job) if is_in_location(&job, location) => {
                 let entry = Selection::Entries(vec![job.key]);
                 affected += service.store.act(location, &entry, action).await?;
             }
-            Some(_) => in_other_locations.push(jid),
-            None => {}
+            FindOutcome::Found(_) | FindOutcome::NotSearched { .. } => in_other_locations.push(jid),
+            FindOutcome::NotFound => {}
         }
     }
     if !in_other_locations.is_empty() {
@@ -95,7 +96,7 @@ pub(crate) async fn count_matching<S: Store>(
     filter: Filter,
 ) -> Result<u64, StoreError> {
     if filter == Filter::default() {
-        return Ok(total(service, &location));
+        return Ok(total(service, &location).await);
     }
     let mut count = 0;
     let mut walk = ListWalk::start(service, settings, location, filter).await?;
@@ -106,8 +107,8 @@ pub(crate) async fn count_matching<S: Store>(
 }
 
 /// Returns the number of jobs in a queue or set.
-pub(crate) fn total<S: Store>(service: &JobService<S>, location: &JobLocation) -> u64 {
-    let counts = service.store.counts();
+pub(crate) async fn total<S: Store>(service: &JobService<S>, location: &JobLocation) -> u64 {
+    let counts = service.store.counts().await;
     match location {
         JobLocation::Set(SetName::Scheduled) => counts.scheduled,
         JobLocation::Set(SetName::Retries) => counts.retries,

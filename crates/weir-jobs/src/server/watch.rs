@@ -1,4 +1,4 @@
-//! Periodic tasks: reaping workers, sampling totals.
+//! Periodic tasks: reaping workers, sampling totals, reporting workers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
 use crate::model::Wid;
 use crate::server::JobService;
 use crate::server::rates::SAMPLE_INTERVAL;
-use crate::store::{Counts, QueueCounts, Store, StoreError};
+use crate::store::{Counts, QueueCounts, Store, StoreError, WORKER_REPORT_EVERY};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
 /// may be set.
@@ -65,17 +65,21 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
     loop {
         ticks.tick().await;
         let now = service.clock.now();
-        let counts = service.store.counts();
+        let counts = service.store.counts().await;
         if sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
             service.rates.borrow_mut().sample(now, &counts.queues);
             sampled = Some(now);
         }
-        service.metrics.publish(snapshot(&service, &counts, now));
+        service.metrics.publish(snapshot(&service, &counts, now).await);
     }
 }
 
-fn snapshot<S: Store>(service: &JobService<S>, counts: &Counts, now: Timestamp) -> MetricsSnapshot {
-    let storage = service.store.storage();
+async fn snapshot<S: Store>(
+    service: &JobService<S>,
+    counts: &Counts,
+    now: Timestamp,
+) -> MetricsSnapshot {
+    let storage = service.store.storage().await;
     MetricsSnapshot {
         queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
         scheduled: counts.scheduled,
@@ -92,6 +96,22 @@ fn snapshot<S: Store>(service: &JobService<S>, counts: &Counts, now: Timestamp) 
         log_segments: storage.segments,
         log_bytes: storage.bytes,
         log_damages: storage.damages,
+    }
+}
+
+/// Reports the workers to those who share the store's data, and passes on the directives that they
+/// left.
+pub(crate) async fn exchange_worker_reports<S: Store>(service: Rc<JobService<S>>) {
+    let mut ticks = interval(WORKER_REPORT_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let reports = service.workers.borrow().reports(|wid| service.store.busy(wid));
+        let directives = service.store.exchange_worker_reports(reports).await;
+        let mut workers = service.workers.borrow_mut();
+        for (wid, directive) in directives {
+            workers.send_directive(Some(wid.as_str()), directive);
+        }
     }
 }
 

@@ -100,7 +100,8 @@ async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
 
 async fn contents(store: &EmbeddedStore<SimulatedDisk>) -> Contents {
     let mut contents = Contents::default();
-    let queues: Vec<QueueName> = store.counts().queues.into_iter().map(|it| it.name).collect();
+    let queues: Vec<QueueName> =
+        store.counts().await.queues.into_iter().map(|it| it.name).collect();
     let sets = SetName::ALL.map(JobLocation::Set);
     for place in queues.into_iter().map(JobLocation::Queue).chain(sets) {
         let request = ScanRequest {
@@ -115,7 +116,7 @@ async fn contents(store: &EmbeddedStore<SimulatedDisk>) -> Contents {
             contents.jobs.insert(job.key.jid.to_string(), format!("{place:?}"));
         }
     }
-    let counts = store.counts();
+    let counts = store.counts().await;
     let paused = counts.queues.iter().filter(|queue| queue.paused);
     contents.paused = paused.map(|queue| queue.name.to_string()).collect();
     contents
@@ -181,7 +182,7 @@ impl Closed {
     async fn check(&self, disk: SimulatedDisk, bytes: Bytes, what: &str) -> bool {
         let store = open(&disk);
         let found = contents(&store).await;
-        if store.storage().damages == 0 {
+        if store.storage().await.damages == 0 {
             assert_eq!(found, self.contents, "{what}: neither as it was nor reported");
             return false;
         }
@@ -193,15 +194,15 @@ impl Closed {
         }
 
         let store = open(&disk);
-        assert!(store.storage().damages > 0, "{what}: forgotten by a restart");
+        assert!(store.storage().await.damages > 0, "{what}: forgotten by a restart");
         assert_eq!(contents(&store).await.jobs, found.jobs, "{what}");
         assert!(store.acknowledge_damages().await.expect("written") > 0);
-        assert_eq!(store.storage().damages, 0);
+        assert_eq!(store.storage().await.damages, 0);
         store.close().await.expect("a clean end");
         drop(store);
         let disk = disk.kill();
         let store = open(&disk);
-        assert_eq!(store.storage().damages, 0, "{what}: reported again");
+        assert_eq!(store.storage().await.damages, 0, "{what}: reported again");
         assert_eq!(contents(&store).await.jobs, found.jobs, "{what}");
         true
     }
@@ -315,9 +316,9 @@ fn without_any_snapshot_jobs_are_in_their_queues_and_can_be_acknowledged() {
         disk.put_file("0000000001.log", bytes);
         for _start in 0..2 {
             let store = open_with(&disk.kill(), 1 << 20);
-            assert_eq!(store.storage().damages, 3, "the first two stand side by side");
+            assert_eq!(store.storage().await.damages, 3, "the first two stand side by side");
             assert_eq!(contents(&store).await, expected);
-            assert!(store.find("jid-000007").await.expect("read").is_some());
+            assert!(store.find("jid-000007").await.expect("read").job().is_some());
             store.close().await.expect("a clean end");
         }
         let disk = disk.kill();
@@ -347,7 +348,7 @@ fn a_damaged_job_of_an_older_segment_is_reported_when_a_worker_would_have_got_it
             Some(())
         });
         let store = open(&disk);
-        assert_eq!(store.storage().damages, 0, "older segments are not read at the start");
+        assert_eq!(store.storage().await.damages, 0, "older segments are not read at the start");
         store.act_on_queues(&[queue("mailers")], QueueAction::Resume).await.expect("room");
         let mut delivered = BTreeSet::new();
         while let Some(delivery) = fetch(&store).await {
@@ -356,7 +357,7 @@ fn a_damaged_job_of_an_older_segment_is_reported_when_a_worker_would_have_got_it
         let waiting = closed.contents.jobs.iter().filter(|(_, place)| place.contains("Queue"));
         let waiting: BTreeSet<String> = waiting.map(|(jid, _)| jid.clone()).collect();
         let lost: Vec<&String> = waiting.difference(&delivered).collect();
-        assert_eq!((lost, store.storage().damages), (vec![&jid], 1));
+        assert_eq!((lost, store.storage().await.damages), (vec![&jid], 1));
         store.close().await.expect("a clean end");
         let damages = open(&disk.kill()).damages();
         assert_eq!((damages.len(), &damages[0].file), (1, &closed.files[nth].0));
@@ -380,7 +381,7 @@ fn a_store_of_the_first_format_opens_and_goes_on() {
         let jids: Vec<&str> = found.jobs.keys().map(String::as_str).collect();
         let expected = ["old-job-0001", "old-job-0002", "old-job-0003", "old-mail-0001"];
         assert_eq!((jids, found.paused), (expected.to_vec(), vec!["mailers".to_owned()]));
-        assert_eq!(store.storage().damages, 0);
+        assert_eq!(store.storage().await.damages, 0);
         push(&store, 0).await;
         store.close().await.expect("a clean end");
         drop(store);
@@ -389,6 +390,6 @@ fn a_store_of_the_first_format_opens_and_goes_on() {
         let now = disk.file_bytes(name).expect("there");
         assert!(now.starts_with(before), "what stood there stays");
         let store = open_with(&disk, 2 << 20);
-        assert_eq!((contents(&store).await.jobs.len(), store.storage().damages), (5, 0));
+        assert_eq!((contents(&store).await.jobs.len(), store.storage().await.damages), (5, 0));
     });
 }

@@ -60,6 +60,7 @@ impl Server {
             deadline: PATIENCE,
         };
         let running = start(JobServerOptions {
+            external: None,
             listeners: vec![listener],
             settings,
             clock,

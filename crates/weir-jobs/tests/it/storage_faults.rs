@@ -86,7 +86,7 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
             push(&store, 99_999).await.expect("room for the first");
             disk.set_space(Some(disk.used_bytes() + 100_000));
             let stored = fill(&store).await + 1;
-            assert!(store.storage().condition != StoreCondition::Ok || !allocates);
+            assert!(store.storage().await.condition != StoreCondition::Ok || !allocates);
 
             // Workers go on: what can be acknowledged and failed on the reserve is.
             if allocates {
@@ -98,7 +98,7 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
                 let report = FailureReport { jid, ..FailureReport::default() };
                 store.fail(report).await.expect("a FAIL on a full disk");
             }
-            let counts = store.counts();
+            let counts = store.counts().await;
             let there = counts.queues[0].depth + counts.retries + counts.processed_total.min(20);
             assert_eq!(there, u64::from(stored), "refused jobs are not there, stored ones are");
 
@@ -128,7 +128,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
         let failed = push(&store, 3).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
-        assert!(matches!(store.storage().condition, StoreCondition::Failed(_)));
+        assert!(matches!(store.storage().await.condition, StoreCondition::Failed(_)));
         store.close().await.expect_err("what was not synced is not claimed to be");
     });
 }
@@ -147,7 +147,7 @@ fn a_job_that_cannot_be_read_just_now_waits() {
         }
         disk.fail_reads(Some(EMFILE));
         assert!(fetch(&store).await.is_none());
-        assert_eq!(store.counts().queues[0].depth, 3);
+        assert_eq!(store.counts().await.queues[0].depth, 3);
         disk.fail_reads(None);
         let jid = fetch(&store).await.expect("the first job").jid;
         assert_eq!(&*jid, "job-000001");
@@ -158,7 +158,7 @@ fn a_job_that_cannot_be_read_just_now_waits() {
         assert!(matches!(&failed, Err(StoreError::Failed(text)) if text.contains("try again")));
         disk.fail_reads(None);
         store.fail(report).await.expect("the worker holds it still");
-        assert_eq!((store.counts().retries, store.storage().damages), (1, 0));
+        assert_eq!((store.counts().await.retries, store.storage().await.damages), (1, 0));
     });
 }
 
@@ -173,7 +173,7 @@ fn a_job_on_a_bad_place_of_the_disk_is_left_out_and_the_next_is_served() {
         disk.fail_reads(None);
         push(&store, 2).await.expect("room");
         assert_eq!(&*fetch(&store).await.expect("the next job").jid, "job-000002");
-        assert_eq!(store.storage().damages, 1);
+        assert_eq!(store.storage().await.damages, 1);
     });
 }
 
@@ -237,7 +237,7 @@ fn a_walk_leaves_out_damaged_jobs_and_no_other() {
                 expected.reverse();
             }
             assert_eq!(walk(&store, newest_first).await, expected);
-            assert_eq!((store.counts().scheduled, store.storage().damages), (197, 3));
+            assert_eq!((store.counts().await.scheduled, store.storage().await.damages), (197, 3));
         });
     }
 }

@@ -13,9 +13,11 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{
     self, JobServerOptions, JobServerOutcome, JobServerStop, OwnerEnd, RunningJobServer,
 };
+use weir_jobs::store::OpenStore;
 use weir_net::Tls;
 use weir_net::metrics::TlsMetrics;
 use weir_net::tls::AlpnProtocols;
+use weir_sidekiq::store::RedisStoreOptions;
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
@@ -80,6 +82,7 @@ impl Jobs {
             metrics: JobsMetrics::register(registry, labels_max),
             tls: tls.clone(),
             stop: stop.clone(),
+            external: redis_store(settings),
         });
         let running = running.await?;
         unless_started.disarm();
@@ -138,6 +141,14 @@ impl Jobs {
         }
         outcome.closed.context("the job store could not be closed cleanly")
     }
+}
+
+/// Returns what opens the store in Redis; `None`: another store.
+fn redis_store(settings: &Settings) -> Option<Box<dyn OpenStore>> {
+    let jobs = &settings.jobs;
+    let endpoint = jobs.redis_server.clone()?;
+    let node_file = settings.data_dir.join("node_id");
+    Some(Box::new(RedisStoreOptions { endpoint, node_file, settings: jobs.redis.clone() }))
 }
 
 /// Opens the store on its own thread, since the recovery of a log blocks.

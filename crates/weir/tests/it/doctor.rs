@@ -22,7 +22,7 @@ mod postgres_server;
 mod redis;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
-mod redis_server;
+pub(crate) mod redis_server;
 mod set_aside;
 mod shards;
 mod sidekiq;

@@ -12,6 +12,7 @@ mod gems;
 mod hostile;
 mod http;
 mod job_workers;
+mod jobs_in_redis;
 mod lifecycle;
 mod lock;
 mod operating;

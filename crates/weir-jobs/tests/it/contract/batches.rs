@@ -70,13 +70,13 @@ pub(crate) async fn a_waiting_batch_takes_what_comes_together<H: Harness>(world:
     world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
     world.queue_action("a", QueueAction::Pause).await;
     let (fetched, _) = tokio::join!(fetch_within(&world, "a", BatchSize::of(2), LONG), async {
-        while world.counts().fetches_waiting == 0 {
+        while world.counts().await.fetches_waiting == 0 {
             tokio::task::yield_now().await;
         }
         world.queue_action("a", QueueAction::Resume).await
     });
     assert_eq!(jids(&fetched), "job-a-01 job-a-02");
-    assert_eq!(world.depth("a"), 1);
+    assert_eq!(world.depth("a").await, 1);
 }
 
 pub(crate) async fn a_batch_that_was_not_taken_goes_back_in_order<H: Harness>(world: World<H>) {
@@ -107,7 +107,7 @@ pub(crate) async fn an_ack_says_which_jids_it_did_not_know<H: Harness>(world: Wo
     assert_eq!(world.store().ack(&jids).await, Ok(vec![1, 3, 5]));
     assert_eq!(world.store().ack(&[]).await, Ok(vec![]));
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
-    assert_eq!(world.counts().processed_total, 3);
+    assert_eq!(world.counts().await.processed_total, 3);
 }
 
 pub(crate) async fn each_job_of_a_batch_fails_by_its_own_rules<H: Harness>(world: World<H>) {

@@ -27,17 +27,17 @@ pub(crate) async fn a_restart_keeps_every_state<H: Durable>(world: World<H>) {
     for name in ["queue:a", "queue:paused", "scheduled", "retries", "dead"] {
         lists.push((name, world.list(&place(name)).await));
     }
-    let counts = world.counts();
+    let counts = world.counts().await;
     let world = world.restart().await;
     assert_eq!(world.census().await, before);
     for (name, jobs) in lists {
         assert_eq!(world.list(&place(name)).await, jobs, "{name}");
     }
     let totals = (counts.pushed_total, counts.processed_total, counts.failed_total);
-    let after = world.counts();
+    let after = world.counts().await;
     assert_eq!((after.pushed_total, after.processed_total, after.failed_total), totals);
-    assert!(world.queue("paused").unwrap().paused);
-    assert_eq!(world.queue("gone"), None);
+    assert!(world.queue("paused").await.unwrap().paused);
+    assert_eq!(world.queue("gone").await, None);
     assert_eq!(world.drain("paused a").await, "job-a-01 job-a-02 job-a-03");
     world.advance(seconds(3_600)).await;
     let again = world.drain("default").await;
@@ -96,11 +96,11 @@ pub(crate) async fn a_removed_queue_stays_away_while_its_jobs_are_in_sets<H: Dur
 ) {
     world.push_and_fail("retry-001", "").await;
     world.queue_action("default", QueueAction::Remove).await;
-    assert_eq!(world.queue("default"), None);
+    assert_eq!(world.queue("default").await, None);
     let world = world.restart().await.restart().await;
-    assert_eq!(world.queue("default"), None);
+    assert_eq!(world.queue("default").await, None);
     world.advance(seconds(60)).await;
-    assert_eq!(world.depth("default"), 1, "its retry brings the queue back");
+    assert_eq!(world.depth("default").await, 1, "its retry brings the queue back");
     let world = world.restart().await;
     assert_eq!(world.drain("default").await, "retry-001");
 }

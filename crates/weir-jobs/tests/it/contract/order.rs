@@ -19,7 +19,7 @@ pub(crate) async fn queues_are_served_in_the_order_of_the_request<H: Harness>(wo
     world.push_to("high", "high-0001 high-0002").await;
     world.push_to("other", "other-001").await;
     assert_eq!(world.drain("high low").await, "high-0001 high-0002 low-0001");
-    assert_eq!(world.depth("other"), 1);
+    assert_eq!(world.depth("other").await, 1);
 }
 
 pub(crate) async fn a_payload_arrives_as_it_was_pushed<H: Harness>(world: World<H>) {

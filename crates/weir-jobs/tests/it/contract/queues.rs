@@ -9,12 +9,12 @@ pub(crate) async fn a_paused_queue_is_passed_over<H: Harness>(world: World<H>) {
     world.push_to("a", "job-a-01").await;
     world.push_to("b", "job-b-01").await;
     assert_eq!(world.queue_action("a", QueueAction::Pause).await, 0);
-    assert!(world.queue("a").unwrap().paused);
+    assert!(world.queue("a").await.unwrap().paused);
     world.push_to("a", "job-a-02").await;
     assert_eq!(world.drain("a b").await, "job-b-01");
-    assert_eq!(world.depth("a"), 2);
+    assert_eq!(world.depth("a").await, 2);
     world.queue_action("a", QueueAction::Resume).await;
-    assert!(!world.queue("a").unwrap().paused);
+    assert!(!world.queue("a").await.unwrap().paused);
     assert_eq!(world.drain("a b").await, "job-a-01 job-a-02");
 }
 
@@ -24,10 +24,10 @@ pub(crate) async fn clearing_leaves_what_workers_hold<H: Harness>(world: World<H
     assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
     world.queue_action("a", QueueAction::Pause).await;
     assert_eq!(world.queue_action("a", QueueAction::Clear).await, 2);
-    let queue = world.queue("a").unwrap();
+    let queue = world.queue("a").await.unwrap();
     assert_eq!((queue.depth, queue.reserved, queue.paused), (0, 1, true));
     assert_eq!(world.found("job-a-02").await, None);
-    assert_eq!(world.depth("b"), 1);
+    assert_eq!(world.depth("b").await, 1);
     assert_eq!(world.ack("job-a-01").await, 1);
     assert_eq!(world.census().await, (1, 0, 0, 0, 0));
 }
@@ -40,21 +40,21 @@ pub(crate) async fn removing_forgets_the_queue_but_not_what_workers_hold<H: Harn
     assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
     world.queue_action("a", QueueAction::Pause).await;
     assert_eq!(world.queue_action("a gone", QueueAction::Remove).await, 3);
-    assert!(world.counts().queues.is_empty(), "{:?}", world.counts());
+    assert!(world.counts().await.queues.is_empty(), "{:?}", world.counts().await);
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
     world.fail("job-a-01").await;
     world.advance(seconds(60)).await;
     assert_eq!(world.drain("a").await, "job-a-01", "its retry brings the queue back");
-    assert_eq!(world.queue("a").unwrap().reserved, 1);
+    assert_eq!(world.queue("a").await.unwrap().reserved, 1);
 }
 
 pub(crate) async fn a_removed_queue_comes_back_with_its_next_job<H: Harness>(world: World<H>) {
     world.push_to("a", "job-a-01").await;
     world.queue_action("a", QueueAction::Pause).await;
     world.queue_action("a", QueueAction::Remove).await;
-    assert_eq!(world.queue("a"), None);
+    assert_eq!(world.queue("a").await, None);
     world.push_to("a", "job-a-02").await;
-    let queue = world.queue("a").unwrap();
+    let queue = world.queue("a").await.unwrap();
     assert_eq!((queue.depth, queue.paused, queue.pushed_total), (1, false, 1));
     assert_eq!(world.drain("a").await, "job-a-02");
 }
@@ -70,7 +70,7 @@ pub(crate) fn many_jids() -> String {
 pub(crate) async fn a_queue_of_thousands_is_empty_at_once<H: Harness>(world: World<H>) {
     world.push_to("a", &many_jids()).await;
     assert_eq!(world.queue_action("a", QueueAction::Clear).await, THOUSANDS as u64);
-    assert_eq!(world.depth("a"), 0);
+    assert_eq!(world.depth("a").await, 0);
     for jid in ["job-00000", "job-05000", "job-09999"] {
         assert_eq!(world.found(jid).await, None);
         assert_eq!(world.ack(jid).await, 0);
@@ -78,10 +78,10 @@ pub(crate) async fn a_queue_of_thousands_is_empty_at_once<H: Harness>(world: Wor
     world.push_to("a", "job-00000 job-a-01").await;
     assert!(world.found("job-00000").await.is_some(), "its namesake is gone, it is not");
     assert_eq!(world.queue_action("a", QueueAction::Remove).await, 2);
-    assert!(world.counts().queues.is_empty());
+    assert!(world.counts().await.queues.is_empty());
     world.push_to("a", "job-a-02").await;
     world.advance(seconds(1)).await;
-    assert_eq!(world.queue("a").unwrap().pushed_total, 1, "a removed queue begins anew");
+    assert_eq!(world.queue("a").await.unwrap().pushed_total, 1, "a removed queue begins anew");
     assert_eq!(world.drain("a").await, "job-a-02");
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn unknown_queues_are_ignored<H: Harness>(world: World<H>) {
         assert_eq!(world.queue_action("nobody", action).await, 0);
     }
     assert_eq!(world.fetch("nobody").await, None);
-    assert_eq!(world.counts().queues.len(), 1, "neither is one made");
+    assert_eq!(world.counts().await.queues.len(), 1, "neither is one made");
 }
 
 pub(crate) async fn there_are_only_so_many_queues<H: Harness>(_: World<H>) {

@@ -14,7 +14,7 @@ pub(crate) async fn an_ack_ends_the_job<H: Harness>(world: World<H>) {
     assert_eq!(world.store().ack(&["job-00001", "unknown-1", "job-00003"]).await, Ok(vec![1]));
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
     assert_eq!(world.ack("job-00001").await, 0);
-    assert_eq!(world.counts().processed_total, 2);
+    assert_eq!(world.counts().await.processed_total, 2);
     assert_eq!(world.found("job-00001").await, None);
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn a_lapsed_reservation_counts_as_a_failure<H: Harness>(world: 
     let failure = world.found("job-00001").await.unwrap().failure.unwrap();
     assert_eq!(failure.errtype, "ReservationExpired");
     assert_eq!((failure.retry_count, failure.failed_at), (0, world.now()));
-    assert_eq!((world.counts().failed_total, world.counts().processed_total), (2, 2));
+    assert_eq!((world.counts().await.failed_total, world.counts().await.processed_total), (2, 2));
 }
 
 pub(crate) async fn a_reservation_lapses_to_the_microsecond<H: Harness>(world: World<H>) {
@@ -47,7 +47,7 @@ pub(crate) async fn a_reservation_can_be_extended_but_not_shortened<H: Harness>(
     assert_eq!(world.store().extend("job-00001", now + seconds(1)).await, Ok(true));
     assert_eq!(world.store().extend("unknown-1", now + seconds(100)).await, Ok(false));
     world.advance(seconds(99)).await;
-    assert_eq!(world.counts().reserved, 1);
+    assert_eq!(world.counts().await.reserved, 1);
     world.advance(seconds(1)).await;
     assert_eq!(world.census().await, (0, 0, 0, 1, 0));
 }
@@ -65,7 +65,7 @@ pub(crate) async fn a_vanished_worker_gives_its_jobs_back_in_order<H: Harness>(w
     assert_eq!((world.store().busy(&first), world.store().busy(&second)), (0, 1));
     assert_eq!(world.drain("a b").await, "job-a-01 job-a-03 job-a-04 job-b-01");
     assert_eq!(world.store().release(&Wid::new("nobody")).await, Ok(0));
-    assert_eq!(world.counts().failed_total, 0);
+    assert_eq!(world.counts().await.failed_total, 0);
 }
 
 pub(crate) async fn a_job_that_outlives_too_many_workers_fails<H: Harness>(_: World<H>) {
@@ -75,7 +75,7 @@ pub(crate) async fn a_job_that_outlives_too_many_workers_fails<H: Harness>(_: Wo
     for _ in 0..2 {
         world.fetch("default").await;
         assert_eq!(world.store().release(&wid).await, Ok(1));
-        assert_eq!(world.depth("default"), 1);
+        assert_eq!(world.depth("default").await, 1);
     }
     world.fetch("default").await;
     assert_eq!(world.store().release(&wid).await, Ok(1));
@@ -86,17 +86,17 @@ pub(crate) async fn a_job_that_outlives_too_many_workers_fails<H: Harness>(_: Wo
     world.advance(seconds(60)).await;
     world.fetch("default").await;
     world.store().release(&wid).await.unwrap();
-    assert_eq!(world.depth("default"), 1);
+    assert_eq!(world.depth("default").await, 1);
 }
 
 pub(crate) async fn a_late_ack_removes_the_job_that_waits_again<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001 job-00002").await;
     world.fetch("default").await;
     world.store().release(&Wid::new("w1")).await.unwrap();
-    assert_eq!(world.depth("default"), 2);
+    assert_eq!(world.depth("default").await, 2);
     assert_eq!(world.ack("job-00001").await, 1);
     assert_eq!(world.drain("default").await, "job-00002");
-    assert_eq!(world.counts().processed_total, 1);
+    assert_eq!(world.counts().await.processed_total, 1);
 }
 
 pub(crate) async fn a_late_ack_leaves_a_retry_alone<H: Harness>(world: World<H>) {
@@ -114,13 +114,13 @@ pub(crate) async fn reservations_are_listed_oldest_first<H: Harness>(world: Worl
     world.fetch_as("w1", "default").await;
     world.advance(seconds(1)).await;
     world.fetch_as("w2", "default").await;
-    let held = world.store().reservations(10);
+    let held = world.store().reservations(10).await;
     let jids: Vec<_> = held.iter().map(|held| &*held.jid).collect();
     assert_eq!(jids, ["job-00001", "job-00002"]);
     assert_eq!((held[0].since, held[0].expires_at), (since, since + seconds(600)));
     assert_eq!(held[1].wid, Some(Wid::new("w2")));
     assert_eq!((&*held[0].jobtype, held[0].queue.as_str()), ("Test", "default"));
-    assert_eq!(world.store().reservations(1).len(), 1);
+    assert_eq!(world.store().reservations(1).await.len(), 1);
     let found = world.found("job-00002").await.unwrap();
     let (wid, expires_at) = (Some(Wid::new("w2")), since + seconds(61));
     assert_eq!(found.state, JobState::Reserved { wid, expires_at });

@@ -114,5 +114,5 @@ pub(crate) async fn only_a_reserved_job_can_fail<H: Harness>(world: World<H>) {
         assert_eq!(error.to_string(), format!("Job not found {jid}"));
     }
     assert_eq!(world.found("job-00001").await.unwrap().state, JobState::Enqueued);
-    assert_eq!(world.counts().failed_total, 0);
+    assert_eq!(world.counts().await.failed_total, 0);
 }

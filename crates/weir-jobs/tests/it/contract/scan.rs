@@ -196,7 +196,7 @@ pub(crate) async fn an_action_on_all_says_how_many<H: Harness>(world: World<H>) 
     let jids = schedule_many(&world, 600).await;
     assert_eq!(world.act("scheduled", Selection::All, Action::Requeue).await, 600);
     assert_eq!(world.act("scheduled", Selection::All, Action::Requeue).await, 0);
-    assert_eq!(world.depth("default"), 600);
+    assert_eq!(world.depth("default").await, 600);
     assert_eq!(world.jids("queue:default").await, jids.join(" "));
     assert_eq!(world.act("queue:default", Selection::All, Action::Kill).await, 600);
     assert_eq!(world.act("dead", Selection::All, Action::Requeue).await, 600);

@@ -12,12 +12,12 @@ use super::world::{World, queue_name, queue_names, seconds};
 
 pub(crate) async fn a_fetch_wakes_when_work_arrives<H: Harness>(world: World<H>) {
     let fetching = world.wait_as("w1", "a").await;
-    assert_eq!(world.counts().fetches_waiting, 1);
+    assert_eq!(world.counts().await.fetches_waiting, 1);
     world.push_to("b", "job-b-01").await;
     assert!(fetching.is_waiting());
     world.push_to("a", "job-a-01").await;
     assert_eq!(fetching.jid().await.as_deref(), Some("job-a-01"));
-    assert_eq!(world.counts().fetches_waiting, 0);
+    assert_eq!(world.counts().await.fetches_waiting, 0);
     assert_eq!(world.store().busy(&Wid::new("w1")), 1);
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn a_fetch_waits_for_all_its_queues<H: Harness>(world: World<H>
 pub(crate) async fn a_dropped_fetch_loses_nothing<H: Harness>(world: World<H>) {
     let fetching = world.wait_as("w1", "a").await;
     fetching.hang_up().await;
-    assert_eq!(world.counts().fetches_waiting, 0);
+    assert_eq!(world.counts().await.fetches_waiting, 0);
     world.push_to("a", "job-a-01").await;
     assert_eq!(world.census().await, (1, 0, 0, 0, 0));
 }
@@ -95,7 +95,7 @@ pub(crate) async fn a_job_that_ended_in_a_dropped_fetchs_hands_stays_ended<H: Ha
         world.push_to("b", &running).await;
         drop(first);
         assert_eq!(world.store().busy(&Wid::new("w2")), 1, "round {round}");
-        assert_eq!(world.depth("b"), 0, "round {round}");
+        assert_eq!(world.depth("b").await, 0, "round {round}");
         drop(second);
         assert_eq!(world.drain("b").await, running);
         world.ack(&running).await;
@@ -121,7 +121,7 @@ pub(crate) async fn a_fetch_that_waits_in_vain_comes_back_empty<H: Harness>(worl
     let wait = Duration::from_millis(5);
     let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
     assert_eq!(world.store().fetch(request).await, Ok(vec![]));
-    assert_eq!(world.counts().fetches_waiting, 0);
+    assert_eq!(world.counts().await.fetches_waiting, 0);
 }
 
 pub(crate) async fn while_all_is_paused_a_fetch_waits<H: Harness>(world: World<H>) {
@@ -132,7 +132,7 @@ pub(crate) async fn while_all_is_paused_a_fetch_waits<H: Harness>(world: World<H
     assert!(fetching.is_waiting());
     world.queue_action("a", QueueAction::Resume).await;
     assert_eq!(fetching.jid().await.as_deref(), Some("job-a-01"));
-    assert_eq!(world.depth("a"), 2);
+    assert_eq!(world.depth("a").await, 2);
 }
 
 pub(crate) async fn a_fetch_wakes_for_everything_that_brings_work<H: Harness>(world: World<H>) {
@@ -176,7 +176,7 @@ pub(crate) async fn a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot<H: Harn
     let fetching = world.wait_as("w2", "default").await;
     assert!(fetching.is_waiting(), "the cap holds");
     world.advance(seconds(60)).await;
-    assert_eq!(world.counts().fetches_waiting, 0);
+    assert_eq!(world.counts().await.fetches_waiting, 0);
     assert_eq!(fetching.jid().await.as_deref(), Some("job-00002"));
 }
 

@@ -132,12 +132,12 @@ impl<H: Harness> World<H> {
     pub(crate) async fn wait_as(&self, worker: &str, queues: &str) -> Fetching {
         let store = Rc::clone(self.harness.store());
         let (worker, queues) = (worker.to_owned(), queues.to_owned());
-        let before = self.store().counts().fetches_waiting;
+        let before = self.store().counts().await.fetches_waiting;
         let fetching = tokio::task::spawn_local(async move {
             fetch_one(&*store, &worker, &queues, LONG).await.unwrap()
         });
         for _ in 0..100 {
-            if fetching.is_finished() || self.store().counts().fetches_waiting > before {
+            if fetching.is_finished() || self.store().counts().await.fetches_waiting > before {
                 return Fetching(fetching);
             }
             tokio::task::yield_now().await;
@@ -250,27 +250,27 @@ impl<H: Harness> World<H> {
     }
 
     pub(crate) async fn found(&self, jid: &str) -> Option<StoredJob> {
-        self.store().find(jid).await.unwrap()
+        self.store().find(jid).await.unwrap().job()
     }
 
     // --- What is where -----------------------------------------------------------------------
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.store().counts()
+    pub(crate) async fn counts(&self) -> Counts {
+        self.store().counts().await
     }
 
-    pub(crate) fn queue(&self, name: &str) -> Option<QueueCounts> {
-        self.counts().queues.into_iter().find(|queue| queue.name.as_str() == name)
+    pub(crate) async fn queue(&self, name: &str) -> Option<QueueCounts> {
+        self.counts().await.queues.into_iter().find(|queue| queue.name.as_str() == name)
     }
 
-    pub(crate) fn depth(&self, name: &str) -> u64 {
-        self.queue(name).map_or(0, |queue| queue.depth)
+    pub(crate) async fn depth(&self, name: &str) -> u64 {
+        self.queue(name).await.map_or(0, |queue| queue.depth)
     }
 
     /// `(waiting, reserved, scheduled, retries, dead)` over all queues, checked against what a
     /// walk through every place finds.
     pub(crate) async fn census(&self) -> (u64, u64, u64, u64, u64) {
-        let counts = self.counts();
+        let counts = self.counts().await;
         let mut waiting = 0;
         for queue in &counts.queues {
             let jobs = self.list(&JobLocation::Queue(queue.name.clone())).await;
@@ -282,7 +282,7 @@ impl<H: Harness> World<H> {
         {
             assert_eq!(self.list(&JobLocation::Set(*set)).await.len() as u64, count, "{set:?}");
         }
-        assert_eq!(self.store().reservations(usize::MAX).len() as u64, counts.reserved);
+        assert_eq!(self.store().reservations(usize::MAX).await.len() as u64, counts.reserved);
         (waiting, counts.reserved, counts.scheduled, counts.retries, counts.dead)
     }
 }

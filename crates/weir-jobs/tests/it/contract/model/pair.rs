@@ -218,7 +218,7 @@ impl Pair {
     }
 
     async fn fail(&mut self, job: usize) {
-        let held = self.memory.store().reservations(usize::MAX);
+        let held = self.memory.store().reservations(usize::MAX).await;
         let place = job.checked_rem(held.len() + 1);
         let held = place.and_then(|place| held.get(place)).map(|held| held.jid.to_string());
         let jid = held.unwrap_or_else(|| self.jid(job));
@@ -229,7 +229,7 @@ impl Pair {
     /// offered first is not promised.
     async fn release(&mut self, worker: &str) {
         let wid = Wid::new(worker);
-        let held = self.memory.store().reservations(usize::MAX);
+        let held = self.memory.store().reservations(usize::MAX).await;
         let held = held.into_iter().filter(|held| held.wid.as_ref() == Some(&wid));
         let queues: BTreeSet<_> = held.map(|held| held.queue).collect();
         if self.waits.is_empty() || queues.len() < 2 {

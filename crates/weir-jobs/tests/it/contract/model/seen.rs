@@ -31,7 +31,7 @@ pub(super) struct SeenJob {
 
 /// `restarted`: the counts per queue began anew in a store that survives the process.
 pub(super) async fn seen<H: Harness>(world: &World<H>, restarted: bool) -> Seen {
-    let mut counts = world.counts();
+    let mut counts = world.counts().await;
     counts.queues.sort_by(|a, b| a.name.cmp(&b.name));
     if restarted {
         counts.queues.iter_mut().for_each(forget_totals);
@@ -49,7 +49,7 @@ pub(super) async fn seen<H: Harness>(world: &World<H>, restarted: bool) -> Seen 
         }
         places.push((name, jobs));
     }
-    let mut reserved = world.store().reservations(usize::MAX);
+    let mut reserved = world.store().reservations(usize::MAX).await;
     reserved.sort_by(|a, b| (a.since, &a.jid).cmp(&(b.since, &b.jid)));
     Seen { counts, places, reserved }
 }

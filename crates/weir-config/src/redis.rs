@@ -1,4 +1,4 @@
-//! `[[observe.redis]]`: one Redis, or each of several shards.
+//! `[[observe.redis]]`, `[[jobs.store.redis]]`: one Redis, or each of several shards.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use weir_settings::{Section, TableReader};
 
 /// As it is in the file.
 #[derive(Debug, Section)]
-#[section(restart, path = "observe.redis")]
+#[section(restart)]
 struct Redis {
     /// Sidekiq's Redis: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS), unix:///PATH,
     /// redis+sentinel://HOST[,HOST]/SERVICE; without a password.
@@ -30,14 +30,14 @@ struct Redis {
 }
 
 /// Reads the table. None: an error was reported.
-pub(super) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
+pub(crate) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
     let mut redis = Redis::default();
     redis.read(table);
     redis.endpoint(table)
 }
 
 /// Returns the secrets, for comparison.
-pub(super) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {
+pub(crate) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {
     let of_sentinels = match &endpoint.address {
         RedisAddress::Sentinel(sentinel) => sentinel.password.clone(),
         RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => None,

@@ -1,0 +1,35 @@
+//! Settings that have no effect on the store at hand: those of the log in Redis, and the reverse.
+
+use weir_jobs::settings::{JobServerLimits, JobServerSettings, StoreKind};
+use weir_settings::{Setting, SettingValue};
+
+use super::super::Settings;
+
+const OF_REDIS: &str = "Redis decides when data is on its disk (appendfsync)";
+const NO_LOG: &str = "there is no segment log";
+const NO_LIMIT: &str = "Redis' maxmemory limits the jobs";
+
+const IGNORED: [(Setting, &str); 8] = [
+    (JobServerSettings::FSYNC, OF_REDIS),
+    (JobServerSettings::FSYNC_ACKS, OF_REDIS),
+    (JobServerSettings::ACK_SYNC_MAX, OF_REDIS),
+    (JobServerSettings::GATHER_WAIT, OF_REDIS),
+    (JobServerLimits::SEGMENT_BYTES, NO_LOG),
+    (JobServerLimits::RESERVE_BYTES, NO_LOG),
+    (JobServerLimits::SET_ASIDE_BYTES_MAX, NO_LOG),
+    (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
+];
+
+pub(super) fn warn(settings: &Settings, values: &[SettingValue], warnings: &mut Vec<String>) {
+    let set = values.iter().filter(|value| value.is_set).map(|value| &value.path);
+    if settings.jobs.settings.store != StoreKind::External {
+        let of_redis = set.filter(|path| path.starts_with("jobs.redis."));
+        let why = "without jobs.store = { redis = [..] }";
+        warnings.extend(of_redis.map(|path| format!("{path} has no effect {why}")));
+        return;
+    }
+    let why = |path: &String| IGNORED.iter().find(|(setting, _)| setting.is(path));
+    let ignored = set.filter_map(|path| Some((path, why(path)?.1)));
+    warnings
+        .extend(ignored.map(|(path, why)| format!("{path} has no effect on jobs in Redis: {why}")));
+}

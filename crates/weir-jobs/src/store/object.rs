@@ -1,0 +1,133 @@
+//! Any store behind one type, so that the server is compiled once for all of them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use weir_base::clock::{Clock, Timestamp};
+use weir_log::Damage;
+
+use super::{
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction, Reserved,
+    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
+};
+use crate::allocation::Allocation;
+use crate::metrics::JobsMetrics;
+use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective};
+use crate::settings::JobServerSettings;
+
+/// A boxed future that stays on its thread.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Opens a store that another crate implements.
+pub trait OpenStore: Send + fmt::Debug {
+    /// Opens the store in the `LocalSet` of the server's thread. Data that can't be reached now is
+    /// no error: the store then serves [`StoreError::Unavailable`] and tries again.
+    fn open(
+        self: Box<Self>,
+        settings: JobServerSettings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> LocalBoxFuture<'static, Result<AnyStore, StoreOpenError>>;
+}
+
+/// Why a store can never be opened; the text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreOpenError(pub String);
+
+/// A store of any type.
+#[derive(Clone, Debug)]
+pub struct AnyStore(Rc<dyn ObjectStore>);
+
+impl AnyStore {
+    /// Wraps a store.
+    #[must_use]
+    pub fn new(store: impl Store + fmt::Debug) -> Self {
+        Self(Rc::new(store))
+    }
+}
+
+/// Passes the asynchronous operations to the macro `$define`, with `$a` as their lifetime.
+macro_rules! operations {
+    ($define:ident, $a:lifetime) => {
+        $define! {
+            push(jobs: &$a [NewJob<$a>]) -> Result<(), StoreError>;
+            restore(jobs: &$a [Restored<$a>]) -> Result<(), StoreError>;
+            fetch(request: FetchRequest<$a>) -> Result<Vec<Delivery>, StoreError>;
+            ack(jids: &$a [&$a str]) -> Result<Vec<usize>, StoreError>;
+            fail_all(reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>>;
+            release(wid: &$a Wid) -> Result<usize, StoreError>;
+            extend(jid: &$a str, until: Timestamp) -> Result<bool, StoreError>;
+            act(place: &$a JobLocation, what: &$a Selection, action: Action)
+                -> Result<u64, StoreError>;
+            scan(request: ScanRequest) -> Result<ScanPage, StoreError>;
+            find(jid: &$a str) -> Result<FindOutcome, StoreError>;
+            act_on_queues(queues: &$a [QueueName], action: QueueAction) -> Result<u64, StoreError>;
+            flush() -> Result<(), StoreError>;
+            counts() -> Counts;
+            reservations(limit: usize) -> Vec<Reserved>;
+            storage() -> Storage;
+            acknowledge_damages() -> Result<u64, StoreError>;
+            exchange_worker_reports(workers: Vec<WorkerReport>) -> Vec<(Wid, WorkerDirective)>;
+            close() -> Result<(), StoreError>;
+        }
+    };
+}
+
+macro_rules! object_store {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty;)+) => {
+        /// [`Store`] with boxed futures.
+        trait ObjectStore: fmt::Debug {
+            $(fn $name<'a>(&'a self, $($argument: $type),*) -> LocalBoxFuture<'a, $output>;)+
+            fn capabilities(&self) -> Capabilities;
+            fn busy(&self, wid: &Wid) -> u64;
+            fn damages(&self) -> Vec<Damage>;
+            fn allocate(&self, allocation: Allocation);
+        }
+
+        impl<S: Store + fmt::Debug> ObjectStore for S {
+            $(fn $name<'a>(&'a self, $($argument: $type),*) -> LocalBoxFuture<'a, $output> {
+                Box::pin(Store::$name(self, $($argument),*))
+            })+
+            fn capabilities(&self) -> Capabilities {
+                Store::capabilities(self)
+            }
+            fn busy(&self, wid: &Wid) -> u64 {
+                Store::busy(self, wid)
+            }
+            fn damages(&self) -> Vec<Damage> {
+                Store::damages(self)
+            }
+            fn allocate(&self, allocation: Allocation) {
+                Store::allocate(self, allocation);
+            }
+        }
+    };
+}
+
+macro_rules! any_store {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty;)+) => {
+        impl Store for AnyStore {
+            $(async fn $name(&self, $($argument: $type),*) -> $output {
+                ObjectStore::$name(&*self.0, $($argument),*).await
+            })+
+            fn capabilities(&self) -> Capabilities {
+                ObjectStore::capabilities(&*self.0)
+            }
+            fn busy(&self, wid: &Wid) -> u64 {
+                ObjectStore::busy(&*self.0, wid)
+            }
+            fn damages(&self) -> Vec<Damage> {
+                ObjectStore::damages(&*self.0)
+            }
+            fn allocate(&self, allocation: Allocation) {
+                ObjectStore::allocate(&*self.0, allocation);
+            }
+        }
+    };
+}
+
+operations!(object_store, 'a);
+operations!(any_store, '_);

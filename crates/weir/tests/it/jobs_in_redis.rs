@@ -1,0 +1,43 @@
+//! Jobs in the Redis of a Sidekiq: both push, Weir's workers work.
+
+use serde_json::Value;
+
+use crate::doctor::redis_server::RedisServer;
+use crate::faktory::Client;
+use crate::weir::Site;
+
+const OF_SIDEKIQ: &str = r#"{"class":"Hard","args":[109326485893512345],"jid":"it-job-ruby1","retry":true,"queue":"default","created_at":1795202902.5,"enqueued_at":1795202902.5}"#;
+
+#[test]
+fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
+    let Some(redis) = RedisServer::start() else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    let job = r#"{"jid":"it-job-0001","jobtype":"Hello","args":[1]}"#;
+    assert_eq!(client.ask(&format!("PUSH {job}")), "+OK");
+    let mut commands = redis.client();
+    let pushed: String =
+        redis::cmd("LINDEX").arg(&["queue:default", "0"]).query(&mut commands).expect("a job");
+    assert!(pushed.contains(r#""class":"Hello""#), "{pushed}");
+    redis.run(&[&["LPUSH", "queue:default", OF_SIDEKIQ]]);
+    for (jid, text) in [("it-job-0001", "Hello"), ("it-job-ruby1", "109326485893512345")] {
+        let fetched = client.ask("FETCH default");
+        assert!(fetched.contains(jid) && fetched.contains(text), "{fetched}");
+        assert_eq!(client.ask(&format!(r#"ACK {{"jid":"{jid}"}}"#)), "+OK");
+    }
+    let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
+    assert_eq!(
+        (&status["jobs"]["store"], &status["jobs"]["processed_total"]),
+        (&"redis".into(), &2.into())
+    );
+    drop(redis);
+    let rejected = client.ask(&format!("PUSH {job}"));
+    assert!(rejected.starts_with("-ERR"), "{rejected}");
+    assert!(weir.stop().success());
+}
