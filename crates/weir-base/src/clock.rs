@@ -90,6 +90,12 @@ impl Clock {
         Self(Some(Arc::new(AtomicU64::new(start.as_micros()))))
     }
 
+    /// Returns whether only [`Clock::advance`] changes the time.
+    #[must_use]
+    pub const fn is_manual(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns the current time.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the Clock that everybody else takes")]

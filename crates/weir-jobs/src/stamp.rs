@@ -68,6 +68,12 @@ pub fn rfc3339(time: Timestamp) -> String {
     String::from_utf8_lossy(Stamps::default().format(time)).into_owned()
 }
 
+/// Parses an RFC 3339 time with any offset. Returns `None` for any other text.
+#[must_use]
+pub fn parse(text: &str) -> Option<Timestamp> {
+    parse_rfc3339(text).ok()
+}
+
 /// Why a text is not a valid time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoTime {

@@ -17,7 +17,7 @@ use crate::model::{
     WorkerDirective,
 };
 use weir_base::clock::Timestamp;
-use weir_log::Damage;
+pub use weir_log::Damage;
 
 /// Why a store operation failed. The text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
