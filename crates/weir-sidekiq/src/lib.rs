@@ -1,4 +1,5 @@
-//! Reads Sidekiq's data in Redis, for versions 6.4, 7 and 8. Read-only, except for [`Backlog`].
+//! Sidekiq's data in Redis, for versions 6.4, 7 and 8: read as samples, and used as a [`store`] of
+//! Weir's own jobs.
 //!
 //! This is the only crate that knows Sidekiq's keys and the formats of its jobs and heartbeats.
 //!
@@ -7,11 +8,13 @@
 //! - [`RedisConnection::sample`]: returns a [`RedisSnapshot`], each part of which Redis may reject;
 //! - [`RedisConnection::lengths`]: returns the lengths of some queues, cheaply enough for frequent
 //!   use;
-//! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client.
+//! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client;
+//! - [`Backlog`]: sets a queue's backlog aside and brings it back;
+//! - [`store`]: weir-jobs' `Store`, which shares all jobs with Sidekiq.
 //!
 //! Guarantees: samples use only commands of [`READ_ONLY_ACL`]. Lists, sets and hashes are read
 //! whole only if they were counted first and are small. The number of commands, the bytes of jobs
-//! and the time are limited. Job arguments do not leave this crate.
+//! and the time are limited. A sample contains no job arguments.
 
 mod away;
 mod backlog;
@@ -31,6 +34,7 @@ mod questions;
 mod server;
 mod shards;
 mod snapshot;
+pub mod store;
 #[doc(hidden)]
 pub mod text;
 mod time;

@@ -1,0 +1,173 @@
+//! Jobs of Weir's job server in Sidekiq's own Redis layout.
+//!
+//! Sidekiq's clients, processes and pages use the same data at the same time. Weir adds keys of its
+//! own behind a prefix, above all the reserved jobs, so that no job is lost with the process that
+//! has it.
+//!
+//! - `keys`: the names of all keys. `scripts`: the atomic steps.
+//! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
+//! - `link`: the connection. `lease`, `owner`: this node's right to its reservations.
+//! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
+//! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
+//! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
+//! - `schedule`, `reap`, `tasks`: what happens by itself.
+//! - `presence`, `statistics`: what Sidekiq's pages show about this node.
+//!
+//! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
+//! dead set, byte for byte. Every step checks in Redis that a job is still where it was read, so
+//! nodes need no agreement.
+
+mod ack;
+mod act;
+mod backtrace;
+mod entries;
+mod fail;
+mod fetch;
+mod find;
+mod foreign;
+mod handover;
+mod keys;
+mod lease;
+mod link;
+mod members;
+mod moves;
+mod names;
+mod operations;
+mod overview;
+mod owner;
+mod presence;
+mod push;
+mod queues;
+mod reap;
+mod replies;
+mod reservations;
+mod returned;
+mod rounds;
+mod scan;
+mod schedule;
+mod scripts;
+mod seconds;
+mod serve;
+mod statistics;
+mod store_core;
+mod stored;
+mod tasks;
+mod translate;
+mod undelivered;
+mod vanish;
+mod waiting;
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::allocation::Allocation;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::settings::JobServerSettings;
+use weir_jobs::store::StoreError;
+
+use self::keys::StoreKeys;
+use self::link::RedisLink;
+use self::store_core::{StoreCore, StoreState};
+use crate::endpoint::RedisEndpoint;
+
+/// How the store reaches and uses one Redis.
+#[derive(Clone, Debug)]
+pub struct RedisStoreOptions {
+    /// The Redis.
+    pub endpoint: RedisEndpoint,
+    /// The prefix of `redis-namespace` before Sidekiq's keys, without its colon. Empty for none.
+    pub namespace: String,
+    /// The prefix of Weir's own keys.
+    pub prefix: String,
+    /// The file with this node's name, which is made if it is missing.
+    pub node_file: PathBuf,
+    /// How often Redis is asked for jobs while a FETCH waits.
+    pub poll_interval: Duration,
+    /// How often the scheduled and the retry set are read.
+    pub schedule_interval: Duration,
+    /// How long a node that is away keeps its reserved jobs.
+    pub lease: Duration,
+    /// Timeout for connecting.
+    pub connect_timeout: Duration,
+    /// Timeout for one command.
+    pub command_timeout: Duration,
+    /// The longest wait before another attempt to connect.
+    pub retry_wait_max: Duration,
+}
+
+/// A store in Redis. It connects with its first operation, and again whenever the connection breaks.
+#[derive(Debug)]
+pub struct RedisStore {
+    core: Rc<StoreCore>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl RedisStore {
+    /// Opens the store. Must be called in a `LocalSet`.
+    ///
+    /// # Errors
+    /// Returns an error if the node's name can be neither read nor written.
+    pub fn open(
+        options: &RedisStoreOptions,
+        settings: &JobServerSettings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> std::io::Result<Self> {
+        let allocation = Allocation::of_settings(settings);
+        let core = Rc::new(StoreCore {
+            link: RedisLink::new(
+                options.endpoint.clone(),
+                options.connect_timeout,
+                options.command_timeout,
+                options.retry_wait_max,
+            ),
+            keys: StoreKeys::new(&options.namespace, &options.prefix),
+            scripts: Default::default(),
+            limits: settings.limits.clone(),
+            metrics,
+            clock,
+            lease: options.lease,
+            node: owner::node_name(&options.node_file)?,
+            owner: RefCell::default(),
+            entering: Default::default(),
+            state: RefCell::new(StoreState { allocation, ..StoreState::default() }),
+            waiting: Rc::default(),
+            rounds: Default::default(),
+            returning: Default::default(),
+            work_arrived: Rc::default(),
+            closed: Cell::new(false),
+            foreign_search_from: Cell::new(None),
+            last_counts: RefCell::default(),
+            counted_at: Cell::new(Timestamp::default()),
+        });
+        let tasks = tasks::spawn(&core, options.poll_interval, options.schedule_interval);
+        Ok(Self { core, tasks })
+    }
+
+    /// Returns how many payloads were no jobs and went to the dead set, since the start.
+    #[must_use]
+    pub fn malformed_payloads(&self) -> u64 {
+        self.core.state.borrow().malformed
+    }
+
+    /// Does everything that is due by the clock. The store's tasks do so by themselves; tests call
+    /// it after they move a manual clock.
+    ///
+    /// # Errors
+    /// Returns an error if Redis is away.
+    pub async fn tick(&self) -> Result<(), StoreError> {
+        self.core.run_due().await
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

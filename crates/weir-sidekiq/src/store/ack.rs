@@ -1,0 +1,121 @@
+//! Ends reservations of jobs that are done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, Pipeline};
+use weir_jobs::model::QueueName;
+use weir_jobs::store::StoreError;
+
+use super::store_core::StoreCore;
+use super::stored::StoredText;
+
+/// Jobs at the end of a queue among which a job that has returned is searched.
+const TAIL_JOBS_MAX: isize = 1_000;
+
+impl StoreCore {
+    /// Ends the reservations of `jids`. Returns the indices of unknown ones.
+    pub(super) async fn ack(self: &Rc<Self>, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+        let mut connection = self.ready().await?;
+        let (found, mut unknown) = self.numbers_of(jids);
+        let numbers: Vec<u64> = found.iter().map(|(_, number)| *number).collect();
+        self.delete_reserved(&mut connection, &numbers).await?;
+        for (place, number) in found {
+            let ended = self.state.borrow_mut().reservations.remove(number);
+            match ended {
+                Some(job) => {
+                    self.observe_run(&job.queue, job.since);
+                    self.count(&job.queue, |totals| totals.processed += 1);
+                }
+                None => unknown.push(place),
+            }
+        }
+        unknown.sort_unstable();
+        let mut still_unknown = Vec::new();
+        for place in unknown {
+            if !self.ack_elsewhere(&mut connection, jids[place]).await? {
+                still_unknown.push(place);
+            }
+        }
+        self.kick();
+        Ok(still_unknown)
+    }
+
+    /// Returns the index and the reservation of each jid, and the indices without one. A jid that
+    /// is given twice ends two reservations.
+    fn numbers_of(&self, jids: &[&str]) -> (Vec<(usize, u64)>, Vec<usize>) {
+        let state = self.state.borrow();
+        let (mut found, mut unknown, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (place, jid) in jids.iter().enumerate() {
+            match state.reservations.with_jid(jid).find(|number| !taken.contains(number)) {
+                Some(number) => {
+                    taken.insert(number);
+                    found.push((place, number));
+                }
+                None => unknown.push(place),
+            }
+        }
+        (found, unknown)
+    }
+
+    /// Deletes reserved jobs from Redis, one command for each queue.
+    async fn delete_reserved(
+        &self,
+        connection: &mut MultiplexedConnection,
+        numbers: &[u64],
+    ) -> Result<(), StoreError> {
+        let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
+        let mut fields: BTreeMap<QueueName, Vec<String>> = BTreeMap::new();
+        for number in numbers {
+            if let Some(job) = self.state.borrow().reservations.get(*number) {
+                fields.entry(job.queue.clone()).or_default().push(owner.field(*number));
+            }
+        }
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::new();
+        for (queue, fields) in &fields {
+            pipeline.hdel(self.keys.reserved(queue.as_str()), fields).ignore();
+        }
+        let deleted: Result<(), _> = pipeline.query_async(connection).await;
+        deleted.map_err(|error| self.link.failed(&error))
+    }
+
+    /// Acknowledges a job that this node has not reserved: one that has returned to its queue, or
+    /// one that another node has reserved. Returns whether there was one.
+    async fn ack_elsewhere(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        jid: &str,
+    ) -> Result<bool, StoreError> {
+        let queue = self.state.borrow().returned.queue_of(jid).cloned();
+        let ended = match queue {
+            Some(queue) if self.remove_returned(connection, &queue, jid).await? => Some(queue),
+            _ => self.delete_foreign(connection, jid).await?,
+        };
+        if let Some(queue) = &ended {
+            self.count(queue, |totals| totals.processed += 1);
+        }
+        Ok(ended.is_some())
+    }
+
+    async fn remove_returned(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        jid: &str,
+    ) -> Result<bool, StoreError> {
+        let list = self.keys.list(queue.as_str());
+        let tail = connection.lrange(&list, -TAIL_JOBS_MAX, -1).await;
+        let tail: Vec<Vec<u8>> = tail.map_err(|error| self.link.failed(&error))?;
+        let is_it = |payload: &&Vec<u8>| {
+            StoredText::parse(payload, usize::MAX).is_ok_and(|text| text.jid == jid)
+        };
+        let Some(payload) = tail.iter().rev().find(is_it) else { return Ok(false) };
+        let removed = connection.lrem(&list, -1, payload).await;
+        let removed: u64 = removed.map_err(|error| self.link.failed(&error))?;
+        Ok(removed == 1)
+    }
+}

@@ -1,0 +1,167 @@
+//! Operators' actions on waiting jobs.
+
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, Pipeline};
+use weir_jobs::model::{EntryKey, JobLocation};
+use weir_jobs::store::{Action, Selection, StoreError};
+
+use super::entries::RawEntry;
+use super::moves::{MoveSource, MoveTarget};
+use super::store_core::StoreCore;
+
+/// Jobs that are read and moved in one step.
+const STEP_JOBS: usize = 200;
+
+impl StoreCore {
+    /// Applies `action` to waiting jobs. Returns the number of jobs affected.
+    pub(super) async fn act(
+        self: &Rc<Self>,
+        place: &JobLocation,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let mut connection = self.ready().await?;
+        let acted = match what {
+            Selection::All => self.act_on_all(&mut connection, place, action).await?,
+            Selection::Entries(keys) => {
+                let mut entries = Vec::new();
+                for key in keys {
+                    entries.extend(self.entry(&mut connection, place, key).await?);
+                }
+                self.act_on_entries(&mut connection, place, entries, action).await?
+            }
+        };
+        if action == Action::Kill {
+            self.trim_dead(&mut connection).await?;
+        }
+        if action == Action::Requeue && !self.waiting.is_empty() {
+            self.serve().await?;
+        }
+        Ok(acted)
+    }
+
+    /// Applies `action` to as many jobs as there are now, in order.
+    async fn act_on_all(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        if action == Action::Discard {
+            return self.discard_all(connection, place).await;
+        }
+        let mut left = self.length(connection, place).await?;
+        let mut acted = 0;
+        while left > 0 {
+            let entries = self.first_entries(connection, place, STEP_JOBS.min(left)).await?;
+            if entries.is_empty() {
+                break;
+            }
+            left -= entries.len();
+            acted += self.act_on_entries(connection, place, entries, action).await?;
+        }
+        Ok(acted)
+    }
+
+    async fn discard_all(
+        &self,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+    ) -> Result<u64, StoreError> {
+        let key = self.place_key(place);
+        let mut pipeline = Pipeline::new();
+        pipeline.atomic();
+        match place {
+            JobLocation::Queue(_) => pipeline.llen(&key),
+            JobLocation::Set(_) => pipeline.zcard(&key),
+        };
+        pipeline.del(&key).ignore();
+        let discarded: Result<(u64,), _> = pipeline.query_async(connection).await;
+        discarded.map(|(discarded,)| discarded).map_err(|error| self.link.failed(&error))
+    }
+
+    async fn act_on_entries(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+        entries: Vec<RawEntry>,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let source = match place {
+            JobLocation::Queue(queue) => MoveSource::List(queue.clone()),
+            JobLocation::Set(set) => MoveSource::Set(*set),
+        };
+        let target = match action {
+            Action::Requeue => return self.requeue(connection, &source, entries).await,
+            Action::Kill => MoveTarget::Dead(self.now()),
+            Action::Discard => MoveTarget::Nowhere,
+        };
+        let pairs: Vec<_> =
+            entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
+        self.shift(connection, &source, &target, &pairs).await
+    }
+
+    pub(super) fn place_key(&self, place: &JobLocation) -> String {
+        match place {
+            JobLocation::Queue(queue) => self.keys.list(queue.as_str()),
+            JobLocation::Set(set) => self.set_key(*set),
+        }
+    }
+
+    pub(super) async fn length(
+        &self,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+    ) -> Result<usize, StoreError> {
+        let key = self.place_key(place);
+        let length = match place {
+            JobLocation::Queue(_) => connection.llen(key).await,
+            JobLocation::Set(_) => connection.zcard(key).await,
+        };
+        length.map_err(|error| self.link.failed(&error))
+    }
+
+    /// Returns the entries that are first in order.
+    async fn first_entries(
+        &self,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+        count: usize,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let last = isize::try_from(count).unwrap_or(isize::MAX);
+        match place {
+            JobLocation::Queue(queue) => {
+                let range = connection.lrange(self.keys.list(queue.as_str()), -last, -1).await;
+                let payloads: Vec<Vec<u8>> = range.map_err(|error| self.link.failed(&error))?;
+                let entry = |payload| RawEntry { payload, at: None };
+                Ok(payloads.into_iter().rev().map(entry).collect())
+            }
+            JobLocation::Set(set) => {
+                let range = connection.zrange_withscores(self.set_key(*set), 0, last - 1).await;
+                Ok(RawEntry::with_scores(range.map_err(|error| self.link.failed(&error))?))
+            }
+        }
+    }
+
+    /// Returns the entry that `key` identifies.
+    async fn entry(
+        &self,
+        connection: &mut MultiplexedConnection,
+        place: &JobLocation,
+        key: &EntryKey,
+    ) -> Result<Option<RawEntry>, StoreError> {
+        let found = match place {
+            JobLocation::Queue(queue) => {
+                let entries = self.entries_around(connection, queue, key).await?;
+                entries.into_iter().find(|entry| entry.key() == *key)
+            }
+            JobLocation::Set(set) => {
+                let entries = self.entries_at(connection, *set, key.order).await?;
+                entries.into_iter().find(|entry| entry.key() == *key)
+            }
+        };
+        Ok(found)
+    }
+}

@@ -1,0 +1,235 @@
+//! Ends reservations of jobs that failed: retry set, dead set or nothing.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, Pipeline};
+use weir_base::clock::Timestamp;
+use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::model::{FailureReport, FailureState, QueueName};
+use weir_jobs::rules;
+use weir_jobs::store::{FailOutcome, StoreError};
+
+use super::reservations::Reservation;
+use super::seconds;
+use super::store_core::StoreCore;
+use super::stored::StoredText;
+use super::translate;
+
+impl StoreCore {
+    /// Ends the reservations of failed jobs. Returns the outcomes in the order of `reports`.
+    pub(super) async fn fail_all(
+        self: &Rc<Self>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
+        let connection = match self.ready().await {
+            Ok(connection) => connection,
+            Err(error) => return reports.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut taken = BTreeSet::new();
+        let failing: Vec<_> = reports
+            .into_iter()
+            .map(|report| {
+                let number = {
+                    let state = self.state.borrow();
+                    let mut numbers = state.reservations.with_jid(&report.jid);
+                    numbers.find(|number| !taken.contains(number))
+                };
+                taken.extend(number);
+                self.fail_reported(connection.clone(), number, report)
+            })
+            .collect();
+        let outcomes = futures_util::future::join_all(failing).await;
+        self.kick();
+        outcomes
+    }
+
+    async fn fail_reported(
+        self: &Rc<Self>,
+        mut connection: MultiplexedConnection,
+        number: Option<u64>,
+        report: FailureReport,
+    ) -> Result<FailOutcome, StoreError> {
+        let Some(number) = number else {
+            return self.fail_foreign(&mut connection, report).await;
+        };
+        let since = {
+            let state = self.state.borrow();
+            state.reservations.get(number).map(|job| (job.queue.clone(), job.since))
+        };
+        let outcome = self.fail_job(&mut connection, number, report).await?;
+        if let Some((queue, since)) = since {
+            self.observe_run(&queue, since);
+        }
+        Ok(outcome)
+    }
+
+    /// Fails one of this node's reserved jobs.
+    pub(super) async fn fail_job(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        number: u64,
+        report: FailureReport,
+    ) -> Result<FailOutcome, StoreError> {
+        let jid = report.jid.clone();
+        let job = self.state.borrow().reservations.get(number).cloned();
+        let job = job.ok_or_else(|| StoreError::NotFound(jid.clone()))?;
+        let now = self.now();
+        let (outcome, text) = self.judge(&job, report, now);
+        let queue = &job.queue;
+        let Some(owner) = self.owner.borrow().clone() else {
+            return Err(StoreError::NotFound(jid));
+        };
+        let field = owner.field(number);
+        let was_there = self.end_reserved(connection, queue, &field, outcome, &text).await?;
+        let held = self.state.borrow_mut().reservations.remove(number);
+        if !was_there || held.is_none() {
+            return Err(StoreError::NotFound(jid));
+        }
+        self.count(queue, |totals| {
+            totals.processed += 1;
+            totals.failed += 1;
+        });
+        Ok(outcome)
+    }
+
+    /// Fails a job that another node has reserved.
+    async fn fail_foreign(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        report: FailureReport,
+    ) -> Result<FailOutcome, StoreError> {
+        let not_found = StoreError::NotFound(report.jid.clone());
+        if !self.may_search_foreign() {
+            return Err(not_found);
+        }
+        let found = self.foreign_reservation(connection, &report.jid).await?;
+        let found = found.ok_or_else(|| not_found.clone())?;
+        let (outcome, text) = self.judge(&found.job, report, self.now());
+        let (queue, field) = (&found.job.queue, found.field());
+        if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
+            return Err(not_found);
+        }
+        self.count(queue, |totals| {
+            totals.processed += 1;
+            totals.failed += 1;
+        });
+        Ok(outcome)
+    }
+
+    /// Moves a failed job to where its failure ends. Returns whether it was still reserved.
+    async fn end_reserved(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        field: &str,
+        outcome: FailOutcome,
+        text: &[u8],
+    ) -> Result<bool, StoreError> {
+        let name = queue.as_str();
+        match outcome {
+            FailOutcome::Discarded => {
+                let deleted = connection.hdel(self.keys.reserved(name), field).await;
+                let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
+                Ok(deleted == 1)
+            }
+            FailOutcome::Retry { next_at } => {
+                let retries = self.keys.retries();
+                self.settle_field(connection, name, field, "", &retries, next_at, text).await
+            }
+            FailOutcome::Dead => {
+                let (dead, now) = (self.keys.dead(), self.now());
+                let moved =
+                    self.settle_field(connection, name, field, "", &dead, now, text).await?;
+                self.trim_dead(connection).await?;
+                Ok(moved)
+            }
+        }
+    }
+
+    /// Decides how a failure ends. Returns the text to store.
+    fn judge(
+        &self,
+        job: &Reservation,
+        report: FailureReport,
+        now: Timestamp,
+    ) -> (FailOutcome, Vec<u8>) {
+        let Ok(text) = StoredText::parse(&job.payload, usize::MAX) else {
+            // It was parsed when it was reserved.
+            return (FailOutcome::Dead, job.payload.clone());
+        };
+        let facts = rules::FailedJob {
+            retry: text.retry(),
+            backtrace: text.backtrace_lines(),
+            previous: text.previous_failure(),
+        };
+        let random = &mut self.state.borrow_mut().random;
+        let (outcome, failure) = rules::fail(&facts, report, now, random);
+        let outcome = match outcome {
+            FailOutcome::Dead if !text.may_die() => FailOutcome::Discarded,
+            outcome => outcome,
+        };
+        (outcome, translate::failed(&text, &without_lines(failure, text.backtrace_lines())))
+    }
+
+    /// Moves one of this node's reserved jobs to `set`. An empty `text` keeps the stored one.
+    /// Returns whether it was still there.
+    pub(super) async fn settle(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        number: u64,
+        set: &str,
+        score: Timestamp,
+        text: &[u8],
+    ) -> Result<bool, StoreError> {
+        let Some(owner) = self.owner.borrow().clone() else { return Ok(false) };
+        let field = owner.field(number);
+        self.settle_field(connection, queue.as_str(), &field, "", set, score, text).await
+    }
+
+    /// Moves a reserved job to `set`. With an `owner`, only if its lease is over.
+    #[expect(clippy::too_many_arguments, reason = "one for each argument of the script")]
+    pub(super) async fn settle_field(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &str,
+        field: &str,
+        owner: &str,
+        set: &str,
+        score: Timestamp,
+        text: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut invocation = self.scripts.settle.key(self.keys.reserved(queue));
+        invocation.key(set).key(self.keys.nodes());
+        invocation.arg(field).arg(owner).arg(seconds::text(score)).arg(text);
+        let moved: Result<u8, _> = invocation.invoke_async(connection).await;
+        moved.map(|moved| moved == 1).map_err(|error| self.link.failed(&error))
+    }
+
+    /// Deletes dead jobs beyond the limits of number and age, the oldest first.
+    pub(super) async fn trim_dead(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), StoreError> {
+        let (dead, most) = (self.keys.dead(), self.limits.dead_jobs_max);
+        let last = isize::try_from(most).unwrap_or(isize::MAX - 1).saturating_add(1);
+        let oldest = seconds::text(self.now() - self.limits.dead_age_max);
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("ZREMRANGEBYSCORE").arg(&dead).arg("-inf").arg(oldest).ignore();
+        pipeline.cmd("ZREMRANGEBYRANK").arg(&dead).arg(0).arg(-last);
+        let trimmed: Result<(u64,), _> = pipeline.query_async(connection).await;
+        let (trimmed,) = trimmed.map_err(|error| self.link.failed(&error))?;
+        for _ in 0..trimmed {
+            self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
+        }
+        Ok(())
+    }
+}
+
+/// Sidekiq's `backtrace: false` stores no lines, which Faktory's rules do not know.
+fn without_lines(mut failure: FailureState, lines: u32) -> FailureState {
+    failure.backtrace.truncate(lines as usize);
+    failure
+}

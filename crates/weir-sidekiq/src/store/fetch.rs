@@ -1,0 +1,277 @@
+//! Reserves jobs for a group of FETCHes: one script, however many ask.
+
+use std::collections::BTreeSet;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, Pipeline, ScriptInvocation};
+use weir_base::clock::Timestamp;
+use weir_jobs::dispatch::{Candidate, Choice, QueueEnd};
+use weir_jobs::model::{Delivery, QueueName, Wid};
+use weir_jobs::store::StoreError;
+
+use super::handover::{GiveBack, Handover};
+use super::replies::{PoppedJob, QueueLook, popped_jobs};
+use super::reservations::Reservation;
+use super::store_core::{StoreCore, StoreState};
+use super::stored::{MalformedPayload, StoredText};
+use super::translate;
+use super::waiting::FetchGroup;
+
+/// Jobs that one script reserves.
+const JOBS_PER_SCRIPT_MAX: usize = 1_000;
+
+/// What a group has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupOutcome {
+    /// Whether another round may find more jobs for FETCHes in line.
+    pub(super) may_have_more: bool,
+}
+
+impl StoreCore {
+    /// Reserves jobs for the FETCHes of a group and hands them over.
+    pub(super) async fn reserve(
+        self: &Rc<Self>,
+        group: &FetchGroup,
+        mut connection: MultiplexedConnection,
+    ) -> Result<GroupOutcome, StoreError> {
+        let plan = match self.has_rules(&group.queues) {
+            true => Some(self.plan(group, &mut connection).await?),
+            false => None,
+        };
+        if plan.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(GroupOutcome { may_have_more: false });
+        }
+        let invocation = self.invocation(group, plan.as_deref())?;
+        let reply = invocation.invoke_async(&mut connection).await;
+        let (since, jobs) = popped_jobs(reply.map_err(|error| self.link.failed(&error))?);
+        self.remember_queues(group, &jobs, &mut connection).await?;
+        let (handovers, malformed) = self.accept(group, since, jobs);
+        if !self.has_lease() {
+            // Another node may have returned these jobs already. Those that it has not go back.
+            return Err(lease_is_over());
+        }
+        let served = handovers.iter().filter(|it| !it.is_empty()).count();
+        for (fetch, jobs) in group.fetches.iter().zip(handovers) {
+            if !jobs.is_empty() {
+                self.waiting.serve(fetch.ticket, jobs);
+            }
+        }
+        let has_malformed = !malformed.is_empty();
+        self.bury_malformed(&mut connection, malformed).await?;
+        Ok(GroupOutcome { may_have_more: has_malformed || served == group.fetches.len() })
+    }
+
+    fn has_rules(&self, queues: &[QueueName]) -> bool {
+        let state = self.state.borrow();
+        let rules = &state.allocation.queues;
+        !rules.is_empty() && queues.iter().any(|queue| rules.contains_key(queue))
+    }
+
+    fn invocation(
+        &self,
+        group: &FetchGroup,
+        plan: Option<&[Choice]>,
+    ) -> Result<ScriptInvocation<'_>, StoreError> {
+        let script = if plan.is_some() { &self.scripts.take } else { &self.scripts.fetch };
+        let mut invocation = script.prepare_invoke();
+        for queue in &*group.queues {
+            let queue = queue.as_str();
+            invocation.key(self.keys.list(queue));
+            invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
+        }
+        let owner = self.owner.borrow().as_ref().map(ToString::to_string);
+        let Some(owner) = owner.filter(|_| self.has_lease()) else {
+            return Err(lease_is_over());
+        };
+        let number = self.take_numbers(group);
+        invocation.arg(self.micros_argument()).arg(owner).arg(number).arg(group.fetches.len());
+        for fetch in &group.fetches {
+            invocation.arg(fetch.wid.as_ref().map_or("", |wid| wid.as_str()));
+            invocation.arg(fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).arg(fetch.max.bytes);
+        }
+        if let Some(plan) = plan {
+            self.add_plan(group, plan, &mut invocation);
+        }
+        Ok(invocation)
+    }
+
+    /// Returns the first of as many numbers as the group may need.
+    fn take_numbers(&self, group: &FetchGroup) -> u64 {
+        let jobs: usize =
+            group.fetches.iter().map(|fetch| fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).sum();
+        let mut state = self.state.borrow_mut();
+        let first = state.next_number;
+        state.next_number += jobs as u64;
+        first
+    }
+
+    fn add_plan(&self, group: &FetchGroup, plan: &[Choice], invocation: &mut ScriptInvocation<'_>) {
+        let state = self.state.borrow();
+        for queue in &*group.queues {
+            let rules = state.allocation.queues.get(queue);
+            let most = rules.and_then(|rules| rules.concurrency);
+            invocation.arg(most.map(|most| most.to_string()).unwrap_or_default());
+        }
+        for choice in plan {
+            let end = match choice.end {
+                QueueEnd::Oldest => "oldest",
+                QueueEnd::Newest => "newest",
+            };
+            invocation.arg(choice.place + 1).arg(end);
+        }
+    }
+
+    /// Chooses a queue and its end for each job, by the rules of the allocation.
+    async fn plan(
+        &self,
+        group: &FetchGroup,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Vec<Choice>, StoreError> {
+        let mut pipeline = Pipeline::new();
+        for queue in &*group.queues {
+            QueueLook::add_to(&mut pipeline, &self.keys, queue.as_str());
+        }
+        let reply = pipeline.query_async(connection).await;
+        let reply: Vec<redis::Value> = reply.map_err(|error| self.link.failed(&error))?;
+        let mut looks = QueueLook::all_of(reply);
+        let jobs = group.fetches.iter().map(|fetch| fetch.max.jobs).sum::<usize>();
+        let now = self.now();
+        let state = &mut *self.state.borrow_mut();
+        let mut plan = Vec::new();
+        while plan.len() < jobs.min(JOBS_PER_SCRIPT_MAX)
+            && let Some(choice) = choose(state, &group.queues, &looks, now)
+        {
+            let look = &mut looks[choice.place];
+            look.depth -= 1;
+            look.reserved += 1;
+            plan.push(choice);
+        }
+        Ok(plan)
+    }
+
+    /// Notes queues from which a job was reserved for the first time, so that every node finds their
+    /// reservations even after somebody has deleted the queue.
+    async fn remember_queues(
+        &self,
+        group: &FetchGroup,
+        jobs: &[PoppedJob],
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), StoreError> {
+        let served: BTreeSet<&QueueName> =
+            jobs.iter().filter_map(|job| group.queues.get(job.queue)).collect();
+        let new: Vec<QueueName> = {
+            let state = self.state.borrow();
+            served.into_iter().filter(|it| !state.reserving.contains(*it)).cloned().collect()
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = new.iter().map(QueueName::as_str).collect();
+        let added: Result<(), _> = connection.sadd(self.keys.reserving(), names).await;
+        added.map_err(|error| self.link.failed(&error))?;
+        self.state.borrow_mut().reserving.extend(new);
+        Ok(())
+    }
+
+    /// Enters jobs into the table of reservations. Returns what each FETCH gets, and the payloads
+    /// that are no jobs.
+    fn accept(
+        self: &Rc<Self>,
+        group: &FetchGroup,
+        since: Timestamp,
+        jobs: Vec<PoppedJob>,
+    ) -> (Vec<Handover>, Vec<MalformedJob>) {
+        let store: Weak<dyn GiveBack> = Rc::downgrade(&(Rc::clone(self) as Rc<dyn GiveBack>));
+        let mut handovers: Vec<Handover> =
+            group.fetches.iter().map(|_| Handover::new(Weak::clone(&store))).collect();
+        let mut malformed = Vec::new();
+        for job in jobs {
+            let (Some(fetch), Some(queue)) =
+                (group.fetches.get(job.worker), group.queues.get(job.queue))
+            else {
+                continue;
+            };
+            let (number, payload) = (job.number, job.payload);
+            match StoredText::parse(&payload, self.limits.line_bytes_max) {
+                Ok(text) => {
+                    let reservation =
+                        reservation_of(&text, &payload, queue, fetch.wid.clone(), since);
+                    let json = translate::to_faktory(&text, queue.as_str(), None);
+                    self.observe_wait(queue, text.enqueued_at());
+                    let delivery = Delivery { jid: reservation.jid.clone(), json };
+                    self.state.borrow_mut().reservations.insert(number, reservation);
+                    handovers[job.worker].add(number, delivery);
+                }
+                Err(error) => {
+                    malformed.push(MalformedJob { number, queue: queue.clone(), error });
+                }
+            }
+        }
+        (handovers, malformed)
+    }
+
+    /// Moves payloads that no worker could run to the dead set, as they are.
+    async fn bury_malformed(
+        &self,
+        connection: &mut MultiplexedConnection,
+        jobs: Vec<MalformedJob>,
+    ) -> Result<(), StoreError> {
+        for MalformedJob { number, queue, error } in jobs {
+            let score = self.now();
+            let text: &[u8] = b"";
+            self.settle(connection, &queue, number, &self.keys.dead(), score, text).await?;
+            self.state.borrow_mut().malformed += 1;
+            tracing::warn!(%queue, %error, "a payload in Redis is no job: moved to the dead set");
+        }
+        Ok(())
+    }
+}
+
+fn lease_is_over() -> StoreError {
+    let text = "the lease of this node in Redis is over and is taken again (jobs.redis.lease)";
+    StoreError::Unavailable(text.to_owned())
+}
+
+/// A payload that is no job.
+#[derive(Debug)]
+struct MalformedJob {
+    number: u64,
+    queue: QueueName,
+    error: MalformedPayload,
+}
+
+pub(super) fn reservation_of(
+    text: &StoredText<'_>,
+    payload: &[u8],
+    queue: &QueueName,
+    wid: Option<Wid>,
+    since: Timestamp,
+) -> Reservation {
+    let reserve_for = Duration::from_secs(text.reserve_for_seconds().into());
+    Reservation {
+        jid: text.jid.as_str().into(),
+        jobtype: text.jobtype.as_str().into(),
+        queue: queue.clone(),
+        wid,
+        since,
+        expires_at: since + reserve_for,
+        payload: payload.to_vec(),
+    }
+}
+
+fn choose(
+    state: &mut StoreState,
+    queues: &[QueueName],
+    looks: &[QueueLook],
+    now: Timestamp,
+) -> Option<Choice> {
+    let candidates = looks.iter().enumerate().filter(|(_, look)| look.depth > 0 && !look.paused);
+    let candidates = candidates.map(|(place, look)| Candidate {
+        place,
+        running: look.reserved,
+        oldest_wait: now.since(look.oldest),
+    });
+    state.dispatcher.choose(&state.allocation, queues, candidates)
+}

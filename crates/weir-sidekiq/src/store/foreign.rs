@@ -1,0 +1,150 @@
+//! Reservations as Redis has them, those of other nodes among them.
+//!
+//! A worker may move to another node between its FETCH and its ACK. That node then looks for the
+//! job among everybody's reservations.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, Pipeline};
+use tokio::time::Instant;
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{QueueName, Wid};
+use weir_jobs::store::StoreError;
+
+use super::fetch::reservation_of;
+use super::owner::parse_field;
+use super::reservations::Reservation;
+use super::store_core::StoreCore;
+use super::stored::StoredText;
+
+/// Reservations of one queue that are read with their payloads. More are not searched.
+const READ_MAX: u64 = 10_000;
+/// Between two searches.
+const SEARCH_WAIT: Duration = Duration::from_secs(1);
+
+/// A reserved job as Redis has it.
+#[derive(Clone, Debug)]
+pub(super) struct StoredReservation {
+    pub(super) owner: String,
+    pub(super) number: u64,
+    pub(super) job: Reservation,
+}
+
+impl StoredReservation {
+    /// Parses a field and its value: a header line, then the payload.
+    fn parse(field: &str, value: &[u8], queue: &QueueName) -> Option<Self> {
+        let (owner, number) = parse_field(field)?;
+        let end = value.iter().position(|byte| *byte == b'\n')?;
+        let header = std::str::from_utf8(&value[..end]).ok()?;
+        let mut parts = header.split('\t').skip(1);
+        let (wid, since) = (parts.next()?, parts.next()?.parse().ok()?);
+        let wid = (!wid.is_empty()).then(|| Wid::new(wid));
+        let payload = &value[end + 1..];
+        let text = StoredText::parse(payload, usize::MAX).ok()?;
+        let job = reservation_of(&text, payload, queue, wid, Timestamp::from_micros(since));
+        Some(Self { owner: owner.to_owned(), number, job })
+    }
+
+    /// Returns the field of its queue's hash.
+    pub(super) fn field(&self) -> String {
+        format!("{}:{}", self.owner, self.number)
+    }
+}
+
+impl StoreCore {
+    /// Returns the queues that may have reservations, those that somebody has deleted included.
+    pub(super) async fn queues_with_reservations(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<BTreeSet<QueueName>, StoreError> {
+        let mut pipeline = Pipeline::new();
+        pipeline.smembers(self.keys.reserving()).smembers(self.keys.queues());
+        let names: Result<(Vec<String>, Vec<String>), _> = pipeline.query_async(connection).await;
+        let (reserving, queues) = names.map_err(|error| self.link.failed(&error))?;
+        let names = reserving.iter().chain(&queues);
+        Ok(names.filter_map(|name| QueueName::parse(name, &self.limits).ok()).collect())
+    }
+
+    /// Reads all reservations.
+    pub(super) async fn stored_reservations(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Vec<StoredReservation>, StoreError> {
+        let mut found = Vec::new();
+        for queue in self.queues_with_reservations(connection).await? {
+            let key = self.keys.reserved(queue.as_str());
+            let length = connection.hlen(&key).await;
+            let length: u64 = length.map_err(|error| self.link.failed(&error))?;
+            if length == 0 || length > READ_MAX {
+                continue;
+            }
+            let values = connection.hgetall(&key).await;
+            let values: Vec<(String, Vec<u8>)> =
+                values.map_err(|error| self.link.failed(&error))?;
+            let parsed = values.iter();
+            found.extend(
+                parsed.filter_map(|(field, it)| StoredReservation::parse(field, it, &queue)),
+            );
+        }
+        Ok(found)
+    }
+
+    /// Returns the reservation that another node has for `jid`.
+    pub(super) async fn foreign_reservation(
+        &self,
+        connection: &mut MultiplexedConnection,
+        jid: &str,
+    ) -> Result<Option<StoredReservation>, StoreError> {
+        let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
+        let found = self.stored_reservations(connection).await?;
+        Ok(found.into_iter().find(|it| it.owner != own && &*it.job.jid == jid))
+    }
+
+    /// Ends the reservation that another node has for `jid`. Returns the job's queue.
+    pub(super) async fn delete_foreign(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        jid: &str,
+    ) -> Result<Option<QueueName>, StoreError> {
+        if !self.may_search_foreign() {
+            return Ok(None);
+        }
+        let Some(found) = self.foreign_reservation(connection, jid).await? else {
+            return Ok(None);
+        };
+        let key = self.keys.reserved(found.job.queue.as_str());
+        let deleted = connection.hdel(key, found.field()).await;
+        let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
+        Ok((deleted == 1).then_some(found.job.queue))
+    }
+
+    /// Returns whether others' reservations may be read now: they are read at most once a second,
+    /// whatever clients acknowledge.
+    pub(super) fn may_search_foreign(&self) -> bool {
+        let now = Instant::now();
+        let is_due = self.foreign_search_from.get().is_none_or(|from| now >= from);
+        if is_due {
+            self.foreign_search_from.set(Some(now + SEARCH_WAIT));
+        }
+        is_due
+    }
+
+    /// Takes over the reservations that a process of this node has left in order.
+    pub(super) async fn adopt(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), StoreError> {
+        let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
+        let found = self.stored_reservations(connection).await?;
+        let mut state = self.state.borrow_mut();
+        for StoredReservation { number, job, .. } in found.into_iter().filter(|it| it.owner == own)
+        {
+            state.next_number = state.next_number.max(number + 1);
+            state.reservations.insert(number, job);
+        }
+        Ok(())
+    }
+}

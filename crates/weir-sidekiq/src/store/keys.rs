@@ -1,0 +1,126 @@
+//! Names of the keys that the store uses: Sidekiq's own, behind a namespace if there is one, and
+//! Weir's, behind its prefix.
+//!
+//! Reservations and controls of a queue carry the key of its list as hash tag, so that a Redis
+//! Cluster keeps the three in one slot.
+
+use crate::keys;
+
+/// The key names of one deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoreKeys {
+    /// With its colon, or empty.
+    namespace: String,
+    prefix: String,
+}
+
+impl StoreKeys {
+    pub(super) fn new(namespace: &str, prefix: &str) -> Self {
+        let colon = if namespace.is_empty() { "" } else { ":" };
+        Self { namespace: format!("{namespace}{colon}"), prefix: prefix.to_owned() }
+    }
+
+    // --- Sidekiq's ---------------------------------------------------------------------------
+
+    pub(super) fn queues(&self) -> String {
+        self.sidekiqs(keys::QUEUES)
+    }
+
+    pub(super) fn list(&self, queue: &str) -> String {
+        self.sidekiqs(&keys::queue(queue))
+    }
+
+    pub(super) fn scheduled(&self) -> String {
+        self.sidekiqs(keys::SCHEDULED)
+    }
+
+    pub(super) fn retries(&self) -> String {
+        self.sidekiqs(keys::RETRIES)
+    }
+
+    pub(super) fn dead(&self) -> String {
+        self.sidekiqs(keys::DEAD)
+    }
+
+    /// A set: the identities of the processes.
+    pub(super) fn processes(&self) -> String {
+        self.sidekiqs(keys::PROCESSES)
+    }
+
+    /// A hash: what a process reports.
+    pub(super) fn process(&self, identity: &str) -> String {
+        self.sidekiqs(identity)
+    }
+
+    /// A counter, of all time or of a day such as `2026-11-20`.
+    pub(super) fn statistic(&self, name: &str, day: Option<&str>) -> String {
+        let day = day.map(|day| format!(":{day}")).unwrap_or_default();
+        self.sidekiqs(&format!("stat:{name}{day}"))
+    }
+
+    fn sidekiqs(&self, key: &str) -> String {
+        format!("{}{key}", self.namespace)
+    }
+
+    // --- Weir's ------------------------------------------------------------------------------
+
+    /// A string: the version of the layout of Weir's keys.
+    pub(super) fn layout(&self) -> String {
+        self.weirs("layout")
+    }
+
+    /// A sorted set: the end of each owner's lease.
+    pub(super) fn nodes(&self) -> String {
+        self.weirs("nodes")
+    }
+
+    /// A hash: how often each node has started.
+    pub(super) fn epochs(&self) -> String {
+        self.weirs("epochs")
+    }
+
+    /// A hash: the epoch in which each node was closed in order.
+    pub(super) fn clean(&self) -> String {
+        self.weirs("clean")
+    }
+
+    /// A set: the queues that may have reservations.
+    pub(super) fn reserving(&self) -> String {
+        self.weirs("queues")
+    }
+
+    /// A hash: how often each job was returned because its worker or its node vanished.
+    pub(super) fn vanished(&self) -> String {
+        self.weirs("vanished")
+    }
+
+    /// A hash: the reserved jobs of a queue.
+    pub(super) fn reserved(&self, queue: &str) -> String {
+        format!("{}:{{{}}}:reserved", self.prefix, self.list(queue))
+    }
+
+    /// A hash: what operators set for a queue.
+    pub(super) fn control(&self, queue: &str) -> String {
+        format!("{}:{{{}}}:control", self.prefix, self.list(queue))
+    }
+
+    fn weirs(&self, key: &str) -> String {
+        format!("{}:{key}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_the_hash_tag_of_its_companions() {
+        let keys = StoreKeys::new("", "weir");
+        assert_eq!(keys.list("default"), "queue:default");
+        assert_eq!(keys.reserved("default"), "weir:{queue:default}:reserved");
+        let keys = StoreKeys::new("shop", "w2");
+        assert_eq!(keys.queues(), "shop:queues");
+        assert_eq!(keys.control("a.b"), "w2:{shop:queue:a.b}:control");
+        assert_eq!(keys.nodes(), "w2:nodes");
+    }
+}

@@ -1,0 +1,100 @@
+//! Moves waiting jobs, each only if it is still where it was read.
+
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{QueueName, SetName};
+use weir_jobs::store::StoreError;
+
+use super::entries::RawEntry;
+use super::seconds;
+use super::store_core::StoreCore;
+use super::stored::StoredText;
+use super::translate;
+
+/// Where jobs are taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MoveSource {
+    List(QueueName),
+    Set(SetName),
+}
+
+/// Where they go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MoveTarget {
+    /// To the end of a queue. The name may be one that Sidekiq allows and Weir does not serve.
+    List(String),
+    /// To the dead set, with the time of death.
+    Dead(Timestamp),
+    Nowhere,
+}
+
+/// A job's text and its new text.
+pub(super) type TextPair = (Vec<u8>, Vec<u8>);
+
+impl StoreCore {
+    /// Moves jobs to the ends of their queues, in order. Payloads that are no jobs stay where they
+    /// are. Returns the number of jobs moved.
+    pub(super) async fn requeue(
+        self: &Rc<Self>,
+        connection: &mut MultiplexedConnection,
+        source: &MoveSource,
+        entries: Vec<RawEntry>,
+    ) -> Result<u64, StoreError> {
+        let mut moved = 0;
+        let mut run: (String, Vec<TextPair>) = Default::default();
+        for entry in entries {
+            let Some((queue, text)) = self.enqueued_text(source, &entry) else { continue };
+            if queue != run.0 && !run.1.is_empty() {
+                let (queue, pairs) = std::mem::take(&mut run);
+                moved += self.shift(connection, source, &MoveTarget::List(queue), &pairs).await?;
+            }
+            run.0 = queue;
+            run.1.push((entry.payload, text));
+        }
+        let (queue, pairs) = run;
+        Ok(moved + self.shift(connection, source, &MoveTarget::List(queue), &pairs).await?)
+    }
+
+    /// Returns the queue of a job and its text with a new time of enqueueing.
+    fn enqueued_text(&self, source: &MoveSource, entry: &RawEntry) -> Option<(String, Vec<u8>)> {
+        let text = StoredText::parse(&entry.payload, self.limits.line_bytes_max).ok()?;
+        let queue = match source {
+            MoveSource::List(queue) => queue.as_str().to_owned(),
+            MoveSource::Set(_) => {
+                text.string("queue").unwrap_or_else(|| QueueName::DEFAULT.to_owned())
+            }
+        };
+        Some((queue, translate::enqueued(&text, self.next_order())))
+    }
+
+    /// Moves the jobs that are still there, in one step. Returns their number.
+    pub(super) async fn shift(
+        &self,
+        connection: &mut MultiplexedConnection,
+        source: &MoveSource,
+        target: &MoveTarget,
+        pairs: &[TextPair],
+    ) -> Result<u64, StoreError> {
+        if pairs.is_empty() {
+            return Ok(0);
+        }
+        let (from, kind) = match source {
+            MoveSource::List(queue) => (self.keys.list(queue.as_str()), "list"),
+            MoveSource::Set(set) => (self.set_key(*set), "set"),
+        };
+        let mut invocation = self.scripts.shift.key(&from);
+        let (to, target, argument) = match target {
+            MoveTarget::List(queue) => (self.keys.list(queue), "list", queue.clone()),
+            MoveTarget::Dead(at) => (self.keys.dead(), "set", seconds::text(*at)),
+            MoveTarget::Nowhere => (from, "none", String::new()),
+        };
+        invocation.key(to).key(self.keys.queues()).arg(kind).arg(target).arg(argument);
+        for (old, new) in pairs {
+            invocation.arg(old).arg(new);
+        }
+        let moved: Result<Vec<u64>, _> = invocation.invoke_async(connection).await;
+        moved.map(|moved| moved.iter().sum()).map_err(|error| self.link.failed(&error))
+    }
+}

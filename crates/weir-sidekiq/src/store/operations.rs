@@ -1,0 +1,164 @@
+//! The store as the job server knows it.
+
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::allocation::Allocation;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::model::{
+    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+};
+use weir_jobs::settings::JobServerSettings;
+use weir_jobs::store::{
+    Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
+    LocalBoxFuture, OpenStore, QueueAction, Reserved, Restored, ScanPage, ScanRequest, Selection,
+    Storage, Store, StoreError, StoreOpenError, WorkerReport,
+};
+
+use super::{RedisStore, RedisStoreOptions};
+
+impl OpenStore for RedisStoreOptions {
+    fn open(
+        self: Box<Self>,
+        settings: JobServerSettings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> LocalBoxFuture<'static, Result<AnyStore, StoreOpenError>> {
+        Box::pin(async move {
+            let opened = RedisStore::open(&self, &settings, clock, metrics);
+            let unreadable = |error| {
+                let file = self.node_file.display();
+                StoreOpenError(format!("{file}: {error}; it holds the name of this node"))
+            };
+            let store = opened.map_err(unreadable)?;
+            store.check_layout().await?;
+            Ok(AnyStore::new(store))
+        })
+    }
+}
+
+impl RedisStore {
+    /// Connects and checks that this version knows the layout of Weir's keys in Redis. A Redis that
+    /// is away is no error: the store tries again with each operation.
+    ///
+    /// # Errors
+    /// Returns an error if a later version has changed the layout.
+    pub async fn check_layout(&self) -> Result<(), StoreOpenError> {
+        let Ok(mut connection) = self.core.link.connection().await else { return Ok(()) };
+        match self.core.layout_error(&mut connection).await {
+            Ok(Some(text)) => Err(StoreOpenError(text)),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: true }
+    }
+
+    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        self.core.push(jobs).await
+    }
+
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        self.core.restore(jobs).await
+    }
+
+    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
+        self.core.fetch(request).await
+    }
+
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+        self.core.ack(jids).await
+    }
+
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+        self.core.fail_all(reports).await
+    }
+
+    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+        self.core.release(wid).await
+    }
+
+    async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
+        self.core.check_open()?;
+        let mut state = self.core.state.borrow_mut();
+        let number = state.reservations.with_jid(jid).next();
+        number.iter().for_each(|number| state.reservations.extend(*number, until));
+        Ok(number.is_some())
+    }
+
+    async fn act(
+        &self,
+        place: &JobLocation,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        self.core.act(place, what, action).await
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
+        self.core.scan(&request).await
+    }
+
+    async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
+        self.core.find(jid).await
+    }
+
+    async fn act_on_queues(
+        &self,
+        queues: &[QueueName],
+        action: QueueAction,
+    ) -> Result<u64, StoreError> {
+        self.core.act_on_queues(queues, action).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.core.flush().await
+    }
+
+    async fn counts(&self) -> Counts {
+        self.core.counts().await
+    }
+
+    async fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        self.core.reservations(limit).await
+    }
+
+    fn busy(&self, wid: &Wid) -> u64 {
+        self.core.state.borrow().reservations.busy(wid)
+    }
+
+    async fn storage(&self) -> Storage {
+        self.core.storage().await
+    }
+
+    fn damages(&self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    async fn acknowledge_damages(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn exchange_worker_reports(
+        &self,
+        workers: Vec<WorkerReport>,
+    ) -> Vec<(Wid, WorkerDirective)> {
+        // What is missed now is reported with the next call.
+        self.core.report_workers(workers).await.unwrap_or_default()
+    }
+
+    fn allocate(&self, allocation: Allocation) {
+        let mut state = self.core.state.borrow_mut();
+        state.dispatcher.retain(&allocation);
+        state.allocation = allocation;
+        self.core.work_arrived.notify_one();
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.core.waiting.dismiss();
+        let left = self.core.leave().await;
+        self.core.closed.set(true);
+        left
+    }
+}

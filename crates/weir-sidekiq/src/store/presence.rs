@@ -1,0 +1,115 @@
+//! The workers of this node as processes in Sidekiq's pages, and what operators ask of them there.
+
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, Value};
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{Wid, WorkerDirective};
+use weir_jobs::store::{StoreError, WorkerReport};
+
+use super::seconds;
+use super::store_core::StoreCore;
+use super::stored::derived_hash;
+
+/// A process without a report for this long vanishes from the pages, as Sidekiq's own do.
+const REPORT_KEPT_SECONDS: i64 = 60;
+/// Hexadecimal digits at the end of an identity.
+const NONCE_DIGITS: usize = 12;
+/// Jobs of one worker that are shown.
+const SHOWN_JOBS_MAX: usize = 1_000;
+
+impl StoreCore {
+    /// Reports workers as Sidekiq's processes do. Returns what an operator asks of them.
+    pub(super) async fn report_workers(
+        self: &Rc<Self>,
+        workers: Vec<WorkerReport>,
+    ) -> Result<Vec<(Wid, WorkerDirective)>, StoreError> {
+        let mut connection = self.ready().await?;
+        let mut directives = Vec::new();
+        for worker in workers {
+            let asked = self.report_worker(&mut connection, &worker).await?;
+            directives.extend(asked.map(|asked| (worker.wid.clone(), asked)));
+        }
+        Ok(directives)
+    }
+
+    async fn report_worker(
+        &self,
+        connection: &mut MultiplexedConnection,
+        worker: &WorkerReport,
+    ) -> Result<Option<WorkerDirective>, StoreError> {
+        let identity = identity(worker);
+        let key = self.keys.process(&identity);
+        let mut pipeline = Pipeline::new();
+        pipeline.atomic();
+        pipeline.sadd(self.keys.processes(), &identity).ignore();
+        pipeline.cmd("HSET").arg(&key);
+        pipeline.arg("info").arg(info(worker, &identity)).arg("busy").arg(worker.busy);
+        pipeline.arg("concurrency").arg(worker.busy.max(1)).arg("rss").arg(worker.rss_kb);
+        pipeline.arg("beat").arg(seconds::text(self.now())).arg("rtt_us").arg(0);
+        pipeline.arg("quiet").arg(worker.quiet.to_string()).ignore();
+        pipeline.expire(&key, REPORT_KEPT_SECONDS).ignore();
+        let work = self.work(&worker.wid);
+        // Sidekiq 7 and later read the first key, earlier versions the second.
+        for name in [format!("{key}:work"), format!("{key}:workers")] {
+            pipeline.del(&name).ignore();
+            for (thread, job) in &work {
+                pipeline.hset(&name, thread, job).ignore();
+            }
+            if !work.is_empty() {
+                pipeline.expire(&name, REPORT_KEPT_SECONDS).ignore();
+            }
+        }
+        pipeline.cmd("RPOP").arg(format!("{key}-signals"));
+        let reply = pipeline.query_async(connection).await;
+        let (signal,): (Value,) = reply.map_err(|error| self.link.failed(&error))?;
+        Ok(match signal {
+            Value::BulkString(signal) if signal == b"TSTP" => Some(WorkerDirective::Quiet),
+            Value::BulkString(signal) if signal == b"TERM" => Some(WorkerDirective::Terminate),
+            _ => None,
+        })
+    }
+
+    /// Returns the jobs of a worker as the threads of a process that run them.
+    fn work(&self, wid: &Wid) -> Vec<(String, String)> {
+        let state = self.state.borrow();
+        let numbers = state.reservations.of_worker(wid);
+        let jobs = numbers.iter().take(SHOWN_JOBS_MAX).filter_map(|number| {
+            let job = state.reservations.get(*number)?;
+            let work = serde_json::json!({
+                "queue": job.queue.as_str(),
+                "payload": std::str::from_utf8(&job.payload).ok()?,
+                "run_at": job.since.as_micros() / 1_000_000,
+            });
+            Some((format!("{number:x}"), work.to_string()))
+        });
+        jobs.collect()
+    }
+}
+
+/// Returns `host:pid:nonce`. The nonce is the same for each report of one worker.
+fn identity(worker: &WorkerReport) -> String {
+    let nonce = format!("{:016x}", derived_hash(worker.wid.as_str().as_bytes()));
+    let hostname = if worker.hostname.is_empty() { "unknown" } else { &worker.hostname };
+    format!("{hostname}:{}:{}", worker.pid, &nonce[..NONCE_DIGITS])
+}
+
+fn info(worker: &WorkerReport, identity: &str) -> String {
+    let queues: Vec<&str> = worker.queues.iter().map(|queue| queue.as_str()).collect();
+    serde_json::json!({
+        "hostname": worker.hostname,
+        "started_at": started(worker.started),
+        "pid": worker.pid,
+        "tag": "weir",
+        "concurrency": worker.busy.max(1),
+        "queues": queues,
+        "labels": worker.labels,
+        "identity": identity,
+    })
+    .to_string()
+}
+
+fn started(time: Timestamp) -> f64 {
+    time.as_secs_f64()
+}

@@ -1,0 +1,106 @@
+//! Redis' replies to the scripts and to what is read about queues.
+
+use redis::{Pipeline, Value, from_redis_value};
+use weir_base::clock::Timestamp;
+
+use super::keys::StoreKeys;
+use super::stored::StoredText;
+
+/// A job that a script has reserved. Workers and queues count from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PoppedJob {
+    pub(super) worker: usize,
+    pub(super) queue: usize,
+    pub(super) number: u64,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Parses the result of the scripts that reserve jobs.
+pub(super) fn popped_jobs(reply: Vec<Value>) -> (Timestamp, Vec<PoppedJob>) {
+    let mut values = reply.into_iter();
+    let since: u64 = values.next().map(number).unwrap_or_default();
+    let mut jobs = Vec::new();
+    while let (Some(worker), Some(queue), Some(name), Some(Value::BulkString(payload))) =
+        (values.next(), values.next(), values.next(), values.next())
+    {
+        let place = |value| usize::try_from(number(value)).unwrap_or(usize::MAX).wrapping_sub(1);
+        let (worker, queue, number) = (place(worker), place(queue), number(name));
+        jobs.push(PoppedJob { worker, queue, number, payload });
+    }
+    (Timestamp::from_micros(since), jobs)
+}
+
+fn number(value: Value) -> u64 {
+    from_redis_value(value).unwrap_or_default()
+}
+
+/// What is read about a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct QueueLook {
+    pub(super) depth: u64,
+    /// When the job that is next was enqueued. Zero if there is none, or if it is no job.
+    pub(super) oldest: Timestamp,
+    pub(super) reserved: u32,
+    pub(super) paused: bool,
+}
+
+/// Commands of one [`QueueLook`].
+const COMMANDS: usize = 4;
+
+impl QueueLook {
+    /// Adds the commands for one queue. An error of one of them spoils no other.
+    pub(super) fn add_to(pipeline: &mut Pipeline, keys: &StoreKeys, queue: &str) {
+        let list = keys.list(queue);
+        pipeline.ignore_errors();
+        pipeline.llen(&list).lindex(&list, -1);
+        pipeline.hlen(keys.reserved(queue)).hget(keys.control(queue), "paused");
+    }
+
+    /// Parses the replies for all queues that were added.
+    pub(super) fn all_of(reply: Vec<Value>) -> Vec<Self> {
+        reply.chunks(COMMANDS).map(Self::of).collect()
+    }
+
+    fn of(replies: &[Value]) -> Self {
+        let count = |place: usize| replies.get(place).cloned().map(number).unwrap_or_default();
+        let oldest = match replies.get(1) {
+            Some(Value::BulkString(payload)) => StoredText::parse(payload, usize::MAX)
+                .map(|text| text.enqueued_at())
+                .unwrap_or_default(),
+            _ => Timestamp::default(),
+        };
+        let is_set = |value: &Value| matches!(value, Value::BulkString(text) if text == b"1");
+        Self {
+            depth: count(0),
+            oldest,
+            reserved: u32::try_from(count(2)).unwrap_or(u32::MAX),
+            paused: replies.get(3).is_some_and(is_set),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn reserved_jobs_are_read() {
+        let reply = vec![text("5"), Value::Int(1), Value::Int(2), text("7"), text("{}")];
+        let (since, jobs) = popped_jobs(reply);
+        assert_eq!(since, Timestamp::from_micros(5));
+        let payload = b"{}".to_vec();
+        assert_eq!(jobs, [PoppedJob { worker: 0, queue: 1, number: 7, payload }]);
+        assert_eq!(popped_jobs(Vec::new()).1, []);
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_an_empty_queue() {
+        let looks = QueueLook::all_of(vec![Value::Nil, Value::Nil, Value::Int(3), text("1")]);
+        let expected = QueueLook { reserved: 3, paused: true, ..QueueLook::default() };
+        assert_eq!(looks, [expected]);
+    }
+}

@@ -1,0 +1,135 @@
+//! The reservations of this node, in memory. Redis has the same jobs in the hash of their queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{QueueName, Wid};
+
+/// A job that a worker of this node has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reservation {
+    pub(super) jid: Box<str>,
+    pub(super) jobtype: Box<str>,
+    pub(super) queue: QueueName,
+    pub(super) wid: Option<Wid>,
+    pub(super) since: Timestamp,
+    pub(super) expires_at: Timestamp,
+    /// As it was in the list.
+    pub(super) payload: Vec<u8>,
+}
+
+/// All reservations by number. A later one has a higher number.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    by_number: BTreeMap<u64, Reservation>,
+    by_jid: BTreeSet<(Box<str>, u64)>,
+    by_expiry: BTreeSet<(Timestamp, u64)>,
+    busy: BTreeMap<Wid, u64>,
+}
+
+impl Reservations {
+    pub(super) fn insert(&mut self, number: u64, reservation: Reservation) {
+        self.by_jid.insert((reservation.jid.clone(), number));
+        self.by_expiry.insert((reservation.expires_at, number));
+        if let Some(wid) = &reservation.wid {
+            *self.busy.entry(wid.clone()).or_default() += 1;
+        }
+        self.by_number.insert(number, reservation);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Reservation> {
+        let reservation = self.by_number.remove(&number)?;
+        self.by_jid.remove(&(reservation.jid.clone(), number));
+        self.by_expiry.remove(&(reservation.expires_at, number));
+        if let Some(wid) = &reservation.wid
+            && let Some(jobs) = self.busy.get_mut(wid)
+        {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.busy.remove(wid);
+            }
+        }
+        Some(reservation)
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Reservation> {
+        self.by_number.get(&number)
+    }
+
+    /// Returns the numbers of the reservations with this jid, the oldest first.
+    pub(super) fn with_jid<'a>(&'a self, jid: &'a str) -> impl Iterator<Item = u64> + 'a {
+        let from = (Box::<str>::from(jid), 0);
+        self.by_jid.range(from..).take_while(move |(it, _)| &**it == jid).map(|(_, number)| *number)
+    }
+
+    /// Returns the numbers of a worker's reservations, the oldest first.
+    pub(super) fn of_worker(&self, wid: &Wid) -> Vec<u64> {
+        let held = self.by_number.iter().filter(|(_, it)| it.wid.as_ref() == Some(wid));
+        held.map(|(number, _)| *number).collect()
+    }
+
+    /// Returns the reservation that expires first, if it has expired.
+    pub(super) fn expired(&self, now: Timestamp) -> Option<u64> {
+        self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, number)| *number)
+    }
+
+    /// Extends a reservation until `until`; never shortens it.
+    pub(super) fn extend(&mut self, number: u64, until: Timestamp) {
+        if let Some(reservation) = self.by_number.get_mut(&number)
+            && until > reservation.expires_at
+        {
+            self.by_expiry.remove(&(reservation.expires_at, number));
+            reservation.expires_at = until;
+            self.by_expiry.insert((until, number));
+        }
+    }
+
+    pub(super) fn busy(&self, wid: &Wid) -> u64 {
+        self.busy.get(wid).copied().unwrap_or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Reservation)> {
+        self.by_number.iter().map(|(number, reservation)| (*number, reservation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_jobs::settings::JobServerLimits;
+
+    use super::*;
+
+    fn reservation(jid: &str, wid: &str, expires: u64) -> Reservation {
+        Reservation {
+            jid: jid.into(),
+            jobtype: "Test".into(),
+            queue: QueueName::parse("default", &JobServerLimits::default()).unwrap(),
+            wid: Some(Wid::new(wid)),
+            since: Timestamp::from_millis(1),
+            expires_at: Timestamp::from_millis(expires),
+            payload: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn reservations_are_found_by_jid_worker_and_time() {
+        let mut table = Reservations::default();
+        for (number, jid, wid, expires) in [(1, "b", "w1", 9), (2, "a", "w2", 5), (3, "b", "w1", 7)]
+        {
+            table.insert(number, reservation(jid, wid, expires));
+        }
+        assert_eq!(table.with_jid("b").collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(table.with_jid("").count(), 0);
+        assert_eq!(table.of_worker(&Wid::new("w1")), [1, 3]);
+        assert_eq!(table.busy(&Wid::new("w1")), 2);
+        assert_eq!(table.expired(Timestamp::from_millis(4)), None);
+        table.extend(2, Timestamp::from_millis(8));
+        table.extend(2, Timestamp::from_millis(2));
+        assert_eq!(table.expired(Timestamp::from_millis(7)), Some(3));
+        assert_eq!(table.remove(3).unwrap().expires_at, Timestamp::from_millis(7));
+        assert_eq!(table.expired(Timestamp::from_millis(8)), Some(2));
+        table.remove(1);
+        assert_eq!((table.busy(&Wid::new("w1")), table.with_jid("b").count()), (0, 0));
+        assert!(table.remove(1).is_none());
+    }
+}

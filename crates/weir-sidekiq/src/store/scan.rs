@@ -1,0 +1,239 @@
+//! Pages of queues and sets.
+//!
+//! A list has no index by key, so the position of a key is found by its time of enqueueing: a binary
+//! search, for jobs enter at one end in the order of time, and a walk through those of about the
+//! same time. Producers whose clocks differ may make a page show a job again.
+
+use std::rc::Rc;
+
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{EntryKey, JobLocation, QueueName, SetName};
+use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
+
+use super::entries::RawEntry;
+use super::seconds;
+use super::store_core::StoreCore;
+
+/// Jobs around the position of a key among which it is searched.
+const WINDOW_JOBS: usize = 1_000;
+/// Entries with one score that a page can step over.
+const TIES_MAX: usize = 10_000;
+
+impl StoreCore {
+    pub(super) async fn scan(
+        self: &Rc<Self>,
+        request: &ScanRequest,
+    ) -> Result<ScanPage, StoreError> {
+        let mut connection = self.ready().await?;
+        // One more than the page examines, to know whether it is the last one.
+        let count = request.scan_max.min(self.limits.scan_jobs_max).max(1) + 1;
+        let entries = match &request.place {
+            JobLocation::Queue(queue) => {
+                self.queue_entries(&mut connection, queue, request, count).await?
+            }
+            JobLocation::Set(set) => {
+                self.set_entries(&mut connection, *set, request, count).await?
+            }
+        };
+        let (state, queue) = match &request.place {
+            JobLocation::Queue(queue) => (JobState::Enqueued, Some(queue)),
+            JobLocation::Set(set) => (JobState::In(*set), None),
+        };
+        let mut page = ScanPage::default();
+        let mut last = None;
+        for entry in &entries {
+            if page.scanned + 1 >= count || page.jobs.len() >= request.limit {
+                page.next = last;
+                break;
+            }
+            let job = entry.job(state.clone(), queue, &self.limits);
+            page.scanned += 1;
+            last = Some(job.key.clone());
+            if request.filter.matches(&job.key.jid, &job.jobtype, &job.json) {
+                page.jobs.push(job);
+            }
+        }
+        Ok(page)
+    }
+
+    async fn queue_entries(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        request: &ScanRequest,
+        count: usize,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let length = self.length(connection, &request.place).await?;
+        // Positions count from the end that is served first.
+        let from = match &request.after {
+            None if request.newest_first => length,
+            None => 0,
+            Some(key) => self.position(connection, queue, key, request.newest_first).await?,
+        };
+        let (start, end) = match request.newest_first {
+            true => (from.saturating_sub(count), from),
+            false => (from, from.saturating_add(count).min(length)),
+        };
+        let mut entries = self.list_range(connection, queue, start, end).await?;
+        if request.newest_first {
+            entries.reverse();
+        }
+        Ok(entries)
+    }
+
+    /// Returns the entries at positions `start..end`, which count from the end that is served first.
+    pub(super) async fn list_range(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        start: usize,
+        end: usize,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let index = |position: usize| -1 - isize::try_from(position).unwrap_or(isize::MAX - 1);
+        let list = self.keys.list(queue.as_str());
+        let range = connection.lrange(list, index(end - 1), index(start)).await;
+        let payloads: Vec<Vec<u8>> = range.map_err(|error| self.link.failed(&error))?;
+        let entry = |payload| RawEntry { payload, at: None };
+        Ok(payloads.into_iter().rev().map(entry).collect())
+    }
+
+    /// Returns the position behind `key` in the direction of a walk: of the first entry to list, or
+    /// behind it when the newest are first. Where the key is gone, of the first one of its time.
+    async fn position(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        key: &EntryKey,
+        newest_first: bool,
+    ) -> Result<usize, StoreError> {
+        let lower = self.first_from(connection, queue, key.order).await?;
+        let start = lower.saturating_sub(WINDOW_JOBS / 2);
+        let window = self.list_range(connection, queue, start, start + WINDOW_JOBS).await?;
+        let found = window.iter().position(|entry| entry.key() == *key);
+        Ok(match (found, newest_first) {
+            (Some(place), true) => start + place,
+            (Some(place), false) => start + place + 1,
+            (None, false) => lower,
+            (None, true) => self.first_from(connection, queue, key.order + 1).await?,
+        })
+    }
+
+    /// Returns the position of the first entry that was enqueued at `order` or later.
+    async fn first_from(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        order: u64,
+    ) -> Result<usize, StoreError> {
+        let place = JobLocation::Queue(queue.clone());
+        let (mut low, mut high) = (0, self.length(connection, &place).await?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry = self.list_range(connection, queue, middle, middle + 1).await?;
+            match entry.first() {
+                Some(entry) if entry.key().order < order => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// Returns the entries among which `key` is, if it is in the queue.
+    pub(super) async fn entries_around(
+        &self,
+        connection: &mut MultiplexedConnection,
+        queue: &QueueName,
+        key: &EntryKey,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let lower = self.first_from(connection, queue, key.order).await?;
+        let start = lower.saturating_sub(WINDOW_JOBS / 2);
+        self.list_range(connection, queue, start, start + WINDOW_JOBS).await
+    }
+
+    async fn set_entries(
+        &self,
+        connection: &mut MultiplexedConnection,
+        set: SetName,
+        request: &ScanRequest,
+        count: usize,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let Some(key) = &request.after else {
+            return self.set_range(connection, set, None, request.newest_first, count).await;
+        };
+        let ties = self.ties(connection, set, key, request.newest_first).await?;
+        let count_with_ties = ties.saturating_add(count);
+        let order = Some(key.order);
+        let found = self.set_range(connection, set, order, request.newest_first, count_with_ties);
+        Ok(found.await?.into_iter().skip(ties).collect())
+    }
+
+    /// Returns how many entries of the key's time come before the walk goes on behind it.
+    async fn ties(
+        &self,
+        connection: &mut MultiplexedConnection,
+        set: SetName,
+        key: &EntryKey,
+        newest_first: bool,
+    ) -> Result<usize, StoreError> {
+        let mut same = self.entries_at(connection, set, key.order).await?;
+        if newest_first {
+            same.reverse();
+        }
+        // Of entries with one jid, the walk goes on behind the last.
+        let last = same.iter().rposition(|entry| entry.key() == *key);
+        Ok(last.map_or(0, |place| place + 1))
+    }
+
+    /// Returns the entries of a set whose time is `order`.
+    pub(super) async fn entries_at(
+        &self,
+        connection: &mut MultiplexedConnection,
+        set: SetName,
+        order: u64,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        // A score of another program may have digits below a microsecond.
+        let bound = |micros: u64| seconds::text(Timestamp::from_micros(micros));
+        let (low, high) = (bound(order.saturating_sub(1)), bound(order.saturating_add(1)));
+        let mut command = redis::cmd("ZRANGEBYSCORE");
+        command.arg(self.set_key(set)).arg(low).arg(high).arg("WITHSCORES");
+        command.arg("LIMIT").arg(0).arg(TIES_MAX);
+        let reply = command.query_async(connection).await;
+        let reply = reply.map_err(|error| self.link.failed(&error))?;
+        let same = |entry: &RawEntry| entry.at.is_some_and(|at| at.as_micros() == order);
+        Ok(RawEntry::with_scores(reply).into_iter().filter(same).collect())
+    }
+
+    /// Returns up to `count` entries from the time `order` on, or from the first one.
+    async fn set_range(
+        &self,
+        connection: &mut MultiplexedConnection,
+        set: SetName,
+        order: Option<u64>,
+        newest_first: bool,
+        count: usize,
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let half_micro = |digit: char, micros: u64| {
+            // Scores are rounded to microseconds.
+            format!("{}{digit}", seconds::text(Timestamp::from_micros(micros)))
+        };
+        let mut command;
+        if newest_first {
+            let from = order.map_or("+inf".to_owned(), |order| half_micro('4', order));
+            command = redis::cmd("ZREVRANGEBYSCORE");
+            command.arg(self.set_key(set)).arg(from).arg("-inf");
+        } else {
+            let from =
+                order.map_or("-inf".to_owned(), |order| half_micro('5', order.saturating_sub(1)));
+            command = redis::cmd("ZRANGEBYSCORE");
+            command.arg(self.set_key(set)).arg(from).arg("+inf");
+        }
+        command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(count);
+        let reply = command.query_async(connection).await;
+        Ok(RawEntry::with_scores(reply.map_err(|error| self.link.failed(&error))?))
+    }
+}

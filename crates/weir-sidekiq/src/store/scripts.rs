@@ -1,0 +1,32 @@
+//! The scripts that Redis runs. Each file describes its keys, arguments and result.
+//!
+//! A script is one atomic step: it checks that a job is still where the caller saw it, and moves it.
+//! So several nodes, or a node that was stopped for hours, may try the same step without harm.
+
+use redis::Script;
+
+/// All scripts, sent by their hash; Redis gets the text when it does not know the hash.
+#[derive(Debug)]
+pub(super) struct StoreScripts {
+    pub(super) fetch: Script,
+    pub(super) take: Script,
+    pub(super) give_back: Script,
+    pub(super) settle: Script,
+    pub(super) shift: Script,
+    pub(super) due: Script,
+    pub(super) lease: Script,
+}
+
+impl Default for StoreScripts {
+    fn default() -> Self {
+        Self {
+            fetch: Script::new(include_str!("scripts/fetch.lua")),
+            take: Script::new(include_str!("scripts/take.lua")),
+            give_back: Script::new(include_str!("scripts/return.lua")),
+            settle: Script::new(include_str!("scripts/settle.lua")),
+            shift: Script::new(include_str!("scripts/move.lua")),
+            due: Script::new(include_str!("scripts/due.lua")),
+            lease: Script::new(include_str!("scripts/lease.lua")),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+-- Reserves jobs by a plan: each step names a queue and one of its ends.
+-- KEYS: as in fetch.lua.
+-- ARGV: time, owner, first number, count of workers, for each worker its id and the maximum of jobs
+-- and of bytes; then for each queue its concurrency ('' for none); then the steps: a queue (from 1)
+-- and 'oldest' or 'newest'.
+-- Returns the same as fetch.lua.
+local since = ARGV[1]
+if since == '' then
+  local time = redis.call('TIME')
+  since = time[1] .. string.format('%06d', time[2])
+end
+local owner, number, workers = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local limits = 4 + 3 * workers
+local step = limits + #KEYS / 3 + 1
+local reserved = {since}
+
+local function pop(queue, from)
+  if redis.pcall('HGET', KEYS[3 * queue], 'paused') == '1' then return nil end
+  local most = tonumber(ARGV[limits + queue])
+  if most and redis.call('HLEN', KEYS[3 * queue - 1]) >= most then return nil end
+  local job = redis.pcall(from == 'oldest' and 'RPOP' or 'LPOP', KEYS[3 * queue - 2])
+  return type(job) == 'string' and job or nil
+end
+
+for worker = 1, workers do
+  local at = 2 + 3 * worker
+  local jobs, bytes = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local header = owner .. '\t' .. ARGV[at] .. '\t' .. since .. '\n'
+  while jobs > 0 and bytes > 0 do
+    if step > #ARGV then return reserved end
+    local queue = tonumber(ARGV[step])
+    local job = pop(queue, ARGV[step + 1])
+    step = step + 2
+    if job then
+      local name = string.format('%.0f', number)
+      redis.call('HSET', KEYS[3 * queue - 1], owner .. ':' .. name, header .. job)
+      for _, part in ipairs({worker, queue, name, job}) do reserved[#reserved + 1] = part end
+      number, jobs, bytes = number + 1, jobs - 1, bytes - #job
+    end
+  end
+end
+return reserved

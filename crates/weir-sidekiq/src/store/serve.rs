@@ -1,0 +1,93 @@
+//! Serves all FETCHes in line, a round at a time.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::model::Delivery;
+use weir_jobs::settings::JobServerLimits;
+use weir_jobs::store::{FetchRequest, StoreError};
+
+use super::store_core::StoreCore;
+
+impl StoreCore {
+    /// Reserves jobs, and waits when there are none. The FETCH is in line at once, so dropping the
+    /// future loses nothing: what it was handed returns.
+    pub(super) async fn fetch(
+        self: &Rc<Self>,
+        request: FetchRequest<'_>,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.check_open()?;
+        let has_room = self.waiting.waiting() < self.limits.waiting_fetches_max;
+        let may_wait = !request.wait.is_zero();
+        let mut place = self.waiting.enter(&request, may_wait && has_room);
+        let outcome = self.serve().await;
+        if let Ok(jobs) = place.slot.try_recv() {
+            return Ok(jobs.deliver());
+        }
+        outcome?;
+        if may_wait && !has_room {
+            return Err(self.too_many_wait());
+        }
+        if !may_wait {
+            return Ok(Vec::new());
+        }
+        let served = tokio::time::timeout(request.wait, &mut place.slot).await;
+        Ok(served.ok().and_then(Result::ok).map(|jobs| jobs.deliver()).unwrap_or_default())
+    }
+
+    fn too_many_wait(&self) -> StoreError {
+        self.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
+        let max = self.limits.waiting_fetches_max;
+        let setting = JobServerLimits::WAITING_FETCHES_MAX;
+        StoreError::Limit(format!("too many FETCHes wait: at most {max} ({setting})"))
+    }
+
+    /// Lets the store's task serve FETCHes that wait.
+    pub(super) fn kick(&self) {
+        if !self.waiting.is_empty() {
+            self.work_arrived.notify_one();
+        }
+    }
+
+    /// Begins a round, which goes on by itself if the future is dropped. Resolves when a round that
+    /// began after this call is over.
+    pub(super) fn serve(self: &Rc<Self>) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        let request = self.rounds.request();
+        let core = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move { core.round_for(request).await });
+        async move { task.await.unwrap_or(Err(StoreError::Closed)) }
+    }
+
+    async fn round_for(self: Rc<Self>, request: u64) -> Result<(), StoreError> {
+        let _turn = self.rounds.turn.lock().await;
+        if self.rounds.served.get() < request {
+            let requested = self.rounds.requested.get();
+            let outcome = self.round().await;
+            self.rounds.served.set(requested);
+            *self.rounds.outcome.borrow_mut() = outcome;
+        }
+        self.rounds.outcome.borrow().clone()
+    }
+
+    async fn round(self: &Rc<Self>) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let connection = self.ready().await?;
+        loop {
+            let groups = self.waiting.groups();
+            if groups.is_empty() {
+                return Ok(());
+            }
+            let reserving = groups.iter().map(|group| self.reserve(group, connection.clone()));
+            let mut is_over = true;
+            for reserved in join_all(reserving).await {
+                is_over &= !reserved?.may_have_more;
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What all parts of the store share: the link to Redis, the reservations of this node, counters.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::allocation::Allocation;
+use weir_jobs::dispatch::Dispatcher;
+use weir_jobs::metrics::{JobsMetrics, QueueMetrics};
+use weir_jobs::model::QueueName;
+use weir_jobs::settings::JobServerLimits;
+use weir_jobs::store::{Counts, StoreError};
+
+use super::keys::StoreKeys;
+use super::link::RedisLink;
+use super::owner::LeaseOwner;
+use super::reservations::Reservations;
+use super::returned::RecentlyReturned;
+use super::rounds::Rounds;
+use super::scripts::StoreScripts;
+use super::seconds;
+use super::waiting::WaitingFetches;
+
+/// Names of queues that are logged once as not served.
+const ODD_NAMES_MAX: usize = 100;
+
+/// The store, without its tasks.
+#[derive(Debug)]
+pub(super) struct StoreCore {
+    pub(super) link: RedisLink,
+    pub(super) keys: StoreKeys,
+    pub(super) scripts: StoreScripts,
+    pub(super) limits: JobServerLimits,
+    pub(super) metrics: JobsMetrics,
+    pub(super) clock: Clock,
+    pub(super) lease: Duration,
+    /// Of this data directory.
+    pub(super) node: String,
+    pub(super) owner: RefCell<Option<LeaseOwner>>,
+    /// Held while the node enters Redis. Across awaits, so tokio's.
+    pub(super) entering: Mutex<()>,
+    pub(super) state: RefCell<StoreState>,
+    pub(super) waiting: Rc<WaitingFetches>,
+    pub(super) rounds: Rounds,
+    /// Held while jobs that were not delivered return. Across awaits, so tokio's.
+    pub(super) returning: Mutex<()>,
+    /// Wakes the task that serves FETCHes.
+    pub(super) work_arrived: Rc<Notify>,
+    pub(super) closed: Cell<bool>,
+    /// When others' reservations may be read again.
+    pub(super) foreign_search_from: Cell<Option<Instant>>,
+    pub(super) last_counts: RefCell<Counts>,
+    pub(super) counted_at: Cell<Timestamp>,
+}
+
+/// The node's own state.
+#[derive(Debug, Default)]
+pub(super) struct StoreState {
+    pub(super) reservations: Reservations,
+    pub(super) allocation: Allocation,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) next_number: u64,
+    /// Greater than every time of enqueueing that this node has written.
+    pub(super) next_order: u64,
+    pub(super) totals: NodeTotals,
+    /// The totals that Sidekiq's counters contain.
+    pub(super) flushed: NodeTotals,
+    pub(super) queues: BTreeMap<QueueName, LocalQueue>,
+    /// Names in Redis' set when it was last read, and those that this node has used since.
+    pub(super) known: BTreeSet<String>,
+    /// Jobs that were not delivered, by queue and number.
+    pub(super) undelivered: Vec<(QueueName, u64)>,
+    pub(super) returned: RecentlyReturned,
+    /// Queues whose name is in the set of those with reservations.
+    pub(super) reserving: BTreeSet<QueueName>,
+    pub(super) random: fastrand::Rng,
+    /// Payloads that were no jobs.
+    pub(super) malformed: u64,
+    /// Names of queues that Weir can't serve.
+    pub(super) odd_names: BTreeSet<String>,
+}
+
+/// What this node knows about a queue.
+#[derive(Debug)]
+pub(super) struct LocalQueue {
+    pub(super) metrics: QueueMetrics,
+    pub(super) totals: NodeTotals,
+}
+
+/// Totals of this node since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NodeTotals {
+    pub(super) pushed: u64,
+    /// Jobs that finished, including failed ones.
+    pub(super) processed: u64,
+    pub(super) failed: u64,
+}
+
+impl StoreState {
+    /// Notes a name of a queue that Weir can't serve. Returns whether it is new.
+    pub(super) fn note_odd_name(&mut self, name: &str) -> bool {
+        self.odd_names.len() < ODD_NAMES_MAX && self.odd_names.insert(name.to_owned())
+    }
+
+    /// Returns whether this node knows the reserved job with this number.
+    pub(super) fn knows(&self, number: u64) -> bool {
+        let is_it = |(_, it): &(QueueName, u64)| *it == number;
+        self.reservations.get(number).is_some() || self.undelivered.iter().any(is_it)
+    }
+}
+
+impl StoreCore {
+    pub(super) fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// Returns the connection, once this node has entered Redis and jobs that were not delivered
+    /// are back. Each operation begins with it.
+    pub(super) async fn ready(self: &Rc<Self>) -> Result<MultiplexedConnection, StoreError> {
+        self.check_open()?;
+        let connection = self.entered().await?;
+        self.return_undelivered(&connection).await?;
+        Ok(connection)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the time in microseconds for a script, or an empty text for Redis' own clock. Only
+    /// tests move a clock.
+    pub(super) fn micros_argument(&self) -> String {
+        if self.clock.is_manual() { self.now().as_micros().to_string() } else { String::new() }
+    }
+
+    /// Like [`StoreCore::micros_argument`], in seconds.
+    pub(super) fn seconds_argument(&self) -> String {
+        if self.clock.is_manual() { seconds::text(self.now()) } else { String::new() }
+    }
+
+    /// Returns a time of enqueueing that differs from all others of this node.
+    pub(super) fn next_order(&self) -> Timestamp {
+        let now = self.now().as_micros();
+        let mut state = self.state.borrow_mut();
+        let order = now.max(state.next_order);
+        state.next_order = order + 1;
+        Timestamp::from_micros(order)
+    }
+
+    /// Changes the totals of this node and of one queue.
+    pub(super) fn count(&self, queue: &QueueName, change: impl Fn(&mut NodeTotals)) {
+        let mut state = self.state.borrow_mut();
+        change(&mut state.totals);
+        change(&mut self.local_queue(&mut state, queue).totals);
+    }
+
+    pub(super) fn observe_run(&self, queue: &QueueName, since: Timestamp) {
+        let seconds = self.now().since(since).as_secs_f64();
+        let mut state = self.state.borrow_mut();
+        self.local_queue(&mut state, queue).metrics.run.observe(seconds);
+    }
+
+    pub(super) fn observe_wait(&self, queue: &QueueName, enqueued_at: Timestamp) {
+        let seconds = self.now().since(enqueued_at).as_secs_f64();
+        let mut state = self.state.borrow_mut();
+        self.local_queue(&mut state, queue).metrics.wait.observe(seconds);
+    }
+
+    fn local_queue<'s>(&self, state: &'s mut StoreState, queue: &QueueName) -> &'s mut LocalQueue {
+        state.queues.entry(queue.clone()).or_insert_with(|| LocalQueue {
+            metrics: self.metrics.queue(queue.as_str()),
+            totals: NodeTotals::default(),
+        })
+    }
+}

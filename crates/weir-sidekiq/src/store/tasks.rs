@@ -1,0 +1,112 @@
+//! What the store does by itself: serve FETCHes that wait, move due jobs, keep the lease, return
+//! the jobs of dead nodes.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use weir_jobs::store::StoreError;
+
+use super::store_core::StoreCore;
+
+/// Polls without a job make the next ones rarer, up to this factor.
+const IDLE_FACTOR_MAX: u32 = 5;
+/// The sleep of the serving task while no FETCH waits.
+const IDLE_SLEEP: Duration = Duration::from_secs(60);
+
+/// The lease is renewed, and dead nodes are looked for, this often in its time.
+const RENEWALS_PER_LEASE: u32 = 6;
+const REAPS_PER_LEASE: u32 = 12;
+
+/// How often Sidekiq's counters are raised, as by Sidekiq.
+const STATISTICS_EVERY: Duration = Duration::from_secs(10);
+
+/// Starts the tasks. They end with the store.
+pub(super) fn spawn(
+    core: &Rc<StoreCore>,
+    poll_interval: Duration,
+    schedule_interval: Duration,
+) -> Vec<JoinHandle<()>> {
+    let weak = || Rc::downgrade(core);
+    let lease = core.lease;
+    vec![
+        tokio::task::spawn_local(serve_waiting(weak(), poll_interval)),
+        tokio::task::spawn_local(repeat(weak(), schedule_interval, Duty::Due)),
+        tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
+        tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
+        tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),
+    ]
+}
+
+/// Serves FETCHes whenever work has arrived, and polls for what others push.
+async fn serve_waiting(core: Weak<StoreCore>, poll_interval: Duration) {
+    let mut idle = 1;
+    loop {
+        let Some((arrived, waits)) =
+            core.upgrade().map(|core| (Rc::clone(&core.work_arrived), !core.waiting.is_empty()))
+        else {
+            return;
+        };
+        let sleep = if waits { poll_interval * idle } else { IDLE_SLEEP };
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => idle = (idle + 1).min(IDLE_FACTOR_MAX),
+            () = arrived.notified() => idle = 1,
+        }
+        let Some(core) = core.upgrade() else { return };
+        if core.closed.get() {
+            return;
+        }
+        // While Redis is away, the FETCHes themselves report it.
+        drop(core.ready().await);
+        if !core.waiting.is_empty() {
+            drop(core.serve().await);
+        }
+    }
+}
+
+/// A duty that every node does at its own pace.
+#[derive(Clone, Copy, Debug)]
+enum Duty {
+    Due,
+    Renew,
+    Reap,
+    Statistics,
+}
+
+impl Duty {
+    async fn run(self, core: &Rc<StoreCore>) -> Result<(), StoreError> {
+        match self {
+            Self::Due => core.run_due().await,
+            Self::Renew => core.renew_lease().await,
+            Self::Reap => {
+                let mut connection = core.ready().await?;
+                core.reap(&mut connection).await
+            }
+            Self::Statistics => {
+                let mut connection = core.ready().await?;
+                core.flush_statistics(&mut connection).await
+            }
+        }
+    }
+}
+
+async fn repeat(core: Weak<StoreCore>, interval: Duration, duty: Duty) {
+    let mut failing_since: Option<Instant> = None;
+    loop {
+        // Nodes that were started together do not stay in step.
+        tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.closed.get() {
+            return;
+        }
+        match duty.run(&core).await {
+            Ok(()) => failing_since = None,
+            Err(error) if failing_since.is_none() => {
+                failing_since = Some(Instant::now());
+                tracing::warn!(%error, ?duty, "Redis can't be used; trying again");
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Jobs whose worker vanished: they return to their queue, or fail if that happens too often.
+//!
+//! How often is counted in Redis for all nodes, by jid, and forgotten after three days.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
+use weir_base::clock::Timestamp;
+use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::model::{QueueName, Wid};
+use weir_jobs::rules::{self, Return};
+use weir_jobs::store::StoreError;
+
+use super::store_core::StoreCore;
+
+/// A job that lost its workers further apart is not suspected to be the cause.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(72 * 3_600);
+
+/// How often jobs were returned, by jid.
+pub(super) type ReturnCounts = BTreeMap<Box<str>, ReturnCount>;
+
+/// How often one job was returned, and since when that is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReturnCount {
+    times: u8,
+    since: u64,
+}
+
+impl ReturnCount {
+    fn parse(text: &str, now: Timestamp) -> Option<Self> {
+        let (times, since) = text.split_once(' ')?;
+        let count = Self { times: times.parse().ok()?, since: since.parse().ok()? };
+        let age = now.since(Timestamp::from_millis(count.since.saturating_mul(1_000)));
+        (age <= COUNT_AGE_MAX).then_some(count)
+    }
+}
+
+impl StoreCore {
+    /// Releases the reservations of a worker that is gone. Returns their number.
+    pub(super) async fn release(self: &Rc<Self>, wid: &Wid) -> Result<usize, StoreError> {
+        let mut connection = self.ready().await?;
+        let held: Vec<(u64, Box<str>, QueueName)> = {
+            let state = self.state.borrow();
+            let numbers = state.reservations.of_worker(wid).into_iter();
+            let job = |number| state.reservations.get(number).map(|it| (number, it));
+            numbers
+                .filter_map(job)
+                .map(|(number, job)| (number, job.jid.clone(), job.queue.clone()))
+                .collect()
+        };
+        let jids = held.iter().map(|(_, jid, _)| &**jid);
+        let counts = self.return_counts(&mut connection, jids).await?;
+        let mut returning: BTreeMap<QueueName, Vec<(u64, Box<str>)>> = BTreeMap::new();
+        let released = held.len();
+        for (number, jid, queue) in held {
+            if self.is_poison(&counts, &jid) {
+                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                let report = rules::worker_vanished(jid.clone());
+                ignore_lost(self.fail_job(&mut connection, number, report).await)?;
+                self.forget_returns(&mut connection, &jid).await?;
+            } else {
+                returning.entry(queue).or_default().push((number, jid));
+            }
+        }
+        for (queue, jobs) in returning {
+            let numbers: Vec<u64> = jobs.iter().map(|(number, _)| *number).collect();
+            self.put_back(&mut connection, &queue, &numbers).await?;
+            self.state.borrow_mut().note_returned(&queue, &jobs);
+            let jids = jobs.iter().map(|(_, jid)| &**jid);
+            self.count_returns(&mut connection, &counts, jids).await?;
+        }
+        self.kick();
+        Ok(released)
+    }
+
+    /// Reads how often each of these jobs was returned before.
+    pub(super) async fn return_counts<'j>(
+        &self,
+        connection: &mut MultiplexedConnection,
+        jids: impl Iterator<Item = &'j str>,
+    ) -> Result<ReturnCounts, StoreError> {
+        let jids: Vec<&str> = jids.collect();
+        if jids.is_empty() {
+            return Ok(ReturnCounts::new());
+        }
+        let counts = connection.hmget(self.keys.vanished(), &jids).await;
+        let counts: Vec<Option<String>> = counts.map_err(|error| self.link.failed(&error))?;
+        let now = self.now();
+        let known = jids
+            .iter()
+            .zip(counts)
+            .filter_map(|(jid, count)| Some(((*jid).into(), ReturnCount::parse(&count?, now)?)));
+        Ok(known.collect())
+    }
+
+    /// Returns whether a job has vanished with its worker too often to be tried again.
+    pub(super) fn is_poison(&self, counts: &ReturnCounts, jid: &str) -> bool {
+        let times = counts.get(jid).map_or(0, |count| count.times);
+        rules::after_vanishing(times, self.limits.returns_max) == Return::Fails
+    }
+
+    /// Counts one more return of each of these jobs.
+    pub(super) async fn count_returns<'j>(
+        &self,
+        connection: &mut MultiplexedConnection,
+        counts: &ReturnCounts,
+        jids: impl Iterator<Item = &'j str>,
+    ) -> Result<(), StoreError> {
+        let now = self.now().as_millis() / 1_000;
+        let fields: Vec<(&str, String)> = jids
+            .map(|jid| {
+                let ReturnCount { times, since } = counts.get(jid).copied().unwrap_or_default();
+                let since = if times == 0 { now } else { since };
+                (jid, format!("{} {since}", times.saturating_add(1)))
+            })
+            .collect();
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let counted: Result<(), _> = connection.hset_multiple(self.keys.vanished(), &fields).await;
+        counted.map_err(|error| self.link.failed(&error))
+    }
+
+    pub(super) async fn forget_returns(
+        &self,
+        connection: &mut MultiplexedConnection,
+        jid: &str,
+    ) -> Result<(), StoreError> {
+        let forgotten: Result<(), _> = connection.hdel(self.keys.vanished(), jid).await;
+        forgotten.map_err(|error| self.link.failed(&error))
+    }
+}
+
+impl super::store_core::StoreState {
+    /// Ends reservations whose jobs wait again, and remembers them for a late ACK.
+    fn note_returned(&mut self, queue: &QueueName, jobs: &[(u64, Box<str>)]) {
+        for (number, jid) in jobs {
+            self.reservations.remove(*number);
+            self.returned.insert(jid, queue.clone());
+        }
+    }
+}
+
+/// A job that has meanwhile ended otherwise is no error.
+pub(super) fn ignore_lost<T>(outcome: Result<T, StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Ok(_) | Err(StoreError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
