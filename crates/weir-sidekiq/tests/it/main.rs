@@ -9,9 +9,13 @@ mod acl;
 mod arrivals;
 mod backlog;
 mod connections;
+#[allow(dead_code, reason = "the tests of weir-jobs use the rest of it")]
+mod contract;
 mod cost;
 mod limits;
 mod real_sidekiq;
 #[allow(dead_code, reason = "the tests of weir start one where another was")]
 mod redis_server;
+mod shared_redis;
+mod store;
 mod versions;

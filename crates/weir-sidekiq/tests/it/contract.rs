@@ -1,0 +1,101 @@
+//! What every store of weir-jobs promises, on a real Redis.
+//!
+//! The tests are those of weir-jobs. A promise that Sidekiq's layout can't keep is ignored with the
+//! reason, so that every run lists it.
+
+mod harness;
+#[path = "../../../weir-jobs/tests/it/contract/promises.rs"]
+#[macro_use]
+mod promises;
+
+#[path = "../../../weir-jobs/tests/it/contract/batches.rs"]
+mod batches;
+#[path = "../../../weir-jobs/tests/it/contract/counts.rs"]
+mod counts;
+#[path = "../../../weir-jobs/tests/it/contract/dead.rs"]
+mod dead;
+#[path = "../../../weir-jobs/tests/it/contract/dispatch.rs"]
+mod dispatch;
+#[path = "../../../weir-jobs/tests/it/contract/durable.rs"]
+mod durable;
+#[path = "../../../weir-jobs/tests/it/contract/order.rs"]
+mod order;
+#[path = "../../../weir-jobs/tests/it/contract/queues.rs"]
+mod queues;
+#[path = "../../../weir-jobs/tests/it/contract/reservations.rs"]
+mod reservations;
+#[path = "../../../weir-jobs/tests/it/contract/restore.rs"]
+mod restore;
+#[path = "../../../weir-jobs/tests/it/contract/retries.rs"]
+mod retries;
+#[path = "../../../weir-jobs/tests/it/contract/scan.rs"]
+mod scan;
+#[path = "../../../weir-jobs/tests/it/contract/scheduled.rs"]
+mod scheduled;
+#[path = "../../../weir-jobs/tests/it/contract/waiting.rs"]
+mod waiting;
+#[path = "../../../weir-jobs/tests/it/contract/world.rs"]
+mod world;
+
+use harness::RedisHarness;
+
+/// Defines the test of one promise. The first rules are the promises that are not kept.
+macro_rules! promise {
+    (scheduled, a_job_waits_for_its_time_to_the_microsecond) => {
+        #[test]
+        #[ignore = "`at` is stored as the score only: with it in the payload, Sidekiq's scheduler \
+                    would schedule the job again"]
+        fn a_job_waits_for_its_time_to_the_microsecond() {
+            run(super::scheduled::a_job_waits_for_its_time_to_the_microsecond::<RedisHarness>);
+        }
+    };
+    (restore, a_restored_job_rests_where_it_was) => {
+        #[test]
+        #[ignore = "`failure.next_at` is stored as the score of the retry set only, so a job that is \
+                    restored there without one has it afterwards"]
+        fn a_restored_job_rests_where_it_was() {
+            run(super::restore::a_restored_job_rests_where_it_was::<RedisHarness>);
+        }
+    };
+    (durable, a_restart_keeps_every_state) => {
+        #[test]
+        #[ignore = "totals count from the start of a node: Sidekiq's own include what Sidekiq did"]
+        fn a_restart_keeps_every_state() {
+            run(super::durable::a_restart_keeps_every_state::<RedisHarness>);
+        }
+    };
+    ($module:ident, $test:ident) => {
+        #[test]
+        fn $test() {
+            run(super::$module::$test::<RedisHarness>);
+        }
+    };
+}
+
+macro_rules! contract_of_redis {
+    ({ $($module:ident: $($test:ident),+;)+ }) => {
+        mod redis_store {
+            use super::*;
+            $($(promise!($module, $test);)+)+
+        }
+    };
+}
+
+macro_rules! durable_contract_of_redis {
+    ({ $($module:ident: $($test:ident),+;)+ }) => {
+        mod redis_survives {
+            use super::*;
+            $($(promise!($module, $test);)+)+
+        }
+    };
+}
+
+promises_of_every_store!(contract_of_redis);
+promises_of_durable_stores!(durable_contract_of_redis);
+
+/// Runs a test, unless there is no Redis.
+fn run<F: Future<Output = ()>>(test: impl FnOnce(world::World<RedisHarness>) -> F) {
+    if crate::shared_redis::database().is_some() {
+        world::run(test);
+    }
+}

@@ -1,0 +1,83 @@
+//! The store in Redis, behind the functions that the contract's tests use.
+
+use std::rc::Rc;
+
+use tempfile::TempDir;
+use weir_base::clock::Clock;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::settings::JobServerSettings;
+use weir_jobs::store::Store;
+use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::store::RedisStore;
+
+use crate::shared_redis;
+use crate::store::rig::options;
+
+/// A way to open a store and to move its time, as in weir-jobs.
+pub(crate) trait Harness: Sized {
+    type Store: Store;
+
+    fn open(settings: JobServerSettings, clock: Clock) -> Self;
+
+    fn store(&self) -> &Rc<Self::Store>;
+
+    /// Does what is due by the clock now.
+    async fn tick(&self);
+}
+
+/// A store that survives the process.
+pub(crate) trait Durable: Harness {
+    /// Opens the store again, without any goodbye.
+    fn reopen(self) -> Self;
+}
+
+/// A node with a database of its own. Leases follow Redis' clock, not the test's, and last longer
+/// than any test.
+pub(crate) struct RedisHarness {
+    store: Rc<RedisStore>,
+    endpoint: RedisEndpoint,
+    settings: JobServerSettings,
+    clock: Clock,
+    directory: TempDir,
+}
+
+impl RedisHarness {
+    fn open_in(
+        directory: TempDir,
+        endpoint: RedisEndpoint,
+        settings: JobServerSettings,
+        clock: Clock,
+    ) -> Self {
+        let lease = std::time::Duration::from_secs(600);
+        let options = options(&endpoint, &directory, lease);
+        let metrics = JobsMetrics::detached();
+        let store = RedisStore::open(&options, &settings, clock.clone(), metrics).unwrap();
+        Self { store: Rc::new(store), endpoint, settings, clock, directory }
+    }
+}
+
+impl Harness for RedisHarness {
+    type Store = RedisStore;
+
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
+        let endpoint = shared_redis::database().expect("the test runs only where Redis is");
+        Self::open_in(tempfile::tempdir().unwrap(), endpoint, settings, clock)
+    }
+
+    fn store(&self) -> &Rc<RedisStore> {
+        &self.store
+    }
+
+    async fn tick(&self) {
+        self.store.tick().await.unwrap();
+    }
+}
+
+impl Durable for RedisHarness {
+    fn reopen(self) -> Self {
+        let Self { store, endpoint, settings, clock, directory } = self;
+        assert_eq!(Rc::strong_count(&store), 1, "somebody still uses the old store");
+        drop(store);
+        Self::open_in(directory, endpoint, settings, clock)
+    }
+}

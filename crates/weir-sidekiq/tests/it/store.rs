@@ -1,0 +1,6 @@
+//! The store of jobs in Sidekiq's layout, on a real Redis.
+
+mod hostile;
+mod nodes;
+pub(crate) mod rig;
+mod ruby;

@@ -1,0 +1,176 @@
+//! Several nodes on one Redis.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use weir_jobs::store::{FailOutcome, Store, StoreError};
+
+use super::rig::{LEASE, Node, report, run};
+use crate::shared_redis::client;
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn job(jid: &str) -> String {
+    format!(r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q"}}"#)
+}
+
+#[test]
+fn no_job_is_delivered_twice() {
+    run(async |redis| {
+        let nodes = [Node::open(&redis), Node::open(&redis)];
+        for number in 0..200 {
+            nodes[number % 2].push(&job(&format!("job-{number:05}"))).await.unwrap();
+        }
+        let drain = async |node: &Node| {
+            let mut jids = Vec::new();
+            while let Some(jid) = node.fetch_now("q").await {
+                jids.push(jid);
+            }
+            jids
+        };
+        let (one, other) = tokio::join!(drain(&nodes[0]), drain(&nodes[1]));
+        assert_eq!(one.len() + other.len(), 200);
+        assert_eq!(one.iter().chain(&other).collect::<BTreeSet<_>>().len(), 200);
+        assert!(!one.is_empty() && !other.is_empty());
+        for (node, jids) in nodes.iter().zip([one, other]) {
+            let jids: Vec<&str> = jids.iter().map(String::as_str).collect();
+            assert_eq!(node.store.ack(&jids).await, Ok(vec![]));
+        }
+        let left: u64 =
+            redis::cmd("EXISTS").arg("weir:{queue:q}:reserved").query(&mut client(&redis)).unwrap();
+        assert_eq!(left, 0);
+    });
+}
+
+#[test]
+fn a_fetch_that_waits_gets_what_another_node_pushes() {
+    run(async |redis| {
+        let (one, other) = (Node::open(&redis), Node::open(&redis));
+        let (fetched, pushed) = tokio::join!(one.fetch("w1", "q", LONG), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            other.push(&job("job-00001")).await
+        });
+        pushed.unwrap();
+        assert_eq!(&*fetched.unwrap().jid, "job-00001");
+    });
+}
+
+#[test]
+fn the_jobs_of_a_dead_node_come_back_after_its_lease() {
+    run(async |redis| {
+        let (dying, living) = (Node::open(&redis), Node::open(&redis));
+        dying.push(&job("job-00001")).await.unwrap();
+        assert_eq!(dying.fetch_now("q").await.as_deref(), Some("job-00001"));
+        assert_eq!(living.fetch_now("q").await, None);
+        drop(dying.crash());
+        let died = tokio::time::Instant::now();
+        let back = living.fetch("w1", "q", LONG).await.unwrap();
+        assert_eq!(&*back.jid, "job-00001");
+        assert!(died.elapsed() >= LEASE / 2, "{:?}", died.elapsed());
+        assert_eq!(living.store.ack(&["job-00001"]).await, Ok(vec![]));
+    });
+}
+
+#[test]
+fn the_next_process_of_a_node_brings_its_jobs_back_at_once() {
+    run(async |redis| {
+        let long_lease = Duration::from_secs(600);
+        let node = Node::open_in(tempfile::tempdir().unwrap(), &redis, long_lease);
+        node.push(&job("job-00001")).await.unwrap();
+        node.fetch_now("q").await.unwrap();
+        let node = Node::open_in(node.crash(), &redis, long_lease);
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+        // Closed in order, the next process keeps what workers have.
+        node.store.close().await.unwrap();
+        let node = Node::open_in(node.crash(), &redis, long_lease);
+        assert_eq!(node.fetch_now("q").await, None);
+        assert_eq!(node.store.ack(&["job-00001"]).await, Ok(vec![]));
+    });
+}
+
+#[test]
+fn a_node_whose_lease_was_lost_drops_its_reservations() {
+    run(async |redis| {
+        let node = Node::open(&redis);
+        node.push(&job("job-00001")).await.unwrap();
+        node.fetch_now("q").await.unwrap();
+        let mut client = client(&redis);
+        // As a clock that jumps, or a process that was stopped for long.
+        redis::cmd("DEL").arg("weir:nodes").exec(&mut client).unwrap();
+        let again = node.fetch("w2", "q", LONG).await.unwrap();
+        assert_eq!(&*again.jid, "job-00001");
+        let held = node.store.reservations(10).await;
+        assert_eq!(held.len(), 1);
+        assert_eq!(held[0].wid.as_ref().unwrap().as_str(), "w2");
+        let epoch: u64 =
+            redis::cmd("HVALS").arg("weir:epochs").query::<Vec<u64>>(&mut client).unwrap()[0];
+        assert_eq!(epoch, 2);
+    });
+}
+
+#[test]
+fn a_worker_may_acknowledge_to_another_node() {
+    run(async |redis| {
+        let (one, other) = (Node::open(&redis), Node::open(&redis));
+        one.push(&job("job-00001")).await.unwrap();
+        one.fetch_now("q").await.unwrap();
+        assert_eq!(other.store.reservations(10).await.len(), 1);
+        assert_eq!(other.store.ack(&["job-00001"]).await, Ok(vec![]));
+        let late = one.store.fail(report("job-00001")).await;
+        assert_eq!(late, Err(StoreError::NotFound("job-00001".into())), "it has ended");
+    });
+}
+
+#[test]
+fn a_job_that_kills_its_nodes_goes_to_the_dead_set() {
+    run(async |redis| {
+        let first = Node::open(&redis);
+        first.push(&job("job-00001")).await.unwrap();
+        let mut directory = first.crash();
+        for _ in 0..4 {
+            let node = Node::open_in(directory, &redis, LEASE);
+            assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+            directory = node.crash();
+        }
+        let node = Node::open_in(directory, &redis, LEASE);
+        assert_eq!(node.fetch_now("q").await, None);
+        let counts = node.store.counts().await;
+        assert_eq!((counts.reserved, counts.dead), (0, 1));
+        let dead = node.store.find("job-00001").await.unwrap().job().unwrap();
+        assert_eq!(dead.failure.unwrap().errtype, "WorkerVanished");
+    });
+}
+
+#[test]
+fn only_one_of_two_schedulers_enqueues_a_job() {
+    run(async |redis| {
+        let (one, other) = (Node::open(&redis), Node::open(&redis));
+        for number in 0..150 {
+            let jid = format!("job-{number:05}");
+            let json =
+                format!(r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q","retry":5}}"#);
+            one.push(&json).await.unwrap();
+            assert_eq!(one.fetch_now("q").await.as_deref(), Some(&*jid));
+            assert!(matches!(one.store.fail(report(&jid)).await, Ok(FailOutcome::Retry { .. })));
+        }
+        let mut client = client(&redis);
+        let retries: Vec<String> =
+            redis::cmd("ZRANGE").arg("retry").arg(0).arg(-1).query(&mut client).unwrap();
+        for text in &retries {
+            redis::cmd("ZADD").arg("retry").arg(1).arg(text).exec(&mut client).unwrap();
+        }
+        let (first, second) = tokio::join!(one.store.tick(), other.store.tick());
+        first.and(second).unwrap();
+        let length: u64 = redis::cmd("LLEN").arg("queue:q").query(&mut client).unwrap();
+        assert_eq!(length, 150);
+    });
+}
+
+#[test]
+fn a_later_layout_is_refused_by_name() {
+    run(async |redis| {
+        redis::cmd("SET").arg("weir:layout").arg("2").exec(&mut client(&redis)).unwrap();
+        let error = Node::open(&redis).store.check_layout().await.unwrap_err();
+        assert!(error.to_string().contains("weir:layout"), "{error}");
+    });
+}

@@ -1,0 +1,108 @@
+//! Nodes on one Redis: each a store with a data directory of its own.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weir_base::clock::Clock;
+use weir_jobs::job::JobBatch;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::model::{Delivery, FailureReport, QueueName, Wid};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings};
+use weir_jobs::store::{BatchSize, FetchRequest, Store, StoreError};
+use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::store::{RedisStore, RedisStoreOptions};
+
+/// Nothing here takes long; a test that hangs is told so.
+const TEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Of the nodes under test, so that a test outlives it.
+pub(crate) const LEASE: Duration = Duration::from_millis(600);
+
+/// A node with its data directory.
+pub(crate) struct Node {
+    pub(crate) store: RedisStore,
+    directory: TempDir,
+}
+
+impl Node {
+    pub(crate) fn open(endpoint: &RedisEndpoint) -> Self {
+        Self::open_in(tempfile::tempdir().unwrap(), endpoint, LEASE)
+    }
+
+    pub(crate) fn open_in(directory: TempDir, endpoint: &RedisEndpoint, lease: Duration) -> Self {
+        let options = options(endpoint, &directory, lease);
+        let settings = JobServerSettings::default();
+        let metrics = JobsMetrics::detached();
+        let store = RedisStore::open(&options, &settings, Clock::system(), metrics).unwrap();
+        Self { store, directory }
+    }
+
+    /// The process ends without a goodbye.
+    pub(crate) fn crash(self) -> TempDir {
+        self.directory
+    }
+
+    pub(crate) async fn push(&self, json: &str) -> Result<(), StoreError> {
+        let mut batch = JobBatch::new();
+        let now = Clock::system().now();
+        let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
+        self.store.push(&[job]).await
+    }
+
+    /// What is there for a worker within `wait`.
+    pub(crate) async fn fetch(
+        &self,
+        worker: &str,
+        queue: &str,
+        wait: Duration,
+    ) -> Option<Delivery> {
+        let (wid, queues) = (Wid::new(worker), [queue_name(queue)]);
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
+        self.store.fetch(request).await.unwrap().pop()
+    }
+
+    pub(crate) async fn fetch_now(&self, queue: &str) -> Option<String> {
+        let delivery = self.fetch("w1", queue, Duration::ZERO).await;
+        delivery.map(|delivery| delivery.jid.into())
+    }
+}
+
+pub(crate) fn options(
+    endpoint: &RedisEndpoint,
+    directory: &TempDir,
+    lease: Duration,
+) -> RedisStoreOptions {
+    RedisStoreOptions {
+        endpoint: endpoint.clone(),
+        namespace: String::new(),
+        prefix: "weir".to_owned(),
+        node_file: directory.path().join("node_id"),
+        poll_interval: Duration::from_millis(20),
+        schedule_interval: Duration::from_secs(1),
+        lease,
+        connect_timeout: Duration::from_secs(5),
+        command_timeout: Duration::from_secs(5),
+        retry_wait_max: Duration::from_secs(1),
+    }
+}
+
+pub(crate) fn queue_name(name: &str) -> QueueName {
+    QueueName::parse(name, &JobServerLimits::default()).unwrap()
+}
+
+pub(crate) fn report(jid: &str) -> FailureReport {
+    FailureReport {
+        jid: jid.into(),
+        errtype: "Oops".to_owned(),
+        message: "it broke".to_owned(),
+        backtrace: vec!["line 1".to_owned()],
+    }
+}
+
+/// Runs `test` where stores live, with a database of its own.
+pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(RedisEndpoint) -> F) {
+    let Some(endpoint) = crate::shared_redis::database() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tasks = tokio::task::LocalSet::new();
+    let test = async { tokio::time::timeout(TEST_TIME_MAX, test(endpoint)).await };
+    tasks.block_on(&runtime, test).expect("the test ends in time");
+}
