@@ -16,6 +16,10 @@ use super::store_core::StoreCore;
 /// The layout of Weir's keys that this version writes and reads.
 const LAYOUT: &str = "1";
 
+/// The last epoch of a node, the one that was closed in order, whether that was forgotten now, and
+/// the owners of all leases.
+type StartsOfNode = (Option<u64>, Option<u64>, u64, Vec<String>);
+
 impl StoreCore {
     /// Returns the connection, once this node has entered Redis.
     pub(super) async fn entered(self: &Rc<Self>) -> Result<MultiplexedConnection, StoreError> {
@@ -83,7 +87,7 @@ impl StoreCore {
             .ignore();
         pipeline.zrange(self.keys.nodes(), 0, -1);
         let found = pipeline.query_async(connection).await;
-        let (last, clean, owners): (Option<u64>, Option<u64>, Vec<String>) =
+        let (last, clean, owners): (Option<u64>, Option<u64>, Vec<String>): =
             found.map_err(|error| self.link.failed(&error))?;
         if let Some(epoch) = last.filter(|_| last == clean) {
             return Ok((epoch, true));
