@@ -80,14 +80,10 @@ impl StoreCore {
     ) -> Result<(u64, bool), StoreError> {
         let (epochs, clean) = (self.keys.epochs(), self.keys.clean());
         let mut pipeline = Pipeline::new();
-        pipeline
-            .hget(&epochs, &self.node)
-            .hget(&clean, &self.node)
-            .hdel(&clean, &self.node)
-            .ignore();
+        pipeline.hget(&epochs, &self.node).hget(&clean, &self.node).hdel(&clean, &self.node);
         pipeline.zrange(self.keys.nodes(), 0, -1);
         let found = pipeline.query_async(connection).await;
-        let (last, clean, owners): (Option<u64>, Option<u64>, Vec<String>): =
+        let (last, clean, _, owners): StartsOfNode =
             found.map_err(|error| self.link.failed(&error))?;
         if let Some(epoch) = last.filter(|_| last == clean) {
             return Ok((epoch, true));

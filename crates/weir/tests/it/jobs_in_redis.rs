@@ -20,16 +20,16 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     let weir = site.start();
     let mut client = Client::connect(weir.jobs());
     let job = r#"{"jid":"it-job-0001","jobtype":"Hello","args":[1]}"#;
-    assert_eq!(client.ask(&format!("PUSH {job}")), "+OK");
+    assert_eq!(client.run_command(&format!("PUSH {job}")), "+OK");
     let mut commands = redis.client();
     let pushed: String =
         redis::cmd("LINDEX").arg(&["queue:default", "0"]).query(&mut commands).expect("a job");
     assert!(pushed.contains(r#""class":"Hello""#), "{pushed}");
     redis.run(&[&["LPUSH", "queue:default", OF_SIDEKIQ]]);
     for (jid, text) in [("it-job-0001", "Hello"), ("it-job-ruby1", "109326485893512345")] {
-        let fetched = client.ask("FETCH default");
+        let fetched = client.run_command("FETCH default");
         assert!(fetched.contains(jid) && fetched.contains(text), "{fetched}");
-        assert_eq!(client.ask(&format!(r#"ACK {{"jid":"{jid}"}}"#)), "+OK");
+        assert_eq!(client.run_command(&format!(r#"ACK {{"jid":"{jid}"}}"#)), "+OK");
     }
     let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
     assert_eq!(
@@ -37,7 +37,7 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
         (&"redis".into(), &2.into())
     );
     drop(redis);
-    let rejected = client.ask(&format!("PUSH {job}"));
+    let rejected = client.run_command(&format!("PUSH {job}"));
     assert!(rejected.starts_with("-ERR"), "{rejected}");
     assert!(weir.stop().success());
 }
