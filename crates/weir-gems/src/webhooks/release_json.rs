@@ -107,12 +107,7 @@ fn iso8601(at: Timestamp) -> String {
 }
 
 /// Returns the body of a request: the stored part with URLs below `public_url`.
-pub(crate) fn with_addresses(
-    kept: &str,
-    name: &str,
-    full_name: &str,
-    public_url: Option<&str>,
-) -> String {
+pub(crate) fn with_addresses(kept: &str, full_name: &str, public_url: Option<&str>) -> String {
     #[derive(Serialize)]
     struct Body<'a> {
         #[serde(flatten)]
@@ -162,7 +157,7 @@ mod tests {
         let name = "shop".parse().unwrap();
         let kept = write(&name, &release(), Some(&about.to_string()), Change::Pushed);
         let url = Some("https://gems.example/");
-        let body = with_addresses(&kept, "shop", "shop-1.2-java", url);
+        let body = with_addresses(&kept, "shop-1.2-java", url);
         let expected = json!({
             "name": "shop", "downloads": 0, "version": "1.2",
             "version_created_at": "2023-11-14T22:13:20.123Z", "version_downloads": 0,
@@ -184,7 +179,7 @@ mod tests {
     #[test]
     fn nothing_is_made_up() {
         let kept = write(&"shop".parse().unwrap(), &release(), None, Change::Yanked);
-        let body = with_addresses(&kept, "shop", "shop-1.2-java", None);
+        let body = with_addresses(&kept, "shop-1.2-java", None);
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&body["yanked"], &body["info"]), (&json!(true), &json!("")));
         assert_eq!((&body["gem_uri"], &body["project_uri"]), (&Value::Null, &Value::Null));

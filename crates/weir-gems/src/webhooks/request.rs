@@ -23,7 +23,7 @@ pub(super) fn signed(
     endpoint: &WebhookEndpoint,
     public_url: Option<&str>,
 ) -> HttpRequest {
-    let body = with_addresses(&event.release, &event.name, &full_name(event), public_url);
+    let body = with_addresses(&event.release, &full_name(event), public_url);
     let signature = signature(&endpoint.secret, body.as_bytes());
     let mut request = json_post(&endpoint.url, body);
     let headers = &mut request.headers;
