@@ -120,7 +120,7 @@ token = { env = "ABSENT" }
     weir.toml:2:1: data_dri is not a setting; did you mean "data_dir"?
     weir.toml:3:21: shutdown_deadline: expected a duration like "10s", not an integer
     weir.toml:5:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
-    weir.toml:6:9: jobs.store: "embeded" is none of "embedded", "memory"; did you mean "embedded"?
+    weir.toml:6:9: jobs.store: "embeded" is none of "embedded", "memory", "redis"; did you mean "embedded"?
     weir.toml:7:9: jobs.fsync: expected a word, not a boolean
     weir.toml:8:12: jobs.password: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:10:23: jobs.limits.advanced.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"

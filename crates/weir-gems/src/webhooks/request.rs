@@ -96,7 +96,7 @@ mod tests {
         // sha256sum
         assert_eq!(
             header("x-weir-signature"),
-            "5c7ac60dce6a5e84d1cfb6403c6c5086e8a76ff9d50028ac684c448124849d31"
+            "149c77f778d571701ea29900f0736cc6d908ab67299f8849c335421a694d996b"
         );
         assert_eq!(
             header("authorization"),
