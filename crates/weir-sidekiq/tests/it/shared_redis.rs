@@ -56,6 +56,7 @@ fn start() -> Option<SharedRedis> {
     command.args(["-c", GUARD]).arg(&folder).args(["--port", "0", "--save", ""]);
     command.args(["--databases", &DATABASES.to_string(), "--unixsocket"]).arg(&socket);
     command.arg("--dir").arg(&folder);
+    #[expect(clippy::zombie_processes, reason = "it ends with the test process, through its pipe")]
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let alive = child.stdin.take().unwrap();
