@@ -44,7 +44,7 @@ pub enum StoreError {
     #[error("{0}")]
     Unavailable(String),
     /// The connection broke before it was confirmed that jobs are stored.
-    #[error("the job may be stored: {0}")]
+    #[error("the job may be stored, so a second push may run it twice: {0}")]
     Uncertain(String),
     /// The store is closing.
     #[error("server is shutting down")]

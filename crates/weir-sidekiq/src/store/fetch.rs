@@ -12,7 +12,7 @@ use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::handover::{GiveBack, Handover};
-use super::replies::{PoppedJob, QueueLook, popped_jobs};
+use super::replies::{PoppedJob, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};
 use super::stored::{MalformedPayload, StoredText};
@@ -59,7 +59,7 @@ impl StoreCore {
             }
         }
         let has_malformed = !malformed.is_empty();
-        self.bury_malformed(&mut connection, malformed).await?;
+        self.move_malformed_to_dead_set(&mut connection, malformed).await?;
         Ok(GroupOutcome { may_have_more: has_malformed || served == group.fetches.len() })
     }
 
@@ -131,21 +131,21 @@ impl StoreCore {
     ) -> Result<Vec<Choice>, StoreError> {
         let mut pipeline = Pipeline::new();
         for queue in &*group.queues {
-            QueueLook::add_to(&mut pipeline, &self.keys, queue.as_str());
+            QueueReading::add_to(&mut pipeline, &self.keys, queue.as_str());
         }
         let reply = pipeline.query_async(connection).await;
         let reply: Vec<redis::Value> = reply.map_err(|error| self.link.failed(&error))?;
-        let mut looks = QueueLook::all_of(reply);
+        let mut readings = QueueReading::all_of(reply);
         let jobs = group.fetches.iter().map(|fetch| fetch.max.jobs).sum::<usize>();
         let now = self.now();
         let state = &mut *self.state.borrow_mut();
         let mut plan = Vec::new();
         while plan.len() < jobs.min(JOBS_PER_SCRIPT_MAX)
-            && let Some(choice) = choose(state, &group.queues, &looks, now)
+            && let Some(choice) = choose(state, &group.queues, &readings, now)
         {
-            let look = &mut looks[choice.place];
-            look.depth -= 1;
-            look.reserved += 1;
+            let reading = &mut readings[choice.place];
+            reading.depth -= 1;
+            reading.reserved += 1;
             plan.push(choice);
         }
         Ok(plan)
@@ -213,7 +213,7 @@ impl StoreCore {
     }
 
     /// Moves payloads that no worker could run to the dead set, as they are.
-    async fn bury_malformed(
+    async fn move_malformed_to_dead_set(
         &self,
         connection: &mut MultiplexedConnection,
         jobs: Vec<MalformedJob>,
@@ -264,14 +264,15 @@ pub(super) fn reservation_of(
 fn choose(
     state: &mut StoreState,
     queues: &[QueueName],
-    looks: &[QueueLook],
+    readings: &[QueueReading],
     now: Timestamp,
 ) -> Option<Choice> {
-    let candidates = looks.iter().enumerate().filter(|(_, look)| look.depth > 0 && !look.paused);
-    let candidates = candidates.map(|(place, look)| Candidate {
+    let candidates =
+        readings.iter().enumerate().filter(|(_, reading)| reading.depth > 0 && !reading.paused);
+    let candidates = candidates.map(|(place, reading)| Candidate {
         place,
-        running: look.reserved,
-        oldest_wait: now.since(look.oldest),
+        running: reading.reserved,
+        oldest_wait: now.since(reading.oldest),
     });
     state.dispatcher.choose(&state.allocation, queues, candidates)
 }

@@ -1,6 +1,6 @@
 //! Reservations as Redis has them, those of other nodes among them.
 //!
-//! A worker may move to another node between its FETCH and its ACK. That node then looks for the
+//! A worker may move to another node between its FETCH and its ACK. That node then readings for the
 //! job among everybody's reservations.
 
 use std::collections::BTreeSet;

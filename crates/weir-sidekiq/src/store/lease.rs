@@ -1,7 +1,7 @@
 //! The lease of this node: taken when it enters Redis, renewed, lost, handed over in order.
 //!
-//! While a lease is alive, no other node returns its owner's jobs. Its end is judged by Redis'
-//! clock. Whoever has lost it has lost all its reservations and goes on under a new epoch.
+//! While a lease is alive, no other node returns its owner's jobs. Redis' clock decides when it ends. A
+//! node that loses its lease loses all its reservations and continues under a new epoch.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ impl StoreCore {
         if self.owner.borrow().is_some() {
             return Ok(connection);
         }
-        let _turn = self.entering.lock().await;
+        let _guard = self.entering.lock().await;
         if self.owner.borrow().is_none() {
             if let Some(error) = self.layout_error(&mut connection).await? {
                 return Err(StoreError::Unavailable(error));

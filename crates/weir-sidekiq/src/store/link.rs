@@ -67,7 +67,7 @@ impl RedisLink {
         if let Some(connection) = self.connection.borrow().clone() {
             return Ok(connection);
         }
-        let _turn = self.opening.lock().await;
+        let _guard = self.opening.lock().await;
         if let Some(connection) = self.connection.borrow().clone() {
             return Ok(connection);
         }
@@ -88,7 +88,7 @@ impl RedisLink {
     /// Returns the error for clients. Drops the connection if it is broken.
     pub(super) fn failed(&self, error: &RedisError) -> StoreError {
         let text = error.to_string();
-        if text.contains("OOM") {
+        if error.code() == Some("OOM") {
             return StoreError::Full(format!(
                 "Redis {} is full (maxmemory): job not stored; free memory there, pushes resume \
                  by themselves",

@@ -7,7 +7,7 @@ use redis::{AsyncCommands as _, Pipeline, Value, from_redis_value};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreCondition, StoreError};
 
-use super::replies::QueueLook;
+use super::replies::QueueReading;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
 
@@ -46,25 +46,25 @@ impl StoreCore {
         let mut pipeline = Pipeline::new();
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
         for queue in &queues {
-            QueueLook::add_to(&mut pipeline, &self.keys, queue.as_str());
+            QueueReading::add_to(&mut pipeline, &self.keys, queue.as_str());
         }
         pipeline.ignore_errors();
         let reply = pipeline.query_async(connection).await;
         let mut reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
-        let looks = QueueLook::all_of(reply.split_off(SETS));
+        let readings = QueueReading::all_of(reply.split_off(SETS));
         let mut sets = reply.into_iter().map(|it| from_redis_value(it).unwrap_or_default());
         let mut set = || sets.next().unwrap_or_default();
         let shown = queues
             .iter()
-            .zip(&looks)
+            .zip(&readings)
             .filter(|(queue, _)| visible.iter().any(|name| name == queue.as_str()));
         let totals = self.state.borrow().totals;
         Ok(Counts {
-            queues: shown.map(|(queue, look)| self.queue_counts(queue, look)).collect(),
+            queues: shown.map(|(queue, reading)| self.queue_counts(queue, reading)).collect(),
             scheduled: set(),
             retries: set(),
             dead: set(),
-            reserved: looks.iter().map(|look| u64::from(look.reserved)).sum(),
+            reserved: readings.iter().map(|reading| u64::from(reading.reserved)).sum(),
             processed_total: totals.processed,
             failed_total: totals.failed,
             pushed_total: totals.pushed,
@@ -86,14 +86,14 @@ impl StoreCore {
         }
     }
 
-    fn queue_counts(&self, name: &QueueName, look: &QueueLook) -> QueueCounts {
+    fn queue_counts(&self, name: &QueueName, reading: &QueueReading) -> QueueCounts {
         let totals = self.state.borrow().queues.get(name).map(|it| it.totals).unwrap_or_default();
         QueueCounts {
             name: name.clone(),
-            depth: look.depth,
-            oldest: (look.depth > 0).then_some(look.oldest),
-            paused: look.paused,
-            reserved: u64::from(look.reserved),
+            depth: reading.depth,
+            oldest: (reading.depth > 0).then_some(reading.oldest),
+            paused: reading.paused,
+            reserved: u64::from(reading.reserved),
             pushed_total: totals.pushed,
             processed_total: totals.processed,
             failed_total: totals.failed,

@@ -110,7 +110,8 @@ impl StoreCore {
         for ((field, value), jid) in fields.into_iter().zip(&values).zip(&jids) {
             match (value, jid) {
                 (Some(value), Some(jid)) if self.is_poison(&counts, jid) => {
-                    self.bury_poison(connection, queue, owner, &field, value, jid).await?;
+                    self.move_poison_to_dead_set(connection, queue, owner, &field, value, jid)
+                        .await?;
                 }
                 _ => {
                     returning.push(field);
@@ -127,7 +128,7 @@ impl StoreCore {
         self.count_returns(connection, &counts, jids.into_iter()).await
     }
 
-    async fn bury_poison(
+    async fn move_poison_to_dead_set(
         &self,
         connection: &mut MultiplexedConnection,
         queue: &QueueName,

@@ -36,7 +36,7 @@ fn number(value: Value) -> u64 {
 
 /// What is read about a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct QueueLook {
+pub(super) struct QueueReading {
     pub(super) depth: u64,
     /// When the job that is next was enqueued. Zero if there is none, or if it is no job.
     pub(super) oldest: Timestamp,
@@ -44,10 +44,10 @@ pub(super) struct QueueLook {
     pub(super) paused: bool,
 }
 
-/// Commands of one [`QueueLook`].
+/// Commands of one [`QueueReading`].
 const COMMANDS: usize = 4;
 
-impl QueueLook {
+impl QueueReading {
     /// Adds the commands for one queue. An error of one of them spoils no other.
     pub(super) fn add_to(pipeline: &mut Pipeline, keys: &StoreKeys, queue: &str) {
         let list = keys.list(queue);
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_key_of_another_type_is_an_empty_queue() {
-        let looks = QueueLook::all_of(vec![Value::Nil, Value::Nil, Value::Int(3), text("1")]);
-        let expected = QueueLook { reserved: 3, paused: true, ..QueueLook::default() };
-        assert_eq!(looks, [expected]);
+        let readings = QueueReading::all_of(vec![Value::Nil, Value::Nil, Value::Int(3), text("1")]);
+        let expected = QueueReading { reserved: 3, paused: true, ..QueueReading::default() };
+        assert_eq!(readings, [expected]);
     }
 }

@@ -60,7 +60,7 @@ impl StoreCore {
     }
 
     async fn round_for(self: Rc<Self>, request: u64) -> Result<(), StoreError> {
-        let _turn = self.rounds.turn.lock().await;
+        let _guard = self.rounds.turn.lock().await;
         if self.rounds.served.get() < request {
             let requested = self.rounds.requested.get();
             let outcome = self.round().await;

@@ -33,7 +33,7 @@ impl StoreCore {
         if self.state.borrow().undelivered.is_empty() && self.returning.try_lock().is_ok() {
             return Ok(());
         }
-        let _turn = self.returning.lock().await;
+        let _guard = self.returning.lock().await;
         let undelivered = std::mem::take(&mut self.state.borrow_mut().undelivered);
         let mut queues: BTreeMap<QueueName, Vec<u64>> = BTreeMap::new();
         for (queue, number) in undelivered {
