@@ -93,7 +93,7 @@ fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
 /// Returns warnings about settings that are valid but risky.
 pub(super) fn collect_warnings(settings: &Settings, values: &[SettingValue]) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
-    redis_store::warn(settings, values, &mut warnings);
+    redis_store::warn(&settings.jobs, values, &mut warnings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
     gems::warn(settings, &mut warnings);

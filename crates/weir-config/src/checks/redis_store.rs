@@ -3,7 +3,7 @@
 use weir_jobs::settings::{JobServerLimits, JobServerSettings, StoreKind};
 use weir_settings::{Setting, SettingValue};
 
-use super::super::Settings;
+use super::super::jobs::Jobs;
 
 const OF_REDIS: &str = "Redis decides when data is on its disk (appendfsync)";
 const NO_LOG: &str = "there is no segment log";
@@ -20,9 +20,9 @@ const IGNORED: [(Setting, &str); 8] = [
     (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
 ];
 
-pub(super) fn warn(settings: &Settings, values: &[SettingValue], warnings: &mut Vec<String>) {
+pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<String>) {
     let set = values.iter().filter(|value| value.is_set).map(|value| &value.path);
-    if settings.jobs.settings.store != StoreKind::External {
+    if jobs.settings.store != StoreKind::External {
         let of_redis = set.filter(|path| path.starts_with("jobs.redis."));
         let why = "without jobs.store = { redis = [..] }";
         warnings.extend(of_redis.map(|path| format!("{path} has no effect {why}")));
