@@ -7,6 +7,7 @@
 
 mod limit;
 mod snapshot;
+mod stale;
 mod tasks;
 mod verb;
 
@@ -21,6 +22,7 @@ use prometheus_client::registry::Registry;
 
 pub use limit::JobServerLimit;
 pub use snapshot::{MetricsSnapshot, QueueSnapshot};
+pub use stale::StaleReport;
 pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, FaktoryVerb};
 
@@ -57,6 +59,7 @@ struct JobServerCounters {
     snapshot: Arc<Mutex<MetricsSnapshot>>,
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
+    stale_reports: stale::StaleReports,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -107,6 +110,7 @@ impl JobsMetrics {
             snapshot: Arc::default(),
             tasks: Tasks::default(),
             ignored_members: register_ignored_members(registry),
+            stale_reports: stale::register(registry),
         };
         registry.register(
             "wait_seconds",
@@ -185,6 +189,17 @@ impl JobsMetrics {
     /// Counts jobs that had a member which Weir ignores. Returns true for the first of them.
     pub(crate) fn ignored_members(&self, member: IgnoredMember, jobs: u64) -> bool {
         self.0.ignored_members[member as usize].inc_by(jobs) == 0
+    }
+
+    /// Counts an ACK or FAIL of a job that this node had lost.
+    pub fn stale_report(&self, report: StaleReport) {
+        self.0.stale_reports[report as usize].inc();
+    }
+
+    /// Returns how many ACKs or FAILs were stale since the start.
+    #[must_use]
+    pub fn stale_reports(&self, report: StaleReport) -> u64 {
+        self.0.stale_reports[report as usize].get()
     }
 
     /// Returns the metrics of the timer and the reaper.

@@ -10,7 +10,8 @@
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
 //! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
-//! - `schedule`, `reap`, `tasks`: what happens by itself.
+//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself.
+//! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`: what Sidekiq's pages show about this node.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
@@ -35,8 +36,12 @@ mod names;
 mod operations;
 mod overview;
 mod owner;
+#[doc(hidden)]
+pub mod parsing;
 mod presence;
+mod prune;
 mod push;
+mod queue_names;
 mod queues;
 mod reap;
 mod replies;
@@ -119,7 +124,7 @@ impl RedisStore {
             lease: options.settings.lease,
             node: owner::node_name(&options.node_file)?,
             owner: RefCell::default(),
-            entering: Default::default(),
+            registering: Default::default(),
             state: RefCell::new(StoreState { allocation, ..StoreState::default() }),
             waiting: Rc::default(),
             rounds: Default::default(),
@@ -128,6 +133,7 @@ impl RedisStore {
             closed: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
+            memory: Cell::new(None),
             counted_at: Cell::new(Timestamp::default()),
         });
         let tasks = tasks::spawn(&core, &options.settings);

@@ -34,7 +34,7 @@ impl StoreCore {
             }
         };
         if action == Action::Kill {
-            self.trim_dead(&mut connection).await?;
+            self.trim_dead(&mut connection, "").await?;
         }
         if action == Action::Requeue && !self.waiting.is_empty() {
             self.serve().await?;
@@ -94,13 +94,15 @@ impl StoreCore {
             JobLocation::Set(set) => MoveSource::Set(*set),
         };
         let target = match action {
-            Action::Requeue => return self.requeue(connection, &source, entries).await,
+            Action::Requeue => {
+                return Ok(self.requeue(connection, &source, entries, "").await?.moved);
+            }
             Action::Kill => MoveTarget::Dead(self.now()),
             Action::Discard => MoveTarget::Nowhere,
         };
         let pairs: Vec<_> =
             entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
-        self.shift(connection, &source, &target, &pairs).await
+        Ok(self.shift(connection, &source, &target, &pairs, "").await?.moved)
     }
 
     pub(super) fn place_key(&self, place: &JobLocation) -> String {

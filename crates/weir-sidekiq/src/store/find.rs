@@ -23,7 +23,12 @@ impl StoreCore {
         }
         let (mut searched, mut is_complete) = (0, true);
         for place in self.places(&mut connection).await? {
-            let found = self.find_in(&mut connection, &place, jid).await?;
+            let found = match self.find_in(&mut connection, &place, jid).await {
+                Err(error) if self.link.absence_text().is_some() => return Err(error),
+                // The key is of another type.
+                Err(_) => continue,
+                Ok(found) => found,
+            };
             if let Some(job) = found.job {
                 return Ok(FindOutcome::Found(job));
             }
@@ -49,7 +54,7 @@ impl StoreCore {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<Vec<JobLocation>, StoreError> {
-        let queues = self.queues_with_reservations(connection).await?;
+        let queues = self.all_queues(connection).await?;
         let queues = queues.into_iter().map(JobLocation::Queue);
         Ok(SetName::ALL.into_iter().map(JobLocation::Set).chain(queues).collect())
     }

@@ -94,6 +94,11 @@ impl StoreKeys {
         self.weirs("vanished")
     }
 
+    /// A hash: how many jobs of a node Sidekiq's counters contain.
+    pub(super) fn counted(&self, node: &str) -> String {
+        self.weirs(&format!("counted:{node}"))
+    }
+
     /// A hash: the reserved jobs of a queue.
     pub(super) fn reserved(&self, queue: &str) -> String {
         format!("{}:{{{}}}:reserved", self.prefix, self.list(queue))

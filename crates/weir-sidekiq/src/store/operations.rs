@@ -157,9 +157,9 @@ impl Store for RedisStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.core.waiting.dismiss();
-        // Acknowledged jobs are in Redis already. Without the farewell, the reservations return when the
+        // Acknowledged jobs are in Redis already. Otherwise the reservations return when the
         // lease is over, and the counters of the last seconds are missing.
-        if let Err(error) = self.core.leave().await {
+        if let Err(error) = self.core.deregister().await {
             tracing::warn!(%error, "Redis can't be told that this node stops");
         }
         self.core.closed.set(true);

@@ -28,8 +28,8 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         let mut directives = Vec::new();
         for worker in workers {
-            let asked = self.report_worker(&mut connection, &worker).await?;
-            directives.extend(asked.map(|asked| (worker.wid.clone(), asked)));
+            let directive = self.report_worker(&mut connection, &worker).await?;
+            directives.extend(directive.map(|directive| (worker.wid.clone(), directive)));
         }
         Ok(directives)
     }
@@ -42,7 +42,8 @@ impl StoreCore {
         let identity = identity(worker);
         let key = self.keys.process(&identity);
         let mut pipeline = Pipeline::new();
-        pipeline.atomic();
+        // A key of another type takes away what it shows, and no directive.
+        pipeline.atomic().ignore_errors();
         pipeline.sadd(self.keys.processes(), &identity).ignore();
         pipeline.cmd("HSET").arg(&key);
         pipeline.arg("info").arg(info(worker, &identity)).arg("busy").arg(worker.busy);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use redis::Pipeline;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands as _, Pipeline};
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
@@ -27,7 +27,7 @@ impl StoreCore {
         let placed = jobs.iter().map(|old| (&old.job, old.set.map(|set| (set, old.at))));
         self.add(&placed.collect::<Vec<_>>()).await?;
         if jobs.iter().any(|old| old.set == Some(SetName::Dead)) {
-            self.trim_dead(&mut self.ready().await?).await?;
+            self.trim_dead(&mut self.ready().await?, "").await?;
         }
         Ok(())
     }
@@ -109,27 +109,25 @@ impl StoreCore {
         if names.iter().all(|name| self.state.borrow().known.contains(*name)) {
             return Ok(());
         }
-        self.read_known_queues(connection).await?;
-        let mut state = self.state.borrow_mut();
-        let new = names.iter().filter(|name| !state.known.contains(**name)).count();
+        let asked: Vec<&str> = names.iter().copied().collect();
+        let (exist, queues) = self.are_queues(connection, &asked).await?;
         let max = self.limits.queues_max;
-        if state.known.len() + new > max {
+        let (new, known) = {
+            let known = &self.state.borrow().known;
+            let is_new = |(name, exists): &(&&str, &bool)| !**exists && !known.contains(**name);
+            (asked.iter().zip(&exist).filter(is_new).count(), known.len())
+        };
+        // Queues of jobs in sets are not in Redis' set yet.
+        if new > 0 && queues.max(known) + new > max {
             self.metrics.limit_hit(JobServerLimit::QueuesMax);
             let text = format!("too many queues: at most {max} (jobs.limits.advanced.queues_max)");
             return Err(StoreError::Limit(text));
         }
+        let mut state = self.state.borrow_mut();
+        if state.known.len() > max {
+            state.known.clear();
+        }
         state.known.extend(names.into_iter().map(str::to_owned));
-        Ok(())
-    }
-
-    /// Adds the names of Redis' queues to those that this node knows.
-    async fn read_known_queues(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), StoreError> {
-        let names = connection.smembers(self.keys.queues()).await;
-        let names: Vec<String> = names.map_err(|error| self.link.failed(&error))?;
-        self.state.borrow_mut().known.extend(names);
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ use super::seconds;
 use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.
-const ODD_NAMES_MAX: usize = 100;
+const INVALID_NAMES_MAX: usize = 100;
 
 /// The store, without its tasks.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub(super) struct StoreCore {
     /// Of this data directory.
     pub(super) node: String,
     pub(super) owner: RefCell<Option<LeaseOwner>>,
-    /// Held while the node enters Redis. Across awaits, so tokio's.
-    pub(super) entering: Mutex<()>,
+    /// Held while the node registers in Redis. Across awaits, so tokio's.
+    pub(super) registering: Mutex<()>,
     pub(super) state: RefCell<StoreState>,
     pub(super) waiting: Rc<WaitingFetches>,
     pub(super) rounds: Rounds,
@@ -55,6 +55,8 @@ pub(super) struct StoreCore {
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
     pub(super) last_counts: RefCell<Counts>,
+    /// Redis' memory, and when it was read.
+    pub(super) memory: Cell<Option<(u64, Instant)>>,
     pub(super) counted_at: Cell<Timestamp>,
 }
 
@@ -71,18 +73,27 @@ pub(super) struct StoreState {
     /// The totals that Sidekiq's counters contain.
     pub(super) flushed: NodeTotals,
     pub(super) queues: BTreeMap<QueueName, LocalQueue>,
-    /// Names in Redis' set when it was last read, and those that this node has used since.
+    /// Names of queues to which this node has pushed.
     pub(super) known: BTreeSet<String>,
     /// Jobs that were not delivered, by queue and number.
     pub(super) undelivered: Vec<(QueueName, u64)>,
     pub(super) returned: RecentlyReturned,
-    /// Queues whose name is in the set of those with reservations.
-    pub(super) reserving: BTreeSet<QueueName>,
+    /// Jobs that this node had reserved when its lease was lost.
+    pub(super) lost: RecentlyReturned,
+    /// Whether a script may have reserved jobs that are not in the table.
+    pub(super) reply_lost: bool,
+    pub(super) reap_passes: u64,
+    /// Where the next step through the counts of returned jobs begins.
+    pub(super) prune_cursor: String,
+    /// Under which this node's statistics are added since its start, or since all was deleted.
+    pub(super) statistics_id: Option<u64>,
+    /// Whether it was logged that there are too many names of queues.
+    pub(super) has_too_many_queues: bool,
     pub(super) random: fastrand::Rng,
     /// Payloads that were no jobs.
     pub(super) malformed: u64,
     /// Names of queues that Weir can't serve.
-    pub(super) odd_names: BTreeSet<String>,
+    pub(super) invalid_names: BTreeSet<String>,
 }
 
 /// What this node knows about a queue.
@@ -103,8 +114,8 @@ pub(super) struct NodeTotals {
 
 impl StoreState {
     /// Notes a name of a queue that Weir can't serve. Returns whether it is new.
-    pub(super) fn note_odd_name(&mut self, name: &str) -> bool {
-        self.odd_names.len() < ODD_NAMES_MAX && self.odd_names.insert(name.to_owned())
+    pub(super) fn note_invalid_name(&mut self, name: &str) -> bool {
+        self.invalid_names.len() < INVALID_NAMES_MAX && self.invalid_names.insert(name.to_owned())
     }
 
     /// Returns whether this node knows the reserved job with this number.
@@ -119,11 +130,11 @@ impl StoreCore {
         if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    /// Returns the connection, once this node has entered Redis and jobs that were not delivered
+    /// Returns the connection, once this node is registered in Redis and jobs that were not delivered
     /// are back. Each operation begins with it.
     pub(super) async fn ready(self: &Rc<Self>) -> Result<MultiplexedConnection, StoreError> {
         self.check_open()?;
-        let connection = self.entered().await?;
+        let connection = self.registered().await?;
         self.return_undelivered(&connection).await?;
         Ok(connection)
     }

@@ -78,7 +78,7 @@ impl Duty {
             Self::Renew => core.renew_lease().await,
             Self::Reap => {
                 let mut connection = core.ready().await?;
-                core.reap(&mut connection).await
+                core.reap_if_needed(&mut connection).await
             }
             Self::Statistics => {
                 let mut connection = core.ready().await?;

@@ -21,5 +21,6 @@ mod realtime;
 mod reference;
 mod reload;
 mod replacement;
+mod stopped_node;
 mod systemd;
 mod weir;

@@ -20,6 +20,7 @@ pub(crate) const LEASE: Duration = Duration::from_millis(600);
 /// A node with its data directory.
 pub(crate) struct Node {
     pub(crate) store: RedisStore,
+    pub(crate) metrics: JobsMetrics,
     directory: TempDir,
 }
 
@@ -32,8 +33,9 @@ impl Node {
         let options = options(endpoint, &directory, lease);
         let settings = JobServerSettings::default();
         let metrics = JobsMetrics::detached();
-        let store = RedisStore::open(&options, &settings, Clock::system(), metrics).unwrap();
-        Self { store, directory }
+        let store =
+            RedisStore::open(&options, &settings, Clock::system(), metrics.clone()).unwrap();
+        Self { store, metrics, directory }
     }
 
     /// The process ends without a goodbye.
@@ -46,6 +48,13 @@ impl Node {
         let now = Clock::system().now();
         let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
         self.store.push(&[job]).await
+    }
+
+    /// Waits until `is_so`. The test's time limits it.
+    pub(crate) async fn until(&self, is_so: impl AsyncFn() -> bool) {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// What is there for a worker within `wait`.
