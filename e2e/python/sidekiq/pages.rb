@@ -32,6 +32,6 @@ puts JSON.generate(
   scheduled: Sidekiq::ScheduledSet.new.map(&:jid),
   dead: Sidekiq::DeadSet.new.map { |job| [job.jid, job["error_class"]] },
   processes: Sidekiq::ProcessSet.new.map { |it| [it["hostname"], it["queues"], it["busy"], it["quiet"].to_s, it.labels] },
-  work: Sidekiq::Workers.new.map { |_, _, work| [work["queue"], Sidekiq.load_json(work["payload"])["jid"]] },
+  work: Sidekiq::Workers.new.map { |_, _, work| [work["queue"], work["payload"]["jid"]] },
   stats: [stats.processed, stats.failed, stats.enqueued, stats.retry_size, stats.dead_size, stats.processes_size]
 )

@@ -246,7 +246,11 @@ class SidekiqCase(unittest.TestCase):
 
     def ran(self, word="done"):
         """The jids that workers have logged with this word, in order."""
+        return [line[1] for line in self.lines() if line[0] == word]
+
+    def lines(self):
+        """What workers have logged: word, jid, worker, node, time, and maybe more."""
         if not self.log.exists():
             return []
-        lines = [line.split() for line in self.log.read_text().splitlines()]
-        return [line[1] for line in lines if line[0] == word]
+        whole = self.log.read_text().rpartition("\n")[0]
+        return [line.split(" ", 5) for line in whole.split("\n") if line]

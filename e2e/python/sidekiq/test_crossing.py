@@ -54,7 +54,7 @@ class Crossing(SidekiqCase):
         self.assertEqual((failed["class"], failed["retry_count"], failed["retry"]), ("boom", 0, 3))
         self.assertIn("boom", failed["error_message"])
         # Its class in Ruby has another name there.
-        renamed = text.replace(b'"class":"boom"', b'"class":"FailsInRuby"')
+        renamed = text.replace(b'"class": "boom"', b'"class": "FailsInRuby"')
         self.redis.call("ZREM", "retry", text)
         self.redis.call("ZADD", "retry", 1, renamed)
         process = self.sidekiq("crossing")

@@ -85,7 +85,7 @@ class Kills(SidekiqCase):
             time.sleep(random.uniform(0, 0.2))
             self.kill_worker(1 - place)
             # Sidekiq traps TERM only once it has started.
-            eventually(lambda: any("Starting processing" in line for line in sidekiq.lines), "Sidekiq")
+            eventually(lambda: any("Running in ruby" in line for line in sidekiq.lines), "Sidekiq")
             self.killed.append((f"sidekiq-{sidekiq.process.pid}", time.monotonic()))
             sidekiq.signal(15)
             sidekiq = self.sidekiq(*QUEUES, concurrency=3)
@@ -101,8 +101,8 @@ class Kills(SidekiqCase):
     def check_repeated_starts(self):
         """A job begins again only after the node or the worker that had it was killed."""
         starts = collections.defaultdict(list)
-        for line in self.log.read_text().splitlines():
-            word, jid, worker, node, at, *_ = line.split()
+        for line in self.lines():
+            word, jid, worker, node, at, *_ = line
             if word == "start":
                 starts[jid].append((float(at), worker, node))
         twice = 0

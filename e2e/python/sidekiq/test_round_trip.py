@@ -40,7 +40,7 @@ class RoundTrip(SidekiqCase):
     def push_in_ruby(self):
         log = self.folder / "pushed.log"
         self.ruby("push.rb", "Echo", "to-python", JOBS, PUSHED_LOG=log)
-        pushed = dict(line.split("\t", 1) for line in log.read_text().splitlines())
+        pushed = dict(line.split("\t", 1) for line in log.read_text().split("\n") if line)
         self.assertEqual(len(pushed), JOBS)
         return pushed
 
@@ -74,8 +74,7 @@ class RoundTrip(SidekiqCase):
                 self.assertIn(f'"args":{pushed[jid]}'.encode(), payload)
 
     def check_arguments_in_ruby(self, pushed):
-        for line in self.log.read_text().splitlines():
-            word, jid, _, _, _, *detail = line.split(" ", 5)
+        for word, jid, _, _, _, *detail in self.lines():
             if word == "done":
                 self.assertEqual(detail[0], pushed[jid.removeprefix("back-")])
 
