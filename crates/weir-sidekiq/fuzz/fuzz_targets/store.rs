@@ -11,9 +11,9 @@ fuzz_target!(|input: (u8, &[u8])| {
     let (kind, bytes) = input;
     match kind % 4 {
         0 => payload(bytes),
-        1 => drop(parsing::reply(bytes)),
+        1 => _ = parsing::reply(bytes),
         2 => reservation(bytes),
-        _ => drop(parsing::shown(bytes)),
+        _ => _ = parsing::shown(bytes),
     }
 });
 

@@ -61,7 +61,8 @@ impl StoreCore {
         let is_full_pass = {
             let mut state = self.state.borrow_mut();
             state.reap_passes += 1;
-            std::mem::take(&mut state.reply_lost) || state.reap_passes % FULL_PASS_EVERY == 0
+            std::mem::take(&mut state.reply_lost)
+                || state.reap_passes.is_multiple_of(FULL_PASS_EVERY)
         };
         if has_ended || is_full_pass {
             self.reap(connection).await

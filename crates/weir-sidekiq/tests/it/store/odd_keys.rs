@@ -87,7 +87,8 @@ fn due_jobs_of_a_queue_that_is_no_list_stop_no_others() {
         assert_eq!(&*delivery.jid, "job-00001");
         let mut dead: Vec<String> = client.zrange("dead", 0, -1).unwrap();
         bad.push("no job".to_owned());
-        (dead.sort(), bad.sort());
+        dead.sort();
+        bad.sort();
         assert_eq!(dead, bad, "byte for byte");
     });
 }
