@@ -35,6 +35,9 @@ const LEASES_READ_MAX: isize = 10_000;
 /// Every so many passes read all reservations, also if no lease has ended.
 const FULL_PASS_EVERY: u64 = 12;
 
+/// Redis' time, and the end of each owner's lease.
+type LeasesReply = ((f64, f64), Vec<(Vec<u8>, f64)>);
+
 /// All owners with a lease.
 #[derive(Debug, Default)]
 struct Leases {
@@ -111,7 +114,7 @@ impl StoreCore {
         pipeline.cmd("TIME");
         pipeline.zrange_withscores(self.keys.nodes(), 0, LEASES_READ_MAX - 1);
         let reply = pipeline.query_async(connection).await;
-        let ((seconds, _), owners): ((f64, f64), Vec<(Vec<u8>, f64)>) =
+        let ((seconds, _), owners): LeasesReply =
             reply.map_err(|error| self.link.failed(&error))?;
         let mut leases = Leases::default();
         for (owner, end) in owners {
