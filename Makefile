@@ -58,7 +58,7 @@ long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes
 	WEIR_BIN=target/release/weir e2e/.venv/bin/python e2e/python/front/restarts.py 100 20
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_DRAIN=long cargo test --release --locked -p weir --test it -- --nocapture --test-threads 1 doctor::drain
-	WEIR_BIN=target/release/weir WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
+	WEIR_BIN=target/release/weir WEIR_SIDEKIQ_TRIALS=1 WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)

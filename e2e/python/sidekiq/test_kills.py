@@ -12,7 +12,7 @@ import time
 import unittest
 
 from faktory_protocol import Faktory
-from stack import SidekiqCase, eventually, needs_sidekiq, number
+from stack import SidekiqCase, eventually, in_trials, needs_sidekiq, number
 
 KILLS = number("WEIR_SIDEKIQ_KILLS", 5)
 QUEUES = ("urgent", "normal")
@@ -72,6 +72,7 @@ class Kills(SidekiqCase):
         worker.stop()
         self.start_worker(place)
 
+    @in_trials
     def test_kills_of_weir_and_ends_of_sidekiq_lose_nothing(self):
         self.start_nodes(2)
         sidekiq = self.sidekiq(*QUEUES, concurrency=3)
