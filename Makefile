@@ -58,6 +58,7 @@ long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes
 	WEIR_BIN=target/release/weir e2e/.venv/bin/python e2e/python/front/restarts.py 100 20
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_DRAIN=long cargo test --release --locked -p weir --test it -- --nocapture --test-threads 1 doctor::drain
+	$(if $(SIDEKIQ_LIBS),WEIR_SIDEKIQ_LIBS="$(SIDEKIQ_LIBS)" )cargo test --release --locked -p weir-sidekiq --test it -- --nocapture class_metrics::sidekiqs_own_query
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)

@@ -228,4 +228,8 @@ pub struct JobServerLimits {
     /// Queues with metrics of their own; the rest share `queue="other"`.
     #[setting(advanced, restart, range = 0..=100_000_000, default = 200)]
     pub metrics_queues_max: usize,
+    /// Classes (jobtypes) per ten seconds whose runs are counted and timed for Sidekiq's page of
+    /// metrics; further ones are left out.
+    #[setting(advanced, restart, range = COUNT, default = 1_000)]
+    pub metrics_classes_max: usize,
 }

@@ -36,6 +36,9 @@ pub struct JobServerOverview {
     /// Seconds since the sizes were read; 0 if they are current.
     #[serde(default)]
     pub age_seconds: f64,
+    /// What each shard of the store measures of itself.
+    #[serde(default)]
+    pub stores: Vec<StoreShardView>,
 }
 
 impl JobServerOverview {
@@ -69,6 +72,61 @@ pub struct StorageView {
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
+}
+
+/// One shard of the store: a Redis, or the embedded store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreShardView {
+    /// The address of the Redis, or `embedded`.
+    pub shard: String,
+    pub operations: Vec<StoreOperationView>,
+    /// Payloads that no worker could run, since the start: they are in the dead set.
+    pub malformed_total: u64,
+    /// The server behind it. `None`: there is none, or it does not say.
+    pub server: Option<StoreServerView>,
+}
+
+/// An operation of the store over the last minute, as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreOperationView {
+    /// `push`, `fetch`, `ack`, `fail`, `release`, `act`, `scan`, `find` or `count`.
+    pub operation: String,
+    /// Since the start.
+    pub total: u64,
+    pub per_second: f64,
+    /// `None`: none was timed.
+    pub seconds_p50: Option<f64>,
+    pub seconds_p99: Option<f64>,
+}
+
+/// The server behind a shard over the last minute, all its clients included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreServerView {
+    pub memory_bytes: u64,
+    /// 0: no limit.
+    pub memory_bytes_max: u64,
+    pub reads_per_second: f64,
+    pub writes_per_second: f64,
+    /// The commands in a script count as reads, writes and others as well.
+    pub scripts_per_second: f64,
+    pub others_per_second: f64,
+    /// CPU time per second.
+    pub cpu_share: f64,
+    /// CPU time per job that ended. `None`: no job has ended.
+    pub cpu_seconds_per_job: Option<f64>,
+    /// Those with the most time first.
+    pub commands: Vec<StoreCommandView>,
+}
+
+/// A command of that server over the last minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreCommandView {
+    pub command: String,
+    /// `read`, `write`, `script` or `other`.
+    pub kind: String,
+    pub per_second: f64,
+    /// Within the server. That of a script includes its commands.
+    pub seconds_mean: f64,
 }
 
 /// A damaged range of the log that no operator has acknowledged.

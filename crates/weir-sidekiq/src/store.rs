@@ -11,7 +11,9 @@
 //! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `tasks`: what happens by itself.
-//! - `presence`, `statistics`: what Sidekiq's pages show about this node.
+//! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
+//!   `live_versions`: what Sidekiq's pages show about this node.
+//! - `server_figures`, `command_kinds`: what Redis reports of itself.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
 //! dead set, byte for byte. Every step checks in Redis that a job is still where it was read, so
@@ -20,6 +22,9 @@
 mod ack;
 mod act;
 mod backtrace;
+mod class_metrics;
+mod class_metrics_flush;
+mod command_kinds;
 mod entries;
 mod fail;
 mod fetch;
@@ -29,7 +34,9 @@ mod handover;
 mod keys;
 mod lease;
 mod link;
+mod live_versions;
 mod members;
+mod metrics_layout;
 mod moves;
 mod names;
 mod operations;
@@ -48,6 +55,7 @@ mod schedule;
 mod scripts;
 mod seconds;
 mod serve;
+mod server_figures;
 mod settings;
 mod statistics;
 mod store_core;
@@ -71,6 +79,7 @@ use weir_jobs::store::StoreError;
 
 use self::keys::StoreKeys;
 use self::link::RedisLink;
+pub use self::metrics_layout::ClassMetricsLayout;
 pub use self::settings::RedisStoreSettings;
 use self::store_core::{StoreCore, StoreState};
 use crate::endpoint::RedisEndpoint;
@@ -114,6 +123,8 @@ impl RedisStore {
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
             limits: settings.limits.clone(),
+            measured: metrics.store(&options.endpoint.to_string(), 1),
+            class_metrics_layout: options.settings.class_metrics,
             metrics,
             clock,
             lease: options.settings.lease,

@@ -94,6 +94,12 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     if let Some(problem) = &jobs.log.problem {
         output::line(&format!("{:<12} PROBLEM: {problem}", "store"));
     }
+    for shard in jobs.stores.iter().filter(|shard| shard.malformed_total > 0) {
+        output::line(&format!(
+            "{:<12} {} payloads in {} were no jobs: see the dead set",
+            "MALFORMED", shard.malformed_total, shard.shard
+        ));
+    }
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {
         output::line(&format!(

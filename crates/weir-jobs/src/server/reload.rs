@@ -42,6 +42,7 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.set_aside_bytes_max, JobServerLimits::SET_ASIDE_BYTES_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
     keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
+    keep!(limits.metrics_classes_max, JobServerLimits::METRICS_CLASSES_MAX);
     needing_restart
 }
 

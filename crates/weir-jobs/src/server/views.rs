@@ -39,6 +39,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         log: log(storage),
         limits_hit: service.metrics.limit_hits(),
         age_seconds: counts.age.as_secs_f64(),
+        stores: service.metrics.stores(now),
     }
 }
 

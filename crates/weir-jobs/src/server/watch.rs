@@ -70,6 +70,7 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
             service.rates.borrow_mut().sample(now, &counts.queues);
             sampled = Some(now);
         }
+        service.metrics.sample_stores(now);
         service.metrics.publish(snapshot(&service, &counts, now).await);
     }
 }

@@ -26,6 +26,7 @@ impl StoreCore {
             match ended {
                 Some(job) => {
                     self.observe_run(&job.queue, job.since);
+                    self.record_class(&job, self.done_now(&job));
                     self.count(&job.queue, |totals| totals.processed += 1);
                 }
                 None => unknown.push(place),

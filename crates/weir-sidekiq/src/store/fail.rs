@@ -11,6 +11,7 @@ use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
+use super::class_metrics::RunOutcome;
 use super::reservations::Reservation;
 use super::seconds;
 use super::store_core::StoreCore;
@@ -87,6 +88,7 @@ impl StoreCore {
         if !was_there || held.is_none() {
             return Err(StoreError::NotFound(jid));
         }
+        self.record_class(&job, RunOutcome::Failed);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -111,6 +113,7 @@ impl StoreCore {
         if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
             return Err(not_found);
         }
+        self.record_class(&found.job, RunOutcome::Failed);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;

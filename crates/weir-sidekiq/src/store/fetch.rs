@@ -222,7 +222,7 @@ impl StoreCore {
             let score = self.now();
             let text: &[u8] = b"";
             self.settle(connection, &queue, number, &self.keys.dead(), score, text).await?;
-            self.state.borrow_mut().malformed += 1;
+            self.count_malformed(1);
             tracing::warn!(%queue, %error, "a payload in Redis is no job: moved to the dead set");
         }
         Ok(())
@@ -253,6 +253,7 @@ pub(super) fn reservation_of(
     Reservation {
         jid: text.jid.as_str().into(),
         jobtype: text.jobtype.as_str().into(),
+        wrapped: text.string("wrapped").filter(|class| !class.is_empty()).map(Into::into),
         queue: queue.clone(),
         wid,
         since,

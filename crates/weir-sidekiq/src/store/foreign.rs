@@ -118,6 +118,9 @@ impl StoreCore {
         let key = self.keys.reserved(found.job.queue.as_str());
         let deleted = connection.hdel(key, found.field()).await;
         let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
+        if deleted == 1 {
+            self.record_class(&found.job, self.done_now(&found.job));
+        }
         Ok((deleted == 1).then_some(found.job.queue))
     }
 

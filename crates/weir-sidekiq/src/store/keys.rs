@@ -58,6 +58,11 @@ impl StoreKeys {
         self.sidekiqs(&format!("stat:{name}{day}"))
     }
 
+    /// A hash or a string with figures of classes.
+    pub(super) fn class_metrics(&self, key: &str) -> String {
+        self.sidekiqs(key)
+    }
+
     fn sidekiqs(&self, key: &str) -> String {
         format!("{}{key}", self.namespace)
     }

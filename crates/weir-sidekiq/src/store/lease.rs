@@ -160,6 +160,7 @@ impl StoreCore {
     pub(super) async fn leave(self: &Rc<Self>) -> Result<(), StoreError> {
         let mut connection = self.ready().await?;
         self.flush_statistics(&mut connection).await?;
+        self.flush_class_metrics(&mut connection).await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;
         let left: Result<(), _> =

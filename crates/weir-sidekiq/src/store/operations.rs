@@ -2,7 +2,7 @@
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
-use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
     Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
 };
@@ -50,17 +50,24 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// Measures an operation. That of a FETCH is measured without its wait, where it is served.
+    async fn timed<T>(&self, operation: StoreOperation, work: impl Future<Output = T>) -> T {
+        self.core.measured.timed(operation, work).await
+    }
+}
+
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { durable: true, both_ends: true, scan_aside: true, shared: true }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        self.core.push(jobs).await
+        self.timed(StoreOperation::Push, self.core.push(jobs)).await
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
-        self.core.restore(jobs).await
+        self.timed(StoreOperation::Push, self.core.restore(jobs)).await
     }
 
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
@@ -68,15 +75,15 @@ impl Store for RedisStore {
     }
 
     async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
-        self.core.ack(jids).await
+        self.timed(StoreOperation::Ack, self.core.ack(jids)).await
     }
 
     async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
-        self.core.fail_all(reports).await
+        self.timed(StoreOperation::Fail, self.core.fail_all(reports)).await
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
-        self.core.release(wid).await
+        self.timed(StoreOperation::Release, self.core.release(wid)).await
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
@@ -93,15 +100,15 @@ impl Store for RedisStore {
         what: &Selection,
         action: Action,
     ) -> Result<u64, StoreError> {
-        self.core.act(place, what, action).await
+        self.timed(StoreOperation::Act, self.core.act(place, what, action)).await
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
-        self.core.scan(&request).await
+        self.timed(StoreOperation::Scan, self.core.scan(&request)).await
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
-        self.core.find(jid).await
+        self.timed(StoreOperation::Find, self.core.find(jid)).await
     }
 
     async fn act_on_queues(
@@ -109,7 +116,7 @@ impl Store for RedisStore {
         queues: &[QueueName],
         action: QueueAction,
     ) -> Result<u64, StoreError> {
-        self.core.act_on_queues(queues, action).await
+        self.timed(StoreOperation::Act, self.core.act_on_queues(queues, action)).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -117,7 +124,7 @@ impl Store for RedisStore {
     }
 
     async fn counts(&self) -> Counts {
-        self.core.counts().await
+        self.timed(StoreOperation::Count, self.core.counts()).await
     }
 
     async fn reservations(&self, limit: usize) -> Vec<Reserved> {

@@ -80,7 +80,7 @@ impl StoreCore {
         if pairs.is_empty() {
             return Ok(());
         }
-        self.state.borrow_mut().malformed += pairs.len() as u64;
+        self.count_malformed(pairs.len() as u64);
         tracing::warn!(
             jobs = pairs.len(),
             set = set.as_str(),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::metrics::{JobServerLimit, StoreOperation};
 use weir_jobs::model::Delivery;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FetchRequest, StoreError};
@@ -21,7 +21,7 @@ impl StoreCore {
         let has_room = self.waiting.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
         let mut place = self.waiting.enter(&request, may_wait && has_room);
-        let outcome = self.serve().await;
+        let outcome = self.measured.timed(StoreOperation::Fetch, self.serve()).await;
         if let Ok(jobs) = place.slot.try_recv() {
             return Ok(jobs.deliver());
         }

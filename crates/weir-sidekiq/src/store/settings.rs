@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weir_settings::{HOUR, MILLISECOND, SECOND, Section, TableReader};
 
+use super::metrics_layout::ClassMetricsLayout;
+
 /// How the store uses Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "jobs.redis", check = Self::check)]
@@ -25,6 +27,10 @@ pub struct RedisStoreSettings {
     /// A node that has been away from Redis for this long loses its reserved jobs to the others.
     #[setting(range = Duration::from_secs(6)..=HOUR, default = Duration::from_secs(60))]
     pub lease: Duration,
+    /// Keys for the counts and durations of classes that Sidekiq's page of metrics shows: those of
+    /// Sidekiq 7, of Sidekiq 8, or of the versions that run; without any, 7.
+    #[setting(choice)]
+    pub class_metrics: ClassMetricsLayout,
     /// Timeout for connecting.
     #[setting(advanced, range = Duration::from_millis(10)..=Duration::from_secs(60), default = Duration::from_secs(2))]
     pub connect_timeout: Duration,

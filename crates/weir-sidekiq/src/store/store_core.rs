@@ -11,13 +11,15 @@ use tokio::time::Instant;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::dispatch::Dispatcher;
-use weir_jobs::metrics::{JobsMetrics, QueueMetrics};
+use weir_jobs::metrics::{JobsMetrics, QueueMetrics, StoreMetrics};
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Counts, StoreError};
 
+use super::class_metrics::ClassMetrics;
 use super::keys::StoreKeys;
 use super::link::RedisLink;
+use super::metrics_layout::{ClassMetricsLayout, LayoutsRead};
 use super::owner::LeaseOwner;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;
@@ -37,6 +39,9 @@ pub(super) struct StoreCore {
     pub(super) scripts: StoreScripts,
     pub(super) limits: JobServerLimits,
     pub(super) metrics: JobsMetrics,
+    /// Of this shard.
+    pub(super) measured: StoreMetrics,
+    pub(super) class_metrics_layout: ClassMetricsLayout,
     pub(super) clock: Clock,
     pub(super) lease: Duration,
     /// Of this data directory.
@@ -70,6 +75,9 @@ pub(super) struct StoreState {
     pub(super) totals: NodeTotals,
     /// The totals that Sidekiq's counters contain.
     pub(super) flushed: NodeTotals,
+    /// Runs that are not in Redis yet.
+    pub(super) class_metrics: ClassMetrics,
+    pub(super) layouts: Option<LayoutsRead>,
     pub(super) queues: BTreeMap<QueueName, LocalQueue>,
     /// Names in Redis' set when it was last read, and those that this node has used since.
     pub(super) known: BTreeSet<String>,
@@ -157,6 +165,12 @@ impl StoreCore {
         let mut state = self.state.borrow_mut();
         change(&mut state.totals);
         change(&mut self.local_queue(&mut state, queue).totals);
+    }
+
+    /// Counts payloads that no worker could run.
+    pub(super) fn count_malformed(&self, payloads: u64) {
+        self.state.borrow_mut().malformed += payloads;
+        self.measured.malformed(payloads);
     }
 
     pub(super) fn observe_run(&self, queue: &QueueName, since: Timestamp) {

@@ -1,5 +1,5 @@
 //! What the store does by itself: serve FETCHes that wait, move due jobs, keep the lease, return
-//! the jobs of dead nodes.
+//! the jobs of dead nodes, write what Sidekiq's pages show.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
 
+use super::server_figures::FIGURES_EVERY;
 use super::settings::RedisStoreSettings;
 use super::store_core::StoreCore;
 
@@ -20,7 +21,7 @@ const IDLE_SLEEP: Duration = Duration::from_secs(60);
 const RENEWALS_PER_LEASE: u32 = 6;
 const REAPS_PER_LEASE: u32 = 12;
 
-/// How often Sidekiq's counters are raised, as by Sidekiq.
+/// How often Sidekiq's counters and the metrics of classes are written, as by Sidekiq.
 const STATISTICS_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts the tasks. They end with the store.
@@ -33,6 +34,7 @@ pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<
         tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
         tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),
+        tokio::task::spawn_local(repeat(weak(), FIGURES_EVERY, Duty::Figures)),
     ]
 }
 
@@ -69,6 +71,7 @@ enum Duty {
     Renew,
     Reap,
     Statistics,
+    Figures,
 }
 
 impl Duty {
@@ -82,8 +85,10 @@ impl Duty {
             }
             Self::Statistics => {
                 let mut connection = core.ready().await?;
-                core.flush_statistics(&mut connection).await
+                core.flush_statistics(&mut connection).await?;
+                core.flush_class_metrics(&mut connection).await
             }
+            Self::Figures => core.publish_server_figures().await,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use weir_base::clock::Clock;
 use weir_jobs::job::JobBatch;
@@ -20,6 +21,7 @@ pub(crate) const LEASE: Duration = Duration::from_millis(600);
 /// A node with its data directory.
 pub(crate) struct Node {
     pub(crate) store: RedisStore,
+    registry: Registry,
     directory: TempDir,
 }
 
@@ -30,10 +32,25 @@ impl Node {
 
     pub(crate) fn open_in(directory: TempDir, endpoint: &RedisEndpoint, lease: Duration) -> Self {
         let options = options(endpoint, &directory, lease);
-        let settings = JobServerSettings::default();
-        let metrics = JobsMetrics::detached();
-        let store = RedisStore::open(&options, &settings, Clock::system(), metrics).unwrap();
-        Self { store, directory }
+        Self::with(directory, &options, &JobServerSettings::default())
+    }
+
+    pub(crate) fn with(
+        directory: TempDir,
+        options: &RedisStoreOptions,
+        settings: &JobServerSettings,
+    ) -> Self {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
+        let store = RedisStore::open(options, settings, Clock::system(), metrics).unwrap();
+        Self { store, registry, directory }
+    }
+
+    /// What `/metrics` says of the node.
+    pub(crate) fn scrape(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
     }
 
     /// The process ends without a goodbye.
