@@ -110,6 +110,10 @@ fn facts(reading: &JobsSnapshot) -> Vec<NamedValue> {
         let sync = format!("p50 {} · p99 {}", figures::duration(p50), figures::duration(p99));
         facts.push(fact("Sync", sync));
     }
+    let malformed: u64 = overview.stores.iter().map(|shard| shard.malformed_total).sum();
+    if malformed > 0 {
+        facts.push(fact("Payloads that are no jobs", figures::count(malformed)));
+    }
     facts.push(fact("Pushed since start", figures::count(overview.pushed_total)));
     facts.push(fact("Done since start", figures::count(overview.processed_total)));
     facts.push(fact("Failed since start", figures::count(overview.failed_total)));
