@@ -49,7 +49,8 @@ bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PIT
 	scripts/bench-realtime
 	scripts/bench-front
 
-long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq
+long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq
+	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
 	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile

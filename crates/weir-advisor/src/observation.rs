@@ -36,7 +36,7 @@ pub use self::postgres::{
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, SlowCommand};
-pub use self::redis_info::{Keyspace, Master, Persistence, RedisInfo, redis_field};
+pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;

@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use weir_advisor::durability::PushConfirmation;
 use weir_base::secret::Secret;
 use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::TlsSettings;
 use weir_settings::{Section, TableReader};
 use weir_sidekiq::RedisEndpoint;
-use weir_sidekiq::store::RedisStoreSettings;
+use weir_sidekiq::store::{ConfirmSettings, RedisStoreSettings};
 
 use super::{redis, tls};
 
@@ -44,6 +45,12 @@ impl Jobs {
             table.error_at(store.name, &format!("lacks the address of Redis: {example}"));
         }
         self.redis_server = servers.pop().flatten();
+    }
+
+    /// Returns what Weir waits for before it acknowledges a push to Redis.
+    pub fn push_confirmation(&self) -> PushConfirmation {
+        let ConfirmSettings { disk, replicas, .. } = self.redis.confirm;
+        PushConfirmation { disk, replicas }
     }
 
     /// Its secrets for Redis, to be compared: they show no value.

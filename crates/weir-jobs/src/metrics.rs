@@ -57,6 +57,7 @@ struct JobServerCounters {
     snapshot: Arc<Mutex<MetricsSnapshot>>,
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
+    repeated_pushes: Counter,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -107,6 +108,7 @@ impl JobsMetrics {
             snapshot: Arc::default(),
             tasks: Tasks::default(),
             ignored_members: register_ignored_members(registry),
+            repeated_pushes: Counter::default(),
         };
         registry.register(
             "wait_seconds",
@@ -119,8 +121,13 @@ impl JobsMetrics {
             inner.run_seconds.clone(),
         );
         registry.register(
+            "repeated_pushes",
+            "Pushed jobs that were stored already (jobs.redis.push_memory)",
+            inner.repeated_pushes.clone(),
+        );
+        registry.register(
             "log_sync_seconds",
-            "Duration of one sync of the log",
+            "Duration of one sync of the log, or until Redis has confirmed a group of pushes",
             inner.sync_seconds.clone(),
         );
         registry.register_collector(Box::new(snapshot::SnapshotCollector {
@@ -165,6 +172,11 @@ impl JobsMetrics {
     /// Records the duration of one sync of the log.
     pub fn observe_sync(&self, seconds: f64) {
         self.0.sync_seconds.observe(seconds);
+    }
+
+    /// Counts pushed jobs that were stored before.
+    pub fn repeated_pushes(&self, jobs: u64) {
+        self.0.repeated_pushes.inc_by(jobs);
     }
 
     /// Counts a hit of a limit.

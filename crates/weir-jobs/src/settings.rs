@@ -216,6 +216,14 @@ pub struct JobServerLimits {
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
     #[setting(size, restart, range = 1 << 20..=1 << 40, default = 1 << 30)]
     pub memory_bytes_max: usize,
+    /// Jobs in pushes that wait until Redis confirms them (jobs.redis.confirm), over all
+    /// connections; the next push gets an error.
+    #[setting(restart, advanced, range = COUNT, default = 100_000)]
+    pub unconfirmed_jobs_max: usize,
+    /// Jobs of one queue that Redis remembers as pushed (jobs.redis.push_memory). If more are pushed
+    /// in this time, the oldest are forgotten early. One takes about 100 bytes.
+    #[setting(restart, advanced, range = 2..=100_000_000, default = 200_000)]
+    pub push_memory_jobs_max: usize,
     /// Requests of the console, the admin API and the command line that run or wait at once.
     #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,

@@ -43,8 +43,8 @@ pub enum StoreError {
     /// The data can't be reached; the text says what, since when and what to do.
     #[error("{0}")]
     Unavailable(String),
-    /// The connection broke before it was confirmed that jobs are stored.
-    #[error("the job may be stored, so a second push may run it twice: {0}")]
+    /// It was not confirmed that jobs are stored; the text says why and what a second push does.
+    #[error("the job may be stored: {0}")]
     Uncertain(String),
     /// The store is closing.
     #[error("server is shutting down")]

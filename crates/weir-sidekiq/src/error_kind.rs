@@ -38,6 +38,8 @@ pub enum RedisErrorKind {
     ClusterRedirect,
     /// The key has a value of another type (`WRONGTYPE`).
     WrongType,
+    /// It does not know the command (`ERR`): an earlier version, or a proxy.
+    UnknownCommand,
     /// Another error.
     Other,
 }
@@ -56,6 +58,8 @@ pub enum Blocker {
 mod text {
     /// `ERR`: networking.c.
     pub(super) const CLIENTS_EXHAUSTED: &str = "max number of clients";
+    /// `ERR`: server.c (6.2; 7.0 and later).
+    pub(super) const UNKNOWN_COMMAND: [&str; 2] = ["unknown command `", "unknown command '"];
     /// `BUSY`: `slowevalerr` in server.c.
     pub(super) const FUNCTION_KILL: &str = "FUNCTION KILL";
     /// `NOPERM`: server.c (6.2, 7.0: "no permissions to access one of the keys used as arguments")
@@ -86,6 +90,9 @@ impl RedisErrorKind {
             "ERR" if text.starts_with(text::CLIENTS_EXHAUSTED) => Self::ClientsExhausted,
             "ERR" if text::DENIED_IN_SCRIPT.iter().any(|denied| text.starts_with(denied)) => {
                 Self::NoPermission { command: command.to_owned() }
+            }
+            "ERR" if text::UNKNOWN_COMMAND.iter().any(|unknown| text.starts_with(unknown)) => {
+                Self::UnknownCommand
             }
             _ => Self::Other,
         }
@@ -146,6 +153,8 @@ mod tests {
             ("MOVED 3999 127.0.0.1:6381", RedisErrorKind::ClusterRedirect),
             ("WRONGTYPE Operation against a key holding the wrong kind", RedisErrorKind::WrongType),
             ("ERR unknown command: BUSY ", RedisErrorKind::Other),
+            ("ERR unknown command 'WAITAOF', with args", RedisErrorKind::UnknownCommand),
+            ("ERR unknown command `WAITAOF`, with args", RedisErrorKind::UnknownCommand),
         ] {
             assert_eq!(kind(reply), expected, "{reply}");
         }

@@ -83,6 +83,7 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
             "start the replica",
         ),
         RedisErrorKind::Network(_)
+        | RedisErrorKind::UnknownCommand
         | RedisErrorKind::NoPermission { .. }
         | RedisErrorKind::ClusterRedirect
         | RedisErrorKind::WrongType

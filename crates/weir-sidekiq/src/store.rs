@@ -8,7 +8,8 @@
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
 //! - `link`: the connection. `lease`, `owner`: this node's right to its reservations.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
-//! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
+//! - `push`, `push_call`, `push_memory`, `confirm`, `confirm_command`: how a push becomes durable, and is stored once.
+//! - `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `tasks`: what happens by itself.
 //! - `presence`, `statistics`: what Sidekiq's pages show about this node.
@@ -20,6 +21,9 @@
 mod ack;
 mod act;
 mod backtrace;
+mod confirm;
+mod confirm_command;
+mod confirm_settings;
 mod entries;
 mod fail;
 mod fetch;
@@ -37,6 +41,8 @@ mod overview;
 mod owner;
 mod presence;
 mod push;
+mod push_call;
+mod push_memory;
 mod queues;
 mod reap;
 mod replies;
@@ -69,6 +75,8 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::StoreError;
 
+use self::confirm::ConfirmedPushes;
+pub use self::confirm_settings::ConfirmSettings;
 use self::keys::StoreKeys;
 use self::link::RedisLink;
 pub use self::settings::RedisStoreSettings;
@@ -113,6 +121,8 @@ impl RedisStore {
             ),
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
+            push_memory: options.settings.push_memory(settings.limits.push_memory_jobs_max),
+            confirmed: ConfirmedPushes::new(options, settings.limits.unconfirmed_jobs_max),
             limits: settings.limits.clone(),
             metrics,
             clock,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::redis_info::{Persistence, RedisInfo};
 use super::{Fact, Missing};
+use crate::durability::PushConfirmation;
 
 /// A server or shard.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -17,6 +18,9 @@ pub struct RedisServer {
     /// Values from `INFO`.
     #[serde(flatten)]
     pub info: RedisInfo,
+    /// What Weir waits for before it acknowledges a push to this Redis; `None`: it keeps no jobs of
+    /// Weir.
+    pub push_confirmation: Option<PushConfirmation>,
     /// Prefixes of Sidekiq keys (`redis-namespace`), as far as found.
     pub namespaces: Vec<String>,
     /// The newest entries of its slow log.

@@ -1,5 +1,7 @@
 //! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
 
+mod durability;
+
 use std::path::Path;
 
 use anyhow::Context;
@@ -7,6 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use weir_advisor::wording;
 
+use self::durability::DurabilityReport;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
@@ -34,11 +37,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
     match weir_config::parse(&source, &environment::variable) {
         Ok(loaded) if arguments.fix => fix(&source, &loaded),
-        Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
-        Ok(loaded) => {
-            print(&source, &loaded, arguments.all);
-            Ok(Exit::Fine)
-        }
+        Ok(loaded) => report(&source, loaded, arguments),
         Err(errors) => {
             if arguments.json {
                 print_errors_json(&errors)?;
@@ -51,6 +50,21 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
             Ok(Exit::FoundProblem)
         }
     }
+}
+
+/// Prints valid settings, with what the Redis of the job store says to them.
+fn report(source: &Source, mut loaded: Loaded, arguments: &CheckArguments) -> anyhow::Result<Exit> {
+    let DurabilityReport { errors, warnings } = durability::report(&loaded.settings)?;
+    loaded.warnings.extend(warnings);
+    if arguments.json {
+        print_json(&loaded, &errors)?;
+    } else {
+        print(source, &loaded, arguments.all);
+        for error in &errors {
+            output::line(&format!("error: {error}"));
+        }
+    }
+    Ok(if errors.is_empty() { Exit::Fine } else { Exit::FoundProblem })
 }
 
 /// Writes a new file and replaces the old one with it.
@@ -113,7 +127,9 @@ fn part_name(setting: &str) -> &str {
     setting.strip_suffix(".listen").unwrap_or(setting)
 }
 
-fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
+/// `errors` are not about a line of the file.
+fn print_json(loaded: &Loaded, errors: &[String]) -> anyhow::Result<()> {
+    let errors: Vec<_> = errors.iter().map(|message| json!({"message": message})).collect();
     let values = loaded.values.iter().map(|value| {
         json!({
             "setting": value.path,
@@ -132,8 +148,8 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         .collect();
     listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({
-        "errors": [],
-        "mistakes": [],
+        "errors": errors,
+        "mistakes": errors,
         "warnings": loaded.warnings,
         "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,

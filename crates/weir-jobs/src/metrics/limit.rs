@@ -39,6 +39,8 @@ pub enum JobServerLimit {
     SetAsideBytesMax,
     MemoryBytesMax,
     AdminRequestsMax,
+    UnconfirmedJobsMax,
+    PushMemoryJobsMax,
 }
 
 impl JobServerLimit {
@@ -72,6 +74,8 @@ impl JobServerLimit {
         Self::SetAsideBytesMax,
         Self::MemoryBytesMax,
         Self::AdminRequestsMax,
+        Self::UnconfirmedJobsMax,
+        Self::PushMemoryJobsMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -121,6 +125,8 @@ impl JobServerLimit {
             Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX,
             Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX,
             Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX,
+            Self::UnconfirmedJobsMax => JobServerLimits::UNCONFIRMED_JOBS_MAX,
+            Self::PushMemoryJobsMax => JobServerLimits::PUSH_MEMORY_JOBS_MAX,
         })
     }
 }

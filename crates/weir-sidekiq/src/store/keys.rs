@@ -4,6 +4,8 @@
 //! Reservations and controls of a queue carry the key of its list as hash tag, so that a Redis
 //! Cluster keeps the three in one slot.
 
+use weir_jobs::model::SetName;
+
 use crate::keys;
 
 /// The key names of one deployment.
@@ -40,6 +42,14 @@ impl StoreKeys {
 
     pub(super) fn dead(&self) -> String {
         self.sidekiqs(keys::DEAD)
+    }
+
+    pub(super) fn set(&self, set: SetName) -> String {
+        match set {
+            SetName::Scheduled => self.scheduled(),
+            SetName::Retries => self.retries(),
+            SetName::Dead => self.dead(),
+        }
     }
 
     /// A set: the identities of the processes.
@@ -104,6 +114,17 @@ impl StoreKeys {
         format!("{}:{{{}}}:control", self.prefix, self.list(queue))
     }
 
+    /// A string: what the nodes wait for before they acknowledge a push.
+    pub(super) fn push_confirmation(&self) -> String {
+        self.weirs("confirm")
+    }
+
+    /// Two sets: the jobs that were pushed recently to a list or a sorted set. They carry its key as
+    /// hash tag.
+    pub(super) fn pushed(&self, target: &str) -> [String; 2] {
+        ["a", "b"].map(|half| format!("{}:{{{target}}}:pushed:{half}", self.prefix))
+    }
+
     fn weirs(&self, key: &str) -> String {
         format!("{}:{key}", self.prefix)
     }
@@ -118,6 +139,8 @@ mod tests {
         let keys = StoreKeys::new("", "weir");
         assert_eq!(keys.list("default"), "queue:default");
         assert_eq!(keys.reserved("default"), "weir:{queue:default}:reserved");
+        let halves = ["weir:{schedule}:pushed:a", "weir:{schedule}:pushed:b"];
+        assert_eq!(keys.pushed(&keys.scheduled()), halves);
         let keys = StoreKeys::new("shop", "w2");
         assert_eq!(keys.queues(), "shop:queues");
         assert_eq!(keys.control("a.b"), "w2:{shop:queue:a.b}:control");

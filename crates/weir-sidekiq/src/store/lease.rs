@@ -63,6 +63,7 @@ impl StoreCore {
         let lease_until = Instant::now() + self.lease;
         let owner = LeaseOwner { node: self.node.clone(), epoch, lease_until };
         self.take_lease(connection, &owner, "take").await?;
+        self.publish_confirmation(connection).await?;
         *self.owner.borrow_mut() = Some(owner);
         let outcome =
             if is_clean { self.adopt(connection).await } else { self.reap(connection).await };

@@ -117,7 +117,8 @@ impl RedisLink {
         format!("Redis {} can't be used since {seconds} s: {reason}", self.endpoint)
     }
 
-    fn lost(&self, reason: String) -> StoreError {
+    /// Drops the connection. Returns the error for clients.
+    pub(super) fn lost(&self, reason: String) -> StoreError {
         *self.connection.borrow_mut() = None;
         let mut absence = self.absence.borrow_mut();
         let last = absence.as_ref().map_or(RETRY_WAIT_MIN, |absence| absence.wait * 2);

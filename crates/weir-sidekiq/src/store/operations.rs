@@ -36,16 +36,20 @@ impl OpenStore for RedisStoreOptions {
 }
 
 impl RedisStore {
-    /// Connects and checks that this version knows the layout of Weir's keys in Redis. A Redis that
-    /// is away is no error: the store tries again with each operation.
+    /// Connects and checks that this version knows the layout of Weir's keys in Redis, and that this
+    /// Redis can confirm pushes as the settings ask. A Redis that is away is no error: the store tries
+    /// again with each operation.
     ///
     /// # Errors
-    /// Returns an error if a later version has changed the layout.
+    /// Returns an error if a later version has changed the layout, or if Redis lacks `WAITAOF`.
     pub async fn check_layout(&self) -> Result<(), StoreOpenError> {
         let Ok(mut connection) = self.core.link.connection().await else { return Ok(()) };
-        match self.core.layout_error(&mut connection).await {
-            Ok(Some(text)) => Err(StoreOpenError(text)),
-            Ok(None) | Err(_) => Ok(()),
+        if let Ok(Some(text)) = self.core.layout_error(&mut connection).await {
+            return Err(StoreOpenError(text));
+        }
+        match self.core.confirmed.lasting_refusal(&mut connection).await {
+            Some(text) => Err(StoreOpenError(format!("Redis can't confirm pushes: {text}"))),
+            None => Ok(()),
         }
     }
 }

@@ -8,6 +8,7 @@ use redis::Script;
 /// All scripts, sent by their hash; Redis gets the text when it does not know the hash.
 #[derive(Debug)]
 pub(super) struct StoreScripts {
+    pub(super) push: Script,
     pub(super) fetch: Script,
     pub(super) take: Script,
     pub(super) give_back: Script,
@@ -20,6 +21,7 @@ pub(super) struct StoreScripts {
 impl Default for StoreScripts {
     fn default() -> Self {
         Self {
+            push: Script::new(include_str!("scripts/push.lua")),
             fetch: Script::new(include_str!("scripts/fetch.lua")),
             take: Script::new(include_str!("scripts/take.lua")),
             give_back: Script::new(include_str!("scripts/return.lua")),

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::confirm_settings::ConfirmSettings;
+use super::push_memory::PushMemory;
+
 use weir_settings::{HOUR, MILLISECOND, SECOND, Section, TableReader};
 
 /// How the store uses Redis.
@@ -25,6 +28,13 @@ pub struct RedisStoreSettings {
     /// A node that has been away from Redis for this long loses its reserved jobs to the others.
     #[setting(range = Duration::from_secs(6)..=HOUR, default = Duration::from_secs(60))]
     pub lease: Duration,
+    /// A job that is pushed again within this time, with the same jid and the same members, is
+    /// stored once. None: one minute if jobs.redis.confirm is set, otherwise it is stored again, as with
+    /// "0s".
+    #[setting(range = Duration::ZERO..=HOUR)]
+    pub push_memory: Option<Duration>,
+    #[setting(section)]
+    pub confirm: ConfirmSettings,
     /// Timeout for connecting.
     #[setting(advanced, range = Duration::from_millis(10)..=Duration::from_secs(60), default = Duration::from_secs(2))]
     pub connect_timeout: Duration,
@@ -36,7 +46,17 @@ pub struct RedisStoreSettings {
     pub retry_wait_max: Duration,
 }
 
+/// Longer than a client takes to connect again, or than Sentinel takes to promote a replica.
+const PUSH_MEMORY: Duration = Duration::from_secs(60);
+
 impl RedisStoreSettings {
+    /// Returns the push memory with at most `jobs_max` jobs of each queue.
+    pub(super) fn push_memory(&self, jobs_max: usize) -> PushMemory {
+        // Without a wait, a push rarely ends with an error after which its job is stored.
+        let usual = if self.confirm.is_on() { PUSH_MEMORY } else { Duration::ZERO };
+        PushMemory::new(self.push_memory.unwrap_or(usual), jobs_max)
+    }
+
     fn check(&mut self, table: &mut TableReader<'_>) {
         if self.prefix.is_empty() || self.prefix.contains(['{', '}']) {
             table.error_at(Self::PREFIX.name, "must be a text without braces");

@@ -16,9 +16,11 @@ use weir_jobs::model::QueueName;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Counts, StoreError};
 
+use super::confirm::ConfirmedPushes;
 use super::keys::StoreKeys;
 use super::link::RedisLink;
 use super::owner::LeaseOwner;
+use super::push_memory::PushMemory;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
@@ -35,6 +37,8 @@ pub(super) struct StoreCore {
     pub(super) link: RedisLink,
     pub(super) keys: StoreKeys,
     pub(super) scripts: StoreScripts,
+    pub(super) push_memory: PushMemory,
+    pub(super) confirmed: ConfirmedPushes,
     pub(super) limits: JobServerLimits,
     pub(super) metrics: JobsMetrics,
     pub(super) clock: Clock,

@@ -10,6 +10,23 @@ use weir_sidekiq::{RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, 
 
 /// Tries with other ports: another process may take one between its choice and the server's bind.
 const STARTS_MAX: usize = 5;
+const SYSTEMS: &str = "redis-server";
+
+/// Returns a server that has `WAITAOF`: the one that WEIR_VALKEY names, or Debian's Valkey. `None`, and
+/// a line that says so, where there is none.
+pub(crate) fn with_waitaof() -> Option<PathBuf> {
+    let named = std::env::var_os("WEIR_VALKEY").map(PathBuf::from);
+    let binary = named.unwrap_or_else(|| PathBuf::from("valkey-server"));
+    let is_there =
+        Command::new(&binary).arg("--version").output().is_ok_and(|it| it.status.success());
+    if !is_there {
+        eprintln!(
+            "skipped: there is no {} (WEIR_VALKEY names a server with WAITAOF)",
+            binary.display()
+        );
+    }
+    is_there.then_some(binary)
+}
 
 pub(crate) struct RedisServer {
     child: Child,
@@ -33,6 +50,14 @@ impl RedisServer {
         Self::try_start(|| port, |_, _| Vec::new())
     }
 
+    /// Another program than the system's.
+    pub(crate) fn start_binary(
+        binary: &Path,
+        arguments: impl Fn(&Path, u16) -> Vec<String>,
+    ) -> Option<Self> {
+        Self::try_start_until(binary, free_port, arguments, "eady to accept connections")
+    }
+
     /// One that reads `file` and takes a millisecond for each of its keys.
     pub(crate) fn start_loading(file: &Path) -> Option<Self> {
         let arguments = |folder: &Path, _| {
@@ -41,17 +66,18 @@ impl RedisServer {
                 .map(str::to_owned)
                 .to_vec()
         };
-        Self::try_start_until(free_port, arguments, "Server initialized")
+        Self::try_start_until(Path::new(SYSTEMS), free_port, arguments, "Server initialized")
     }
 
     fn try_start(
         port: impl Fn() -> u16,
         arguments: impl Fn(&Path, u16) -> Vec<String>,
     ) -> Option<Self> {
-        Self::try_start_until(port, arguments, "eady to accept connections")
+        Self::try_start_until(Path::new(SYSTEMS), port, arguments, "eady to accept connections")
     }
 
     fn try_start_until(
+        binary: &Path,
         port: impl Fn() -> u16,
         arguments: impl Fn(&Path, u16) -> Vec<String>,
         until: &str,
@@ -59,7 +85,7 @@ impl RedisServer {
         for _ in 0..STARTS_MAX {
             let folder = tempfile::tempdir().unwrap();
             let port = port();
-            let mut command = Command::new("redis-server");
+            let mut command = Command::new(binary);
             command.args(arguments(folder.path(), port));
             command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
             command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());

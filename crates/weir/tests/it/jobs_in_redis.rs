@@ -41,3 +41,35 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     assert!(rejected.starts_with("-ERR"), "{rejected}");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn check_names_what_the_redis_may_lose() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (site, port) = (Site::new(""), redis.port);
+    let write = |more: &str| {
+        site.write(&format!(
+            "[jobs]\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{port}\" }}] }}\n\
+             [console]\nlisten = \"off\"\n{more}"
+        ));
+    };
+    write("");
+    let shown = site.ok(&["check"]);
+    let sentence =
+        "appendonly is no: a restart of Redis loses every job; CONFIG SET appendonly yes";
+    assert!(shown.contains(sentence), "{shown}");
+    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    let shown = site.ok(&["check"]);
+    assert!(shown.contains("warning: jobs.store: Redis 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("appendfsync is everysec: a power cut loses"), "{shown}");
+    redis.run(&[&["CONFIG", "SET", "appendfsync", "always"]]);
+    let shown = site.ok(&["check"]);
+    assert!(!shown.contains("warning"), "{shown}");
+    write("[jobs.redis.confirm]\nreplicas = 1\n");
+    let shown = site.shown(&["check"]);
+    assert!(shown.contains("error: jobs.store: Redis 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("0 replicas are connected"), "{shown}");
+    drop(redis);
+    write("");
+    let shown = site.ok(&["check"]);
+    assert!(shown.contains("what it may lose of acknowledged jobs is unknown"), "{shown}");
+}

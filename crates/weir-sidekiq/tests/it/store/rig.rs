@@ -36,6 +36,21 @@ impl Node {
         Self { store, directory }
     }
 
+    /// With settings of its own.
+    pub(crate) fn open_with(
+        endpoint: &RedisEndpoint,
+        limits: JobServerLimits,
+        change: impl FnOnce(&mut RedisStoreSettings),
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(endpoint, &directory, LEASE);
+        change(&mut options.settings);
+        let settings = JobServerSettings { limits, ..JobServerSettings::default() };
+        let metrics = JobsMetrics::detached();
+        let store = RedisStore::open(&options, &settings, Clock::system(), metrics).unwrap();
+        Self { store, directory }
+    }
+
     /// The process ends without a goodbye.
     pub(crate) fn crash(self) -> TempDir {
         self.directory
@@ -94,8 +109,18 @@ pub(crate) fn report(jid: &str) -> FailureReport {
 /// Runs `test` where stores live, with a database of its own.
 pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(RedisEndpoint) -> F) {
     let Some(endpoint) = crate::shared_redis::database() else { return };
+    run_alone(test(endpoint));
+}
+
+/// Runs `test` where stores live, with servers of its own.
+pub(crate) fn run_alone(test: impl Future<Output = ()>) {
+    run_for(TEST_TIME_MAX, test);
+}
+
+/// Like [`run_alone`], for a test that may take longer.
+pub(crate) fn run_for(time_max: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();
-    let test = async { tokio::time::timeout(TEST_TIME_MAX, test(endpoint)).await };
+    let test = async { tokio::time::timeout(time_max, test).await };
     tasks.block_on(&runtime, test).expect("the test ends in time");
 }
