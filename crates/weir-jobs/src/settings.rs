@@ -219,6 +219,9 @@ pub struct JobServerLimits {
     /// Requests of the console, the admin API and the command line that run or wait at once.
     #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,
+    /// Commands to a store outside of this process that have no reply yet; further ones are rejected.
+    #[setting(advanced, restart, range = COUNT, default = 10_000)]
+    pub store_commands_max: usize,
     /// Jobs in one page of a list.
     #[setting(advanced, range = COUNT, default = 1_000)]
     pub page_jobs_max: usize,

@@ -6,7 +6,9 @@
 //!
 //! - `keys`: the names of all keys. `scripts`: the atomic steps.
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
-//! - `link`: the connection. `lease`, `owner`: this node's right to its reservations.
+//! - `link`, `link_state`, `link_connection`: the connection. `server_state`, `permissions`: what a
+//!   server must be, and allow. `inspection`: the same for `weir check`.
+//! - `lease`, `owner`: this node's right to its reservations.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
 //! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
@@ -26,15 +28,19 @@ mod fetch;
 mod find;
 mod foreign;
 mod handover;
+mod inspection;
 mod keys;
 mod lease;
 mod link;
+mod link_connection;
+mod link_state;
 mod members;
 mod moves;
 mod names;
 mod operations;
 mod overview;
 mod owner;
+mod permissions;
 mod presence;
 mod push;
 mod queues;
@@ -48,6 +54,7 @@ mod schedule;
 mod scripts;
 mod seconds;
 mod serve;
+mod server_state;
 mod settings;
 mod statistics;
 mod store_core;
@@ -69,6 +76,7 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::StoreError;
 
+pub use self::inspection::{acl_line, check_server};
 use self::keys::StoreKeys;
 use self::link::RedisLink;
 pub use self::settings::RedisStoreSettings;
@@ -105,12 +113,8 @@ impl RedisStore {
     ) -> std::io::Result<Self> {
         let allocation = Allocation::of_settings(settings);
         let core = Rc::new(StoreCore {
-            link: RedisLink::new(
-                options.endpoint.clone(),
-                options.settings.connect_timeout,
-                options.settings.command_timeout,
-                options.settings.retry_wait_max,
-            ),
+            link: RedisLink::of_store(&options.endpoint, &options.settings)
+                .with_command_limit(settings.limits.store_commands_max, metrics.clone()),
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
             limits: settings.limits.clone(),

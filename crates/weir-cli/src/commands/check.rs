@@ -1,5 +1,7 @@
 //! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
 
+mod job_store;
+
 use std::path::Path;
 
 use anyhow::Context;
@@ -7,6 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use weir_advisor::wording;
 
+use self::job_store::CheckedRedis;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
@@ -24,6 +27,9 @@ pub(crate) struct CheckArguments {
     /// Rename settings in the file that have old names; the rest of the file is unchanged
     #[arg(long, conflicts_with = "json")]
     pub(crate) fix: bool,
+    /// Do not connect to the Redis of jobs.store
+    #[arg(long)]
+    pub(crate) offline: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -34,10 +40,15 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
     match weir_config::parse(&source, &environment::variable) {
         Ok(loaded) if arguments.fix => fix(&source, &loaded),
-        Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
         Ok(loaded) => {
-            print(&source, &loaded, arguments.all);
-            Ok(Exit::Fine)
+            let checked = job_store::check(&loaded.settings, arguments.offline)?;
+            if arguments.json {
+                print_json(&loaded, &checked)?;
+            } else {
+                print(&source, &loaded, &checked, arguments.all);
+            }
+            let has_problem = checked.iter().any(CheckedRedis::has_problem);
+            Ok(if has_problem { Exit::FoundProblem } else { Exit::Fine })
         }
         Err(errors) => {
             if arguments.json {
@@ -75,7 +86,7 @@ fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn print(source: &Source, loaded: &Loaded, all: bool) {
+fn print(source: &Source, loaded: &Loaded, checked: &[CheckedRedis], all: bool) {
     let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
     // Without `--all`, only changed values are shown: there are hundreds of settings.
@@ -103,6 +114,7 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
         output::line(&format!("would listen on {address} ({})", part_name(&setting)));
     }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
+    checked.iter().for_each(CheckedRedis::print);
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"));
     }
@@ -113,7 +125,7 @@ fn part_name(setting: &str) -> &str {
     setting.strip_suffix(".listen").unwrap_or(setting)
 }
 
-fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
+fn print_json(loaded: &Loaded, checked: &[CheckedRedis]) -> anyhow::Result<()> {
     let values = loaded.values.iter().map(|value| {
         json!({
             "setting": value.path,
@@ -137,6 +149,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         "warnings": loaded.warnings,
         "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,
+        "redis": checked.iter().map(CheckedRedis::to_json).collect::<Vec<_>>(),
         "settings": values.collect::<Vec<_>>(),
     }))
 }

@@ -23,7 +23,9 @@ const IGNORED: [(Setting, &str); 8] = [
 pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<String>) {
     let set = values.iter().filter(|value| value.is_set).map(|value| &value.path);
     if jobs.settings.store != StoreKind::External {
-        let of_redis = set.filter(|path| path.starts_with("jobs.redis."));
+        let of_redis = set.filter(|path| {
+            path.starts_with("jobs.redis.") || JobServerLimits::STORE_COMMANDS_MAX.is(path)
+        });
         let why = "without jobs.store = { redis = [..] }";
         warnings.extend(of_redis.map(|path| format!("{path} has no effect {why}")));
         return;

@@ -39,6 +39,7 @@ pub enum JobServerLimit {
     SetAsideBytesMax,
     MemoryBytesMax,
     AdminRequestsMax,
+    StoreCommandsMax,
 }
 
 impl JobServerLimit {
@@ -72,6 +73,7 @@ impl JobServerLimit {
         Self::SetAsideBytesMax,
         Self::MemoryBytesMax,
         Self::AdminRequestsMax,
+        Self::StoreCommandsMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -121,6 +123,7 @@ impl JobServerLimit {
             Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX,
             Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX,
             Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX,
+            Self::StoreCommandsMax => JobServerLimits::STORE_COMMANDS_MAX,
         })
     }
 }

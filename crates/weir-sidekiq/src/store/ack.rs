@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::{EntryKey, JobLocation};
 use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
@@ -11,6 +10,7 @@ use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::reservations::Reservation;
 use super::seconds;
 use super::store_core::StoreCore;

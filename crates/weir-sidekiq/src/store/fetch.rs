@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline, ScriptInvocation};
 use weir_base::clock::Timestamp;
 use weir_jobs::dispatch::{Candidate, Choice, QueueEnd};
@@ -12,6 +11,7 @@ use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::handover::{GiveBack, Handover};
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::replies::{PoppedJob, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};

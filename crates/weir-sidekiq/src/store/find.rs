@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FindOutcome, JobState, StoreError, StoredJob};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
 

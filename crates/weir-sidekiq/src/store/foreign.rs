@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use tokio::time::Instant;
 use weir_base::clock::Timestamp;
@@ -15,6 +14,7 @@ use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::fetch::reservation_of;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::owner::parse_field;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;

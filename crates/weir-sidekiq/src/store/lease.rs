@@ -5,16 +5,16 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::owner::{LeaseOwner, is_of_node};
 use super::store_core::StoreCore;
 
 /// The layout of Weir's keys that this version writes and reads.
-const LAYOUT: &str = "1";
+pub(super) const LAYOUT: &str = "1";
 
 /// The last epoch of a node, the one that was closed in order, whether that was forgotten now, and
 /// the owners of all leases.
@@ -48,11 +48,7 @@ impl StoreCore {
         pipeline.cmd("SET").arg(&key).arg(LAYOUT).arg("NX").ignore().get(&key);
         let found: Result<(String,), _> = pipeline.query_async(connection).await;
         let (found,) = found.map_err(|error| self.link.failed(&error))?;
-        let error = format!(
-            "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: \
-             upgrade this node, or give it another jobs.redis.prefix"
-        );
-        Ok((found != LAYOUT).then_some(error))
+        Ok((found != LAYOUT).then(|| layout_error(&key, &found)))
     }
 
     async fn enter(
@@ -166,4 +162,12 @@ impl StoreCore {
             connection.hset(self.keys.clean(), &owner.node, owner.epoch).await;
         left.map_err(|error| self.link.failed(&error))
     }
+}
+
+/// Returns the error of a layout that this version does not know.
+pub(super) fn layout_error(key: &str, found: &str) -> String {
+    format!(
+        "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: upgrade \
+         this node, or give it another jobs.redis.prefix"
+    )
 }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, SetName};
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 use super::stored::StoredText;

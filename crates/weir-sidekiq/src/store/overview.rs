@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline, Value, from_redis_value};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreCondition, StoreError};
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::replies::QueueReading;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{Wid, WorkerDirective};
 use weir_jobs::store::{StoreError, WorkerReport};
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 use super::stored::derived_hash;

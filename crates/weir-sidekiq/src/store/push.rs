@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
 use weir_jobs::store::{Restored, StoreError};
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 use super::translate;

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{QueueAction, StoreError};
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::store_core::StoreCore;
 
 impl StoreCore {

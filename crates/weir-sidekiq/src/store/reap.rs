@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::owner::parse_field;
 use super::store_core::StoreCore;
 use super::stored::StoredText;

@@ -7,12 +7,12 @@
 use std::rc::Rc;
 
 use redis::AsyncCommands as _;
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{EntryKey, JobLocation, QueueName, SetName};
 use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use weir_jobs::model::SetName;
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
 use super::vanish::ignore_lost;

@@ -25,12 +25,16 @@ pub struct RedisStoreSettings {
     /// A node that has been away from Redis for this long loses its reserved jobs to the others.
     #[setting(range = Duration::from_secs(6)..=HOUR, default = Duration::from_secs(60))]
     pub lease: Duration,
-    /// Timeout for connecting.
+    /// Timeout for each step of connecting: asking the Sentinels, connecting with the login, checking
+    /// the server.
     #[setting(advanced, range = Duration::from_millis(10)..=Duration::from_secs(60), default = Duration::from_secs(2))]
     pub connect_timeout: Duration,
     /// Timeout for one command.
     #[setting(advanced, range = Duration::from_millis(10)..=Duration::from_secs(60), default = Duration::from_secs(5))]
     pub command_timeout: Duration,
+    /// How often Sentinels are asked whether the connected server is still the primary.
+    #[setting(advanced, range = Duration::from_millis(100)..=Duration::from_secs(60), default = SECOND)]
+    pub sentinel_interval: Duration,
     /// The longest wait before another attempt to connect.
     #[setting(advanced, range = Duration::from_millis(10)..=Duration::from_secs(60), default = Duration::from_secs(5))]
     pub retry_wait_max: Duration,
@@ -40,6 +44,12 @@ impl RedisStoreSettings {
     fn check(&mut self, table: &mut TableReader<'_>) {
         if self.prefix.is_empty() || self.prefix.contains(['{', '}']) {
             table.error_at(Self::PREFIX.name, "must be a text without braces");
+        }
+        // Patterns of keys in an ACL can't contain white space.
+        for (setting, text) in [(Self::PREFIX, &self.prefix), (Self::NAMESPACE, &self.namespace)] {
+            if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+                table.error_at(setting.name, "must be a text without white space");
+            }
         }
     }
 }

@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redis::Pipeline;
-use redis::aio::MultiplexedConnection;
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::store_core::StoreCore;
 
 /// How long Sidekiq keeps the counters of a day.

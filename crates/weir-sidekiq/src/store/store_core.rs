@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use weir_base::clock::{Clock, Timestamp};
@@ -18,6 +17,7 @@ use weir_jobs::store::{Counts, StoreError};
 
 use super::keys::StoreKeys;
 use super::link::RedisLink;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::owner::LeaseOwner;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;

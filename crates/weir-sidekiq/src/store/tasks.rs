@@ -27,13 +27,18 @@ const STATISTICS_EVERY: Duration = Duration::from_secs(10);
 pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<JoinHandle<()>> {
     let weak = || Rc::downgrade(core);
     let lease = core.lease;
-    vec![
+    let mut tasks = vec![
         tokio::task::spawn_local(serve_waiting(weak(), settings.poll_interval)),
         tokio::task::spawn_local(repeat(weak(), settings.schedule_interval, Duty::Due)),
         tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
         tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),
-    ]
+    ];
+    if core.link.uses_sentinels() {
+        let checking = repeat(weak(), settings.sentinel_interval, Duty::CheckPrimary);
+        tasks.push(tokio::task::spawn_local(checking));
+    }
+    tasks
 }
 
 /// Serves FETCHes whenever work has arrived, and polls for what others push.
@@ -69,6 +74,7 @@ enum Duty {
     Renew,
     Reap,
     Statistics,
+    CheckPrimary,
 }
 
 impl Duty {
@@ -79,6 +85,10 @@ impl Duty {
             Self::Reap => {
                 let mut connection = core.ready().await?;
                 core.reap(&mut connection).await
+            }
+            Self::CheckPrimary => {
+                core.link.check_primary().await;
+                Ok(())
             }
             Self::Statistics => {
                 let mut connection = core.ready().await?;
@@ -99,6 +109,8 @@ async fn repeat(core: Weak<StoreCore>, interval: Duration, duty: Duty) {
         }
         match duty.run(&core).await {
             Ok(()) => failing_since = None,
+            // The link has logged it.
+            Err(_) if core.link.absence_text().is_some() => {}
             Err(error) if failing_since.is_none() => {
                 failing_since = Some(Instant::now());
                 tracing::warn!(%error, ?duty, "Redis can't be used; trying again");

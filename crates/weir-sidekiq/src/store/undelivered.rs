@@ -1,11 +1,11 @@
 //! Jobs that were reserved and not delivered return to their queues.
 
-use redis::aio::MultiplexedConnection;
 use std::collections::BTreeMap;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
 use super::handover::GiveBack;
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::store_core::StoreCore;
 
 impl GiveBack for StoreCore {

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redis::AsyncCommands as _;
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules::{self, Return};
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection as MultiplexedConnection;
 use super::store_core::StoreCore;
 
 /// A job that lost its workers further apart is not suspected to be the cause.

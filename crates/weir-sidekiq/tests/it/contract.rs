@@ -37,6 +37,8 @@ mod waiting;
 #[path = "../../../weir-jobs/tests/it/contract/world.rs"]
 mod world;
 
+mod restricted;
+
 use harness::RedisHarness;
 
 /// Defines the test of one promise. The first rules are the promises that are not kept.

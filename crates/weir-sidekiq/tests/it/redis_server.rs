@@ -78,23 +78,42 @@ impl RedisServer {
 
     /// One that watches the server on `port` under the name of `mymaster`.
     pub(crate) fn start_sentinel(watched: u16) -> Option<Self> {
+        Self::start_sentinel_with(
+            &format!("sentinel monitor mymaster 127.0.0.1 {watched} 1"),
+            "port",
+        )
+    }
+
+    /// One with these lines in its configuration. `port_option`: `port`, or `tls-port` with `port 0`.
+    pub(crate) fn start_sentinel_with(lines: &str, port_option: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let config = folder.path().join("sentinel.conf");
-        std::fs::write(&config, format!("sentinel monitor mymaster 127.0.0.1 {watched} 1\n"))
+        std::fs::write(&config, format!("bind 127.0.0.1\n{port_option} {port}\n{lines}\n"))
             .unwrap();
         let mut command = Command::new("redis-server");
-        command.arg(&config).args([
-            "--sentinel",
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port.to_string(),
-        ]);
+        command.arg(&config).arg("--sentinel");
         command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         assert!(says(&mut child, "+monitor master mymaster"), "the Sentinel ended");
         Some(Self { child, folder, port })
+    }
+
+    /// Sends a signal, such as `STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        assert!(status.success(), "kill -s {signal}");
+    }
+
+    /// The process ends at once.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -137,7 +156,7 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

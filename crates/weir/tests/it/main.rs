@@ -18,6 +18,7 @@ mod lock;
 mod operating;
 mod process;
 mod realtime;
+mod redis_connection;
 mod reference;
 mod reload;
 mod replacement;

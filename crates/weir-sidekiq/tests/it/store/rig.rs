@@ -36,6 +36,19 @@ impl Node {
         Self { store, directory }
     }
 
+    /// Opens a node with settings of its own.
+    pub(crate) fn open_with(
+        endpoint: &RedisEndpoint,
+        redis: RedisStoreSettings,
+        settings: &JobServerSettings,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RedisStoreOptions { settings: redis, ..options(endpoint, &directory, LEASE) };
+        let metrics = JobsMetrics::detached();
+        let store = RedisStore::open(&options, settings, Clock::system(), metrics).unwrap();
+        Self { store, directory }
+    }
+
     /// The process ends without a goodbye.
     pub(crate) fn crash(self) -> TempDir {
         self.directory
@@ -93,9 +106,15 @@ pub(crate) fn report(jid: &str) -> FailureReport {
 
 /// Runs `test` where stores live, with a database of its own.
 pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(RedisEndpoint) -> F) {
-    let Some(endpoint) = crate::shared_redis::database() else { return };
+    if let Some(endpoint) = crate::shared_redis::database() {
+        run_local(test(endpoint));
+    }
+}
+
+/// Runs `test` where stores live.
+pub(crate) fn run_local(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();
-    let test = async { tokio::time::timeout(TEST_TIME_MAX, test(endpoint)).await };
+    let test = async { tokio::time::timeout(TEST_TIME_MAX, test).await };
     tasks.block_on(&runtime, test).expect("the test ends in time");
 }
