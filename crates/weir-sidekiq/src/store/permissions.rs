@@ -234,6 +234,8 @@ fn missing_word(rule: &str, pattern: String, reply: &Value) -> Option<String> {
     match RedisErrorKind::of_reply(error.code(), text, rule) {
         RedisErrorKind::NoPermission { .. } if error_kind::is_about_keys(text) => Some(pattern),
         RedisErrorKind::NoPermission { .. } => Some(format!("+{rule}")),
+        // An empty transaction is aborted only if its EXEC is denied.
+        _ if error.code() == "EXECABORT" => Some(format!("+{rule}")),
         _ => None,
     }
 }
