@@ -6,6 +6,7 @@
 //! [`MetricsSnapshot`] and only encoded during a scrape.
 
 mod limit;
+mod shards;
 mod snapshot;
 mod tasks;
 mod verb;
@@ -283,6 +284,23 @@ mod tests {
         );
         let hit = LimitHit { limit: "line_bytes_max".into(), hits: 1 };
         assert_eq!(metrics.limit_hits(), [hit]);
+    }
+
+    #[test]
+    fn each_shard_has_its_own_series() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        assert!(!scrape(&registry).contains("shard"));
+        let shard = crate::store::ShardState {
+            name: "a".to_owned(),
+            away_since: Some(Default::default()),
+            dead: 3,
+            ..Default::default()
+        };
+        metrics.publish(MetricsSnapshot { shards: vec![shard], ..MetricsSnapshot::default() });
+        let text = scrape(&registry);
+        assert!(text.contains("weir_jobs_shard_up{shard=\"a\"} 0"), "{text}");
+        assert!(text.contains("weir_jobs_shard_jobs{shard=\"a\",state=\"dead\"} 3"), "{text}");
     }
 
     #[test]

@@ -63,12 +63,54 @@ pub struct StorageView {
     pub bytes: u64,
     /// Damaged ranges of the log that no operator has acknowledged.
     pub damages: u64,
-    /// `ok`, `low` (pushes are rejected), `full`, `failed` (a sync failed; see `problem`) or
-    /// `unavailable` (the data can't be reached; see `problem`).
+    /// `ok`, `low` (pushes are rejected), `full`, `failed` (a sync failed; see `problem`),
+    /// `degraded` (some shards can't be reached; see `problem`) or `unavailable` (the data can't be
+    /// reached; see `problem`).
     pub state: String,
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
+    /// The servers among which the jobs are divided, if there are several.
+    #[serde(default)]
+    pub shards: Vec<ShardView>,
+}
+
+/// One of several servers among which the jobs are divided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardView {
+    pub name: String,
+    pub address: String,
+    /// It gets no more jobs. Remove it once it has none.
+    pub drains: bool,
+    /// Since when it can't be used. `None`: it can.
+    pub away_since: Option<f64>,
+    pub problem: Option<String>,
+    /// Jobs when it was last read.
+    pub enqueued: u64,
+    pub working: u64,
+    pub scheduled: u64,
+    pub retries: u64,
+    pub dead: u64,
+    pub memory_bytes: u64,
+}
+
+impl ShardView {
+    /// Returns the number of jobs that it has.
+    #[must_use]
+    pub const fn jobs(&self) -> u64 {
+        self.enqueued + self.working + self.scheduled + self.retries + self.dead
+    }
+
+    /// Returns `up`, `away`, `draining` or `empty` (it has drained and can be removed).
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match (self.away_since, self.drains, self.jobs()) {
+            (Some(_), _, _) => "away",
+            (None, true, 0) => "empty",
+            (None, true, _) => "draining",
+            (None, false, _) => "up",
+        }
+    }
 }
 
 /// A damaged range of the log that no operator has acknowledged.
@@ -169,6 +211,9 @@ pub struct JobListPage {
     pub scanned: u64,
     /// How many jobs the queue or set has in all, regardless of the filter.
     pub total: u64,
+    /// What could not be read now, so that its jobs are missing here.
+    #[serde(default)]
+    pub missing: Option<String>,
 }
 
 /// One worker process.

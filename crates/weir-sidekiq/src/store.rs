@@ -12,6 +12,7 @@
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `tasks`: what happens by itself.
 //! - `presence`, `statistics`: what Sidekiq's pages show about this node.
+//! - `sharded`: a store over several of these.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
 //! dead set, byte for byte. Every step checks in Redis that a job is still where it was read, so
@@ -49,6 +50,7 @@ mod scripts;
 mod seconds;
 mod serve;
 mod settings;
+mod sharded;
 mod statistics;
 mod store_core;
 mod stored;
@@ -72,6 +74,9 @@ use weir_jobs::store::StoreError;
 use self::keys::StoreKeys;
 use self::link::RedisLink;
 pub use self::settings::RedisStoreSettings;
+pub use self::sharded::{
+    PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
+};
 use self::store_core::{StoreCore, StoreState};
 use crate::endpoint::RedisEndpoint;
 

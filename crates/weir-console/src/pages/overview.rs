@@ -14,6 +14,7 @@ use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::jobs::JobsSnapshot;
 use crate::live::ConsoleSnapshot;
+use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -42,6 +43,32 @@ struct OverviewJobs<'a> {
     /// The deepest queues.
     queues: Vec<QueueTableRow<'a>>,
     more_queues: usize,
+    /// The servers among which the jobs are divided, if there are several.
+    shards: Vec<ShardRow<'a>>,
+}
+
+/// One of these servers.
+struct ShardRow<'a> {
+    shard: &'a view::ShardView,
+    tag: &'static str,
+    away_for: Option<String>,
+    problem: Option<String>,
+    in_sets: u64,
+    memory: String,
+}
+
+impl<'a> ShardRow<'a> {
+    fn new(shard: &'a view::ShardView, now: f64) -> Self {
+        let problem = shard.problem.as_deref();
+        Self {
+            shard,
+            tag: if shard.away_since.is_some() { "critical" } else { "muted" },
+            away_for: shard.away_since.map(|since| figures::whole_duration(now - since)),
+            problem: problem.map(|problem| visible(problem).into_owned()),
+            in_sets: shard.scheduled + shard.retries + shard.dead,
+            memory: figures::bytes(shard.memory_bytes),
+        }
+    }
 }
 
 /// `GET /`
@@ -84,8 +111,11 @@ impl<'a> OverviewJobs<'a> {
         let fetchers = Fetchers::new(&reading.workers);
         let shown = deepest.into_iter().take(QUEUES_SHOWN);
         let queues: Vec<_> = shown.map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
+        let overview = &reading.overview;
+        let shards = overview.log.shards.iter().map(|shard| ShardRow::new(shard, overview.now));
         Self {
             reading,
+            shards: shards.collect(),
             facts: facts(reading),
             more_queues: reading.queues.len() - queues.len(),
             queues,

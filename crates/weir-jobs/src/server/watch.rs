@@ -96,6 +96,7 @@ async fn snapshot<S: Store>(
         log_segments: storage.segments,
         log_bytes: storage.bytes,
         log_damages: storage.damages,
+        shards: storage.shards,
     }
 }
 

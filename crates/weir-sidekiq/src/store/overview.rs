@@ -24,12 +24,20 @@ impl StoreCore {
                 self.counted_at.set(self.now());
                 counts
             }
-            Err(_) => {
-                let age = self.now().since(self.counted_at.get());
-                Counts { age, ..self.last_counts.borrow().clone() }
-            }
+            Err(_) => self.last_known_counts(),
         };
         Counts { fetches_waiting: self.waiting.waiting() as u64, ..counts }
+    }
+
+    /// Returns the counts that were read last, with their age.
+    pub(super) fn last_known_counts(&self) -> Counts {
+        let age = self.now().since(self.counted_at.get());
+        Counts { age, ..self.last_counts.borrow().clone() }
+    }
+
+    /// Returns the reservations of this node.
+    pub(super) fn own_reservations(&self) -> Vec<Reserved> {
+        self.state.borrow().reservations.iter().map(|it| reserved(it.1)).collect()
     }
 
     async fn read_counts(
@@ -107,9 +115,8 @@ impl StoreCore {
             Ok(mut connection) => self.stored_reservations(&mut connection).await.ok(),
             Err(_) => None,
         };
-        let state = self.state.borrow();
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
-        let mut all: Vec<Reserved> = state.reservations.iter().map(|it| reserved(it.1)).collect();
+        let mut all = self.own_reservations();
         let foreign = stored.iter().flatten().filter(|it| it.owner != own);
         all.extend(foreign.map(|it| reserved(&it.job)));
         all.sort_by_key(|reserved| reserved.since);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sharded::PushPlacement;
 use weir_settings::{HOUR, MILLISECOND, SECOND, Section, TableReader};
 
 /// How the store uses Redis.
@@ -15,6 +16,10 @@ pub struct RedisStoreSettings {
     /// Redis has its own.
     #[setting(default = "weir".to_owned())]
     pub prefix: String,
+    /// Which of several shards gets a pushed job: the one that owns its queue ("queue"), or each in
+    /// turn ("turn").
+    #[setting(choice)]
+    pub placement: PushPlacement,
     /// How often Redis is asked for jobs of others while a FETCH waits; up to five times as long
     /// without any. Jobs that are pushed to this node are served at once.
     #[setting(range = MILLISECOND..=SECOND, default = Duration::from_millis(20))]

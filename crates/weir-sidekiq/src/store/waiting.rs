@@ -13,21 +13,27 @@ use super::handover::Handover;
 /// Workers that one script serves. More are served by the next one, if these all got their jobs.
 const WORKERS_PER_SCRIPT_MAX: usize = 100;
 
-/// All FETCHes in line.
-#[derive(Debug, Default)]
-pub(super) struct WaitingFetches {
+/// All FETCHes in line. `T` is what they are handed.
+#[derive(Debug)]
+pub(super) struct WaitingFetches<T = Handover> {
     next_ticket: Cell<u64>,
-    line: RefCell<BTreeMap<u64, FetchInLine>>,
+    line: RefCell<BTreeMap<u64, FetchInLine<T>>>,
+}
+
+impl<T> Default for WaitingFetches<T> {
+    fn default() -> Self {
+        Self { next_ticket: Cell::default(), line: RefCell::default() }
+    }
 }
 
 #[derive(Debug)]
-struct FetchInLine {
+struct FetchInLine<T> {
     queues: Rc<[QueueName]>,
     wid: Option<Wid>,
     max: BatchSize,
     /// Whether it stays in line when there is no job.
     waits: bool,
-    slot: oneshot::Sender<Handover>,
+    slot: oneshot::Sender<T>,
 }
 
 /// FETCHes that ask for the same queues in the same order.
@@ -46,20 +52,24 @@ pub(super) struct GroupedFetch {
 
 /// A place in line. Dropping it leaves the line; jobs that were handed over return to their queue.
 #[derive(Debug)]
-pub(super) struct PlaceInLine {
-    line: Rc<WaitingFetches>,
+pub(super) struct PlaceInLine<T = Handover> {
+    line: Rc<WaitingFetches<T>>,
     ticket: u64,
-    pub(super) slot: oneshot::Receiver<Handover>,
+    pub(super) slot: oneshot::Receiver<T>,
 }
 
-impl Drop for PlaceInLine {
+impl<T> Drop for PlaceInLine<T> {
     fn drop(&mut self) {
         self.line.line.borrow_mut().remove(&self.ticket);
     }
 }
 
-impl WaitingFetches {
-    pub(super) fn enter(self: &Rc<Self>, request: &FetchRequest<'_>, waits: bool) -> PlaceInLine {
+impl<T> WaitingFetches<T> {
+    pub(super) fn enter(
+        self: &Rc<Self>,
+        request: &FetchRequest<'_>,
+        waits: bool,
+    ) -> PlaceInLine<T> {
         let (sender, slot) = oneshot::channel();
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);
@@ -104,7 +114,7 @@ impl WaitingFetches {
     }
 
     /// Hands jobs over to a FETCH. If it has left, they return to their queue.
-    pub(super) fn serve(&self, ticket: u64, jobs: Handover) {
+    pub(super) fn serve(&self, ticket: u64, jobs: T) {
         let fetch = self.line.borrow_mut().remove(&ticket);
         if let Some(fetch) = fetch {
             drop(fetch.slot.send(jobs));

@@ -13,6 +13,8 @@ const STARTS_MAX: usize = 5;
 
 pub(crate) struct RedisServer {
     child: Child,
+    /// Of its command line, to start it again.
+    arguments: Vec<String>,
     folder: TempDir,
     pub(crate) port: u16,
 }
@@ -59,17 +61,13 @@ impl RedisServer {
         for _ in 0..STARTS_MAX {
             let folder = tempfile::tempdir().unwrap();
             let port = port();
-            let mut command = Command::new("redis-server");
-            command.args(arguments(folder.path(), port));
-            command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
-            command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());
-            command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
-            let Ok(mut child) = command.spawn() else {
+            let arguments = arguments(folder.path(), port);
+            let Ok(mut child) = command(&folder, port, &arguments).spawn() else {
                 eprintln!("skipped: there is no redis-server");
                 return None;
             };
             if says(&mut child, until) {
-                return Some(Self { child, folder, port });
+                return Some(Self { child, arguments, folder, port });
             }
             child.wait().unwrap();
         }
@@ -94,7 +92,33 @@ impl RedisServer {
         command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         assert!(says(&mut child, "+monitor master mymaster"), "the Sentinel ended");
-        Some(Self { child, folder, port })
+        Some(Self { child, arguments: Vec::new(), folder, port })
+    }
+
+    /// Ends it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again where it was killed, with its data.
+    pub(crate) fn start_again(&mut self) {
+        for _ in 0..STARTS_MAX {
+            let mut child = command(&self.folder, self.port, &self.arguments).spawn().unwrap();
+            if says(&mut child, "eady to accept connections") {
+                self.child = child;
+                return;
+            }
+            child.wait().unwrap();
+        }
+        panic!("redis-server did not start again");
+    }
+
+    /// Sends a signal such as `STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        assert!(sent.success());
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -135,6 +159,15 @@ impl Drop for RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn command(folder: &TempDir, port: u16, arguments: &[String]) -> Command {
+    let mut command = Command::new("redis-server");
+    command.args(arguments);
+    command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
+    command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());
+    command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
 }
 
 fn free_port() -> u16 {

@@ -4,3 +4,5 @@ mod hostile;
 mod nodes;
 pub(crate) mod rig;
 mod ruby;
+mod sharded;
+pub(crate) mod sharded_rig;

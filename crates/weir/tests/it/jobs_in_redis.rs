@@ -41,3 +41,47 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     assert!(rejected.starts_with("-ERR"), "{rejected}");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn jobs_divided_among_servers_are_served_and_reported() {
+    let (Some(one), Some(mut two)) = (RedisServer::start(), RedisServer::start()) else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nredis.placement = \"turn\"\n\
+         redis.advanced.command_timeout = \"500ms\"\n\
+         store = {{ redis = [{{ name = \"one\", url = \"redis://127.0.0.1:{}\" }}, \
+         {{ name = \"two\", url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n",
+        one.port, two.port
+    ));
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    for number in 0..4 {
+        let job = format!(r#"{{"jid":"it-job-{number:04}","jobtype":"Hello","args":[]}}"#);
+        assert_eq!(client.run_command(&format!("PUSH {job}")), "+OK");
+    }
+    for server in [&one, &two] {
+        let length: u64 =
+            redis::cmd("LLEN").arg("queue:default").query(&mut server.client()).expect("a list");
+        assert_eq!(length, 2);
+    }
+    let status = || weir.site.ok(&["status"]);
+    assert!(status().contains("one at 127.0.0.1:"), "{}", status());
+    two.kill();
+    let mut is_reported = false;
+    for _ in 0..200 {
+        let fetched = client.run_command("FETCH nothing-here");
+        assert!(fetched.starts_with('$'), "{fetched}");
+        is_reported = status().contains(": away, ");
+        if is_reported {
+            break;
+        }
+    }
+    assert!(is_reported, "{}", status());
+    let (_, page) = crate::http::get(weir.console(), "/", "");
+    assert!(page.contains("Shards of the job store") && page.contains("away"), "{page}");
+    for _ in 0..2 {
+        assert!(client.run_command("FETCH default").contains("it-job-"));
+    }
+    assert!(weir.stop().success());
+}
