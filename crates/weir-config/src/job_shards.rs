@@ -23,9 +23,6 @@ pub(super) fn read(table: &mut TableReader<'_>) -> Option<ShardOptions> {
     let mut shard = Shard::default();
     shard.read(table);
     let endpoint = redis::read(table)?;
-    if shard.name.as_ref().is_some_and(String::is_empty) {
-        table.error_at(Shard::NAME.name, "must not be empty");
-    }
     let name = shard.name.unwrap_or_else(|| endpoint.to_string());
     Some(ShardOptions { name, endpoint, drain: shard.drain })
 }

@@ -194,7 +194,7 @@ fn shards_of_the_job_store_are_different() {
         (r#"{ url = "redis://a" }, { url = "redis://a:6379/0" }"#, "a:6379 is given twice"),
         (r#"{ url = "redis://a" }, { url = "redis://b", name = "a:6379" }"#, "have the name"),
         (r#"{ url = "redis://a", drain = true }"#, "one server at least"),
-        (r#"{ url = "redis://a", name = "" }"#, "must not be empty"),
+        (r#"{ url = "redis://a", name = "" }"#, "the text is empty"),
     ] {
         let errors = load_store(servers).expect_err("contradictory").to_string();
         assert!(errors.contains(problem), "{errors}");

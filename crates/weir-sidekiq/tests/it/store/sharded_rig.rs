@@ -164,7 +164,9 @@ pub(crate) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
 
 /// Runs `test` where stores live, with as many servers.
 pub(crate) fn run<const N: usize>(test: impl AsyncFnOnce([RedisServer; N])) {
-    let append = |_: &Path, _| ["--appendonly", "yes"].map(str::to_owned).to_vec();
+    // With everysec, a killed server lacks what it has not written while it synced.
+    let append = ["--appendonly", "yes", "--appendfsync", "always"];
+    let append = |_: &Path, _| append.map(str::to_owned).to_vec();
     let servers: Vec<RedisServer> = (0..N).map_while(|_| RedisServer::start_with(append)).collect();
     let Ok(servers) = servers.try_into() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
