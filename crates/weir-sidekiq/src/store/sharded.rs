@@ -43,19 +43,9 @@ use weir_jobs::store::StoreError;
 use self::placement::Placement;
 pub use self::placement::{PushPlacement, SHARDS_MAX};
 use self::shard::Shard;
+pub use self::shard::ShardOptions;
 use self::sharded_core::ShardedCore;
 use super::{RedisStore, RedisStoreOptions, RedisStoreSettings};
-use crate::endpoint::RedisEndpoint;
-
-/// One of several Redis servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardOptions {
-    /// Its name, which decides about the queues that it gets.
-    pub name: String,
-    pub endpoint: RedisEndpoint,
-    /// Whether it gets no more jobs, so that it can be removed.
-    pub drain: bool,
-}
 
 /// How the store reaches and uses several Redis servers.
 #[derive(Clone, Debug)]

@@ -48,7 +48,6 @@ fn jobs_divided_among_servers_are_served_and_reported() {
     let site = Site::new("");
     site.write(&format!(
         "[jobs]\nlisten = \"127.0.0.1:0\"\nredis.placement = \"turn\"\n\
-         redis.advanced.command_timeout = \"500ms\"\n\
          store = {{ redis = [{{ name = \"one\", url = \"redis://127.0.0.1:{}\" }}, \
          {{ name = \"two\", url = \"redis://127.0.0.1:{}\" }}] }}\n\
          [console]\nlisten = \"127.0.0.1:0\"\n",

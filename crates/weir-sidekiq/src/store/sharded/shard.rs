@@ -11,10 +11,19 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::model::Wid;
 use weir_jobs::store::StoreError;
 
+use crate::endpoint::RedisEndpoint;
 use crate::store::RedisStore;
 use crate::store::store_core::StoreCore;
 
-use super::ShardOptions;
+/// One of several Redis servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardOptions {
+    /// Its name, which decides about the queues that it gets.
+    pub name: String,
+    pub endpoint: RedisEndpoint,
+    /// Whether it gets no more jobs, so that it can be removed.
+    pub drain: bool,
+}
 
 #[derive(Debug)]
 pub(super) struct Shard {

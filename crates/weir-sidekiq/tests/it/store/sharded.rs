@@ -12,7 +12,7 @@ use weir_jobs::store::{
 };
 
 use super::rig::{queue_name, report};
-use super::sharded_rig::{ShardedNode, eventually, in_turn, queues, run};
+use super::sharded_rig::{ShardedNode, eventually, in_turn, queues, run, run_durable};
 use crate::redis_server::RedisServer;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -215,7 +215,7 @@ impl Seen {
 
 #[test]
 fn a_killed_shard_loses_nothing_and_holds_nothing_up() {
-    run(async |[mut one, two]: [RedisServer; 2]| {
+    run_durable(async |[mut one, two]: [RedisServer; 2]| {
         let node = ShardedNode::open(&[&one, &two]);
         let (queues, seen) = (queues(8), Seen::default());
         let load = async { tokio::join!(seen.produce(&node, &queues), seen.work(&node, &queues)) };
@@ -257,7 +257,7 @@ fn a_killed_shard_loses_nothing_and_holds_nothing_up() {
 
 #[test]
 fn the_jobs_of_a_shard_that_is_away_are_there_when_it_returns() {
-    run(async |[mut one, two]: [RedisServer; 2]| {
+    run_durable(async |[mut one, two]: [RedisServer; 2]| {
         let node = ShardedNode::open(&[&one, &two]);
         let queues = queues(20);
         for (number, queue) in queues.iter().enumerate() {
@@ -306,7 +306,10 @@ fn the_jobs_of_a_shard_that_is_away_are_there_when_it_returns() {
 #[test]
 fn a_stopped_shard_holds_the_others_up_for_one_timeout() {
     run(async |[one, two]: [RedisServer; 2]| {
-        let node = ShardedNode::open(&[&one, &two]);
+        let directory = tempfile::tempdir().unwrap();
+        let node = ShardedNode::open_with(directory, &[&one, &two], |options| {
+            options.settings.command_timeout = Duration::from_secs(2);
+        });
         let queues = queues(20);
         for (number, queue) in queues.iter().enumerate() {
             node.push(queue, &format!("old-{number:05}")).await.unwrap();
@@ -331,7 +334,7 @@ fn a_stopped_shard_holds_the_others_up_for_one_timeout() {
 
 #[test]
 fn a_workers_jobs_return_with_the_shard_that_was_away() {
-    run(async |[mut one, two]: [RedisServer; 2]| {
+    run_durable(async |[mut one, two]: [RedisServer; 2]| {
         let node = ShardedNode::open_with(tempfile::tempdir().unwrap(), &[&one, &two], in_turn);
         for number in 0..4 {
             node.push("q", &format!("job-{number:05}")).await.unwrap();
@@ -351,7 +354,7 @@ fn a_workers_jobs_return_with_the_shard_that_was_away() {
 
 #[test]
 fn a_paused_queue_stays_paused_on_the_shard_that_takes_over() {
-    run(async |[mut one, two]: [RedisServer; 2]| {
+    run_durable(async |[mut one, two]: [RedisServer; 2]| {
         let node = ShardedNode::open(&[&one, &two]);
         let queues = queues(10);
         for queue in &queues {

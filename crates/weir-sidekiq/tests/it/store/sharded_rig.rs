@@ -22,11 +22,10 @@ use crate::redis_server::RedisServer;
 
 /// Conditions are waited for this long.
 const DEADLINE: Duration = Duration::from_secs(50);
-/// Of a server that is stopped.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longer than a server is away in any test, and short enough for jobs whose fetch was cut to return
 /// soon.
 const LEASE: Duration = Duration::from_secs(12);
+const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Shards that are called `one`, `two` and so on, of a node that keeps its leases.
 pub(crate) fn sharded_options(
@@ -66,9 +65,7 @@ impl ShardedNode {
         let endpoints: Vec<_> = servers.iter().map(|server| server.endpoint()).collect();
         let mut options = sharded_options(&endpoints, directory.path());
         options.settings.lease = LEASE;
-        options.settings.command_timeout = COMMAND_TIMEOUT;
-        options.settings.connect_timeout = COMMAND_TIMEOUT;
-        options.settings.retry_wait_max = COMMAND_TIMEOUT;
+        options.settings.retry_wait_max = RETRY_WAIT_MAX;
         change(&mut options);
         let settings = JobServerSettings::default();
         let metrics = JobsMetrics::detached();
@@ -164,10 +161,19 @@ pub(crate) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
 
 /// Runs `test` where stores live, with as many servers.
 pub(crate) fn run<const N: usize>(test: impl AsyncFnOnce([RedisServer; N])) {
-    // With everysec, a killed server lacks what it has not written while it synced.
-    let append = ["--appendonly", "yes", "--appendfsync", "always"];
-    let append = |_: &Path, _| append.map(str::to_owned).to_vec();
-    let servers: Vec<RedisServer> = (0..N).map_while(|_| RedisServer::start_with(append)).collect();
+    run_on(&[], test);
+}
+
+/// Like [`run`], with servers that can be killed. With everysec, one would lack what it has not
+/// written while it synced.
+pub(crate) fn run_durable<const N: usize>(test: impl AsyncFnOnce([RedisServer; N])) {
+    run_on(&["--appendonly", "yes", "--appendfsync", "always"], test);
+}
+
+fn run_on<const N: usize>(arguments: &[&str], test: impl AsyncFnOnce([RedisServer; N])) {
+    let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+    let start = |_| RedisServer::start_with(|_: &Path, _| arguments.clone());
+    let servers: Vec<RedisServer> = (0..N).map_while(start).collect();
     let Ok(servers) = servers.try_into() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test(servers));
