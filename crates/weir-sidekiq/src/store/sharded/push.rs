@@ -98,7 +98,7 @@ impl ShardedCore {
             self.shards.iter().any(|it| it.core().state.borrow().known.contains(*name))
         };
         let names: BTreeSet<&str> = jobs.iter().map(T::queue).collect();
-        if names.iter().all(|name| is_known(name)) {
+        if names.iter().all(&is_known) {
             return Ok(());
         }
         drop(self.on_all(async |shard| shard.core().read_names_of_queues().await).await);
