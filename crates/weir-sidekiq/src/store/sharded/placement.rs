@@ -88,8 +88,8 @@ impl Placement {
     fn next_in_turn(&self, among: ShardSet) -> usize {
         let count = self.names.len();
         let start = self.next.get();
-        let place = (start..start + count).map(|place| place % count);
-        let place = place.into_iter().find(|place| among.contains(*place)).unwrap_or_default();
+        let mut places = (start..start + count).map(|place| place % count);
+        let place = places.find(|place| among.contains(*place)).unwrap_or_default();
         self.next.set(place + 1);
         place
     }
