@@ -32,8 +32,8 @@ pub struct Context<'a> {
 pub struct TableReader<'a> {
     table: Option<&'a DeTable<'a>>,
     path: String,
-    /// The section is not an entry of a list or of a table of names.
-    is_fixed: bool,
+    /// The section occurs once: it is not an entry of a list or of a table of names.
+    is_single: bool,
     known: Vec<&'static str>,
     known_advanced: Vec<&'static str>,
     report: &'a mut Report,
@@ -43,7 +43,7 @@ pub struct TableReader<'a> {
 pub(crate) type Found<'a> = &'a Spanned<DeValue<'a>>;
 
 impl Context<'_> {
-    /// Reads Reads a secret: `{ env = "NAME" }` or `{ file = "PATH" }`.
+    /// Reads a secret: `{ env = "NAME" }` or `{ file = "PATH" }`.
     pub(crate) fn secret(&self, value: &DeValue<'_>) -> Result<Secret, String> {
         let missing = || self.missing_secret.map(str::to_owned);
         secrets::read(value, self.folder, &|name| (self.environment)(name).or_else(missing))
@@ -63,7 +63,8 @@ impl std::fmt::Debug for TableReader<'_> {
 }
 
 impl<'a> TableReader<'a> {
-    /// The keys of `table`; None: a table that isn't in the file, so defaults apply.
+    /// Reads the keys of `table`. It is `None` if the file does not contain the table; defaults apply
+    /// then.
     pub fn new(
         table: Option<&'a DeTable<'a>>,
         report: &'a mut Report,
@@ -72,7 +73,7 @@ impl<'a> TableReader<'a> {
         Self {
             table,
             path: String::new(),
-            is_fixed: true,
+            is_single: true,
             known: Vec::new(),
             known_advanced: Vec::new(),
             report,
@@ -102,15 +103,15 @@ impl<'a> TableReader<'a> {
                 self.report.error(&value.span(), format!("expected a table [{path}]"));
             }
         }
-        let is_fixed = self.is_fixed;
-        self.enter(path, is_fixed, table, read);
+        let is_single = self.is_single;
+        self.enter(path, is_single, table, read);
     }
 
     /// The table that `setting` may be instead of a word.
     pub fn table_of(&mut self, setting: Setting, read: impl FnOnce(&mut TableReader<'_>)) {
         let table = self.table.and_then(|table| table.get(setting.name)?.get_ref().as_table());
-        let (path, is_fixed) = (self.full(setting.name), self.is_fixed);
-        self.enter(path, is_fixed, table, read);
+        let (path, is_single) = (self.full(setting.name), self.is_single);
+        self.enter(path, is_single, table, read);
     }
 
     /// A table whose keys are names: `[jobs.queues.NAME]`.
@@ -182,7 +183,7 @@ impl<'a> TableReader<'a> {
     /// The environment variable for the setting at `path`, with its text; None: it is not set, or the
     /// setting is in a table of names or a list, for which there are no variables.
     fn variable(&self, path: &str) -> Option<(String, String)> {
-        if !self.is_fixed {
+        if !self.is_single {
             return None;
         }
         let name = environment::name(path);
@@ -254,13 +255,13 @@ impl<'a> TableReader<'a> {
     fn enter(
         &mut self,
         path: String,
-        is_fixed: bool,
+        is_single: bool,
         table: Option<&'a DeTable<'a>>,
         read: impl FnOnce(&mut TableReader<'_>),
     ) {
         let mut table = TableReader {
             path,
-            is_fixed,
+            is_single,
             ..TableReader::new(table, &mut *self.report, self.context)
         };
         read(&mut table);

@@ -101,7 +101,7 @@ impl Mirror {
             if !gone.is_empty() {
                 let text = "mirrored gems may not come from where they did and are gone";
                 tracing::warn!(names = gone.len(), "{text}");
-                self.store.disown(gone).await?;
+                self.store.delete_mirrored(gone).await?;
             }
             next = further;
         }

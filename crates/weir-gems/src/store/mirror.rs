@@ -121,7 +121,7 @@ pub trait MirrorStore: Store {
 
     /// Removes mirrored releases of these names. The names then have no owner: they can be pushed,
     /// and are pending for each upstream that lists them. Yanked releases stay yanked.
-    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError>;
+    async fn delete_mirrored(&self, names: Vec<GemName>) -> Result<(), StoreError>;
 
     /// Returns the times of the last successful synchronizations of an upstream.
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError>;

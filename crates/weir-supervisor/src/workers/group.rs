@@ -106,22 +106,24 @@ impl WorkerGroup {
         reason: &str,
         now: Duration,
     ) -> (ExitOutcome, Option<String>) {
-        self.ended_as(index, number, reason, |slot| slot.ended(number, reason, now))
+        self.record_exit(index, number, reason, |slot| slot.ended(number, reason, now))
     }
 
-    /// Records that a process could not be started and a retry would fail too. Returns as
+    /// Records that a process could not be started and a retry would fail too. Returns the same as
     /// [`WorkerGroup::ended`].
-    pub(crate) fn end_without_program(
+    pub(crate) fn record_start_failure(
         &mut self,
         index: usize,
         number: u64,
         reason: &str,
         now: Duration,
     ) -> (ExitOutcome, Option<String>) {
-        self.ended_as(index, number, reason, |slot| slot.end_without_program(number, reason, now))
+        self.record_exit(index, number, reason, |slot| {
+            slot.record_start_failure(number, reason, now)
+        })
     }
 
-    fn ended_as(
+    fn record_exit(
         &mut self,
         index: usize,
         number: u64,

@@ -265,7 +265,7 @@ impl WorkerSlot {
     }
 
     /// Records that the program of a generation could not be started.
-    pub(crate) fn end_without_program(
+    pub(crate) fn record_start_failure(
         &mut self,
         number: u64,
         reason: &str,

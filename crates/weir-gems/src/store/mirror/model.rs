@@ -49,7 +49,7 @@ pub struct Noted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// There is no such gem, or its mirrored releases were removed
-    /// ([`super::MirrorStore::disown`]).
+    /// ([`super::MirrorStore::delete_mirrored`]).
     Nobody,
     /// The name was pushed or imported here.
     Local,

@@ -6,7 +6,7 @@
 mod apply;
 mod changed;
 pub(super) mod clashes;
-mod disown;
+mod delete_mirrored;
 mod earlier;
 mod files;
 mod hooks;
@@ -137,8 +137,11 @@ impl MirrorStore for PostgresStore {
         ask!(self, "origins", upstreams::origins, from, names_max)
     }
 
-    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
-        self.write("disown", move |it| Box::pin(disown::disown(it, names))).await
+    async fn delete_mirrored(&self, names: Vec<GemName>) -> Result<(), StoreError> {
+        self.write("delete_mirrored", move |it| {
+            Box::pin(delete_mirrored::delete_mirrored(it, names))
+        })
+        .await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

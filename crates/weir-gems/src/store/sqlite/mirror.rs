@@ -230,8 +230,8 @@ impl MirrorStore for SqliteStore {
             .await
     }
 
-    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
-        self.write("disown", move |it| apply::disown(it.0, &names)).await
+    async fn delete_mirrored(&self, names: Vec<GemName>) -> Result<(), StoreError> {
+        self.write("delete_mirrored", move |it| apply::delete_mirrored(it.0, &names)).await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

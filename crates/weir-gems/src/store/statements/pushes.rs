@@ -47,7 +47,7 @@ pub(in crate::store) async fn push(
     let sql = "INSERT INTO specifications VALUES ($1, $2, $3, $4, $5)";
     database.execute(sql, &[&gem.id, &number, &platform, gemspec_rz, about]).await?;
     index::apply(database, gem, name.as_str(), Change::Pushed, &release.identity).await?;
-    webhooks::tell(database, Change::Pushed, name, release, Some(about), now).await?;
+    webhooks::enqueue(database, Change::Pushed, name, release, Some(about), now).await?;
     Ok(Pushed { lookalikes })
 }
 
@@ -69,7 +69,7 @@ pub(in crate::store) async fn yank(
     let sql = "UPDATE releases SET yanked_at = $4 WHERE gem = $1 AND number = $2 AND platform = $3";
     database.execute(sql, &[&gem.id, &number, &platform, &micros(now)]).await?;
     index::apply(database, gem, name.as_str(), Change::Yanked, identity).await?;
-    webhooks::tell_of_yank(database, gem.id, name, identity, now).await?;
+    webhooks::enqueue_yanked(database, gem.id, name, identity, now).await?;
     Ok(())
 }
 

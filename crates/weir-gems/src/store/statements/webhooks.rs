@@ -15,7 +15,7 @@ use crate::store::webhooks::{
 use crate::webhooks::release_json;
 
 /// Saves the event of a change, within the transaction of the change, if there are endpoints.
-pub(in crate::store) async fn tell(
+pub(in crate::store) async fn enqueue(
     database: &impl Database,
     change: Change,
     name: &GemName,
@@ -40,8 +40,8 @@ pub(in crate::store) async fn tell(
     Ok(())
 }
 
-/// Like [`tell`], for a release that is stored.
-pub(in crate::store) async fn tell_of_yank(
+/// Enqueues the event of a yank. The release is still stored, so its data is read here.
+pub(in crate::store) async fn enqueue_yanked(
     database: &impl Database,
     gem: i64,
     name: &GemName,
@@ -58,7 +58,7 @@ pub(in crate::store) async fn tell_of_yank(
         return Ok(());
     };
     let (release, about) = (release(&row, 0)?, row.get::<Option<String>>(7)?);
-    tell(database, Change::Yanked, name, &release, about.as_deref(), now).await
+    enqueue(database, Change::Yanked, name, &release, about.as_deref(), now).await
 }
 
 pub(in crate::store) async fn set_endpoints(

@@ -231,7 +231,7 @@ impl Fleet {
         let reason = with_last_lines(&format!("{name} {description}"), last_lines);
         let rules = &mut self.groups[slot_index.group].rules;
         let (outcome, rolled) = match is_program_missing {
-            true => rules.end_without_program(slot_index.slot, generation, &reason, now),
+            true => rules.record_start_failure(slot_index.slot, generation, &reason, now),
             false => rules.ended(slot_index.slot, generation, &reason, now),
         };
         match outcome {

@@ -5,7 +5,7 @@ use weir_base::clock::Timestamp;
 
 use super::earlier::listed_earlier;
 use super::lookalikes::Ours;
-use super::origins::unapply;
+use super::origins::mark_pending;
 use super::settled::Settled;
 use super::{changed, clashes, replaced};
 use crate::name::GemName;
@@ -150,7 +150,7 @@ async fn own(
     transaction.execute(&statement, &[&gems, &upstream]).await?;
     let others = taken.iter().filter(|it| it.origin.is_some_and(|from| from != upstream));
     let names: Vec<&str> = others.map(|it| it.name.as_str()).collect();
-    unapply(transaction, &names).await?;
+    mark_pending(transaction, &names).await?;
     let new = || taken.iter().filter(|it| it.origin.is_none()).map(|it| unsigned(it.gem.id));
     let (first, last) = (new().min().unwrap_or_default(), new().max().unwrap_or_default());
     Ok(has_doubled(first.saturating_sub(1), last))

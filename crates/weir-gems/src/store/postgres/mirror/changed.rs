@@ -18,10 +18,10 @@ pub(super) async fn stored(
     taken: &[Taken],
 ) -> Result<Stored, StoreError> {
     let gems: Vec<i64> = taken.iter().map(|it| it.gem.id).collect();
-    of_gems(transaction, &gems).await
+    releases_of(transaction, &gems).await
 }
 
-pub(super) async fn of_gems(
+pub(super) async fn releases_of(
     transaction: &Transaction<'_>,
     gems: &[i64],
 ) -> Result<Stored, StoreError> {

@@ -16,7 +16,7 @@ pub(in crate::store::postgres) async fn make_local(
 }
 
 /// Makes names pending for all upstreams that list them.
-pub(super) async fn unapply(
+pub(super) async fn mark_pending(
     transaction: &Transaction<'_>,
     names: &[&str],
 ) -> Result<(), StoreError> {

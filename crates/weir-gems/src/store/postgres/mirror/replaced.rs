@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
 use weir_base::clock::Timestamp;
 
-use super::origins::unapply;
+use super::origins::mark_pending;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
@@ -107,6 +107,6 @@ pub(super) async fn accept(
     let mut keys = KeyColumns::default();
     keys.add(row.try_get(6)?, &identity);
     pin(transaction, &keys, &[&release.offered.0[..]]).await?;
-    unapply(transaction, &[gem_name.as_str()]).await?;
+    mark_pending(transaction, &[gem_name.as_str()]).await?;
     Ok(Some(release))
 }

@@ -8,7 +8,7 @@ use weir_base::clock::Timestamp;
 
 use super::changed::{remove, replace, stored};
 use super::lookalikes::resembles_ours;
-use super::origins::{origin, unapply};
+use super::origins::{mark_pending, origin};
 use super::pending::is_listed_by;
 use super::replaced;
 use crate::index::{names, versions};
@@ -42,7 +42,7 @@ pub(super) fn apply(
     work.finish()
 }
 
-pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), StoreError> {
+pub(super) fn delete_mirrored(connection: &Connection, gems: &[GemName]) -> Result<(), StoreError> {
     let mut work = Work::begin(connection)?;
     for name in gems {
         let Some(gem) = at_once(gem_of(&Sqlite(connection), name.as_str()))? else { continue };
@@ -60,7 +60,7 @@ pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), St
             connection.prepare_cached(sql)?.execute([gem.id])?;
         }
         comes_from(connection, gem.id, NOBODY)?;
-        unapply(connection, name.as_str())?;
+        mark_pending(connection, name.as_str())?;
         work.index(gem, name.as_str(), line, &[])?;
     }
     work.finish().map(drop)
@@ -139,7 +139,7 @@ impl<'a> Work<'a> {
         };
         if from != Some(upstream) {
             comes_from(self.connection, gem.id, upstream)?;
-            unapply(self.connection, noted.name.as_str())?;
+            mark_pending(self.connection, noted.name.as_str())?;
         }
         let stored = known.map(|gem| stored(self.connection, gem.id)).transpose()?;
         self.releases(gem, &noted.name, stored, releases, now)?;

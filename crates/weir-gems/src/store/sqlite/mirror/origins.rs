@@ -12,7 +12,7 @@ pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Opti
 }
 
 /// Makes a name pending for all upstreams that list it.
-pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+pub(super) fn mark_pending(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE upstream_gems SET applied = NULL

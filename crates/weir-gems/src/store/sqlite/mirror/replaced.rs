@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
 use super::changed::key;
-use super::origins::unapply;
+use super::origins::mark_pending;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
@@ -92,6 +92,6 @@ pub(super) fn accept(
             "DELETE FROM replaced_releases WHERE (gem, number, platform) = (?1, ?2, ?3)",
         )?
         .execute(params![gem, number, platform])?;
-    unapply(connection, gem_name.as_str())?;
+    mark_pending(connection, gem_name.as_str())?;
     Ok(Some(release))
 }

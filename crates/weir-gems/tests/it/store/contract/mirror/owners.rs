@@ -111,11 +111,11 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     assert_eq!((done.releases, done.known), (0, 1));
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     // Once it is ours, it is.
-    store.disown(vec![name("shop"), name("unknown")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop"), name("unknown")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, [""; 0]);
     assert_consistent(&store).await;
     store.push(new("shop", "1.0"), NOW).await.unwrap();
-    store.disown(vec![name("shop")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     let applied = store.apply("one", vec![gem("shop", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(applied.refused, 1);
@@ -128,11 +128,11 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
         store.note("two", vec![noted(text, 2)], None).await.unwrap();
     }
     let names = ["pushed", "imported", "again"].map(name);
-    store.disown(names.to_vec()).await.unwrap();
+    store.delete_mirrored(names.to_vec()).await.unwrap();
     assert_eq!(store.origins(0, 9).await.unwrap().names, []);
     assert_consistent(&store).await;
     // They are pending for all upstreams that list them, also if this is repeated.
-    store.disown(names.to_vec()).await.unwrap();
+    store.delete_mirrored(names.to_vec()).await.unwrap();
     for upstream in ["one", "two"] {
         let all = store.pending(upstream, 0, 9).await.unwrap();
         assert_eq!(all.len(), 3, "{upstream}");
@@ -180,7 +180,7 @@ pub(crate) async fn what_is_known_of_a_name_is_told_whether_it_was_noted_or_not(
     }
     store.yank(&name("shop"), &identity("1.0"), NOW).await.unwrap();
     assert!(!standing("one", "shop").await.has_versions);
-    store.disown(vec![name("shop")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop")]).await.unwrap();
     assert_eq!(standing("one", "shop").await.owner, Owner::Nobody);
 }
 

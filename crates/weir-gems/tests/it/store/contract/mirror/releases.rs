@@ -60,10 +60,10 @@ pub(crate) async fn what_was_yanked_here_is_gone_for_good(store: impl MirrorStor
         assert_consistent(&store).await;
     }
     // Also when the name was taken away meanwhile, or is ours.
-    store.disown(vec![name("shop")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop")]).await.unwrap();
     mirror(&store, "one", gem("shop", 8, &["1.0", "2.0"])).await;
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
-    store.disown(vec![name("shop")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop")]).await.unwrap();
     let refused = store.push(new("shop", "2.0"), NOW).await;
     assert!(matches!(refused, Err(PushError::Conflict(Conflict::Yanked { .. }))), "{refused:?}");
     store.push(new("shop", "1.0"), NOW).await.unwrap();
@@ -122,7 +122,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
     assert_consistent(&store).await;
     // Some stay, some say something else, some go, and one is taken away and comes again.
-    store.disown(vec![name("gem-0")]).await.unwrap();
+    store.delete_mirrored(vec![name("gem-0")]).await.unwrap();
     let mut next = all;
     for (number, gem) in next.iter_mut().enumerate() {
         match number % 3 {
@@ -139,7 +139,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_consistent(&store).await;
     // All of them at once, too.
     let names = (0..MANY).map(|number| name(&format!("gem-{number}"))).collect();
-    store.disown(names).await.unwrap();
+    store.delete_mirrored(names).await.unwrap();
     assert_eq!(store.text(TextKind::Names).await.unwrap().to_vec(), b"---\n");
     assert_consistent(&store).await;
 }

@@ -99,7 +99,7 @@ pub(crate) async fn a_version_that_goes_and_comes_has_the_file_that_it_had(
     assert_eq!(store.replaced("one", 9).await.unwrap(), []);
     assert_eq!(store.replaced("two", 9).await.unwrap().len(), 1);
     // .. or it is given to it after it was taken away.
-    store.disown(vec![name("shop")]).await.unwrap();
+    store.delete_mirrored(vec![name("shop")]).await.unwrap();
     assert_eq!(store.replaced("two", 9).await.unwrap(), []);
     mirror(&store, "one", shop(6, &[("1.0", 9), ("2.0", 9)])).await;
     assert_eq!(served(&store).await, []);

@@ -2,8 +2,8 @@
 
 use deadpool_postgres::Transaction;
 
-use super::changed::of_gems;
-use super::origins::unapply;
+use super::changed::releases_of;
+use super::origins::mark_pending;
 use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::NOBODY;
@@ -11,9 +11,9 @@ use crate::store::postgres::indexing::Indexing;
 use crate::store::postgres::rows;
 
 /// Number of gems whose releases are in memory at once.
-const GEMS_AT_ONCE: usize = 500;
+const GEM_CHUNK_SIZE: usize = 500;
 
-pub(super) async fn disown(
+pub(super) async fn delete_mirrored(
     transaction: &Transaction<'_>,
     names: Vec<GemName>,
 ) -> Result<(), StoreError> {
@@ -23,18 +23,18 @@ pub(super) async fn disown(
     // In the order in which they were added.
     mirrored.sort_by_key(|(_, known)| known.gem.id);
     let mut indexing = Indexing::begin(transaction).await?;
-    for some in mirrored.chunks(GEMS_AT_ONCE) {
-        let gems: Vec<i64> = some.iter().map(|(_, known)| known.gem.id).collect();
-        let mut stored = of_gems(transaction, &gems).await?;
-        for (name, known) in some {
+    for chunk in mirrored.chunks(GEM_CHUNK_SIZE) {
+        let gems: Vec<i64> = chunk.iter().map(|(_, known)| known.gem.id).collect();
+        let mut stored = releases_of(transaction, &gems).await?;
+        for (name, known) in chunk {
             let releases = stored.remove(&known.gem.id).unwrap_or_default();
             let live = releases.iter().filter(|it| !it.is_yanked);
             let line = live.map(|it| format!("-{}", it.release.identity));
             indexing.gem(known.gem, name, line, &[]).await?;
         }
         delete(transaction, &gems).await?;
-        let names: Vec<&str> = some.iter().map(|(name, _)| name.as_str()).collect();
-        unapply(transaction, &names).await?;
+        let names: Vec<&str> = chunk.iter().map(|(name, _)| name.as_str()).collect();
+        mark_pending(transaction, &names).await?;
     }
     indexing.finish().await
 }
