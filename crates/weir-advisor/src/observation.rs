@@ -14,6 +14,7 @@ mod redis;
 mod redis_info;
 mod replication;
 mod sidekiq;
+mod slots;
 mod source;
 
 use serde::Serialize;
@@ -31,7 +32,7 @@ pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDa
 pub use self::postgres::{
     ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, LockWait,
     PostgresSettings, ReadOnly, SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes,
-    is_nearly_full,
+    is_nearly_full, slots_to_keep_free,
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};

@@ -72,6 +72,9 @@ pub struct SlowCommand {
     pub age: Duration,
 }
 
+/// The reason of a Redis at its `maxmemory`.
+const FULL: &str = "its memory is full (OOM)";
+
 impl RedisServer {
     /// Returns why it rejects writes, including heartbeats, or `None` if it accepts them as far as
     /// known.
@@ -85,7 +88,7 @@ impl RedisServer {
         } else if !last_snapshot_ok && snapshots != Some(false) {
             Some("its last snapshot failed (MISCONF)")
         } else if is_full && self.info.maxmemory_policy == "noeviction" {
-            Some("its memory is full (OOM)")
+            Some(FULL)
         } else if self.info.replica_of.is_some() {
             Some("it is a replica (READONLY)")
         } else if self.info.lacks_replicas {
@@ -93,6 +96,13 @@ impl RedisServer {
         } else {
             None
         }
+    }
+
+    /// Reports whether it rejects only commands that need memory: it then still removes jobs.
+    #[must_use]
+    pub(crate) fn rejects_only_growth(&self) -> bool {
+        let is_master = self.info.replica_of.is_none() && !self.info.lacks_replicas;
+        is_master && self.refuses_writes() == Some(FULL)
     }
 
     /// Reports whether it evicts keys when memory is full. Heartbeats have an expiry and are among
