@@ -19,7 +19,7 @@ after(async () => {
   await browser?.close();
 });
 
-const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", `/job?jid=${FAILED_JID}`,
+const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", "/store", `/job?jid=${FAILED_JID}`,
   "/jobs/confirm?place=dead&action=discard", "/queues/confirm?name=push", "/workers/confirm"];
 for (const { name, ...look } of LOOKS) {
   test(`every page is whole and legible: ${name}`, async () => {
@@ -238,6 +238,23 @@ test("without script everything works by forms", async () => {
   await page.getByText("No jobs match.").waitFor();
   await page.getByRole("button", { name: "Dark" }).click();
   assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await close();
+});
+
+test("the store's page shows how long its operations take", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/queues");
+  await page.getByRole("link", { name: "Store", exact: true }).click();
+  await page.waitForURL("**/store");
+  const fetch = page.getByRole("row").filter({ hasText: "Fetch" }).getByRole("cell");
+  await fetch.first().waitFor();
+  const before = await fetch.allTextContents();
+  await until("the figures move", async () => String(await fetch.allTextContents()) !== String(before));
+  await until("the chart has a median", async () =>
+    page.locator("[data-chart^=fetch_p50] .legend b").first().textContent().then((text) => /\d/.test(text)));
+  await page.getByRole("link", { name: "1 h", exact: true }).click();
+  await page.waitForURL("**/store?range=1h");
+  assert.deepEqual(complaints, []);
   await close();
 });
 

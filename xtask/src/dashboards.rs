@@ -1,8 +1,10 @@
 //! Generates deploy/grafana from the definitions of the metrics, and checks that all metrics named in dashboards and
 //! alert rules exist.
 
+mod grafana;
 mod known;
 mod panels;
+mod store;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,24 +13,23 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use weir_advisor::figures::metric::{METRICS, Metric, MetricKind, SHARD, Unit};
 
+use self::grafana::{PANEL_HEIGHT, PANEL_WIDTH, datasource_json, source_variable};
 use self::panels::{PANELS, Panel};
 
 const DASHBOARD: &str = "deploy/grafana/weir-observe.json";
+const STORE_DASHBOARD: &str = "deploy/grafana/weir-job-store.json";
 const RULES: &str = "deploy/prometheus";
-/// Grafana's grid is 24 wide: two panels beside each other.
-const PANEL_WIDTH: usize = 12;
-const PANEL_HEIGHT: usize = 8;
 
-/// Returns an error if the dashboard is outdated, and for each unknown metric.
+/// Returns an error if a dashboard is outdated, and for each unknown metric.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut problems = metrics_without_one_panel();
-    let text = fs::read_to_string(root.join(DASHBOARD)).unwrap_or_default();
-    if text != dashboard_text() {
-        problems
-            .push(format!("{DASHBOARD} is out of date: cargo run -p xtask -- dashboards write"));
+    for (file, expected) in dashboards() {
+        if fs::read_to_string(root.join(file)).unwrap_or_default() != expected {
+            problems.push(format!("{file} is out of date: cargo run -p xtask -- dashboards write"));
+        }
     }
     let known = known::Known::read(root)?;
-    let mut files = vec![root.join(DASHBOARD)];
+    let mut files: Vec<_> = dashboards().iter().map(|(file, _)| root.join(file)).collect();
     files.extend(json_files(&root.join(RULES))?);
     let mut used = 0;
     for file in &files {
@@ -45,10 +46,17 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Writes the dashboard.
+/// Returns the dashboards with their texts.
+fn dashboards() -> [(&'static str, String); 2] {
+    [(DASHBOARD, dashboard_text()), (STORE_DASHBOARD, store::text())]
+}
+
+/// Writes the dashboards.
 pub(crate) fn write(root: &Path) -> anyhow::Result<Vec<String>> {
-    fs::write(root.join(DASHBOARD), dashboard_text()).context(DASHBOARD)?;
-    println!("dashboards: {DASHBOARD} written");
+    for (file, text) in dashboards() {
+        fs::write(root.join(file), text).context(file)?;
+        println!("dashboards: {file} written");
+    }
     Ok(Vec::new())
 }
 
@@ -102,10 +110,6 @@ fn dashboard_text() -> String {
     format!("{text}\n")
 }
 
-fn datasource_json() -> Value {
-    json!({ "name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus" })
-}
-
 fn instance_variable() -> Value {
     json!({
         "name": "instance",
@@ -119,10 +123,6 @@ fn instance_variable() -> Value {
         "allValue": ".*",
         "current": { "text": "All", "value": "$__all" },
     })
-}
-
-fn source_variable() -> Value {
-    json!({ "type": "prometheus", "uid": "${datasource}" })
 }
 
 fn row_json(id: usize, title: &str, y: usize) -> Value {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation, Exceptions,
-    Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering, OwnQueue,
-    Persistence, PostgresSettings, ProcessPresence, RedisInfo, RedisServer, Replication,
+    AppendFsync, Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation,
+    Exceptions, Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering,
+    OwnQueue, Persistence, PostgresSettings, ProcessPresence, RedisInfo, RedisServer, Replication,
     ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation, SlotLimit,
     Throughput, WeightedQueue,
 };
@@ -142,6 +142,7 @@ fn redis() -> RedisServer {
             maxmemory_policy: "noeviction".to_owned(),
             persistence: Persistence {
                 append_only: true,
+                append_fsync: Some(AppendFsync::Always),
                 snapshots: Some(true),
                 last_snapshot_ok: true,
                 last_append_ok: true,

@@ -10,6 +10,7 @@
 //! - [`rules`]: one file per kind of problem;
 //! - `guard`: removes changes that would leave a queue unserved;
 //! - [`finding`], [`advice`]: the output;
+//! - [`durability`]: what a Redis may lose of the jobs that Weir has acknowledged;
 //! - [`wording`]: figures for people; [`shell`], [`sql`]: commands that can be pasted;
 //! - [`levels`]: goodput by number of busy threads;
 //! - [`mod@figures`]: observation and findings as metrics;
@@ -19,6 +20,7 @@
 
 pub mod advice;
 mod database_settings;
+pub mod durability;
 pub mod figures;
 pub mod finding;
 pub mod flow;

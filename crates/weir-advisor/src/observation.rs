@@ -14,6 +14,7 @@ mod redis;
 mod redis_info;
 mod replication;
 mod sidekiq;
+mod slots;
 mod source;
 
 use serde::Serialize;
@@ -31,12 +32,12 @@ pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDa
 pub use self::postgres::{
     ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, LockWait,
     PostgresSettings, ReadOnly, SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes,
-    is_nearly_full,
+    is_nearly_full, slots_to_keep_free,
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, SlowCommand};
-pub use self::redis_info::{Keyspace, Master, Persistence, RedisInfo, redis_field};
+pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;

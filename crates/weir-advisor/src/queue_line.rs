@@ -3,9 +3,10 @@
 //! `-q` replaces all queues of `sidekiq.yml`, and a process serves only the queues that are listed.
 //! A suggested line therefore always contains all of them.
 
+mod applications;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::hint;
 
@@ -26,16 +27,24 @@ const MISSPELT_MAX: usize = 20;
 
 /// The queues of all capsules after a repair that leaves no queue unserved. All findings share this
 /// list, so applying one finding does not undo another.
+#[derive(Default)]
 pub(crate) struct Repaired<'a> {
     capsules: Vec<(&'a JobProcess, &'a Capsule, Vec<WeightedQueue>)>,
     /// For each unserved queue: the capsule that is to serve it, and the misspelt name there.
     by_queue: BTreeMap<&'a str, (usize, Option<String>)>,
+    /// The applications of the running processes, if there are several. It is unknown which of them
+    /// has the code for the jobs of an unserved queue.
+    applications: Vec<&'a str>,
+    /// Unserved queues that no line is suggested for, because any of several applications may run
+    /// their jobs.
+    ambiguous: BTreeSet<&'a str>,
 }
 
 impl<'a> Repaired<'a> {
     pub(crate) fn of(observation: &'a Observation) -> Self {
-        let mut repaired = Self { capsules: Vec::new(), by_queue: BTreeMap::new() };
+        let mut repaired = Self::default();
         let Some(jobs) = observation.jobs.known() else { return repaired };
+        repaired.applications = applications::several(jobs);
         let of = |process: &'a JobProcess| {
             process.capsules.iter().map(move |it| (process, it, it.queues.clone()))
         };
@@ -51,7 +60,10 @@ impl<'a> Repaired<'a> {
             jobs.serving_queue(name).next().is_none() && jobs.absent_servers(name).next().is_none()
         };
         for name in names.filter(is_nobodys) {
-            repaired.add(jobs, pushed, name);
+            match repaired.applications.is_empty() {
+                true => repaired.add(jobs, pushed, name),
+                false => _ = repaired.ambiguous.insert(name),
+            }
         }
         repaired.assign_one_scheduler();
         for (process, capsule, names) in starving_queue::to_begin_with(jobs) {
@@ -120,6 +132,9 @@ impl<'a> Repaired<'a> {
     /// Adds the line for a process that should no longer serve the scheduler, because another one
     /// does.
     pub(crate) fn without_scheduler(&self, finding: Finding, process: &JobProcess) -> Finding {
+        if !self.applications.is_empty() {
+            return applications::share_scheduler(finding, &self.applications);
+        }
         let serves = |it: &Capsule| it.queues.iter().any(|queue| queue.name == SCHEDULER);
         let mut own = self.capsules.iter().filter(|(it, _, _)| it.identity == process.identity);
         match own.find(|(_, capsule, _)| serves(capsule)) {
@@ -139,8 +154,12 @@ impl<'a> Repaired<'a> {
     }
 
     /// Leaves the scheduler to one process: among those seen running, the one with the fewest other
-    /// queues. Changes nothing if none was seen running.
+    /// queues. Changes nothing if none was seen running, or if the processes are of several
+    /// applications, each of which has periodic jobs of its own.
     fn assign_one_scheduler(&mut self) {
+        if !self.applications.is_empty() {
+            return;
+        }
         let is_it = |queue: &WeightedQueue| queue.name == SCHEDULER;
         let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
         let mut serving: Vec<_> = serving.collect();
@@ -159,8 +178,11 @@ impl<'a> Repaired<'a> {
         Some((self.capsules[*at].0.identity.as_str(), served.as_deref()?))
     }
 
-    /// Adds the line that makes a capsule serve `queue`.
+    /// Adds the line that makes a capsule serve `queue`, or says why there is none.
     pub(crate) fn change(&self, finding: Finding, queue: &str) -> Finding {
+        if self.ambiguous.contains(queue) {
+            return applications::ask_which(finding, &self.applications);
+        }
         let Some((at, _)) = self.by_queue.get(queue) else { return finding };
         let (process, capsule, queues) = &self.capsules[*at];
         self.changed(finding, process, capsule, queues)
@@ -342,6 +364,49 @@ mod tests {
         let finding = Finding::new("rule", Severity::Critical, "", "");
         let line = Repaired::of(&observation).change(finding, "mailers").change.unwrap().line;
         assert_eq!(line, "-q push -q mailers -q push_backlog -q pull_backlog");
+    }
+
+    #[test]
+    fn among_several_applications_no_process_gets_a_queue_of_an_unknown_one() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[0].capsules[0].queues.retain(|queue| queue.name != "mailers");
+        jobs.processes[0].capsules[0].queues[0].name = "mailer".to_owned();
+        let finding = || Finding::new("rule", Severity::Critical, "", "").leads_to("It waits.");
+        let line =
+            |observation: &Observation| Repaired::of(observation).change(finding(), "mailers");
+        let same = |tag: &str| Some(tag.to_owned());
+        observation.jobs.known_mut().processes.iter_mut().for_each(|it| it.tag = same("shop"));
+        assert!(line(&observation).change.is_some(), "all are of one application");
+        observation.jobs.known_mut().processes[1].tag = same("blog");
+        let asked = line(&observation);
+        assert_eq!((&asked.change, asked.assigns.len(), &asked.next), (&None, 0, &None));
+        let expected = "It waits. No change is suggested: the running processes have different \
+                        tags (blog and shop), so they may be of several applications, and it is \
+                        unknown which of them the jobs belong to. A process of another application fails on jobs \
+                        whose class it does not have: after their retries they are in the dead \
+                        set, and without retries they are lost. Add the queue to a process of the \
+                        application that pushes to it.";
+        assert_eq!(asked.consequence, expected);
+        assert_eq!(Repaired::of(&observation).misspelt("mailers"), None, "it may be the other's");
+        // A process without a tag may be of another application as well.
+        observation.jobs.known_mut().processes[1].tag = None;
+        assert!(line(&observation).consequence.contains("(shop and none)"));
+        observation.jobs.known_mut().processes[1].presence = ProcessPresence::Gone;
+        assert!(line(&observation).change.is_some(), "the other one has ended");
+    }
+
+    #[test]
+    fn each_application_keeps_its_process_of_the_scheduler() {
+        let mut observation = healthy::observation();
+        let mut third = process(3, 5, Ordering::Strict, &[("scheduler", 0), ("mailers", 0)]);
+        third.tag = Some("blog".to_owned());
+        let jobs = observation.jobs.known_mut();
+        jobs.processes.push(third.clone());
+        let finding = Finding::new("rule", Severity::Warning, "", "");
+        let kept = Repaired::of(&observation).without_scheduler(finding, &third);
+        assert_eq!((kept.change, kept.assigns.len(), kept.next), (None, 0, None));
+        assert!(kept.consequence.contains("(blog and none)"));
     }
 
     #[test]

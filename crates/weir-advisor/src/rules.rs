@@ -29,6 +29,7 @@ mod own_queue;
 mod pending_restart;
 mod quiet_process;
 mod read_only_database;
+mod redis_durability;
 mod redis_eviction;
 mod redis_fork;
 mod redis_memory;
@@ -120,6 +121,7 @@ pub const RULES: &[Rule] = &[
     of_sidekiq(no_process::NAME, no_process::check),
     rule(redis_eviction::NAME, redis_eviction::check),
     rule(redis_persistence::NAME, redis_persistence::check),
+    rule(redis_durability::NAME, redis_durability::check),
     rule(redis_memory::NAME, redis_memory::check),
     // A full disk stops the database, whatever else is wrong.
     rule(replication_slot::NAME, replication_slot::check),

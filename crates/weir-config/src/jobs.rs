@@ -2,14 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use weir_advisor::durability::PushConfirmation;
 use weir_base::secret::Secret;
 use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::TlsSettings;
 use weir_settings::{Section, TableReader};
-use weir_sidekiq::RedisEndpoint;
-use weir_sidekiq::store::RedisStoreSettings;
+use weir_sidekiq::store::{ConfirmSettings, RedisStoreSettings, ShardOptions};
 
-use super::{redis, tls};
+use super::{job_shards, redis, tls};
 
 /// The job server and where it listens.
 #[derive(Clone, Debug, Section)]
@@ -24,9 +24,9 @@ pub struct Jobs {
     pub settings: JobServerSettings,
     #[setting(section)]
     pub redis: RedisStoreSettings,
-    /// The server of the store in Redis.
+    /// The servers of the store in Redis.
     #[setting(skip)]
-    pub redis_server: Option<RedisEndpoint>,
+    pub redis_shards: Vec<ShardOptions>,
 }
 
 impl Jobs {
@@ -34,20 +34,26 @@ impl Jobs {
     fn read_store(&mut self, table: &mut TableReader<'_>) {
         let (store, mut servers) = (JobServerSettings::STORE, Vec::new());
         table.table_of(store, |table| {
-            table.each("redis", |table| servers.push(redis::read(table)));
+            table.each("redis", |table| servers.push(job_shards::read(table)));
         });
-        if servers.len() > 1 {
-            table.error_at(store.name, "several servers are not in this version of Weir yet");
-        }
         if self.settings.store == StoreKind::External && servers.is_empty() {
             let example = "store = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }";
             table.error_at(store.name, &format!("lacks the address of Redis: {example}"));
         }
-        self.redis_server = servers.pop().flatten();
+        self.redis_shards = servers.into_iter().flatten().collect();
+        if let Some(problem) = job_shards::problem(&self.redis_shards) {
+            table.error_at(store.name, &problem);
+        }
+    }
+
+    /// Returns what Weir waits for before it acknowledges a push to Redis.
+    pub fn push_confirmation(&self) -> PushConfirmation {
+        let ConfirmSettings { disk, replicas, .. } = self.redis.confirm;
+        PushConfirmation { disk, replicas }
     }
 
     /// Its secrets for Redis, to be compared: they show no value.
-    pub fn redis_secrets(&self) -> Option<[Option<Secret>; 2]> {
-        self.redis_server.as_ref().map(redis::secrets)
+    pub fn redis_secrets(&self) -> Vec<[Option<Secret>; 2]> {
+        self.redis_shards.iter().map(|shard| redis::secrets(&shard.endpoint)).collect()
     }
 }

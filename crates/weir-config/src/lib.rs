@@ -10,6 +10,7 @@ mod checks;
 pub mod environment;
 mod front;
 mod gems;
+mod job_shards;
 mod jobs;
 mod launch;
 mod observe;

@@ -15,9 +15,10 @@ struct Redis {
     /// redis+sentinel://HOST[,HOST]/SERVICE; without a password.
     #[setting(required_text)]
     url: String,
-    /// Its password. None: it needs none.
+    /// Its password. None: it needs none. A file is read again for each connection.
     password: Option<Secret>,
     /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
+    /// Certificates and keys are read again for each connection.
     ca: Option<PathBuf>,
     /// PEM file: the certificate to present to it, with key.
     cert: Option<PathBuf>,
@@ -25,7 +26,7 @@ struct Redis {
     key: Option<PathBuf>,
     /// User of the Sentinels.
     sentinel_user: Option<String>,
-    /// Password of the Sentinels.
+    /// Password of the Sentinels. A file is read again for each connection.
     sentinel_password: Option<Secret>,
 }
 
@@ -36,13 +37,18 @@ pub(crate) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
     redis.endpoint(table)
 }
 
-/// Returns the secrets, for comparison.
+/// Returns the secrets, for comparison. Those in files count by their path: a new text needs no
+/// restart.
 pub(crate) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {
+    let by_source = |secret: Secret| match secret.file() {
+        Some(path) => Secret::new(path.display().to_string()),
+        None => secret,
+    };
     let of_sentinels = match &endpoint.address {
         RedisAddress::Sentinel(sentinel) => sentinel.password.clone(),
         RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => None,
     };
-    [endpoint.password.clone(), of_sentinels]
+    [endpoint.password.clone(), of_sentinels].map(|secret| secret.map(by_source))
 }
 
 impl Redis {

@@ -164,7 +164,7 @@ limits.advanced.segment_bytes = "32MiB"
     let jobs = &loaded.settings.jobs;
     assert_eq!(jobs.settings.store, JobStoreKind::External);
     assert_eq!(jobs.redis.namespace, "shop");
-    let server = jobs.redis_server.as_ref().expect("a server");
+    let server = &jobs.redis_shards[0].endpoint;
     assert_eq!((server.to_string().as_str(), server.password.is_some()), ("10.0.0.1:6379/3", true));
     insta::assert_snapshot!(loaded.warnings.join("
 "), @r#"
@@ -180,6 +180,25 @@ lease = \"30s\"
     .warnings;
     let why = "without jobs.store = { redis = [..] }";
     assert_eq!(warnings, [format!("jobs.redis.lease has no effect {why}")]);
+}
+
+#[test]
+fn shards_of_the_job_store_are_different() {
+    let load_store = |servers: &str| load(&format!("[jobs]\nstore = {{ redis = [{servers}] }}\n"));
+    let loaded =
+        load_store(r#"{ url = "redis://a/1", name = "one" }, { url = "redis://b", drain = true }"#);
+    let shards = loaded.expect("sound").settings.jobs.redis_shards;
+    let shown: Vec<_> = shards.iter().map(|shard| (&shard.name[..], shard.drain)).collect();
+    assert_eq!(shown, [("one", false), ("b:6379", true)]);
+    for (servers, problem) in [
+        (r#"{ url = "redis://a" }, { url = "redis://a:6379/0" }"#, "a:6379 is given twice"),
+        (r#"{ url = "redis://a" }, { url = "redis://b", name = "a:6379" }"#, "have the name"),
+        (r#"{ url = "redis://a", drain = true }"#, "one server at least"),
+        (r#"{ url = "redis://a", name = "" }"#, "the text is empty"),
+    ] {
+        let errors = load_store(servers).expect_err("contradictory").to_string();
+        assert!(errors.contains(problem), "{errors}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod queue_charts;
 mod sampling;
 mod snapshot;
+mod store_charts;
 mod tally;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use self::queue_charts::QueueCharts;
 pub(crate) use self::sampling::Sampling;
 use self::snapshot::COLUMNS;
 pub(crate) use self::snapshot::{JobsSnapshot, JobsTrend};
+use self::store_charts::StoreCharts;
 use crate::metrics::ConsoleMetrics;
 
 /// The source of the job server. Cheap to clone.
@@ -29,6 +31,8 @@ pub struct JobsSource {
     pub(crate) history: Arc<MetricsHistory>,
     /// The histories behind the charts of single queues.
     pub(crate) queue_charts: Arc<QueueCharts>,
+    /// The histories behind the charts of the shards of the store.
+    pub(crate) store_charts: Arc<StoreCharts>,
 }
 
 /// How the histories are kept.
@@ -51,12 +55,14 @@ impl JobsSource {
     ) -> Self {
         let Histories { settings, queues_max, metrics } = histories;
         let queue_charts = QueueCharts::new(&settings, queues_max, metrics.clone());
+        let store_charts = StoreCharts::new(&settings, queues_max, metrics.clone());
         Self {
             handle,
             limits: Arc::new(limits),
             url: url.into(),
             history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_charts: Arc::new(queue_charts),
+            store_charts: Arc::new(store_charts),
         }
     }
 

@@ -22,6 +22,7 @@ mod ranges;
 mod realtime;
 mod request;
 mod snapshot;
+mod store;
 mod theme;
 mod workers;
 
@@ -71,6 +72,8 @@ fn job_routes() -> Router<Arc<Console>> {
         .merge(live_page("/workers", |request| Box::pin(workers::page(request))))
         .route("/workers/confirm", get_page(|request| Box::pin(workers::confirm(request))))
         .route("/workers/act", post_form(|request| Box::pin(workers::act(request))))
+        .merge(live_page("/store", |request| Box::pin(store::page(request))))
+        .route("/store/chart", get_page(|request| Box::pin(store::points(request))))
         .route("/chart", get_page(|request| Box::pin(chart::points(request))))
 }
 

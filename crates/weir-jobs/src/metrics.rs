@@ -5,8 +5,16 @@
 //! are fixed lists. Depths, set sizes and totals are published once a second as a
 //! [`MetricsSnapshot`] and only encoded during a scrape.
 
+mod latency;
 mod limit;
+mod operation;
+mod shard_states;
+mod shards;
 mod snapshot;
+mod stale;
+mod store;
+mod store_collector;
+mod store_view;
 mod tasks;
 mod verb;
 
@@ -18,14 +26,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use weir_base::clock::Timestamp;
 
 pub use limit::JobServerLimit;
+pub use operation::{CommandKind, StoreOperation};
+use shards::Shards;
 pub use snapshot::{MetricsSnapshot, QueueSnapshot};
+pub use stale::StaleReport;
+pub use store::{CommandFigures, StoreMetrics, StoreServerFigures, StoreTimer};
+pub(crate) use store::{EMBEDDED_SHARD, EMBEDDED_TIMED_OF};
 pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, FaktoryVerb};
 
 use crate::job::IgnoredMember;
-use crate::view::LimitHit;
+use crate::view::{LimitHit, StoreShardView};
 
 /// The label shared by all queues beyond the limit.
 pub const OTHER_QUEUES: &str = "other";
@@ -55,8 +69,11 @@ struct JobServerCounters {
     limits: Box<[Counter]>,
     commands: [[Counter; CommandResult::ALL.len()]; FaktoryVerb::ALL.len()],
     snapshot: Arc<Mutex<MetricsSnapshot>>,
+    shards: Shards,
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
+    stale_reports: stale::StaleReports,
+    repeated_pushes: Counter,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -105,8 +122,11 @@ impl JobsMetrics {
             limits: register_limits(registry),
             commands: register_commands(registry),
             snapshot: Arc::default(),
+            shards: Shards::default(),
             tasks: Tasks::default(),
             ignored_members: register_ignored_members(registry),
+            stale_reports: stale::register(registry),
+            repeated_pushes: Counter::default(),
         };
         registry.register(
             "wait_seconds",
@@ -119,14 +139,21 @@ impl JobsMetrics {
             inner.run_seconds.clone(),
         );
         registry.register(
+            "repeated_pushes",
+            "Pushed jobs that were stored already (jobs.redis.push_memory)",
+            inner.repeated_pushes.clone(),
+        );
+        registry.register(
             "log_sync_seconds",
-            "Duration of one sync of the log",
+            "Duration of one sync of the log, or until Redis has confirmed a group of pushes",
             inner.sync_seconds.clone(),
         );
         registry.register_collector(Box::new(snapshot::SnapshotCollector {
             latest: Arc::clone(&inner.snapshot),
             queue_labels_max,
         }));
+        registry
+            .register_collector(Box::new(store_collector::StoreCollector(inner.shards.clone())));
         Self(Arc::new(inner))
     }
 
@@ -167,6 +194,27 @@ impl JobsMetrics {
         self.0.sync_seconds.observe(seconds);
     }
 
+    /// Returns the measurements of a shard of the store, which times one of `timed_of` operations.
+    #[must_use]
+    pub fn store(&self, shard: &str, timed_of: u64) -> StoreMetrics {
+        self.0.shards.shard(shard, timed_of)
+    }
+
+    /// Keeps the figures of all shards for comparison. Called about once a second.
+    pub(crate) fn sample_stores(&self, now: Timestamp) {
+        self.0.shards.all().iter().for_each(|shard| shard.sample(now));
+    }
+
+    /// Returns the figures of all shards over the last minute.
+    pub(crate) fn stores(&self, now: Timestamp) -> Vec<StoreShardView> {
+        self.0.shards.all().iter().map(|shard| shard.view(now)).collect()
+    }
+
+    /// Counts pushed jobs that were stored before.
+    pub fn repeated_pushes(&self, jobs: u64) {
+        self.0.repeated_pushes.inc_by(jobs);
+    }
+
     /// Counts a hit of a limit.
     pub fn limit_hit(&self, limit: JobServerLimit) {
         self.0.limits[limit as usize].inc();
@@ -185,6 +233,17 @@ impl JobsMetrics {
     /// Counts jobs that had a member which Weir ignores. Returns true for the first of them.
     pub(crate) fn ignored_members(&self, member: IgnoredMember, jobs: u64) -> bool {
         self.0.ignored_members[member as usize].inc_by(jobs) == 0
+    }
+
+    /// Counts an ACK or FAIL of a job that this node had lost.
+    pub fn stale_report(&self, report: StaleReport) {
+        self.0.stale_reports[report as usize].inc();
+    }
+
+    /// Returns how many ACKs or FAILs were stale since the start.
+    #[must_use]
+    pub fn stale_reports(&self, report: StaleReport) -> u64 {
+        self.0.stale_reports[report as usize].get()
     }
 
     /// Returns the metrics of the timer and the reaper.
@@ -283,6 +342,64 @@ mod tests {
         );
         let hit = LimitHit { limit: "line_bytes_max".into(), hits: 1 };
         assert_eq!(metrics.limit_hits(), [hit]);
+    }
+
+    #[test]
+    fn shards_are_exported_with_their_operations_and_their_server() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        let shard = metrics.store("a:6379/0", 1);
+        shard.end(StoreOperation::Ack, shard.begin(StoreOperation::Ack));
+        shard.malformed(3);
+        let text = scrape(&registry);
+        let label = "shard=\"a:6379/0\",operation=\"ack\"";
+        for line in [
+            format!("seconds_count{{{label}}} 1"),
+            format!("seconds_bucket{{le=\"+Inf\",{label}}} 1"),
+            format!("operations_total{{{label}}} 1"),
+        ] {
+            assert!(text.contains(&format!("weir_jobs_store_{line}")), "{line}: {text}");
+        }
+        let malformed = "weir_jobs_store_malformed_payloads_total{shard=\"a:6379/0\"} 3";
+        assert!(text.contains(malformed), "{text}");
+        assert!(!text.contains("weir_jobs_store_commands"), "{text}");
+        shard.publish_server(Some(StoreServerFigures {
+            memory_bytes: 7,
+            cpu_seconds: 1.5,
+            commands: vec![CommandFigures {
+                name: "evalsha".to_owned(),
+                kind: CommandKind::Script,
+                calls: 4,
+                took: std::time::Duration::from_millis(250),
+            }],
+            ..StoreServerFigures::default()
+        }));
+        let text = scrape(&registry);
+        for line in [
+            "store_memory_bytes{shard=\"a:6379/0\"} 7",
+            "store_cpu_seconds_total{shard=\"a:6379/0\"} 1.5",
+            "store_commands_total{shard=\"a:6379/0\",kind=\"script\"} 4",
+            "store_command_seconds_total{shard=\"a:6379/0\",kind=\"script\"} 0.25",
+        ] {
+            assert!(text.contains(&format!("weir_jobs_{line}")), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn each_shard_has_its_own_series() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        assert!(!scrape(&registry).contains("shard"));
+        let shard = crate::store::ShardState {
+            name: "a".to_owned(),
+            away_since: Some(Default::default()),
+            dead: 3,
+            ..Default::default()
+        };
+        metrics.publish(MetricsSnapshot { shards: vec![shard], ..MetricsSnapshot::default() });
+        let text = scrape(&registry);
+        assert!(text.contains("weir_jobs_shard_up{shard=\"a\"} 0"), "{text}");
+        assert!(text.contains("weir_jobs_shard_jobs{shard=\"a\",state=\"dead\"} 3"), "{text}");
     }
 
     #[test]

@@ -216,9 +216,20 @@ pub struct JobServerLimits {
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
     #[setting(size, restart, range = 1 << 20..=1 << 40, default = 1 << 30)]
     pub memory_bytes_max: usize,
+    /// Jobs in pushes that wait until Redis confirms them (jobs.redis.confirm), over all
+    /// connections; the next push gets an error.
+    #[setting(restart, advanced, range = COUNT, default = 100_000)]
+    pub unconfirmed_jobs_max: usize,
+    /// Jobs of one queue that Redis remembers as pushed (jobs.redis.push_memory). If more are pushed
+    /// in this time, the oldest are forgotten early. One takes about 100 bytes.
+    #[setting(restart, advanced, range = 2..=100_000_000, default = 200_000)]
+    pub push_memory_jobs_max: usize,
     /// Requests of the console, the admin API and the command line that run or wait at once.
     #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,
+    /// Commands to a store outside of this process that have no reply yet; further ones are rejected.
+    #[setting(advanced, restart, range = COUNT, default = 10_000)]
+    pub store_commands_max: usize,
     /// Jobs in one page of a list.
     #[setting(advanced, range = COUNT, default = 1_000)]
     pub page_jobs_max: usize,
@@ -228,4 +239,8 @@ pub struct JobServerLimits {
     /// Queues with metrics of their own; the rest share `queue="other"`.
     #[setting(advanced, restart, range = 0..=100_000_000, default = 200)]
     pub metrics_queues_max: usize,
+    /// Classes (jobtypes) per ten seconds whose runs are counted and timed for Sidekiq's page of
+    /// metrics; further ones are left out.
+    #[setting(advanced, restart, range = COUNT, default = 1_000)]
+    pub metrics_classes_max: usize,
 }

@@ -43,8 +43,8 @@ pub enum StoreError {
     /// The data can't be reached; the text says what, since when and what to do.
     #[error("{0}")]
     Unavailable(String),
-    /// The connection broke before it was confirmed that jobs are stored.
-    #[error("the job may be stored, so a second push may run it twice: {0}")]
+    /// It was not confirmed that jobs are stored; the text says why and what a second push does.
+    #[error("the job may be stored: {0}")]
     Uncertain(String),
     /// The store is closing.
     #[error("server is shutting down")]
@@ -230,6 +230,8 @@ pub struct ScanPage {
     /// The last key that was examined. `None`: no more jobs follow.
     pub next: Option<EntryKey>,
     pub scanned: usize,
+    /// What could not be read now, so that its jobs are missing from the page.
+    pub missing: Option<String>,
 }
 
 /// A reservation, without the job's text.
@@ -297,6 +299,27 @@ pub struct Storage {
     pub sync_seconds_p99: f64,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
+    /// The servers among which the jobs are divided, if there are several.
+    pub shards: Vec<ShardState>,
+}
+
+/// One of several servers among which the jobs are divided. Figures are those that were read last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardState {
+    pub name: String,
+    pub address: String,
+    /// It gets no more jobs, so that it can be removed.
+    pub drains: bool,
+    /// Since when it can't be used. `None`: it can.
+    pub away_since: Option<Timestamp>,
+    /// Why it can't be used.
+    pub problem: Option<String>,
+    pub enqueued: u64,
+    pub reserved: u64,
+    pub scheduled: u64,
+    pub retries: u64,
+    pub dead: u64,
+    pub memory_bytes: u64,
 }
 
 /// Whether the storage accepts jobs.
@@ -310,6 +333,9 @@ pub enum StoreCondition {
     Full,
     /// A sync failed.
     Failed(String),
+    /// A part of the data can't be reached; the text says which. The rest is served, and pushes are
+    /// accepted.
+    Degraded(String),
     /// The data can't be reached; the text is that of [`StoreError::Unavailable`].
     Unavailable(String),
 }

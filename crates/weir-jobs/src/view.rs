@@ -36,6 +36,9 @@ pub struct JobServerOverview {
     /// Seconds since the sizes were read; 0 if they are current.
     #[serde(default)]
     pub age_seconds: f64,
+    /// What each shard of the store measures of itself.
+    #[serde(default)]
+    pub stores: Vec<StoreShardView>,
 }
 
 impl JobServerOverview {
@@ -63,12 +66,109 @@ pub struct StorageView {
     pub bytes: u64,
     /// Damaged ranges of the log that no operator has acknowledged.
     pub damages: u64,
-    /// `ok`, `low` (pushes are rejected), `full`, `failed` (a sync failed; see `problem`) or
-    /// `unavailable` (the data can't be reached; see `problem`).
+    /// `ok`, `low` (pushes are rejected), `full`, `failed` (a sync failed; see `problem`),
+    /// `degraded` (some shards can't be reached; see `problem`) or `unavailable` (the data can't be
+    /// reached; see `problem`).
     pub state: String,
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
+    /// The servers among which the jobs are divided, if there are several.
+    #[serde(default)]
+    pub shards: Vec<ShardView>,
+}
+
+/// One of several servers among which the jobs are divided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardView {
+    pub name: String,
+    pub address: String,
+    /// It gets no more jobs. Remove it once it has none.
+    pub drains: bool,
+    /// Since when it can't be used. `None`: it can.
+    pub away_since: Option<f64>,
+    pub problem: Option<String>,
+    /// Jobs when it was last read.
+    pub enqueued: u64,
+    pub working: u64,
+    pub scheduled: u64,
+    pub retries: u64,
+    pub dead: u64,
+    pub memory_bytes: u64,
+}
+
+impl ShardView {
+    /// Returns the number of jobs that it has.
+    #[must_use]
+    pub const fn jobs(&self) -> u64 {
+        self.enqueued + self.working + self.scheduled + self.retries + self.dead
+    }
+
+    /// Returns `up`, `away`, `draining` or `empty` (it has drained and can be removed).
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match (self.away_since, self.drains, self.jobs()) {
+            (Some(_), _, _) => "away",
+            (None, true, 0) => "empty",
+            (None, true, _) => "draining",
+            (None, false, _) => "up",
+        }
+    }
+}
+
+/// One shard of the store: a Redis, or the embedded store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreShardView {
+    /// The address of the Redis, or `embedded`.
+    pub shard: String,
+    pub operations: Vec<StoreOperationView>,
+    /// Payloads that no worker could run, since the start: they are in the dead set.
+    pub malformed_total: u64,
+    /// The server behind it. `None`: there is none, or it does not say.
+    pub server: Option<StoreServerView>,
+}
+
+/// An operation of the store over the last minute, as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreOperationView {
+    /// `push`, `fetch`, `ack`, `fail`, `release`, `act`, `scan`, `find` or `count`.
+    pub operation: String,
+    /// Since the start.
+    pub total: u64,
+    pub per_second: f64,
+    /// `None`: none was timed.
+    pub seconds_p50: Option<f64>,
+    pub seconds_p99: Option<f64>,
+}
+
+/// The server behind a shard over the last minute, all its clients included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreServerView {
+    pub memory_bytes: u64,
+    /// 0: no limit.
+    pub memory_bytes_max: u64,
+    pub reads_per_second: f64,
+    pub writes_per_second: f64,
+    /// The commands in a script count as reads, writes and others as well.
+    pub scripts_per_second: f64,
+    pub others_per_second: f64,
+    /// CPU time per second.
+    pub cpu_share: f64,
+    /// CPU time per job that ended. `None`: no job has ended.
+    pub cpu_seconds_per_job: Option<f64>,
+    /// Those with the most time first.
+    pub commands: Vec<StoreCommandView>,
+}
+
+/// A command of that server over the last minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreCommandView {
+    pub command: String,
+    /// `read`, `write`, `script` or `other`.
+    pub kind: String,
+    pub per_second: f64,
+    /// Within the server. That of a script includes its commands.
+    pub seconds_mean: f64,
 }
 
 /// A damaged range of the log that no operator has acknowledged.
@@ -169,6 +269,9 @@ pub struct JobListPage {
     pub scanned: u64,
     /// How many jobs the queue or set has in all, regardless of the filter.
     pub total: u64,
+    /// What could not be read now, so that its jobs are missing here.
+    #[serde(default)]
+    pub missing: Option<String>,
 }
 
 /// One worker process.

@@ -298,6 +298,7 @@ fn job_process(sample: &ProcessSample, redis: Timestamp) -> JobProcess {
         identity: sample.identity.clone(),
         hostname: sample.hostname.clone(),
         pid: sample.pid,
+        tag: sample.tag.clone().filter(|tag| !tag.is_empty()),
         busy: sample.busy,
         in_hand: sample.work.iter().filter_map(|work| in_hand(work, now)).collect(),
         quiet: sample.quiet,

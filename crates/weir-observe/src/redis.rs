@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_advisor::durability::PushConfirmation;
 use weir_advisor::observation::{
     CommandRate, Fact, Missing, MissingReason, Persistence, RedisInfo, RedisOperations,
     RedisServer, SlowCommand,
@@ -26,12 +27,16 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
         database,
         info: RedisInfo {
             persistence: Persistence {
+                append_fsync: sample.append_fsync,
                 // If unknown, the state of the append-only file is decisive, which INFO reports.
                 snapshots: sample.snapshots.as_ref().ok().copied(),
                 ..sample.info.persistence
             },
             ..sample.info.clone()
         },
+        push_confirmation: sample
+            .push_confirmation
+            .map(|(disk, replicas)| PushConfirmation { disk, replicas }),
         namespaces: match &snapshot.foreign_keys {
             Some(Ok(keys)) => keys.namespaces.iter().cloned().collect(),
             Some(Err(_)) | None => Vec::new(),

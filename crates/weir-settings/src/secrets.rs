@@ -29,16 +29,23 @@ pub fn read(
         return Err(format!("a secret has one source; {HOW}"));
     };
     let source = source.get_ref().as_str().ok_or_else(|| HOW.to_owned())?;
-    let text = match key.get_ref().as_ref() {
-        "env" => environment(source)
-            .ok_or_else(|| format!("the environment variable {source} is not set"))?,
-        "file" => read_file(&folder.join(source))?,
+    let secret = match key.get_ref().as_ref() {
+        "env" => Secret::new(
+            environment(source)
+                .ok_or_else(|| format!("the environment variable {source} is not set"))?,
+        ),
+        "file" => of_file(&folder.join(source))?,
         other => return Err(format!("a secret has no source {other:?}; {HOW}")),
     };
-    if text.is_empty() {
+    if secret.expose().is_empty() {
         return Err(format!("the secret from {source} is empty"));
     }
-    Ok(Secret::new(text))
+    Ok(secret)
+}
+
+/// Reads the secret in `path`. It remembers the file, so that a connection can read it again.
+pub fn of_file(path: &Path) -> Result<Secret, String> {
+    read_file(path).map(|text| Secret::of_file(path.to_owned(), text))
 }
 
 /// The file's text without the newline that editors end it with.

@@ -1,107 +1,86 @@
 //! Opens connections with the client library.
+//!
+//! Certificates, keys and passwords in files are read for each connection, so that they can be
+//! replaced while Weir runs.
 
 use std::fs;
 use std::path::Path;
 
 use redis::aio::MultiplexedConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode,
+    RedisConnectionInfo, RedisError, TlsCertificates,
 };
+use weir_base::secret::Secret;
 
-use crate::address::{RedisAddress, Sentinel};
-use crate::endpoint::{RedisEndpoint, TlsFiles};
+use crate::endpoint::TlsFiles;
 use crate::error::SidekiqError;
 use crate::limits::SampleLimits;
 
-/// Opens a connection to database 0 and logs in. Returns the address that was reached, too.
+/// A user and a password.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    username: Option<String>,
+    password: Option<Secret>,
+}
+
+impl Login {
+    /// Reads the password again if it is in a file.
+    ///
+    /// # Errors
+    /// Returns an error that names the file if it can't be read.
+    pub(crate) fn of(username: Option<&str>, password: Option<&Secret>) -> Result<Self, String> {
+        let current = |secret: &Secret| match secret.file() {
+            Some(file) => weir_settings::secrets::of_file(file),
+            None => Ok(secret.clone()),
+        };
+        let password = password.map(current).transpose()?;
+        Ok(Self { username: username.map(str::to_owned), password })
+    }
+}
+
+/// Opens a connection to database 0 and logs in.
 pub(crate) async fn connect(
-    endpoint: &RedisEndpoint,
+    address: ConnectionAddr,
+    login: Login,
     certificates: Option<TlsCertificates>,
     limits: &SampleLimits,
-) -> Result<(MultiplexedConnection, String), RedisError> {
+) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(limits.connect_timeout))
         .set_response_timeout(Some(limits.answer_timeout));
-    let client = client(endpoint, certificates).await?;
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    Ok((connection, client.get_connection_info().addr().to_string()))
+    let client = build(address, login, certificates)?;
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-async fn client(
-    endpoint: &RedisEndpoint,
+/// Returns a client, which has not connected yet.
+pub(crate) fn build(
+    address: ConnectionAddr,
+    login: Login,
     certificates: Option<TlsCertificates>,
 ) -> Result<Client, RedisError> {
-    let address = match &endpoint.address {
-        RedisAddress::Tcp { host, port, tls } => tcp(host, *port, *tls),
-        RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        RedisAddress::Sentinel(sentinel) => {
-            return by_sentinel(endpoint, sentinel, certificates).await;
-        }
-    };
-    let info = address.into_connection_info()?.set_redis_settings(login(endpoint));
+    // `CLIENT SETINFO` is not in the documented ACL.
+    let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(username) = login.username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = &login.password {
+        settings = settings.set_password(password.expose());
+    }
+    let info = address.into_connection_info()?.set_redis_settings(settings);
     match certificates {
         Some(certificates) => Client::build_with_tls(info, certificates),
         None => Client::open(info),
     }
 }
 
-fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
+pub(crate) fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
     if tls {
         let host = host.to_owned();
         ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
     } else {
         ConnectionAddr::Tcp(host.to_owned(), port)
     }
-}
-
-/// Disables `CLIENT SETINFO`, which the documented ACL does not allow.
-fn login(endpoint: &RedisEndpoint) -> RedisConnectionInfo {
-    let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
-    if let Some(username) = &endpoint.username {
-        login = login.set_username(username);
-    }
-    if let Some(password) = &endpoint.password {
-        login = login.set_password(password.expose());
-    }
-    login
-}
-
-async fn by_sentinel(
-    endpoint: &RedisEndpoint,
-    sentinel: &Sentinel,
-    certificates: Option<TlsCertificates>,
-) -> Result<Client, RedisError> {
-    let addresses = sentinel.addresses.iter().map(|(host, port)| tcp(host, *port, sentinel.tls));
-    let mut builder =
-        SentinelClientBuilder::new(addresses, &sentinel.service, SentinelServerType::Master)?;
-    if let Some(username) = &endpoint.username {
-        builder = builder.set_client_to_redis_username(username);
-    }
-    if let Some(password) = &endpoint.password {
-        builder = builder.set_client_to_redis_password(password.expose());
-    }
-    if let Some(username) = &sentinel.username {
-        builder = builder.set_client_to_sentinel_username(username);
-    }
-    if let Some(password) = &sentinel.password {
-        builder = builder.set_client_to_sentinel_password(password.expose());
-    }
-    if sentinel.tls {
-        builder = builder
-            .set_client_to_redis_tls_mode(TlsMode::Secure)
-            .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-        if let Some(certificates) = certificates {
-            builder = builder
-                .set_client_to_redis_certificates(certificates.clone())
-                .set_client_to_sentinel_certificates(certificates);
-        }
-    }
-    let found = builder.build()?.async_get_client().await?;
-    let info = found.get_connection_info().clone();
-    let login = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_redis_settings(login))
 }
 
 /// Reads certificates and key.

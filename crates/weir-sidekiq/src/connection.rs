@@ -1,10 +1,10 @@
 //! A connection to a Redis.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{ConnectionAddr, Pipeline, RedisError, TlsCertificates, Value};
 
 use crate::address::RedisAddress;
-use crate::client;
+use crate::client::{self, Login};
 use crate::endpoint::RedisEndpoint;
 use crate::error::{RedisConnectionError, SidekiqError};
 use crate::error_kind::{self, RedisErrorKind};
@@ -14,6 +14,7 @@ use crate::greeting;
 use crate::limits::SampleLimits;
 use crate::network_error::NetworkErrorKind;
 use crate::questions::{Question, READ_ONLY_ACL, ReadCommand, ReplyResult};
+use crate::sentinel::{self, NamedPrimary};
 use crate::snapshot::RejectedCommand;
 
 /// A connection. Its own methods only read.
@@ -22,8 +23,8 @@ pub struct RedisConnection {
     inner: MultiplexedConnection,
     name: String,
     address: RedisAddress,
-    /// `HOST:PORT` of the master, if Sentinel was used.
-    master: Option<String>,
+    /// The primary, if Sentinels named it, and its address.
+    primary: Option<(NamedPrimary, String)>,
     user: Option<String>,
     /// Whether a reply was received. A failure before that may mean that the port uses another
     /// protocol.
@@ -36,28 +37,53 @@ impl RedisConnection {
     /// Connects within `connect_timeout`.
     ///
     /// # Errors
-    /// Returns an error if a certificate cannot be read, the server does not respond, or the login
-    /// fails.
+    /// Returns an error if a certificate or the password cannot be read, the server does not
+    /// respond, or the login fails.
     pub async fn open(
         endpoint: &RedisEndpoint,
         limits: &SampleLimits,
     ) -> Result<Self, SidekiqError> {
-        let (name, address) = (endpoint.to_string(), endpoint.address.clone());
+        let name = endpoint.to_string();
         let certificates = client::certificates(&endpoint.tls)?;
+        let (address, primary) = server_of(endpoint, certificates.as_ref(), limits).await?;
+        let login = Login::of(endpoint.username.as_deref(), endpoint.password.as_ref());
+        let login = login.map_err(|problem| SidekiqError::Password { name: name.clone(), problem });
         let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
-        let connecting = client::connect(endpoint, certificates, limits);
-        let (inner, reached) = match tokio::time::timeout(timeout, connecting).await {
+        let connecting = client::connect(target(&address), login?, certificates, limits);
+        let inner = match tokio::time::timeout(timeout, connecting).await {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => return Err(unusable(&name, &address, &error, false).await.into()),
             Err(_) => return Err(SidekiqError::Deadline { name, after: timeout }),
         };
-        let master = matches!(address, RedisAddress::Sentinel(_)).then_some(reached);
         let (user, has_replied, lacking) = (endpoint.username.clone(), false, None);
-        let mut connection = Self { inner, name, address, master, user, has_replied, lacking };
+        let mut connection = Self { inner, name, address, primary, user, has_replied, lacking };
+        if connection.primary.is_some() {
+            connection.reject_replica().await?;
+        }
         if endpoint.database != 0 {
             connection.select(endpoint.database).await?;
         }
         Ok(connection)
+    }
+
+    /// Rejects a server that Sentinels name although it is a replica. A user without permission for
+    /// `INFO` gets the server that they name.
+    async fn reject_replica(&mut self) -> Result<(), RedisConnectionError> {
+        let info = redis::cmd("INFO").arg("replication").query_async(&mut self.inner).await;
+        let info: String = match info {
+            Ok(info) => info,
+            Err(error) if error.is_io_error() => {
+                return Err(unusable(&self.name, &self.address, &error, false).await);
+            }
+            Err(_) => return Ok(()),
+        };
+        if !info.lines().any(|line| line == "role:slave") {
+            return Ok(());
+        }
+        let message = format!("{} has role:slave", self.master().unwrap_or_default());
+        let explanation = Some(Explanation::of_failover());
+        let (name, kind) = (self.name.clone(), RedisErrorKind::ReadOnly);
+        Err(RedisConnectionError { name, kind, message, explanation })
     }
 
     /// Selects the database. The client library does so as well, but hides the code of an error.
@@ -87,7 +113,12 @@ impl RedisConnection {
     /// Returns `HOST:PORT` of the master named by Sentinel, or `None` if Sentinel is not used.
     #[must_use]
     pub fn master(&self) -> Option<&str> {
-        self.master.as_deref()
+        self.primary.as_ref().map(|(_, address)| address.as_str())
+    }
+
+    /// Returns the primary that Sentinels named.
+    pub(crate) fn primary(&self) -> Option<&NamedPrimary> {
+        self.primary.as_ref().map(|(primary, _)| primary)
     }
 
     /// Returns the underlying connection, for writing.
@@ -178,6 +209,34 @@ impl RedisConnection {
                 RedisConnectionError::new(&self.name, RedisErrorKind::Other, message)
             }
         }
+    }
+}
+
+/// Returns the address of the server, and what Sentinels named.
+async fn server_of(
+    endpoint: &RedisEndpoint,
+    certificates: Option<&TlsCertificates>,
+    limits: &SampleLimits,
+) -> Result<(RedisAddress, Option<(NamedPrimary, String)>), RedisConnectionError> {
+    let RedisAddress::Sentinel(sentinel) = &endpoint.address else {
+        return Ok((endpoint.address.clone(), None));
+    };
+    let named = sentinel::primary(sentinel, certificates, limits.connect_timeout).await;
+    let named = named.map_err(|error| RedisConnectionError {
+        name: endpoint.to_string(),
+        explanation: Some(Explanation::of_sentinels(&error.kind)),
+        kind: error.kind,
+        message: error.message,
+    })?;
+    let (host, port, address) = (named.host.clone(), named.port, named.address());
+    Ok((RedisAddress::Tcp { host, port, tls: sentinel.tls }, Some((named, address))))
+}
+
+fn target(address: &RedisAddress) -> ConnectionAddr {
+    match address {
+        RedisAddress::Tcp { host, port, tls } => client::tcp(host, *port, *tls),
+        RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        RedisAddress::Sentinel(_) => unreachable!("it was replaced by the server that it names"),
     }
 }
 

@@ -27,6 +27,14 @@ pub enum SidekiqError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// The file with the password cannot be read.
+    #[error("Redis {name}: {problem}; its password is in this file")]
+    Password {
+        /// Address of the Redis.
+        name: String,
+        /// The error, with the path.
+        problem: String,
+    },
     /// The Redis cannot be used, or rejects an indispensable command.
     #[error(transparent)]
     Redis(#[from] RedisConnectionError),

@@ -38,6 +38,8 @@ pub enum RedisErrorKind {
     ClusterRedirect,
     /// The key has a value of another type (`WRONGTYPE`).
     WrongType,
+    /// It does not know the command (`ERR`): an earlier version, or a proxy.
+    UnknownCommand,
     /// Another error.
     Other,
 }
@@ -56,11 +58,16 @@ pub enum Blocker {
 mod text {
     /// `ERR`: networking.c.
     pub(super) const CLIENTS_EXHAUSTED: &str = "max number of clients";
+    /// `ERR`: server.c (6.2; 7.0 and later).
+    pub(super) const UNKNOWN_COMMAND: [&str; 2] = ["unknown command `", "unknown command '"];
     /// `BUSY`: `slowevalerr` in server.c.
     pub(super) const FUNCTION_KILL: &str = "FUNCTION KILL";
     /// `NOPERM`: server.c (6.2, 7.0: "no permissions to access one of the keys used as arguments")
     /// and acl.c (7.2, 8.0: "No permissions to access a key").
     pub(super) const ACCESS: &str = "ermissions to access ";
+    /// `ERR`: scripting.c of 6.2, which wraps the error of a command in a script. Later versions
+    /// keep its code.
+    pub(super) const READ_ONLY_IN_SCRIPT: &str = "-READONLY ";
     /// `ERR`: script_lua.c and script.c, for a command in a script: 6.2 and 7.0; 7.2 and 8.0.
     pub(super) const DENIED_IN_SCRIPT: [&str; 2] =
         ["The user executing the script can't ", "ACL failure in script"];
@@ -83,9 +90,13 @@ impl RedisErrorKind {
             "NOREPLICAS" => Self::NoReplicas,
             "MOVED" | "ASK" => Self::ClusterRedirect,
             "WRONGTYPE" => Self::WrongType,
+            "ERR" if text.contains(text::READ_ONLY_IN_SCRIPT) => Self::ReadOnly,
             "ERR" if text.starts_with(text::CLIENTS_EXHAUSTED) => Self::ClientsExhausted,
             "ERR" if text::DENIED_IN_SCRIPT.iter().any(|denied| text.starts_with(denied)) => {
                 Self::NoPermission { command: command.to_owned() }
+            }
+            "ERR" if text::UNKNOWN_COMMAND.iter().any(|unknown| text.starts_with(unknown)) => {
+                Self::UnknownCommand
             }
             _ => Self::Other,
         }
@@ -93,15 +104,11 @@ impl RedisErrorKind {
 
     /// Classifies an error of the client library, which may contain a reply to `command`.
     pub(crate) fn of(error: &RedisError, command: &str) -> Self {
-        if let Some(code) = error.code() {
-            return Self::of_reply(code, error.detail().unwrap_or_default(), command);
+        if let Some((code, text)) = server_error(error) {
+            return Self::of_reply(&code, &text, command);
         }
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => return Self::WrongPassword,
-            ErrorKind::MasterNameNotFoundBySentinel => {
-                return Self::Network(NetworkErrorKind::HostNotFound);
-            }
-            _ => {}
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            return Self::WrongPassword;
         }
         let network = NetworkErrorKind::of(error);
         let closed = error.is_io_error().then_some(NetworkErrorKind::Closed);
@@ -109,18 +116,35 @@ impl RedisErrorKind {
     }
 }
 
+/// Returns the code and the text of a reply that is an error. For several commands, those of the first
+/// one that failed; the `EXECABORT` of a transaction says nothing.
+pub(crate) fn server_error(error: &RedisError) -> Option<(String, String)> {
+    let errors = error.clone().into_server_errors();
+    if let Some((_, first)) = errors.as_deref().and_then(<[_]>::first) {
+        let text = first.details().unwrap_or_default();
+        return Some((first.code().to_owned(), text.to_owned()));
+    }
+    let code = error.code()?;
+    Some((code.to_owned(), error.detail().unwrap_or_default().to_owned()))
+}
+
 /// Returns the ACL rule that `command` lacks, from the text of `NOPERM`: `+config|get`, or `~*`.
 pub(crate) fn missing_rule(text: &str, command: &str) -> String {
-    match text.contains(text::ACCESS) {
+    match is_about_keys(text) {
         true => "~*".to_owned(),
         false => format!("+{}", command.to_ascii_lowercase().replace(' ', "|")),
     }
 }
 
+/// Returns whether the text of `NOPERM` denies a key, not a command.
+pub(crate) fn is_about_keys(text: &str) -> bool {
+    text.contains(text::ACCESS)
+}
+
 /// Returns Redis' message with its code, or the client library's.
 pub(crate) fn message(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(text)) => format!("{code} {text}"),
+    match server_error(error) {
+        Some((code, text)) => format!("{code} {text}"),
         // The client library does not return the message.
         _ if error.kind() == ErrorKind::AuthenticationFailed => "WRONGPASS".to_owned(),
         _ => error.to_string(),
@@ -146,6 +170,8 @@ mod tests {
             ("MOVED 3999 127.0.0.1:6381", RedisErrorKind::ClusterRedirect),
             ("WRONGTYPE Operation against a key holding the wrong kind", RedisErrorKind::WrongType),
             ("ERR unknown command: BUSY ", RedisErrorKind::Other),
+            ("ERR unknown command 'WAITAOF', with args", RedisErrorKind::UnknownCommand),
+            ("ERR unknown command `WAITAOF`, with args", RedisErrorKind::UnknownCommand),
         ] {
             assert_eq!(kind(reply), expected, "{reply}");
         }

@@ -33,6 +33,40 @@ impl Explanation {
     }
 }
 
+impl Explanation {
+    /// Explains why Sentinels have named no server.
+    pub(crate) fn of_sentinels(kind: &RedisErrorKind) -> Self {
+        let remedy = match kind {
+            RedisErrorKind::AuthRequired | RedisErrorKind::WrongPassword => {
+                "check the user and password of the Sentinels (sentinel_user and \
+                 sentinel_password beside the url; --sentinel-user, --sentinel-password-file)"
+            }
+            RedisErrorKind::NoPermission { .. } => {
+                "allow this user of the Sentinels +sentinel|master"
+            }
+            RedisErrorKind::Network(NetworkErrorKind::Tls(kind)) => {
+                certificate(*kind).map_or(SENTINELS.1, |(_, remedy)| remedy)
+            }
+            _ => SENTINELS.1,
+        };
+        Self::of((SENTINELS.0, remedy))
+    }
+
+    /// Explains why the server that Sentinels name is not used.
+    pub(crate) fn of_failover() -> Self {
+        Self::of((
+            "is a replica, although its Sentinels name it: a failover is in progress",
+            "wait until it is over; `redis-cli -p 26379 SENTINEL MASTERS` shows its state",
+        ))
+    }
+}
+
+const SENTINELS: (&str, &str) = (
+    "cannot be found through its Sentinels",
+    "check that they run at these addresses and know the service (redis-cli -h HOST -p 26379 \
+     SENTINEL masters)",
+);
+
 const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
     Some(match kind {
         RedisErrorKind::Loading => (
@@ -41,8 +75,8 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
         ),
         RedisErrorKind::AuthRequired => (
             "requires a password",
-            "pass it with --redis-password-env or --redis-password-file (in [[observe.redis]]: \
-             password = { env = \"NAME\" } or { file = \"PATH\" })",
+            "pass it with --redis-password-env or --redis-password-file (in weir.toml, beside the \
+             url: password = { env = \"NAME\" } or { file = \"PATH\" })",
         ),
         RedisErrorKind::WrongPassword => (
             "rejects that user or that password",
@@ -83,6 +117,7 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
             "start the replica",
         ),
         RedisErrorKind::Network(_)
+        | RedisErrorKind::UnknownCommand
         | RedisErrorKind::NoPermission { .. }
         | RedisErrorKind::ClusterRedirect
         | RedisErrorKind::WrongType
@@ -95,8 +130,8 @@ const fn certificate(kind: TlsErrorKind) -> Option<(&'static str, &'static str)>
     Some(match kind {
         TlsErrorKind::UnknownIssuer => (
             NOT_TRUSTED,
-            "pass the file of the authority that signed it with --redis-ca (ca in \
-             [[observe.redis]])",
+            "pass the file of the authority that signed it with --redis-ca (ca beside the url in \
+             weir.toml)",
         ),
         TlsErrorKind::WrongName => {
             (NOT_TRUSTED, "use the host name of its certificate in the address")
@@ -104,7 +139,7 @@ const fn certificate(kind: TlsErrorKind) -> Option<(&'static str, &'static str)>
         TlsErrorKind::NotValidNow => (NOT_TRUSTED, "check its dates, and this machine's clock"),
         TlsErrorKind::ClientCertificate => (
             "requires a client certificate",
-            "pass one with --redis-cert and --redis-key (cert and key in [[observe.redis]])",
+            "pass one with --redis-cert and --redis-key (cert and key beside the url in weir.toml)",
         ),
         TlsErrorKind::Other => return None,
     })
@@ -116,12 +151,7 @@ const fn network(
 ) -> Option<(&'static str, &'static str)> {
     use NetworkErrorKind::{Closed, Denied, HostNotFound, NotFound, Refused, TimedOut, Tls};
     Some(match (address, kind) {
-        (RedisAddress::Sentinel(_), _) => (
-            "cannot be found through its Sentinels",
-            "check that they run at these addresses and know the service (redis-cli -h HOST -p \
-             26379 SENTINEL masters), and that the server that they name has free connections \
-             (maxclients)",
-        ),
+        (RedisAddress::Sentinel(_), _) => SENTINELS,
         (RedisAddress::Unix(_), Denied) => (
             "cannot be opened by this user",
             "check the socket's group and mode (unixsocketperm in redis.conf)",

@@ -10,6 +10,20 @@ pub(crate) const DEAD: &str = "dead";
 pub(crate) const PROCESSED: &str = "stat:processed";
 pub(crate) const FAILED: &str = "stat:failed";
 
+/// Written by Weir's nodes with the usual prefix: what they wait for before they acknowledge a push.
+pub(crate) const PUSH_CONFIRMATION: &str = "weir:confirm";
+
+/// Formats the value of [`PUSH_CONFIRMATION`].
+pub(crate) fn push_confirmation(disk: bool, replicas: u64) -> String {
+    format!("{} {replicas}", if disk { "disk" } else { "memory" })
+}
+
+/// Parses it: whether pushes wait for the disk, and for how many replicas.
+pub(crate) fn parse_push_confirmation(text: &str) -> Option<(bool, u64)> {
+    let (place, replicas) = text.split_once(' ')?;
+    Some((place == "disk", replicas.parse().ok()?))
+}
+
 pub(crate) fn queue(name: &str) -> String {
     format!("queue:{name}")
 }
@@ -52,6 +66,15 @@ fn is_identity(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_pushes_wait_for_is_read_as_it_was_written() {
+        for (disk, replicas) in [(false, 0), (true, 0), (true, 2)] {
+            let text = push_confirmation(disk, replicas);
+            assert_eq!(parse_push_confirmation(&text), Some((disk, replicas)));
+        }
+        assert_eq!(parse_push_confirmation("x"), None);
+    }
 
     #[test]
     fn sidekiqs_keys_are_told_from_others() {

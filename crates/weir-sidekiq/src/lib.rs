@@ -36,6 +36,7 @@ mod limits;
 mod look;
 mod network_error;
 mod questions;
+mod sentinel;
 mod server;
 mod shards;
 mod snapshot;

@@ -24,7 +24,8 @@ pub struct SampleLimits {
     /// Maximum bytes of jobs per window. A window is read in steps. A step is skipped if it would
     /// exceed the limit with jobs as large as the previous ones.
     pub window_bytes: usize,
-    /// Maximum jobs per step. The first step is always one job, because its size is unknown.
+    /// Maximum jobs per step. The first step is always one job, because its size is unknown. Jobs
+    /// that are larger than all that were read before are read in steps of up to this many.
     pub step_jobs: usize,
     /// Maximum jobs per round trip. `jobs_bytes_max` is exceeded by at most one round trip.
     pub jobs_per_round: usize,

@@ -98,8 +98,11 @@ const fn of_tls(error: &rustls::Error) -> TlsErrorKind {
 
 const fn of_certificate(error: &CertificateError) -> TlsErrorKind {
     match error {
-        // An error of webpki: mostly a certificate of an authority that serves as its own.
-        CertificateError::UnknownIssuer | CertificateError::Other(_) => TlsErrorKind::UnknownIssuer,
+        // A bad signature: the authority has the name of the right one, and another key. `Other`: an
+        // error of webpki, mostly a certificate of an authority that serves as its own.
+        CertificateError::UnknownIssuer
+        | CertificateError::BadSignature
+        | CertificateError::Other(_) => TlsErrorKind::UnknownIssuer,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             TlsErrorKind::WrongName
         }

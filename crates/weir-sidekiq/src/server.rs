@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_advisor::observation::{RedisInfo, redis_field};
+use weir_advisor::observation::{AppendFsync, RedisInfo, redis_field};
 use weir_base::clock::Timestamp;
 
 use crate::snapshot::Read;
@@ -18,6 +18,11 @@ pub struct ServerSample {
     pub commands: Read<Vec<CommandSample>>,
     /// Whether `save` contains a rule.
     pub snapshots: Read<bool>,
+    /// `appendfsync`, if `CONFIG GET` is allowed.
+    pub append_fsync: Option<AppendFsync>,
+    /// What Weir's nodes wait for before they acknowledge a push to this Redis, as they have written
+    /// it: the disk, and a number of replicas.
+    pub push_confirmation: Option<(bool, u64)>,
     /// The newest entries of the slow log.
     pub slow_commands: Read<Vec<SlowCommand>>,
 }
@@ -77,6 +82,8 @@ impl ServerSample {
             info: RedisInfo::parse(info),
             commands: Ok(Vec::new()),
             snapshots: Ok(false),
+            append_fsync: None,
+            push_confirmation: None,
             slow_commands: Ok(Vec::new()),
         }
     }

@@ -6,12 +6,20 @@
 //!
 //! - `keys`: the names of all keys. `scripts`: the atomic steps.
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
-//! - `link`: the connection. `lease`, `owner`: this node's right to its reservations.
+//! - `link`, `link_state`, `link_connection`: the connection. `server_state`, `permissions`: what a
+//!   server must be, and allow. `inspection`: the same for `weir check`.
+//! - `lease`, `owner`: this node's right to its reservations.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
-//! - `push`, `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
+//! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
+//!   push becomes durable, and is stored once.
+//! - `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
 //! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
-//! - `schedule`, `reap`, `tasks`: what happens by itself.
-//! - `presence`, `statistics`: what Sidekiq's pages show about this node.
+//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself.
+//! - `queue_names`: names of queues, as many as are read at most.
+//! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
+//!   `live_versions`: what Sidekiq's pages show about this node.
+//! - `server_figures`, `command_kinds`: what Redis reports of itself.
+//! - `sharded`: a store over several of these.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
 //! dead set, byte for byte. Every step checks in Redis that a job is still where it was read, so
@@ -20,23 +28,42 @@
 mod ack;
 mod act;
 mod backtrace;
+mod class_metrics;
+mod class_metrics_flush;
+mod command_kinds;
+mod confirm;
+mod confirm_command;
+mod confirm_settings;
+mod confirmed_pushes;
 mod entries;
 mod fail;
 mod fetch;
 mod find;
 mod foreign;
 mod handover;
+mod inspection;
 mod keys;
 mod lease;
 mod link;
+mod link_connection;
+mod link_state;
+mod live_versions;
 mod members;
+mod metrics_layout;
 mod moves;
 mod names;
 mod operations;
 mod overview;
 mod owner;
+#[doc(hidden)]
+pub mod parsing;
+mod permissions;
 mod presence;
+mod prune;
 mod push;
+mod push_call;
+mod push_memory;
+mod queue_names;
 mod queues;
 mod reap;
 mod replies;
@@ -48,7 +75,10 @@ mod schedule;
 mod scripts;
 mod seconds;
 mod serve;
+mod server_figures;
+mod server_state;
 mod settings;
+mod sharded;
 mod statistics;
 mod store_core;
 mod stored;
@@ -69,9 +99,16 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::StoreError;
 
+pub use self::confirm_settings::ConfirmSettings;
+use self::confirmed_pushes::ConfirmedPushes;
+pub use self::inspection::{acl_line, check_server};
 use self::keys::StoreKeys;
 use self::link::RedisLink;
+pub use self::metrics_layout::ClassMetricsLayout;
 pub use self::settings::RedisStoreSettings;
+pub use self::sharded::{
+    PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
+};
 use self::store_core::{StoreCore, StoreState};
 use crate::endpoint::RedisEndpoint;
 
@@ -105,29 +142,35 @@ impl RedisStore {
     ) -> std::io::Result<Self> {
         let allocation = Allocation::of_settings(settings);
         let core = Rc::new(StoreCore {
-            link: RedisLink::new(
-                options.endpoint.clone(),
-                options.settings.connect_timeout,
-                options.settings.command_timeout,
-                options.settings.retry_wait_max,
-            ),
+            link: RedisLink::of_store(&options.endpoint, &options.settings)
+                .with_command_limit(settings.limits.store_commands_max, metrics.clone()),
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
+            push_memory: options.settings.push_memory(settings.limits.push_memory_jobs_max),
+            confirmed: ConfirmedPushes::new(
+                &options.endpoint,
+                &options.settings,
+                settings.limits.unconfirmed_jobs_max,
+            ),
             limits: settings.limits.clone(),
+            measured: metrics.store(&options.endpoint.to_string(), 1),
+            class_metrics_layout: options.settings.class_metrics,
             metrics,
             clock,
             lease: options.settings.lease,
             node: owner::node_name(&options.node_file)?,
             owner: RefCell::default(),
-            entering: Default::default(),
+            registering: Default::default(),
             state: RefCell::new(StoreState { allocation, ..StoreState::default() }),
             waiting: Rc::default(),
             rounds: Default::default(),
             returning: Default::default(),
             work_arrived: Rc::default(),
+            wait_began: Rc::default(),
             closed: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
+            memory: Cell::new(None),
             counted_at: Cell::new(Timestamp::default()),
         });
         let tasks = tasks::spawn(&core, &options.settings);

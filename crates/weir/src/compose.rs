@@ -3,6 +3,7 @@
 mod completion;
 mod cores;
 mod gems;
+mod job_durability;
 mod jobs;
 mod linger;
 mod observer;
@@ -332,6 +333,7 @@ impl Weir {
             self.watch_certificates("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
         if let Some(jobs) = &self.jobs {
+            self.workers.spawn(job_durability::log(settings.clone(), self.draining.clone()));
             let stopping = self.draining.clone();
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }

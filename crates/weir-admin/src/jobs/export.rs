@@ -10,6 +10,7 @@ use hyper::body::Frame;
 
 use weir_jobs::handle::{Handle, HandleError, JobQuery};
 use weir_jobs::server::export_line;
+use weir_jobs::store::StoreError;
 use weir_jobs::view::JobListPage;
 
 type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
@@ -26,7 +27,7 @@ pub(super) struct Export {
 impl Export {
     /// Reads the first page, so that an invalid query gets an error response.
     pub(super) async fn start(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
-        let first = handle.jobs(query.clone()).await?;
+        let first = complete_page(&handle, query.clone()).await?;
         let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
         export.add(&first);
         Ok(export)
@@ -41,9 +42,18 @@ impl Export {
         self.next = page.next.clone().map(|after| {
             self.query.after = Some(after);
             let (handle, query) = (self.handle.clone(), self.query.clone());
-            let next: NextPage = Box::pin(async move { handle.jobs(query).await });
+            let next: NextPage = Box::pin(async move { complete_page(&handle, query).await });
             next
         });
+    }
+}
+
+/// Reads a page. Jobs that can't be read now are an error: an export without them is not whole.
+async fn complete_page(handle: &Handle, query: JobQuery) -> Result<JobListPage, HandleError> {
+    let page = handle.jobs(query).await?;
+    match page.missing {
+        Some(missing) => Err(StoreError::Unavailable(missing).into()),
+        None => Ok(page),
     }
 }
 

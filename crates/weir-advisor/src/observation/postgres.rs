@@ -157,8 +157,18 @@ const FREE_SHARE: f64 = 0.1;
 /// Reports whether a deploy may fail because too few of the usable slots are free.
 #[must_use]
 pub fn is_nearly_full(open: u32, usable: u32) -> bool {
-    let free = f64::from(usable.saturating_sub(open));
-    free < (FREE_SHARE * f64::from(usable)).min(f64::from(FREE_MIN))
+    usable.saturating_sub(open) < slots_to_keep_free(usable)
+}
+
+/// Returns how many of the usable slots are to stay free for psql, migrations and deploys.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at most FREE_MIN, and not negative"
+)]
+pub fn slots_to_keep_free(usable: u32) -> u32 {
+    (FREE_SHARE * f64::from(usable)).min(f64::from(FREE_MIN)).ceil() as u32
 }
 
 /// The machine of the database.

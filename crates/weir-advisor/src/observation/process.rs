@@ -16,6 +16,8 @@ pub struct JobProcess {
     pub hostname: String,
     /// Its process ID on that host.
     pub pid: u32,
+    /// The tag of its application. Sidekiq's default is the name of the application's folder.
+    pub tag: Option<String>,
     /// Number of jobs in progress.
     pub busy: u64,
     /// Jobs in progress with class and age, as far as known.

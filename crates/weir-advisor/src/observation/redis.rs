@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::redis_info::{Persistence, RedisInfo};
 use super::{Fact, Missing};
+use crate::durability::PushConfirmation;
 
 /// A server or shard.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -17,6 +18,9 @@ pub struct RedisServer {
     /// Values from `INFO`.
     #[serde(flatten)]
     pub info: RedisInfo,
+    /// What Weir waits for before it acknowledges a push to this Redis; `None`: it keeps no jobs of
+    /// Weir.
+    pub push_confirmation: Option<PushConfirmation>,
     /// Prefixes of Sidekiq keys (`redis-namespace`), as far as found.
     pub namespaces: Vec<String>,
     /// The newest entries of its slow log.
@@ -72,6 +76,9 @@ pub struct SlowCommand {
     pub age: Duration,
 }
 
+/// The reason of a Redis at its `maxmemory`.
+const FULL: &str = "its memory is full (OOM)";
+
 impl RedisServer {
     /// Returns why it rejects writes, including heartbeats, or `None` if it accepts them as far as
     /// known.
@@ -85,7 +92,7 @@ impl RedisServer {
         } else if !last_snapshot_ok && snapshots != Some(false) {
             Some("its last snapshot failed (MISCONF)")
         } else if is_full && self.info.maxmemory_policy == "noeviction" {
-            Some("its memory is full (OOM)")
+            Some(FULL)
         } else if self.info.replica_of.is_some() {
             Some("it is a replica (READONLY)")
         } else if self.info.lacks_replicas {
@@ -93,6 +100,13 @@ impl RedisServer {
         } else {
             None
         }
+    }
+
+    /// Reports whether it rejects only commands that need memory: it then still removes jobs.
+    #[must_use]
+    pub(crate) fn rejects_only_growth(&self) -> bool {
+        let is_master = self.info.replica_of.is_none() && !self.info.lacks_replicas;
+        is_master && self.refuses_writes() == Some(FULL)
     }
 
     /// Reports whether it evicts keys when memory is full. Heartbeats have an expiry and are among

@@ -7,6 +7,9 @@ use serde::Serialize;
 /// Values from the `INFO` of a Redis server. Zero or empty if its version does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RedisInfo {
+    /// `redis_version`. Valkey 8 reports the version of Redis whose commands it has.
+    #[serde(skip)]
+    pub version: String,
     /// Databases that contain keys.
     pub keyspaces: Vec<Keyspace>,
     /// The master, if the server is a replica.
@@ -14,6 +17,10 @@ pub struct RedisInfo {
     /// Whether every write is rejected because `min-replicas-to-write` is set and no replica is
     /// connected. INFO reports good replicas only with that setting.
     pub lacks_replicas: bool,
+    /// Whether `min-replicas-to-write` is set.
+    pub requires_replicas: bool,
+    /// Connected replicas.
+    pub replicas: u64,
     /// `used_memory`.
     pub used_memory_bytes: u64,
     /// `total_system_memory`.
@@ -39,6 +46,8 @@ pub struct RedisInfo {
 pub struct Persistence {
     /// The append-only file is enabled.
     pub append_only: bool,
+    /// When the file is written to disk. Unknown without `CONFIG GET`.
+    pub append_fsync: Option<AppendFsync>,
     /// Snapshots are configured. Unknown without `CONFIG GET`.
     pub snapshots: Option<bool>,
     /// The last snapshot succeeded.
@@ -47,6 +56,31 @@ pub struct Persistence {
     pub last_append_ok: bool,
     /// Writes since the last snapshot.
     pub changes_since_snapshot: u64,
+}
+
+/// `appendfsync`: when Redis writes its append-only file to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppendFsync {
+    /// Before it replies.
+    Always,
+    /// Once a second.
+    EverySec,
+    /// When the operating system does.
+    No,
+}
+
+impl AppendFsync {
+    /// Parses the value of the setting.
+    #[must_use]
+    pub fn parse(value: &str) -> Option<Self> {
+        Some(match value {
+            "always" => Self::Always,
+            "everysec" => Self::EverySec,
+            "no" => Self::No,
+            _ => return None,
+        })
+    }
 }
 
 /// A numbered database of a server.
@@ -85,6 +119,9 @@ impl RedisInfo {
         let ok = |name: &str| field(name).is_none_or(|status| status == "ok");
         let text = |name: &str| field(name).unwrap_or_default().to_owned();
         Self {
+            version: text("redis_version"),
+            requires_replicas: field("min_slaves_good_slaves").is_some(),
+            replicas: number("connected_slaves"),
             keyspaces: info.lines().filter_map(Keyspace::parse).collect(),
             lacks_replicas: field("role") == Some("master")
                 && field("min_slaves_good_slaves") == Some("0"),
@@ -99,6 +136,7 @@ impl RedisInfo {
             evicted_keys: number("evicted_keys"),
             persistence: Persistence {
                 append_only: field("aof_enabled") == Some("1"),
+                append_fsync: None,
                 snapshots: None,
                 last_snapshot_ok: ok("rdb_last_bgsave_status"),
                 last_append_ok: ok("aof_last_write_status"),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::observation::{DatabaseObservation, Observation, SessionState};
+use crate::observation::{ConnectionPool, DatabaseObservation, Observation, SessionState};
 use crate::wording;
 
 /// Share of busy sessions that are waiting. Above it, more sessions complete no more work.
@@ -14,6 +14,8 @@ const BUSY_MIN: u32 = 4;
 /// another session, the disk or a sleep (`SpinDelay`, `PgSleep`).
 const HELD_UP_BY: [&str; 6] = ["Lock", "LWLock", "IO", "BufferPin", "IPC", "Timeout"];
 const LOCK_WAIT_MIN: Duration = Duration::from_secs(10);
+/// Connections of a pooler are released within milliseconds.
+const POOLER_WAIT_MIN: Duration = Duration::from_secs(1);
 const HITS_MIN: f64 = 0.95;
 /// With fewer idle cores, jobs are waiting for CPU time.
 const CORES_IDLE_MIN: f64 = 0.1;
@@ -30,7 +32,46 @@ pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_cores = machine
         .filter(|it| works_here && it.cores_idle < CORES_IDLE_MIN)
         .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
-    of_database.into_iter().chain(of_cores).collect()
+    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).collect()
+}
+
+/// Describes clients that wait for a connection of a pooler: the durations of their jobs contain the
+/// wait. If the pooler was not queried, the database shows only that it has no connection left.
+fn of_pooler(observation: &Observation) -> Option<String> {
+    let pooler = observation.pooler.as_ref();
+    let name = pooler.map_or("pgbouncer", |it| it.name.as_str());
+    if let Some(pgbouncer) = observation.pgbouncer.known() {
+        let waiting = pgbouncer.pools.iter().filter(|pool| delays(pool));
+        let (waiting, connections) = waiting.fold((0_u32, 0_u32), |(waiting, all), pool| {
+            (waiting.saturating_add(pool.clients_waiting), all.saturating_add(pool.connections))
+        });
+        return (waiting > 0).then(|| {
+            format!(
+                "{} for one of {} of {name}: more threads only wait as well",
+                wording::number(waiting, "client waits", "clients wait"),
+                wording::number(connections, "connection", "connections")
+            )
+        });
+    }
+    let connections = pooler?.connections.filter(|connections| *connections > 0)?;
+    let sessions = observation.postgres.known()?.connections.known()?;
+    let in_state = |state| sessions.of(name, state);
+    let used = in_state(SessionState::Active) + in_state(SessionState::IdleInTransaction);
+    let busy = observation.jobs.known()?.busy();
+    (used >= connections && busy > u64::from(connections)).then(|| {
+        format!(
+            "{} in progress, and {name} has no free connection of {connections}: more threads only \
+             wait as well",
+            wording::number(busy, "job is", "jobs are")
+        )
+    })
+}
+
+/// Reports whether waiting is a large part of what clients of the pool do.
+fn delays(pool: &ConnectionPool) -> bool {
+    let busy = pool.clients_waiting.saturating_add(pool.connections_active);
+    pool.longest_wait >= POOLER_WAIT_MIN && pool.clients_waiting > 0
+        || f64::from(pool.clients_waiting) >= WAITING_SHARE * f64::from(busy.max(1))
 }
 
 fn of_database(postgres: &DatabaseObservation) -> Vec<String> {
@@ -69,7 +110,8 @@ fn waiting(postgres: &DatabaseObservation) -> Option<String> {
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, LockWait, SessionWait};
+    use crate::healthy::sessions;
+    use crate::observation::{Fact, LockWait, PgBouncer, Pooler, SessionWait};
     use crate::plan::{DemandSource, demands, demands_held_up};
 
     #[test]
@@ -100,6 +142,42 @@ mod tests {
             "none of 4 cores is idle",
         ];
         assert_eq!(held_up(&observation), expected);
+    }
+
+    #[test]
+    fn clients_that_wait_for_a_pooler_are_held_up() {
+        let mut observation = healthy::observation();
+        let pooler = Pooler { connections: Some(2), ..Pooler::default() };
+        observation.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..pooler });
+        let mut with = |waiting, active, wait_ms| {
+            let pool = ConnectionPool {
+                clients_waiting: waiting,
+                connections_active: active,
+                connections: active,
+                longest_wait: Duration::from_millis(wait_ms),
+                ..ConnectionPool::default()
+            };
+            observation.pgbouncer =
+                Fact::Known(PgBouncer { pools: vec![pool], ..PgBouncer::default() });
+            held_up(&observation)
+        };
+        let expected =
+            "8 clients wait for one of 2 connections of pgbouncer: more threads only wait as well";
+        assert_eq!(with(8, 2, 400), [expected]);
+        assert_eq!(with(1, 20, 5), [""; 0], "its turn comes at once");
+        assert_eq!(with(1, 20, 1_000).len(), 1);
+        assert_eq!(with(0, 2, 0), [""; 0]);
+        // Not queried: the database shows that all connections are in use.
+        observation.pgbouncer = Fact::NotAsked;
+        observation.jobs.known_mut().processes[0].busy = 9;
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions = vec![sessions("pgbouncer", SessionState::Active, 2)];
+        let expected = "10 jobs are in progress, and pgbouncer has no free connection of 2: more \
+                        threads only wait as well";
+        assert_eq!(held_up(&observation), [expected]);
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions = vec![sessions("pgbouncer", SessionState::Active, 1)];
+        assert_eq!(held_up(&observation), [""; 0]);
     }
 
     #[test]

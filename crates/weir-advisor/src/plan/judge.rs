@@ -226,6 +226,9 @@ fn scheduler_once(layout: &ProcessLayout, queues: &[&str]) -> Proof {
         count => ClaimOutcome::of(count == 1),
     };
     let mut figures = match count {
+        0 if outcome == ClaimOutcome::Unknown => {
+            format!("no process with known queues serves the queue {SCHEDULER}")
+        }
         0 if !is_wanted => format!("there is no queue {SCHEDULER}"),
         0 => format!("no process serves the queue {SCHEDULER}"),
         1 => format!("1 process serves the queue {SCHEDULER}"),

@@ -78,6 +78,7 @@ mod tests {
             system_memory_bytes: 8 << 30,
             persistence: Persistence {
                 append_only: value("appendonly") == "yes",
+                append_fsync: None,
                 snapshots: Some(false),
                 last_snapshot_ok: true,
                 last_append_ok: true,

@@ -197,7 +197,11 @@ fn consequence(queue: &ObservedQueue, forecast: &Forecast) -> String {
             format!("It will be empty in {}.", wording::about(left, between))
         }
         _ if is_stuck(queue) => {
-            "No job was completed: its threads are busy with other jobs, or hang.".to_owned()
+            let window = queue.flow.known().map_or(Duration::ZERO, |flow| flow.window);
+            format!(
+                "No job was completed in the window of {}: jobs may take longer than that, or hang.",
+                wording::duration(window)
+            )
         }
         Some(Drain::Stands) => stands(queue),
         Some(Drain::Empty) | None => "New jobs wait equally long.".to_owned(),

@@ -44,16 +44,25 @@ fn found(observation: &Observation) -> Option<Finding> {
          reports how many wait: --pgbouncer-url.",
     );
     // Connections of other clients are not available to the pooler.
-    let usable = postgres.settings.known()?.usable_connections();
-    let others = connections.open().saturating_sub(active.saturating_add(stuck));
-    let enough = most.saturating_mul(2).min(usable.saturating_sub(others));
+    let Some(free) = observation.free_slots() else { return Some(finding.next("weir plan")) };
+    let enough = most.saturating_add(most.min(free));
     Some(if enough > most {
         finding
             .change(format!("{}'s settings", pooler.name), format!("default_pool_size = {enough}"))
             .next(format!("max_db_connections = {enough} there as well, if it is set; then RELOAD"))
     } else {
-        finding.next("weir plan")
+        without_free_slots(finding)
     })
+}
+
+/// Says that the pooler cannot open more connections.
+fn without_free_slots(finding: Finding) -> Finding {
+    let consequence = format!(
+        "{} The database has no connection slots for more: the others are in use, or are needed \
+         for other services, psql and deploys.",
+        finding.consequence
+    );
+    finding.leads_to(consequence).next("weir plan")
 }
 
 #[cfg(test)]
@@ -90,11 +99,12 @@ mod tests {
         let finding = with(105, 0, Some(110)).unwrap();
         assert_eq!(
             finding.change.unwrap().line,
-            "default_pool_size = 187",
-            "streaming has 10 of 197"
+            "default_pool_size = 175",
+            "of 197, streaming has 10, and 12 stay free"
         );
-        let finding = with(182, 0, Some(187)).unwrap();
-        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+        let finding = with(170, 0, Some(175)).unwrap();
+        assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("weir plan")));
+        assert!(finding.consequence.contains("has no connection slots for more"), "{finding:?}");
     }
 
     #[test]

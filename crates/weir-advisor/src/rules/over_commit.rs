@@ -18,7 +18,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     };
     let usable = settings.usable_connections();
     let (direct, pooled): (Vec<&ConnectionPools>, Vec<&ConnectionPools>) =
-        services.iter().partition(|service| is_direct(observation, service));
+        services.iter().partition(|service| observation.is_direct(service));
     let direct_sum = sum(&direct);
     let finding = match &observation.pooler {
         _ if direct_sum > usable => Some(too_many(&direct, usable)),
@@ -53,14 +53,6 @@ fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
             .leads_to(CONSEQUENCE)
             .change("psql, as a superuser", limit.line(opened))
     })
-}
-
-/// Reports whether a service bypasses the pooler, which shows in sessions under its own name.
-fn is_direct(observation: &Observation, service: &ConnectionPools) -> bool {
-    let connections = observation.postgres.known().and_then(|it| it.connections.known());
-    let has_sessions =
-        || connections.is_some_and(|it| it.sessions.iter().any(|one| one.service == service.name));
-    observation.pooler.is_none() || has_sessions()
 }
 
 fn sum(services: &[&ConnectionPools]) -> u32 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobSet, Observation, SidekiqObservation};
+use crate::observation::{Fact, JobSet, Observation, RedisServer, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -14,34 +14,47 @@ const OVERDUE_MIN: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
+    let redis = observation.redis.first().and_then(Fact::known);
     [("the scheduled set", &jobs.scheduled), ("the retry set", &jobs.retries)]
         .into_iter()
         .filter(|(_, set)| set.overdue > 0 && set.overdue_by >= OVERDUE_MIN)
-        .map(|(name, set)| found(name, set, jobs))
+        .map(|(name, set)| found(name, set, jobs, redis))
         .collect()
 }
 
-fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
+fn found(
+    name: &str,
+    set: &JobSet,
+    jobs: &SidekiqObservation,
+    redis: Option<&RedisServer>,
+) -> Finding {
     let (overdue, are) =
         (wording::count(set.overdue), if set.overdue == 1 { "job is" } else { "jobs are" });
     let evidence =
         format!("{overdue} {are} due, the first for {}", wording::duration(set.overdue_by));
     let finding = |severity| Finding::new(NAME, severity, name, evidence);
+    // A full Redis loses the jobs that leave the set. In other cases, jobs that leave it are moved.
+    let is_refused = |redis: &&RedisServer| {
+        redis.rejects_only_growth() || redis.refuses_writes().is_some() && !set.overdue_moves
+    };
+    if let Some(redis) = redis.filter(is_refused) {
+        return finding(Severity::Critical).leads_to(refused(redis));
+    }
     if set.overdue_moves {
         return finding(Severity::Warning).leads_to(moving(set));
     }
     let Some(process) = jobs.serving().next() else {
+        if let Some(why) = redis.and_then(RedisServer::loses_heartbeats) {
+            return finding(Severity::Critical).leads_to(format!(
+                "Running processes that are not quiet move them to their queues, and it is unknown \
+                 whether there is one: {why}."
+            ));
+        }
         return finding(Severity::Critical).leads_to(
             "Running processes that are not quiet move them to their queues, and there \
                        is none.",
         );
     };
-    if jobs.serving().all(|it| it.running_for.is_some_and(|age| age < OVERDUE_MIN)) {
-        return finding(Severity::Warning).leads_to(
-            "Processes move them to their queues, beginning within a minute of their \
-                       start.",
-        );
-    }
     if let Some(behind) = clock_behind(jobs).filter(|it| set.overdue_by < *it + OVERDUE_MIN) {
         return finding(Severity::Warning).leads_to(format!(
             "The clocks of the processes that move them to their queues are {} or more behind that \
@@ -49,11 +62,34 @@ fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
             wording::duration(behind)
         ));
     }
+    if jobs.serving().all(|it| it.running_for.is_some_and(|age| age < OVERDUE_MIN)) {
+        return finding(Severity::Warning).leads_to(
+            "Processes move them to their queues, beginning within a minute of their start.",
+        );
+    }
     let stuck = finding(Severity::Critical).leads_to(
         "Processes move them to their queues, but their pollers are stuck: after the signal, \
          Sidekiq's log shows what the threads do.",
     );
     Finding { next: process.print_threads_command(), ..stuck }
+}
+
+/// Describes what happens while Redis rejects writes. Sidekiq's poller removes a due job from the set
+/// (ZREM) and pushes it to its queue in a second command (`scheduled.rb` of versions 6 and 7). A
+/// full Redis allows the first, because it frees memory, and rejects the second. In the other cases
+/// it rejects both.
+fn refused(redis: &RedisServer) -> String {
+    let why = redis.refuses_writes().unwrap_or_default();
+    match redis.rejects_only_growth() {
+        true => format!(
+            "Jobs are lost: Redis rejects pushes because {why}, but it allows removals. At each \
+             poll, Sidekiq removes a due job from the set before it pushes it to its queue. Make \
+             room in Redis; processes that are quiet (TSTP) do not poll."
+        ),
+        false => {
+            format!("Processes cannot move them to their queues: Redis rejects writes ({why}).")
+        }
+    }
 }
 
 /// Returns how far every serving process' clock is behind that of Redis, at least. Pollers compare the
@@ -122,6 +158,51 @@ mod tests {
         observation.jobs.known_mut().scheduled.overdue_fewer_per_second = 0.0;
         let as_many = check(&observation).remove(0);
         assert!(as_many.consequence.contains("as many become due"), "{as_many:?}");
+    }
+
+    #[test]
+    fn a_full_redis_loses_due_jobs_and_does_not_move_them() {
+        let mut observation = overdue();
+        let set = &mut observation.jobs.known_mut().scheduled;
+        (set.overdue_moves, set.overdue_fewer_per_second) = (true, 0.5);
+        let redis = observation.redis[0].known_mut();
+        redis.info.maxmemory_bytes = redis.info.used_memory_bytes;
+        let lost = check(&observation).remove(0);
+        assert_eq!((lost.severity, &lost.next), (Severity::Critical, &None));
+        let expected = "Jobs are lost: Redis rejects pushes because its memory is full (OOM), but \
+                        it allows removals.";
+        assert!(lost.consequence.starts_with(expected), "{lost:?}");
+        // Removals are rejected as well.
+        observation.redis[0].known_mut().info.persistence.last_append_ok = false;
+        observation.jobs.known_mut().scheduled.overdue_moves = false;
+        let stands = check(&observation).remove(0);
+        assert_eq!(stands.severity, Severity::Critical);
+        let expected = "Processes cannot move them to their queues: Redis rejects writes (the last \
+                        write to its append-only file failed (MISCONF)).";
+        assert_eq!(stands.consequence, expected);
+    }
+
+    #[test]
+    fn where_heartbeats_are_lost_it_is_unknown_whether_a_process_runs() {
+        let mut observation = overdue();
+        observation.jobs.known_mut().processes.clear();
+        assert!(check(&observation)[0].consequence.ends_with("and there is none."));
+        let redis = observation.redis[0].known_mut();
+        "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
+        let unknown = check(&observation).remove(0);
+        assert!(unknown.consequence.contains("it is unknown whether there is one: Redis evicts"));
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_matters_more_than_a_recent_start() {
+        let mut observation = overdue();
+        for process in &mut observation.jobs.known_mut().processes {
+            process.running_for = Some(Duration::from_secs(6));
+            process.clock_ahead_seconds = -10_800.0;
+        }
+        let late = check(&observation).remove(0);
+        assert!(late.consequence.contains("are 3 h or more behind"), "{late:?}");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::{sql, wording};
 
 pub(crate) const NAME: &str = "replication-slot";
 
+/// `pg_monitor` allows observing slots, but not dropping them.
+const RIGHT: &str = "Dropping it requires the attribute REPLICATION or a superuser: name one after \
+                     -U.";
 const SETTING: &str = "max_slot_wal_keep_size";
 const GIB: u64 = 1 << 30;
 /// Multiple of `max_wal_size` from which a slot is far behind. The size of the disk is unknown, but
@@ -67,6 +70,8 @@ fn found(
         ));
     }
     // A replica that is temporarily down still needs the slot, which cannot be detected from here.
+    let consequence = format!("{} {RIGHT}", finding.consequence);
+    let finding = finding.leads_to(consequence);
     let drop = format!("SELECT pg_drop_replication_slot({})", sql::literal(&slot.name));
     finding.next(format!("if it is no longer needed: {}", observation.psql(&drop)))
 }
@@ -243,6 +248,7 @@ mod tests {
         let expected = "it is not in use: WAL that it needs has been removed (wal_status is lost)";
         assert_eq!(lost.evidence, expected);
         assert!(lost.next.unwrap().contains("pg_drop_replication_slot"));
+        assert!(lost.consequence.ends_with(RIGHT), "{}", lost.consequence);
         let nearly = with(limit, |it| it.state = WalStatus::Unreserved).unwrap();
         assert_eq!(nearly.severity, Severity::Critical);
         assert!(nearly.consequence.contains("raise max_slot_wal_keep_size"), "{nearly:?}");

@@ -10,15 +10,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(services) = observation.services.known() else { return Vec::new() };
     let short =
         services.iter().filter_map(|it| Some((it, it.threads.filter(|all| *all > it.pool)?)));
-    short.map(|(service, threads)| found(observation, services, service, threads)).collect()
+    short.map(|(service, threads)| found(observation, service, threads)).collect()
 }
 
-fn found(
-    observation: &Observation,
-    services: &[ConnectionPools],
-    service: &ConnectionPools,
-    threads: u32,
-) -> Finding {
+fn found(observation: &Observation, service: &ConnectionPools, threads: u32) -> Finding {
     let pool = service.pool;
     let evidence = format!(
         "{threads} threads share a pool of {}",
@@ -28,37 +23,61 @@ fn found(
         "Threads wait for a connection from the pool of their process, and fail after some seconds \
          (ActiveRecord::ConnectionTimeoutError).",
     );
-    if has_room(observation, services, service, threads) {
-        finding.change_and_restart(
+    match room(observation, service, threads) {
+        Room::Enough => finding.change_and_restart(
             format!("the environment of {} alone", service.name),
             format!("{POOL_VARIABLE}{threads}"),
-        )
-    } else {
+        ),
         // A larger pool would exceed the database's limit.
-        let line = wording::number(pool, "thread", "threads");
-        let line = format!("{line} ({})", service.threads_set_by());
-        finding.change_and_restart(format!("the command that starts {}", service.name), line)
+        Room::TooLittle => {
+            let line = wording::number(pool, "thread", "threads");
+            let line = format!("{line} ({})", service.threads_set_by());
+            finding.change_and_restart(format!("the command that starts {}", service.name), line)
+        }
+        Room::Unknown => {
+            let consequence = format!(
+                "{} No change is suggested: it is unknown whether the database has free \
+                 connections for a larger pool ({POOL_VARIABLE}{threads}). {} no larger pool.",
+                finding.consequence,
+                wording::number(pool, "thread needs", "threads need"),
+            );
+            finding.leads_to(consequence)
+        }
     }
 }
 
-/// Reports whether the database has enough free connections, or a pooler accepts them.
-fn has_room(
-    observation: &Observation,
-    services: &[ConnectionPools],
-    service: &ConnectionPools,
-    threads: u32,
-) -> bool {
-    let settings = observation.postgres.known().and_then(|it| it.settings.known());
-    let Some(settings) = settings.filter(|_| observation.pooler.is_none()) else { return true };
-    let sum = services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add);
+/// Whether a larger pool fits the database.
+enum Room {
+    Enough,
+    TooLittle,
+    Unknown,
+}
+
+/// Checks whether the database has enough free connections, or the service uses a pooler, which
+/// accepts them.
+fn room(observation: &Observation, service: &ConnectionPools, threads: u32) -> Room {
+    let connections = observation.postgres.known().and_then(|it| it.connections.known());
+    let is_direct = observation.is_direct(service);
+    // Without sessions of either, it is unknown whether the service uses the pooler.
+    if !is_direct && (connections.is_none() || observation.held_by_pooler() == 0) {
+        return Room::Unknown;
+    }
+    if !is_direct {
+        return Room::Enough;
+    }
     let more = service.processes.saturating_mul(threads.saturating_sub(service.pool));
-    sum.saturating_add(more) <= settings.usable_connections()
+    match observation.free_slots() {
+        Some(free) if more <= free => Room::Enough,
+        Some(_) => Room::TooLittle,
+        None => Room::Unknown,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::healthy::{self, service};
+    use crate::healthy::{self, service, sessions};
+    use crate::observation::{Fact, Pooler, SessionState};
 
     fn with(processes: u32, pool: u32, threads: Option<u32>) -> Observation {
         let mut observation = healthy::observation();
@@ -82,6 +101,39 @@ mod tests {
         let change = check(&with(20, 5, Some(16))).remove(0).change.unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)");
         assert_eq!(change.place, "the command that starts web");
+    }
+
+    #[test]
+    fn a_pooler_makes_room_only_for_services_that_use_it() {
+        let mut observation = with(20, 5, Some(16));
+        observation.pooler = Some(Pooler {
+            name: "pgbouncer".to_owned(),
+            shown_by: "it runs".to_owned(),
+            connections: Some(20),
+        });
+        let change = check(&observation).remove(0).change.unwrap();
+        assert_eq!(change.line, "5 threads (MAX_THREADS)", "web has sessions of its own");
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.retain(|it| it.service != "web");
+        assert_eq!(check(&observation).remove(0).change, None, "neither has sessions");
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.push(sessions("pgbouncer", SessionState::Idle, 3));
+        assert_eq!(check(&observation).remove(0).change.unwrap().line, "DB_POOL=16");
+        observation.postgres.known_mut().connections = Fact::NotAsked;
+        let unknown = check(&observation).remove(0);
+        assert_eq!(unknown.change, None);
+        let expected = "it is unknown whether the database has free connections for a larger pool \
+                        (DB_POOL=16). 5 threads need no larger pool.";
+        assert!(unknown.consequence.ends_with(expected), "{unknown:?}");
+    }
+
+    #[test]
+    fn slots_that_others_hold_are_not_free() {
+        let mut observation = with(2, 5, Some(16));
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.push(sessions("psql", SessionState::Idle, 150));
+        let change = check(&observation).remove(0).change.unwrap();
+        assert_eq!(change.line, "5 threads (MAX_THREADS)", "22 more, and 15 of 185 are free");
     }
 
     #[test]

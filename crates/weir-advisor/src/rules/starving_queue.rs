@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation,
+    Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation, is_sidekiq,
 };
 use crate::queue_line::{self, Repaired};
 use crate::wording;
@@ -24,7 +24,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     }
     let repaired = Repaired::of(observation);
-    starving.iter().map(|it| found(jobs, &repaired, it)).collect()
+    starving.iter().map(|it| found(observation, jobs, &repaired, it)).collect()
 }
 
 /// Returns the capsules that should put starving queues first, with the names of those.
@@ -99,7 +99,12 @@ fn combine(findings: &mut Vec<Starving<'_>>) {
     *findings = combined;
 }
 
-fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Finding {
+fn found(
+    observation: &Observation,
+    jobs: &SidekiqObservation,
+    repaired: &Repaired<'_>,
+    starving: &Starving<'_>,
+) -> Finding {
     let (Starving { queues, places, before }, names) = (starving, starving.names());
     let words = if names.len() > 1 { "queues" } else { "queue" };
     let length: u64 = queues.iter().map(|queue| queue.length).sum();
@@ -124,13 +129,39 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, starving: &Starving
         }
         None => {
             let threads = places.iter().map(|(_, it)| it.concurrency).max().unwrap_or_default();
-            let finding = finding.leads_to(
-                "It gets a thread only when those are empty. An additional process takes one \
-                 database connection for each of its threads.",
-            );
-            queue_line::one_more(finding, threads, &names)
+            one_more(observation, finding, threads, &names)
         }
     }
+}
+
+/// Suggests an additional process with at most as many threads as the database has free
+/// connections.
+fn one_more(observation: &Observation, finding: Finding, threads: u32, names: &[&str]) -> Finding {
+    const WHEN: &str = "It gets a thread only when those are empty. An additional process takes \
+                        one database connection for each of its threads";
+    let threads = match observation.free_slots().filter(|_| needs_slots(observation)) {
+        Some(0) => {
+            return finding.leads_to(format!(
+                "{WHEN}, and the database has no slots for more: the others are in use, or are \
+                 needed for other services, psql and deploys. Give a running process fewer \
+                 threads first, or put the queue earlier in its list."
+            ));
+        }
+        Some(free) => threads.min(free),
+        None => threads,
+    };
+    queue_line::one_more(finding.leads_to(format!("{WHEN}.")), threads, names)
+}
+
+/// Reports whether an additional process of Sidekiq would bypass the pooler, if there is one.
+fn needs_slots(observation: &Observation) -> bool {
+    let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
+    let mut sidekiqs = services.iter().filter(|service| is_sidekiq(&service.name)).peekable();
+    // A pooler without sessions may be that of other services.
+    observation.pooler.is_none()
+        || observation.held_by_pooler() == 0
+        || sidekiqs.peek().is_none()
+        || sidekiqs.any(|service| observation.is_direct(service))
 }
 
 /// Returns a capsule whose first queue is also first elsewhere: its order can change without harm.

@@ -1,5 +1,8 @@
 //! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
 
+mod durability;
+mod job_store;
+
 use std::path::Path;
 
 use anyhow::Context;
@@ -7,6 +10,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use weir_advisor::wording;
 
+use self::durability::DurabilityReport;
+use self::job_store::CheckedRedis;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
@@ -24,6 +29,9 @@ pub(crate) struct CheckArguments {
     /// Rename settings in the file that have old names; the rest of the file is unchanged
     #[arg(long, conflicts_with = "json")]
     pub(crate) fix: bool,
+    /// Do not connect to the Redis of jobs.store
+    #[arg(long)]
+    pub(crate) offline: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -34,11 +42,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
     match weir_config::parse(&source, &environment::variable) {
         Ok(loaded) if arguments.fix => fix(&source, &loaded),
-        Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
-        Ok(loaded) => {
-            print(&source, &loaded, arguments.all);
-            Ok(Exit::Fine)
-        }
+        Ok(loaded) => report(&source, loaded, arguments),
         Err(errors) => {
             if arguments.json {
                 print_errors_json(&errors)?;
@@ -51,6 +55,28 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
             Ok(Exit::FoundProblem)
         }
     }
+}
+
+/// Prints valid settings, with what the Redis of the job store says to them.
+fn report(source: &Source, mut loaded: Loaded, arguments: &CheckArguments) -> anyhow::Result<Exit> {
+    let checked = job_store::check(&loaded.settings, arguments.offline)?;
+    let has_problem = checked.iter().any(CheckedRedis::has_problem);
+    // A Redis that can't be used has no durability to report.
+    let DurabilityReport { errors, warnings } = match arguments.offline || has_problem {
+        true => DurabilityReport::default(),
+        false => durability::report(&loaded.settings)?,
+    };
+    loaded.warnings.extend(warnings);
+    if arguments.json {
+        print_json(&loaded, &checked, &errors)?;
+    } else {
+        print(source, &loaded, &checked, arguments.all);
+        for error in &errors {
+            output::line(&format!("error: {error}"));
+        }
+    }
+    let is_fine = errors.is_empty() && !has_problem;
+    Ok(if is_fine { Exit::Fine } else { Exit::FoundProblem })
 }
 
 /// Writes a new file and replaces the old one with it.
@@ -75,7 +101,7 @@ fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn print(source: &Source, loaded: &Loaded, all: bool) {
+fn print(source: &Source, loaded: &Loaded, checked: &[CheckedRedis], all: bool) {
     let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
     // Without `--all`, only changed values are shown: there are hundreds of settings.
@@ -103,6 +129,7 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
         output::line(&format!("would listen on {address} ({})", part_name(&setting)));
     }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
+    checked.iter().for_each(CheckedRedis::print);
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"));
     }
@@ -113,7 +140,9 @@ fn part_name(setting: &str) -> &str {
     setting.strip_suffix(".listen").unwrap_or(setting)
 }
 
-fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
+/// `errors` are not about a line of the file.
+fn print_json(loaded: &Loaded, checked: &[CheckedRedis], errors: &[String]) -> anyhow::Result<()> {
+    let errors: Vec<_> = errors.iter().map(|message| json!({"message": message})).collect();
     let values = loaded.values.iter().map(|value| {
         json!({
             "setting": value.path,
@@ -132,11 +161,12 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         .collect();
     listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({
-        "errors": [],
-        "mistakes": [],
+        "errors": errors,
+        "mistakes": errors,
         "warnings": loaded.warnings,
         "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,
+        "redis": checked.iter().map(CheckedRedis::to_json).collect::<Vec<_>>(),
         "settings": values.collect::<Vec<_>>(),
     }))
 }

@@ -238,9 +238,9 @@ fn from_environment(name: &str) -> anyhow::Result<Secret> {
 }
 
 fn from_file(path: &Path) -> anyhow::Result<Secret> {
-    match secrets::read_file(path) {
-        Ok(text) if text.is_empty() => bail!("{} is empty", path.display()),
-        Ok(text) => Ok(Secret::new(text)),
+    match secrets::of_file(path) {
+        Ok(secret) if secret.expose().is_empty() => bail!("{} is empty", path.display()),
+        Ok(secret) => Ok(secret),
         Err(problem) => bail!(problem),
     }
 }

@@ -1,7 +1,7 @@
 //! `weir status`: the state of a running Weir on one screen.
 
 use clap::Args;
-use weir_jobs::view::JobServerOverview;
+use weir_jobs::view::{JobServerOverview, ShardView};
 
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
@@ -9,6 +9,7 @@ use crate::output;
 use crate::target::Target;
 use weir_admin::status::Status;
 use weir_admin::workers::{AppRow, JOBS, WorkerRow};
+use weir_config::units::about_size;
 
 /// `weir status`.
 #[derive(Debug, Args)]
@@ -94,11 +95,31 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     if let Some(problem) = &jobs.log.problem {
         output::line(&format!("{:<12} PROBLEM: {problem}", "store"));
     }
+    for shard in jobs.stores.iter().filter(|shard| shard.malformed_total > 0) {
+        output::line(&format!(
+            "{:<12} {} payloads in {} were no jobs: see the dead set",
+            "MALFORMED", shard.malformed_total, shard.shard
+        ));
+    }
+    print_shards(&jobs.log.shards);
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {
         output::line(&format!(
             "DAMAGED      {} {noun} of the job store, unacknowledged: see `weir jobs damage`",
             jobs.log.damages
+        ));
+    }
+}
+
+fn print_shards(shards: &[ShardView]) {
+    for shard in shards {
+        let ShardView { name, address, enqueued, working, .. } = shard;
+        let in_sets = shard.scheduled + shard.retries + shard.dead;
+        output::line(&format!(
+            "{:<12} {name} at {address}: {}, {enqueued} waiting, {working} working, {in_sets} in sets, {}",
+            "shard",
+            shard.state(),
+            about_size(shard.memory_bytes)
         ));
     }
 }

@@ -2,6 +2,7 @@
 
 use weir_jobs::settings::{JobServerLimits, JobServerSettings, StoreKind};
 use weir_settings::{Setting, SettingValue};
+use weir_sidekiq::store::RedisStoreSettings;
 
 use super::super::jobs::Jobs;
 
@@ -23,10 +24,17 @@ const IGNORED: [(Setting, &str); 8] = [
 pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<String>) {
     let set = values.iter().filter(|value| value.is_set).map(|value| &value.path);
     if jobs.settings.store != StoreKind::External {
-        let of_redis = set.filter(|path| path.starts_with("jobs.redis."));
+        let of_redis = set.filter(|path| {
+            path.starts_with("jobs.redis.") || JobServerLimits::STORE_COMMANDS_MAX.is(path)
+        });
         let why = "without jobs.store = { redis = [..] }";
         warnings.extend(of_redis.map(|path| format!("{path} has no effect {why}")));
         return;
+    }
+    if jobs.redis_shards.len() == 1 {
+        let placement = set.clone().filter(|path| RedisStoreSettings::PLACEMENT.is(path));
+        let why = "has no effect with one server in jobs.store";
+        warnings.extend(placement.map(|path| format!("{path} {why}")));
     }
     let why = |path: &String| IGNORED.iter().find(|(setting, _)| setting.is(path));
     let ignored = set.filter_map(|path| Some((path, why(path)?.1)));

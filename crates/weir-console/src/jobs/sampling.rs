@@ -80,7 +80,8 @@ impl Sampling {
         })
     }
 
-    /// Writes one row, with `in_detail` one for each queue, and returns the number of retries ten
+    /// Writes one row for the server and one for each shard of its store, with `in_detail` one for
+    /// each queue, and returns the number of retries ten
     /// minutes ago. Runs on a thread that may block on the disk.
     async fn record(
         &self,
@@ -91,9 +92,12 @@ impl Sampling {
         let row = row(overview, self.tally.rates(self.interval));
         let history = Arc::clone(&self.jobs.history);
         let queue_charts = Arc::clone(&self.jobs.queue_charts);
+        let store_charts = Arc::clone(&self.jobs.store_charts);
+        let stores = overview.stores.clone();
         let queues = in_detail.then(|| Arc::clone(&self.queues));
         let recorded = tokio::task::spawn_blocking(move || {
             history.append(at, &row);
+            store_charts.record(at, &stores);
             if let Some(queues) = queues {
                 queue_charts.record(at, &queues);
             }

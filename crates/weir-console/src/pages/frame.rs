@@ -40,6 +40,7 @@ pub(crate) enum Section {
     Scheduled,
     Dead,
     Workers,
+    Store,
     Front,
     Connections,
     Channels,
@@ -222,7 +223,7 @@ fn group<const N: usize>(
     NavigationGroup { name, entries: entries.into() }
 }
 
-fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 5] {
+fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 6] {
     let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(
@@ -250,6 +251,7 @@ fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 5] {
             "Workers",
             count("workers", |overview| overview.workers),
         ),
+        entry(Section::Store, "/store", "Store", None),
     ]
 }
 

@@ -55,6 +55,8 @@ struct JobsPage {
     is_filtered: bool,
     /// The job whose id is the search text, in any set or queue.
     exact: Option<ExactMatch>,
+    /// What can't be read now.
+    missing: Option<String>,
     next: Option<String>,
     first: Option<String>,
     other_end: OtherEnd,
@@ -152,6 +154,7 @@ async fn list(request: &PageRequest, location: JobLocation) -> PageResult {
         scanned: figures::counted(page.scanned, "job"),
         is_filtered: query.is_filtered(),
         exact,
+        missing: page.missing.as_deref().map(|missing| visible(missing).into_owned()),
         next: page.next.as_ref().map(after),
         first: (!query.after.is_empty()).then(|| location.address(&page_fields)),
         other_end: query.other_end(&location),
@@ -180,6 +183,7 @@ async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobLis
         let more = handle.jobs(on).await?;
         page.jobs.extend(more.jobs);
         page.scanned += more.scanned;
+        page.missing = page.missing.or(more.missing);
         (page.next, page.total) = (more.next, more.total);
     }
     Ok(page)

@@ -14,6 +14,7 @@ use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::jobs::JobsSnapshot;
 use crate::live::ConsoleSnapshot;
+use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -42,6 +43,32 @@ struct OverviewJobs<'a> {
     /// The deepest queues.
     queues: Vec<QueueTableRow<'a>>,
     more_queues: usize,
+    /// The servers among which the jobs are divided, if there are several.
+    shards: Vec<ShardRow<'a>>,
+}
+
+/// One of these servers.
+struct ShardRow<'a> {
+    shard: &'a view::ShardView,
+    tag: &'static str,
+    away_for: Option<String>,
+    problem: Option<String>,
+    in_sets: u64,
+    memory: String,
+}
+
+impl<'a> ShardRow<'a> {
+    fn new(shard: &'a view::ShardView, now: f64) -> Self {
+        let problem = shard.problem.as_deref();
+        Self {
+            shard,
+            tag: if shard.away_since.is_some() { "critical" } else { "muted" },
+            away_for: shard.away_since.map(|since| figures::whole_duration(now - since)),
+            problem: problem.map(|problem| visible(problem).into_owned()),
+            in_sets: shard.scheduled + shard.retries + shard.dead,
+            memory: figures::bytes(shard.memory_bytes),
+        }
+    }
 }
 
 /// `GET /`
@@ -84,8 +111,11 @@ impl<'a> OverviewJobs<'a> {
         let fetchers = Fetchers::new(&reading.workers);
         let shown = deepest.into_iter().take(QUEUES_SHOWN);
         let queues: Vec<_> = shown.map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
+        let overview = &reading.overview;
+        let shards = overview.log.shards.iter().map(|shard| ShardRow::new(shard, overview.now));
         Self {
             reading,
+            shards: shards.collect(),
             facts: facts(reading),
             more_queues: reading.queues.len() - queues.len(),
             queues,
@@ -109,6 +139,10 @@ fn facts(reading: &JobsSnapshot) -> Vec<NamedValue> {
         let (p50, p99) = (log.sync_seconds_p50, log.sync_seconds_p99);
         let sync = format!("p50 {} · p99 {}", figures::duration(p50), figures::duration(p99));
         facts.push(fact("Sync", sync));
+    }
+    let malformed: u64 = overview.stores.iter().map(|shard| shard.malformed_total).sum();
+    if malformed > 0 {
+        facts.push(fact("Payloads that are no jobs", figures::count(malformed)));
     }
     facts.push(fact("Pushed since start", figures::count(overview.pushed_total)));
     facts.push(fact("Done since start", figures::count(overview.processed_total)));

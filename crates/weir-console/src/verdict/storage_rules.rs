@@ -8,6 +8,7 @@ use crate::figures::counted;
 pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     let log = &facts.overview.log;
     let problem = log.problem.as_deref().unwrap_or("no reason known");
+    let level = if log.state == "degraded" { Level::Warning } else { Level::Critical };
     let (problem, remedy) = match log.state.as_str() {
         "low" => (
             "The disk is nearly full: new jobs are rejected, workers continue".to_owned(),
@@ -21,6 +22,10 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
             format!("The job store can't be reached: {problem}"),
             "Pushes and fetches fail until it is back, and then resume by themselves.",
         ),
+        "degraded" => (
+            format!("A part of the job store can't be reached: {problem}"),
+            "Its jobs wait until it is back; others are pushed and fetched meanwhile. Check that Redis.",
+        ),
         "failed" => (
             format!("Storage failed ({problem}): nothing is acknowledged"),
             "Check the disk, then restart Weir: everything acknowledged before is safe.",
@@ -28,7 +33,7 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     vec![Finding {
-        level: Level::Critical,
+        level,
         problem,
         remedy: remedy.to_owned(),
         link: "/".to_owned(),

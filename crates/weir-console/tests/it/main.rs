@@ -12,3 +12,4 @@ mod paging;
 mod queue;
 mod realtime;
 mod site;
+mod store;

@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) deps: Deps,
     pub(crate) clock: Clock,
     pub(crate) jobs_address: SocketAddr,
+    /// Of the job server.
+    pub(crate) metrics: JobsMetrics,
     handle: Handle,
     router: Router,
     stop: JobServerStop,
@@ -77,7 +79,7 @@ impl Site {
             at_once: CancellationToken::new(),
             deadline: TIMEOUT,
         };
-        let (running, jobs_address) = job_server(&stop);
+        let (running, jobs_address, metrics) = job_server(&stop);
         let clock = Clock::manual(Clock::system().now());
         let folder = directory.path();
         let handle = running.handle();
@@ -88,6 +90,7 @@ impl Site {
             deps,
             clock,
             jobs_address,
+            metrics,
             handle,
             stop,
             _running: running,
@@ -183,25 +186,24 @@ impl Drop for Site {
     }
 }
 
-fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr) {
+fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr, JobsMetrics) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut settings =
         weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = Duration::from_millis(50);
+    let metrics =
+        JobsMetrics::register(&mut Registry::default(), settings.limits.metrics_queues_max);
     let running = weir_jobs::server::start(JobServerOptions {
         external: None,
         listeners: vec![listener],
-        metrics: JobsMetrics::register(
-            &mut Registry::default(),
-            settings.limits.metrics_queues_max,
-        ),
+        metrics: metrics.clone(),
         settings,
         clock: Clock::system(),
         tls: None,
         stop: stop.clone(),
     });
-    (running.expect("the job server starts"), address)
+    (running.expect("the job server starts"), address, metrics)
 }
 
 fn deps(

@@ -15,7 +15,9 @@ use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
 use super::work::EngineFetch;
 use crate::allocation::Allocation;
-use crate::metrics::JobsMetrics;
+use crate::metrics::{
+    EMBEDDED_SHARD, EMBEDDED_TIMED_OF, JobsMetrics, StoreMetrics, StoreOperation,
+};
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
@@ -31,6 +33,7 @@ const READ_ASIDE_STOPS: usize = 64;
 #[derive(Debug)]
 pub struct EmbeddedStore<D: Disk = RealDisk> {
     inner: Rc<EngineShared<D>>,
+    measured: StoreMetrics,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
@@ -55,9 +58,10 @@ impl<D: Disk> EmbeddedStore<D> {
         clock: Clock,
         metrics: JobsMetrics,
     ) -> Result<(Self, RecoveryReport), EngineOpenError> {
+        let measured = metrics.store(EMBEDDED_SHARD, EMBEDDED_TIMED_OF);
         let (inner, report) = EngineShared::open(disk, settings, clock, metrics)?;
         let tasks = RefCell::new(EngineShared::spawn_tasks(&inner));
-        Ok((Self { inner, tasks }, report))
+        Ok((Self { inner, measured, tasks }, report))
     }
 
     /// Processes everything that is due by the clock. The store's timer does so by itself; tests
@@ -85,52 +89,8 @@ impl<D: Disk> EmbeddedStore<D> {
         }
         inner.promise_of_push(&stored).await
     }
-}
 
-impl<D: Disk> Drop for EmbeddedStore<D> {
-    fn drop(&mut self) {
-        for task in self.tasks.borrow_mut().drain(..) {
-            task.abort();
-        }
-    }
-}
-
-impl<D: Disk> Store for EmbeddedStore<D> {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: false }
-    }
-
-    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        self.store_batch(jobs).await
-    }
-
-    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
-        self.store_batch(jobs).await?;
-        self.inner.retrying(|engine, _| engine.trim_dead()).await
-    }
-
-    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
-        let inner = &*self.inner;
-        inner.check_open()?;
-        let now = inner.clock.now();
-        let taken = inner.take(request.wid, request.queues, request.max, now);
-        if !taken.is_empty() || request.wait.is_zero() {
-            return Ok(deliveries(taken));
-        }
-        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
-        let waiting = inner.waiters.register_within(
-            &inner.engine.borrow().settings.limits,
-            &inner.metrics,
-            request.queues,
-            fetcher,
-        )?;
-        match tokio::time::timeout(request.wait, waiting).await {
-            Ok(Some(taken)) => Ok(deliveries(taken)),
-            Ok(None) | Err(_) => Ok(Vec::new()),
-        }
-    }
-
-    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+    async fn ack_all(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
         let inner = &*self.inner;
         let mut unknown = Vec::new();
         for (place, jid) in jids.iter().enumerate() {
@@ -144,7 +104,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         Ok(unknown)
     }
 
-    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+    async fn fail_each(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
         let inner = &*self.inner;
         let mut outcomes = Vec::with_capacity(reports.len());
         for report in reports {
@@ -162,19 +122,81 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         }
         outcomes
     }
+}
+
+impl<D: Disk> Drop for EmbeddedStore<D> {
+    fn drop(&mut self) {
+        for task in self.tasks.borrow_mut().drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl<D: Disk> Store for EmbeddedStore<D> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: false }
+    }
+
+    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        self.measured.timed(StoreOperation::Push, self.store_batch(jobs)).await
+    }
+
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        let work = async {
+            self.store_batch(jobs).await?;
+            self.inner.retrying(|engine, _| engine.trim_dead()).await
+        };
+        self.measured.timed(StoreOperation::Push, work).await
+    }
+
+    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
+        let inner = &*self.inner;
+        inner.check_open()?;
+        let now = inner.clock.now();
+        let timer = self.measured.begin(StoreOperation::Fetch);
+        let taken = inner.take(request.wid, request.queues, request.max, now);
+        self.measured.end(StoreOperation::Fetch, timer);
+        if !taken.is_empty() || request.wait.is_zero() {
+            return Ok(deliveries(taken));
+        }
+        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
+        let waiting = inner.waiters.register_within(
+            &inner.engine.borrow().settings.limits,
+            &inner.metrics,
+            request.queues,
+            fetcher,
+        )?;
+        match tokio::time::timeout(request.wait, waiting).await {
+            Ok(Some(taken)) => Ok(deliveries(taken)),
+            Ok(None) | Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+        self.measured.timed(StoreOperation::Ack, self.ack_all(jids)).await
+    }
+
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+        self.measured.timed(StoreOperation::Fail, self.fail_each(reports)).await
+    }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
-        let inner = &*self.inner;
-        let mut queues = Vec::new();
-        while let Some(queue) = inner.retrying(|engine, now| engine.release_one(wid, now)).await? {
-            queues.push(queue);
-        }
-        let released = queues.len();
-        // Offer the jobs only now: a FETCH of the vanished worker that still waits must not receive
-        // them.
-        inner.offer_numbered(queues);
-        inner.promise().await?;
-        Ok(released)
+        let work = async {
+            let inner = &*self.inner;
+            let mut queues = Vec::new();
+            while let Some(queue) =
+                inner.retrying(|engine, now| engine.release_one(wid, now)).await?
+            {
+                queues.push(queue);
+            }
+            let released = queues.len();
+            // Offer the jobs only now: a FETCH of the vanished worker that still waits must not receive
+            // them.
+            inner.offer_numbered(queues);
+            inner.promise().await?;
+            Ok(released)
+        };
+        self.measured.timed(StoreOperation::Release, work).await
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
@@ -187,39 +209,51 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         what: &Selection,
         action: Action,
     ) -> Result<u64, StoreError> {
-        let count = match (what, place, action) {
-            (Selection::All, JobLocation::Set(set), Action::Discard) => {
-                self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
-            }
-            (Selection::All, JobLocation::Queue(name), Action::Discard) => {
-                let clear = QueueAction::Clear;
-                self.inner.retrying(|engine, _| engine.act_on_queue(name.as_str(), clear)).await?
-            }
-            (Selection::All, _, _) => self.inner.act_on_all(place, action).await?,
-            (Selection::Entries(keys), _, _) => {
-                self.inner.act_on_entries(place, keys, action).await?
-            }
+        let work = async {
+            let count = match (what, place, action) {
+                (Selection::All, JobLocation::Set(set), Action::Discard) => {
+                    self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
+                }
+                (Selection::All, JobLocation::Queue(name), Action::Discard) => {
+                    let clear = QueueAction::Clear;
+                    self.inner
+                        .retrying(|engine, _| engine.act_on_queue(name.as_str(), clear))
+                        .await?
+                }
+                (Selection::All, _, _) => self.inner.act_on_all(place, action).await?,
+                (Selection::Entries(keys), _, _) => {
+                    self.inner.act_on_entries(place, keys, action).await?
+                }
+            };
+            self.inner.promise().await?;
+            Ok(count)
         };
-        self.inner.promise().await?;
-        Ok(count)
+        self.measured.timed(StoreOperation::Act, work).await
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
-        let walk = self.inner.walk(&request);
-        if walk.stops.len() > READ_ASIDE_STOPS {
-            let aside = tokio::task::spawn_blocking(|| walk.read()).await;
-            let read = aside
-                .map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?;
-            if let Some(found) = read {
-                return self.inner.page(found);
+        let work = async {
+            let walk = self.inner.walk(&request);
+            if walk.stops.len() > READ_ASIDE_STOPS {
+                let aside = tokio::task::spawn_blocking(|| walk.read()).await;
+                let read = aside.map_err(|error| {
+                    StoreError::Failed(format!("the search ended early: {error}"))
+                })?;
+                if let Some(found) = read {
+                    return self.inner.page(found);
+                }
             }
-        }
-        // On this thread no record can move in the meantime.
-        self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
+            // On this thread no record can move in the meantime.
+            self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
+        };
+        self.measured.timed(StoreOperation::Scan, work).await
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
-        Ok(self.inner.engine.borrow().find_job(jid).into())
+        let timer = self.measured.begin(StoreOperation::Find);
+        let found = self.inner.engine.borrow().find_job(jid);
+        self.measured.end(StoreOperation::Find, timer);
+        Ok(found.into())
     }
 
     async fn act_on_queues(
@@ -227,16 +261,19 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         queues: &[QueueName],
         action: QueueAction,
     ) -> Result<u64, StoreError> {
-        let mut count = 0;
-        for name in queues {
-            let act = |engine: &mut Engine<D>, _| engine.act_on_queue(name.as_str(), action);
-            count += self.inner.retrying(act).await?;
-            if action == QueueAction::Resume {
-                self.inner.offer(name);
+        let work = async {
+            let mut count = 0;
+            for name in queues {
+                let act = |engine: &mut Engine<D>, _| engine.act_on_queue(name.as_str(), action);
+                count += self.inner.retrying(act).await?;
+                if action == QueueAction::Resume {
+                    self.inner.offer(name);
+                }
             }
-        }
-        self.inner.promise().await?;
-        Ok(count)
+            self.inner.promise().await?;
+            Ok(count)
+        };
+        self.measured.timed(StoreOperation::Act, work).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -39,6 +39,10 @@ pub enum JobServerLimit {
     SetAsideBytesMax,
     MemoryBytesMax,
     AdminRequestsMax,
+    MetricsClassesMax,
+    UnconfirmedJobsMax,
+    PushMemoryJobsMax,
+    StoreCommandsMax,
 }
 
 impl JobServerLimit {
@@ -72,6 +76,10 @@ impl JobServerLimit {
         Self::SetAsideBytesMax,
         Self::MemoryBytesMax,
         Self::AdminRequestsMax,
+        Self::MetricsClassesMax,
+        Self::UnconfirmedJobsMax,
+        Self::PushMemoryJobsMax,
+        Self::StoreCommandsMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -121,6 +129,10 @@ impl JobServerLimit {
             Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX,
             Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX,
             Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX,
+            Self::MetricsClassesMax => JobServerLimits::METRICS_CLASSES_MAX,
+            Self::UnconfirmedJobsMax => JobServerLimits::UNCONFIRMED_JOBS_MAX,
+            Self::PushMemoryJobsMax => JobServerLimits::PUSH_MEMORY_JOBS_MAX,
+            Self::StoreCommandsMax => JobServerLimits::STORE_COMMANDS_MAX,
         })
     }
 }

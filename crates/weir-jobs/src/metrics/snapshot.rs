@@ -10,7 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::OTHER_QUEUES;
+use super::{OTHER_QUEUES, shard_states};
+use crate::store::ShardState;
 
 /// The state of the server at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +31,7 @@ pub struct MetricsSnapshot {
     pub log_segments: u64,
     pub log_bytes: u64,
     pub log_damages: u64,
+    pub shards: Vec<ShardState>,
 }
 
 /// The state of one queue at that time.
@@ -68,7 +70,8 @@ impl Collector for SnapshotCollector {
         let mut snapshot = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         limit_queues(&mut snapshot.queues, self.queue_labels_max);
         encode_server(&mut encoder, &snapshot)?;
-        encode_queues(&mut encoder, &snapshot.queues)
+        encode_queues(&mut encoder, &snapshot.queues)?;
+        shard_states::encode(&mut encoder, &snapshot.shards)
     }
 }
 

@@ -40,8 +40,11 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.segment_bytes, JobServerLimits::SEGMENT_BYTES);
     keep!(limits.reserve_bytes, JobServerLimits::RESERVE_BYTES);
     keep!(limits.set_aside_bytes_max, JobServerLimits::SET_ASIDE_BYTES_MAX);
+    keep!(limits.unconfirmed_jobs_max, JobServerLimits::UNCONFIRMED_JOBS_MAX);
+    keep!(limits.push_memory_jobs_max, JobServerLimits::PUSH_MEMORY_JOBS_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
     keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
+    keep!(limits.metrics_classes_max, JobServerLimits::METRICS_CLASSES_MAX);
     needing_restart
 }
 

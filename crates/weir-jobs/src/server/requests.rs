@@ -143,6 +143,7 @@ async fn page<S: Store>(
         next: page.next.map(|key| key.to_string()),
         scanned: page.scanned as u64,
         total,
+        missing: page.missing,
     })
 }
 
@@ -246,7 +247,7 @@ fn unknown_queue(name: &str) -> HandleError {
 
 async fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
     match service.store.storage().await.condition {
-        StoreCondition::Ok => Ok(()),
+        StoreCondition::Ok | StoreCondition::Degraded(_) => Ok(()),
         StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
         StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
         StoreCondition::Unavailable(problem) => Err(StoreError::Unavailable(problem).into()),

@@ -7,7 +7,9 @@ use super::JobService;
 use crate::model::{FailureState, SetName};
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
-use crate::store::{JobState, QueueCounts, Reserved, Storage, Store, StoreCondition, StoredJob};
+use crate::store::{
+    JobState, QueueCounts, Reserved, ShardState, Storage, Store, StoreCondition, StoredJob,
+};
 use crate::view;
 
 /// Returns the overview of the server.
@@ -39,6 +41,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         log: log(storage),
         limits_hit: service.metrics.limit_hits(),
         age_seconds: counts.age.as_secs_f64(),
+        stores: service.metrics.stores(now),
     }
 }
 
@@ -69,6 +72,7 @@ fn log(storage: Storage) -> view::StorageView {
         StoreCondition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
         StoreCondition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
         StoreCondition::Failed(problem) => ("failed", Some(problem)),
+        StoreCondition::Degraded(problem) => ("degraded", Some(problem)),
         StoreCondition::Unavailable(problem) => ("unavailable", Some(problem)),
     };
     view::StorageView {
@@ -79,6 +83,23 @@ fn log(storage: Storage) -> view::StorageView {
         problem,
         sync_seconds_p50: storage.sync_seconds_p50,
         sync_seconds_p99: storage.sync_seconds_p99,
+        shards: storage.shards.into_iter().map(shard).collect(),
+    }
+}
+
+fn shard(shard: ShardState) -> view::ShardView {
+    view::ShardView {
+        name: shard.name,
+        address: shard.address,
+        drains: shard.drains,
+        away_since: shard.away_since.map(Timestamp::as_secs_f64),
+        problem: shard.problem,
+        enqueued: shard.enqueued,
+        working: shard.reserved,
+        scheduled: shard.scheduled,
+        retries: shard.retries,
+        dead: shard.dead,
+        memory_bytes: shard.memory_bytes,
     }
 }
 

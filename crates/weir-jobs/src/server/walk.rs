@@ -48,6 +48,7 @@ async fn act_page_by_page<S: Store>(
             affected += service.store.act(location, &Selection::Entries(keys), action).await?;
         }
     }
+    walk.check_complete(&format!("{affected} jobs were affected"))?;
     Ok(affected)
 }
 
@@ -103,6 +104,7 @@ pub(crate) async fn count_matching<S: Store>(
     while let Some(jobs) = walk.next(service).await? {
         count += jobs.len() as u64;
     }
+    walk.check_complete(&format!("{count} jobs were counted"))?;
     Ok(count)
 }
 
@@ -125,6 +127,8 @@ struct ListWalk {
     request: ScanRequest,
     last: u64,
     ended: bool,
+    /// What could not be read.
+    missing: Option<String>,
 }
 
 impl ListWalk {
@@ -148,10 +152,16 @@ impl ListWalk {
             filter: Filter::default(),
             ..request.clone()
         };
-        let ScanPage { jobs, .. } = service.store.scan(last_entry).await?;
+        let ScanPage { jobs, missing, .. } = service.store.scan(last_entry).await?;
         let last = jobs.into_iter().next().map(|job| job.key.order);
         let (ended, last) = (last.is_none(), last.unwrap_or(0));
-        Ok(Self { request, last, ended })
+        Ok(Self { request, last, ended, missing })
+    }
+
+    /// Returns an error with `done` if a part of the jobs could not be read.
+    fn check_complete(self, done: &str) -> Result<(), StoreError> {
+        let missing = self.missing.map(|text| format!("{done}, others can't be reached: {text}"));
+        missing.map_or(Ok(()), |text| Err(StoreError::Unavailable(text)))
     }
 
     /// Returns the matching jobs of the next page, possibly none, or `None` at the end.
@@ -163,7 +173,9 @@ impl ListWalk {
             return Ok(None);
         }
         yield_now().await;
-        let ScanPage { mut jobs, next, .. } = service.store.scan(self.request.clone()).await?;
+        let page = service.store.scan(self.request.clone()).await?;
+        let ScanPage { mut jobs, next, missing, .. } = page;
+        self.missing = self.missing.take().or(missing);
         // Stores sort jobs of the same time differently, so only the time is compared.
         jobs.retain(|job| job.key.order <= self.last);
         self.ended = next.as_ref().is_none_or(|next| next.order > self.last);

@@ -70,6 +70,7 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
             service.rates.borrow_mut().sample(now, &counts.queues);
             sampled = Some(now);
         }
+        service.metrics.sample_stores(now);
         service.metrics.publish(snapshot(&service, &counts, now).await);
     }
 }
@@ -96,6 +97,7 @@ async fn snapshot<S: Store>(
         log_segments: storage.segments,
         log_bytes: storage.bytes,
         log_damages: storage.damages,
+        shards: storage.shards,
     }
 }
 

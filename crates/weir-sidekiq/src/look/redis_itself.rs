@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redis::Value;
+use weir_advisor::observation::{AppendFsync, RedisInfo};
 use weir_base::clock::Timestamp;
 
+use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
@@ -22,6 +24,35 @@ const SCAN_WINDOW: &str = "50";
 const SEARCHES_MAX: usize = 20;
 const SEARCH_WINDOW: &str = "1000";
 
+impl RedisConnection {
+    /// Returns the values of `INFO` with the settings that decide what survives a power cut.
+    ///
+    /// # Errors
+    /// Returns an error if the connection fails or `INFO` is rejected.
+    pub async fn server_info(&mut self) -> Result<RedisInfo, SidekiqError> {
+        let questions = [
+            Question::new(ReadCommand::Info, &[]),
+            Question::new(ReadCommand::ConfigGet, &["appendfsync"]),
+            Question::new(ReadCommand::ConfigGet, &["save"]),
+        ];
+        let mut replies = self.query(&questions).await?.into_iter();
+        let mut next = || replies.next().expect("a connection answers each question or fails");
+        let (info, fsync, save) = (next(), next(), next());
+        let info = info.and_then(RedisReply::read::<String>);
+        let mut info = RedisInfo::parse(&info.map_err(|rejected| self.rejected(rejected))?);
+        let settings = fsync.and_then(RedisReply::read).ok();
+        info.persistence.append_fsync = settings.as_ref().and_then(append_fsync);
+        let settings: Option<BTreeMap<String, String>> = save.and_then(RedisReply::read).ok();
+        let rules = settings.as_ref().and_then(|settings| settings.get("save"));
+        info.persistence.snapshots = rules.map(|rules| !rules.trim().is_empty());
+        Ok(info)
+    }
+}
+
+fn append_fsync(settings: &BTreeMap<String, String>) -> Option<AppendFsync> {
+    AppendFsync::parse(settings.get("appendfsync")?)
+}
+
 impl SnapshotReader<'_> {
     pub(super) async fn server(&mut self) -> Result<Read<ServerSample>, SidekiqError> {
         let entries = self.limits.slow_commands.to_string();
@@ -30,15 +61,24 @@ impl SnapshotReader<'_> {
             Question::new(ReadCommand::ConfigGet, &["save"]),
             Question::new(ReadCommand::SlowlogGet, &[&entries]),
             Question::new(ReadCommand::Info, &["commandstats"]),
+            Question::new(ReadCommand::ConfigGet, &["appendfsync"]),
+            Question::new(ReadCommand::Get, &[keys::PUSH_CONFIRMATION]),
         ];
         let mut answers = self.query(&questions).await?.into_iter();
         let mut next = || answers.next().expect("a connection answers each question or fails");
-        let (info, save, slow, commands) = (next(), next(), next(), next());
+        let (info, save, slow) = (next(), next(), next());
+        let (commands, fsync, confirmation) = (next(), next(), next());
         let operations_max = self.limits.operations_max;
         Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerSample {
             snapshots: save.and_then(RedisReply::read).map(|settings: BTreeMap<String, String>| {
                 settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
             }),
+            push_confirmation: confirmation
+                .and_then(RedisReply::read::<Option<String>>)
+                .ok()
+                .flatten()
+                .and_then(|text| keys::parse_push_confirmation(&text)),
+            append_fsync: fsync.and_then(RedisReply::read).ok().as_ref().and_then(append_fsync),
             slow_commands: slow
                 .and_then(RedisReply::read)
                 .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),

@@ -1,6 +1,7 @@
 //! Reads ranges of lists and sorted sets in small steps, because the size of a job is known only
 //! once it has been read.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::error::SidekiqError;
@@ -31,6 +32,8 @@ pub(super) struct EntryWindow {
     asked: usize,
     bytes: usize,
     largest_bytes: usize,
+    /// The largest job read from the same key by any window.
+    largest_of_key: usize,
     ended: bool,
     /// Hashes of the entries of the previous step.
     before: Vec<u64>,
@@ -54,6 +57,7 @@ impl EntryWindow {
             asked: 0,
             bytes: 0,
             largest_bytes: 0,
+            largest_of_key: 0,
             ended: false,
             before: Vec::new(),
             jobs: Vec::new(),
@@ -67,8 +71,9 @@ impl EntryWindow {
     }
 
     /// Returns the number of entries to read next: first one, as sizes are unknown, then as many as
-    /// were read so far and fit if none is larger than those: small entries may precede large ones. Returns `None` when the window is complete or
-    /// a limit is reached.
+    /// were read so far and fit if none is larger than those: small entries may precede large ones.
+    /// If another window of the key has read larger ones, as many of those as fit, but one at least.
+    /// Returns `None` when the window is complete or a limit is reached.
     fn step(&self, limits: &SampleLimits) -> Option<usize> {
         let left = self.entries_max.saturating_sub(self.asked);
         if self.ended || left == 0 {
@@ -79,7 +84,8 @@ impl EntryWindow {
         }
         let bytes_left = limits.window_bytes.saturating_sub(self.bytes);
         let fitting = bytes_left / self.largest_bytes.max(1);
-        let entries = left.min(fitting).min(self.asked).min(limits.step_jobs.max(1));
+        let of_key = (bytes_left / self.largest_of_key.max(1)).max(1);
+        let entries = left.min(fitting).min(of_key).min(self.asked).min(limits.step_jobs.max(1));
         Some(entries).filter(|entries| *entries > 0)
     }
 
@@ -134,10 +140,23 @@ fn hash(payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Tells each window the size of the largest job that was read from its key.
+fn share_sizes(windows: &mut [EntryWindow]) {
+    let mut largest: BTreeMap<String, usize> = BTreeMap::new();
+    for window in windows.iter().filter(|window| window.largest_bytes > 0) {
+        let of_key = largest.entry(window.key.clone()).or_default();
+        *of_key = window.largest_bytes.max(*of_key);
+    }
+    for window in windows {
+        window.largest_of_key = largest.get(&window.key).copied().unwrap_or_default();
+    }
+}
+
 impl SnapshotReader<'_> {
     /// Reads the windows up to their limits and those of the sample.
     pub(super) async fn read(&mut self, windows: &mut [EntryWindow]) -> Result<(), SidekiqError> {
         loop {
+            share_sizes(windows);
             let step = |(at, window): (usize, &EntryWindow)| Some((at, window.step(self.limits)?));
             let steps: Vec<_> = windows.iter().enumerate().filter_map(step).collect();
             if steps.is_empty() {
@@ -228,6 +247,24 @@ mod tests {
         sizes[0] = 2;
         sizes[1..].fill(5_000);
         assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1, 1], 5_002));
+    }
+
+    #[test]
+    fn a_large_job_in_one_window_shortens_the_steps_of_the_others_of_its_queue() {
+        let window = |key: &str, asked: usize, largest_bytes: usize| EntryWindow {
+            asked,
+            bytes: asked * largest_bytes,
+            largest_bytes,
+            ..EntryWindow::new(ReadCommand::ListRange, key, WindowStart::Rank(0), 100)
+        };
+        let mut windows =
+            [window("queue:a", 16, 2), window("queue:a", 1, 3_000), window("queue:b", 16, 2)];
+        share_sizes(&mut windows);
+        let steps = windows.each_ref().map(|window| window.step(&limits()));
+        assert_eq!(steps, [Some(1), None, Some(16)]);
+        windows[1].largest_bytes = 200;
+        share_sizes(&mut windows);
+        assert_eq!(windows[0].step(&limits()), Some(4), "968 bytes are left");
     }
 
     #[test]

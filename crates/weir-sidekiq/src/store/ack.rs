@@ -1,13 +1,14 @@
 //! Ends reservations of jobs that are done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
+use weir_jobs::metrics::StaleReport;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 
@@ -20,26 +21,46 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         let (found, mut unknown) = self.numbers_of(jids);
         let numbers: Vec<u64> = found.iter().map(|(_, number)| *number).collect();
-        self.delete_reserved(&mut connection, &numbers).await?;
+        let lost = self.delete_reserved(&mut connection, &numbers).await?;
+        let mut not_found = Vec::new();
         for (place, number) in found {
             let ended = self.state.borrow_mut().reservations.remove(number);
             match ended {
+                Some(_) if lost.contains(&number) => {
+                    self.metrics.stale_report(StaleReport::Ack);
+                    not_found.push(place);
+                }
                 Some(job) => {
                     self.observe_run(&job.queue, job.since);
+                    self.record_class(&job, self.done_now(&job));
                     self.count(&job.queue, |totals| totals.processed += 1);
                 }
-                None => unknown.push(place),
+                None if lost.contains(&number) => unknown.push(place),
+                // The table was emptied meanwhile, but Redis still had the job.
+                None => {}
             }
         }
-        unknown.sort_unstable();
-        let mut still_unknown = Vec::new();
         for place in unknown {
-            if !self.ack_elsewhere(&mut connection, jids[place]).await? {
-                still_unknown.push(place);
+            if !self.ack_unknown(&mut connection, jids[place]).await? {
+                not_found.push(place);
             }
         }
-        self.kick();
-        Ok(still_unknown)
+        not_found.sort_unstable();
+        self.wake_waiting_fetches();
+        Ok(not_found)
+    }
+
+    /// Acknowledges a job that is not in the table of this node. Returns whether there was one.
+    async fn ack_unknown(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+        jid: &str,
+    ) -> Result<bool, StoreError> {
+        if self.state.borrow_mut().lost.remove(jid) {
+            self.metrics.stale_report(StaleReport::Ack);
+            return Ok(false);
+        }
+        self.ack_elsewhere(connection, jid).await
     }
 
     /// Returns the index and the reservation of each jid, and the indices without one. A jid that
@@ -59,35 +80,38 @@ impl StoreCore {
         (found, unknown)
     }
 
-    /// Deletes reserved jobs from Redis, one command for each queue.
+    /// Deletes reserved jobs from Redis. Returns those that were not there any more: this node's lease
+    /// was over and another node has returned them to their queue.
     async fn delete_reserved(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         numbers: &[u64],
-    ) -> Result<(), StoreError> {
-        let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
-        let mut fields: BTreeMap<QueueName, Vec<String>> = BTreeMap::new();
+    ) -> Result<BTreeSet<u64>, StoreError> {
+        let Some(owner) = self.owner.borrow().clone() else {
+            return Ok(numbers.iter().copied().collect());
+        };
+        let mut sent = Vec::with_capacity(numbers.len());
+        let mut pipeline = Pipeline::new();
         for number in numbers {
             if let Some(job) = self.state.borrow().reservations.get(*number) {
-                fields.entry(job.queue.clone()).or_default().push(owner.field(*number));
+                pipeline.hdel(self.keys.reserved(job.queue.as_str()), owner.field(*number));
+                sent.push(*number);
             }
         }
-        if fields.is_empty() {
-            return Ok(());
+        if sent.is_empty() {
+            return Ok(BTreeSet::new());
         }
-        let mut pipeline = Pipeline::new();
-        for (queue, fields) in &fields {
-            pipeline.hdel(self.keys.reserved(queue.as_str()), fields).ignore();
-        }
-        let deleted: Result<(), _> = pipeline.query_async(connection).await;
-        deleted.map_err(|error| self.link.failed(&error))
+        let deleted = pipeline.query_async(connection).await;
+        let deleted: Vec<u64> = deleted.map_err(|error| self.link.failed(&error))?;
+        let missing = sent.into_iter().zip(deleted).filter(|(_, deleted)| *deleted == 0);
+        Ok(missing.map(|(number, _)| number).collect())
     }
 
     /// Acknowledges a job that this node has not reserved: one that has returned to its queue, or
     /// one that another node has reserved. Returns whether there was one.
     async fn ack_elsewhere(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jid: &str,
     ) -> Result<bool, StoreError> {
         let queue = self.state.borrow().returned.queue_of(jid).cloned();
@@ -103,7 +127,7 @@ impl StoreCore {
 
     async fn remove_returned(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         jid: &str,
     ) -> Result<bool, StoreError> {

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::{EntryKey, JobLocation};
 use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection;
 use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
 
@@ -34,7 +34,7 @@ impl StoreCore {
             }
         };
         if action == Action::Kill {
-            self.trim_dead(&mut connection).await?;
+            self.trim_dead(&mut connection, "").await?;
         }
         if action == Action::Requeue && !self.waiting.is_empty() {
             self.serve().await?;
@@ -45,7 +45,7 @@ impl StoreCore {
     /// Applies `action` to as many jobs as there are now, in order.
     async fn act_on_all(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         action: Action,
     ) -> Result<u64, StoreError> {
@@ -67,7 +67,7 @@ impl StoreCore {
 
     async fn discard_all(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
     ) -> Result<u64, StoreError> {
         let key = self.place_key(place);
@@ -84,7 +84,7 @@ impl StoreCore {
 
     async fn act_on_entries(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         entries: Vec<RawEntry>,
         action: Action,
@@ -94,13 +94,15 @@ impl StoreCore {
             JobLocation::Set(set) => MoveSource::Set(*set),
         };
         let target = match action {
-            Action::Requeue => return self.requeue(connection, &source, entries).await,
+            Action::Requeue => {
+                return Ok(self.requeue(connection, &source, entries, "").await?.moved);
+            }
             Action::Kill => MoveTarget::Dead(self.now()),
             Action::Discard => MoveTarget::Nowhere,
         };
         let pairs: Vec<_> =
             entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
-        self.shift(connection, &source, &target, &pairs).await
+        Ok(self.shift(connection, &source, &target, &pairs, "").await?.moved)
     }
 
     pub(super) fn place_key(&self, place: &JobLocation) -> String {
@@ -112,7 +114,7 @@ impl StoreCore {
 
     pub(super) async fn length(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
     ) -> Result<usize, StoreError> {
         let key = self.place_key(place);
@@ -126,7 +128,7 @@ impl StoreCore {
     /// Returns the entries that are first in order.
     async fn first_entries(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         count: usize,
     ) -> Result<Vec<RawEntry>, StoreError> {
@@ -148,7 +150,7 @@ impl StoreCore {
     /// Returns the entry that `key` identifies.
     async fn entry(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         key: &EntryKey,
     ) -> Result<Option<RawEntry>, StoreError> {

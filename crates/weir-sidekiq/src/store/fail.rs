@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands as _, Pipeline};
+use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
-use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::metrics::{JobServerLimit, StaleReport};
 use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
+use super::class_metrics::RunOutcome;
+use super::link_connection::LinkConnection;
 use super::reservations::Reservation;
 use super::seconds;
 use super::store_core::StoreCore;
@@ -41,34 +42,41 @@ impl StoreCore {
             })
             .collect();
         let outcomes = futures_util::future::join_all(failing).await;
-        self.kick();
+        self.wake_waiting_fetches();
         outcomes
     }
 
     async fn fail_reported(
         self: &Rc<Self>,
-        mut connection: MultiplexedConnection,
+        mut connection: LinkConnection,
         number: Option<u64>,
         report: FailureReport,
     ) -> Result<FailOutcome, StoreError> {
         let Some(number) = number else {
+            if self.state.borrow_mut().lost.remove(&report.jid) {
+                self.metrics.stale_report(StaleReport::Fail);
+                return Err(StoreError::NotFound(report.jid));
+            }
             return self.fail_foreign(&mut connection, report).await;
         };
         let since = {
             let state = self.state.borrow();
             state.reservations.get(number).map(|job| (job.queue.clone(), job.since))
         };
-        let outcome = self.fail_job(&mut connection, number, report).await?;
-        if let Some((queue, since)) = since {
+        let outcome = self.fail_job(&mut connection, number, report).await;
+        if let Err(StoreError::NotFound(_)) = &outcome {
+            self.metrics.stale_report(StaleReport::Fail);
+        }
+        if let Some((queue, since)) = since.filter(|_| outcome.is_ok()) {
             self.observe_run(&queue, since);
         }
-        Ok(outcome)
+        outcome
     }
 
     /// Fails one of this node's reserved jobs.
     pub(super) async fn fail_job(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         number: u64,
         report: FailureReport,
     ) -> Result<FailOutcome, StoreError> {
@@ -76,7 +84,7 @@ impl StoreCore {
         let job = self.state.borrow().reservations.get(number).cloned();
         let job = job.ok_or_else(|| StoreError::NotFound(jid.clone()))?;
         let now = self.now();
-        let (outcome, text) = self.judge(&job, report, now);
+        let (outcome, text) = self.decide_failure(&job, report, now);
         let queue = &job.queue;
         let Some(owner) = self.owner.borrow().clone() else {
             return Err(StoreError::NotFound(jid));
@@ -87,6 +95,7 @@ impl StoreCore {
         if !was_there || held.is_none() {
             return Err(StoreError::NotFound(jid));
         }
+        self.record_class(&job, RunOutcome::Failed);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -97,7 +106,7 @@ impl StoreCore {
     /// Fails a job that another node has reserved.
     async fn fail_foreign(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         report: FailureReport,
     ) -> Result<FailOutcome, StoreError> {
         let not_found = StoreError::NotFound(report.jid.clone());
@@ -106,11 +115,12 @@ impl StoreCore {
         }
         let found = self.foreign_reservation(connection, &report.jid).await?;
         let found = found.ok_or_else(|| not_found.clone())?;
-        let (outcome, text) = self.judge(&found.job, report, self.now());
+        let (outcome, text) = self.decide_failure(&found.job, report, self.now());
         let (queue, field) = (&found.job.queue, found.field());
         if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
             return Err(not_found);
         }
+        self.record_class(&found.job, RunOutcome::Failed);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -121,7 +131,7 @@ impl StoreCore {
     /// Moves a failed job to where its failure ends. Returns whether it was still reserved.
     async fn end_reserved(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         field: &str,
         outcome: FailOutcome,
@@ -136,20 +146,22 @@ impl StoreCore {
             }
             FailOutcome::Retry { next_at } => {
                 let retries = self.keys.retries();
-                self.settle_field(connection, name, field, "", &retries, next_at, text).await
+                let by = Settlement::default();
+                self.settle_field(connection, name, field, by, &retries, next_at, text).await
             }
             FailOutcome::Dead => {
                 let (dead, now) = (self.keys.dead(), self.now());
+                let by = Settlement::default();
                 let moved =
-                    self.settle_field(connection, name, field, "", &dead, now, text).await?;
-                self.trim_dead(connection).await?;
+                    self.settle_field(connection, name, field, by, &dead, now, text).await?;
+                self.trim_dead(connection, "").await?;
                 Ok(moved)
             }
         }
     }
 
     /// Decides how a failure ends. Returns the text to store.
-    fn judge(
+    fn decide_failure(
         &self,
         job: &Reservation,
         report: FailureReport,
@@ -177,7 +189,7 @@ impl StoreCore {
     /// Returns whether it was still there.
     pub(super) async fn settle(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         number: u64,
         set: &str,
@@ -186,46 +198,55 @@ impl StoreCore {
     ) -> Result<bool, StoreError> {
         let Some(owner) = self.owner.borrow().clone() else { return Ok(false) };
         let field = owner.field(number);
-        self.settle_field(connection, queue.as_str(), &field, "", set, score, text).await
+        let by = Settlement::default();
+        self.settle_field(connection, queue.as_str(), &field, by, set, score, text).await
     }
 
-    /// Moves a reserved job to `set`. With an `owner`, only if its lease is over.
+    /// Moves a reserved job to `set`. Returns whether it was still there.
     #[expect(clippy::too_many_arguments, reason = "one for each argument of the script")]
     pub(super) async fn settle_field(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &str,
         field: &str,
-        owner: &str,
+        by: Settlement<'_>,
         set: &str,
         score: Timestamp,
         text: &[u8],
     ) -> Result<bool, StoreError> {
         let mut invocation = self.scripts.settle.key(self.keys.reserved(queue));
         invocation.key(set).key(self.keys.nodes());
-        invocation.arg(field).arg(owner).arg(seconds::text(score)).arg(text);
+        invocation.arg(field).arg(by.victim).arg(by.token).arg(seconds::text(score)).arg(text);
         let moved: Result<u8, _> = invocation.invoke_async(connection).await;
         moved.map(|moved| moved == 1).map_err(|error| self.link.failed(&error))
     }
 
-    /// Deletes dead jobs beyond the limits of number and age, the oldest first.
+    /// Deletes dead jobs beyond the limits of number and age, the oldest first. With a `token`, only
+    /// while its lease is alive.
     pub(super) async fn trim_dead(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
+        token: &str,
     ) -> Result<(), StoreError> {
-        let (dead, most) = (self.keys.dead(), self.limits.dead_jobs_max);
-        let last = isize::try_from(most).unwrap_or(isize::MAX - 1).saturating_add(1);
         let oldest = seconds::text(self.now() - self.limits.dead_age_max);
-        let mut pipeline = Pipeline::new();
-        pipeline.cmd("ZREMRANGEBYSCORE").arg(&dead).arg("-inf").arg(oldest).ignore();
-        pipeline.cmd("ZREMRANGEBYRANK").arg(&dead).arg(0).arg(-last);
-        let trimmed: Result<(u64,), _> = pipeline.query_async(connection).await;
-        let (trimmed,) = trimmed.map_err(|error| self.link.failed(&error))?;
-        for _ in 0..trimmed {
+        let mut invocation = self.scripts.trim.key(self.keys.dead());
+        invocation.key(self.keys.nodes());
+        invocation.arg(token).arg(oldest).arg(self.limits.dead_jobs_max);
+        let trimmed: Result<u64, _> = invocation.invoke_async(connection).await;
+        for _ in 0..trimmed.map_err(|error| self.link.failed(&error))? {
             self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
         }
         Ok(())
     }
+}
+
+/// Whose leases the script checks when it moves a reserved job. Empty: it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settlement<'a> {
+    /// The owner of the reservation, whose lease must be over.
+    pub(super) victim: &'a str,
+    /// The owner that moves the job, whose lease must be alive.
+    pub(super) token: &'a str,
 }
 
 /// Sidekiq's `backtrace: false` stores no lines, which Faktory's rules do not know.

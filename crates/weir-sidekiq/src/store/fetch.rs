@@ -1,17 +1,17 @@
 //! Reserves jobs for a group of FETCHes: one script, however many ask.
 
-use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands as _, Pipeline, ScriptInvocation};
+use redis::{ScriptInvocation, Value};
 use weir_base::clock::Timestamp;
 use weir_jobs::dispatch::{Candidate, Choice, QueueEnd};
 use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::handover::{GiveBack, Handover};
+use super::lease::lease_is_over;
+use super::link_connection::LinkConnection;
 use super::replies::{PoppedJob, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};
@@ -34,7 +34,7 @@ impl StoreCore {
     pub(super) async fn reserve(
         self: &Rc<Self>,
         group: &FetchGroup,
-        mut connection: MultiplexedConnection,
+        mut connection: LinkConnection,
     ) -> Result<GroupOutcome, StoreError> {
         let plan = match self.has_rules(&group.queues) {
             true => Some(self.plan(group, &mut connection).await?),
@@ -44,9 +44,20 @@ impl StoreCore {
             return Ok(GroupOutcome { may_have_more: false });
         }
         let invocation = self.invocation(group, plan.as_deref())?;
-        let reply = invocation.invoke_async(&mut connection).await;
-        let (since, jobs) = popped_jobs(reply.map_err(|error| self.link.failed(&error))?);
-        self.remember_queues(group, &jobs, &mut connection).await?;
+        let token = self.token()?;
+        let reply: Result<Vec<Value>, _> = invocation.invoke_async(&mut connection).await;
+        let reply = reply.map_err(|error| {
+            self.state.borrow_mut().reply_lost = true;
+            self.link.failed(&error)
+        })?;
+        if reply.is_empty() {
+            return Err(self.lose_lease(&token));
+        }
+        if !self.token().is_ok_and(|present| present == token) {
+            // They are reserved under an epoch that is over, and return from there.
+            return Err(lease_is_over());
+        }
+        let (since, jobs) = popped_jobs(reply);
         let (handovers, malformed) = self.accept(group, since, jobs);
         if !self.has_lease() {
             // Another node may have returned these jobs already. Those that it has not go back.
@@ -81,6 +92,7 @@ impl StoreCore {
             invocation.key(self.keys.list(queue));
             invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
         }
+        invocation.key(self.keys.nodes()).key(self.keys.reserving());
         let owner = self.owner.borrow().as_ref().map(ToString::to_string);
         let Some(owner) = owner.filter(|_| self.has_lease()) else {
             return Err(lease_is_over());
@@ -90,6 +102,9 @@ impl StoreCore {
         for fetch in &group.fetches {
             invocation.arg(fetch.wid.as_ref().map_or("", |wid| wid.as_str()));
             invocation.arg(fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).arg(fetch.max.bytes);
+        }
+        for queue in &*group.queues {
+            invocation.arg(queue.as_str());
         }
         if let Some(plan) = plan {
             self.add_plan(group, plan, &mut invocation);
@@ -127,15 +142,9 @@ impl StoreCore {
     async fn plan(
         &self,
         group: &FetchGroup,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<Vec<Choice>, StoreError> {
-        let mut pipeline = Pipeline::new();
-        for queue in &*group.queues {
-            QueueReading::add_to(&mut pipeline, &self.keys, queue.as_str());
-        }
-        let reply = pipeline.query_async(connection).await;
-        let reply: Vec<redis::Value> = reply.map_err(|error| self.link.failed(&error))?;
-        let mut readings = QueueReading::all_of(reply);
+        let mut readings = self.queue_readings(connection, &group.queues).await?;
         let jobs = group.fetches.iter().map(|fetch| fetch.max.jobs).sum::<usize>();
         let now = self.now();
         let state = &mut *self.state.borrow_mut();
@@ -149,30 +158,6 @@ impl StoreCore {
             plan.push(choice);
         }
         Ok(plan)
-    }
-
-    /// Notes queues from which a job was reserved for the first time, so that every node finds their
-    /// reservations even after somebody has deleted the queue.
-    async fn remember_queues(
-        &self,
-        group: &FetchGroup,
-        jobs: &[PoppedJob],
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), StoreError> {
-        let served: BTreeSet<&QueueName> =
-            jobs.iter().filter_map(|job| group.queues.get(job.queue)).collect();
-        let new: Vec<QueueName> = {
-            let state = self.state.borrow();
-            served.into_iter().filter(|it| !state.reserving.contains(*it)).cloned().collect()
-        };
-        if new.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<&str> = new.iter().map(QueueName::as_str).collect();
-        let added: Result<(), _> = connection.sadd(self.keys.reserving(), names).await;
-        added.map_err(|error| self.link.failed(&error))?;
-        self.state.borrow_mut().reserving.extend(new);
-        Ok(())
     }
 
     /// Enters jobs into the table of reservations. Returns what each FETCH gets, and the payloads
@@ -215,23 +200,26 @@ impl StoreCore {
     /// Moves payloads that no worker could run to the dead set, as they are.
     async fn move_malformed_to_dead_set(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jobs: Vec<MalformedJob>,
     ) -> Result<(), StoreError> {
         for MalformedJob { number, queue, error } in jobs {
             let score = self.now();
             let text: &[u8] = b"";
-            self.settle(connection, &queue, number, &self.keys.dead(), score, text).await?;
-            self.state.borrow_mut().malformed += 1;
+            let dead = self.keys.dead();
+            match self.settle(connection, &queue, number, &dead, score, text).await {
+                Ok(_) => self.count_malformed(1),
+                Err(error) if self.link.absence_text().is_some() => return Err(error),
+                Err(failed) => {
+                    // It stays reserved; the other jobs are served.
+                    tracing::warn!(%queue, %failed, "the dead set in Redis can't be used");
+                    continue;
+                }
+            }
             tracing::warn!(%queue, %error, "a payload in Redis is no job: moved to the dead set");
         }
         Ok(())
     }
-}
-
-fn lease_is_over() -> StoreError {
-    let text = "the lease of this node in Redis is over and is taken again (jobs.redis.lease)";
-    StoreError::Unavailable(text.to_owned())
 }
 
 /// A payload that is no job.
@@ -253,6 +241,7 @@ pub(super) fn reservation_of(
     Reservation {
         jid: text.jid.as_str().into(),
         jobtype: text.jobtype.as_str().into(),
+        wrapped: text.string("wrapped").filter(|class| !class.is_empty()).map(Into::into),
         queue: queue.clone(),
         wid,
         since,
@@ -272,7 +261,7 @@ fn choose(
     let candidates = candidates.map(|(place, reading)| Candidate {
         place,
         running: reading.reserved,
-        oldest_wait: now.since(reading.oldest),
+        oldest_wait: reading.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
     });
     state.dispatcher.choose(&state.allocation, queues, candidates)
 }

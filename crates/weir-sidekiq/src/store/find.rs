@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FindOutcome, JobState, StoreError, StoredJob};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
 
@@ -23,7 +23,12 @@ impl StoreCore {
         }
         let (mut searched, mut is_complete) = (0, true);
         for place in self.places(&mut connection).await? {
-            let found = self.find_in(&mut connection, &place, jid).await?;
+            let found = match self.find_in(&mut connection, &place, jid).await {
+                Err(error) if self.link.absence_text().is_some() => return Err(error),
+                // The key is of another type.
+                Err(_) => continue,
+                Ok(found) => found,
+            };
             if let Some(job) = found.job {
                 return Ok(FindOutcome::Found(job));
             }
@@ -47,16 +52,16 @@ impl StoreCore {
 
     async fn places(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<Vec<JobLocation>, StoreError> {
-        let queues = self.queues_with_reservations(connection).await?;
+        let queues = self.all_queues(connection).await?;
         let queues = queues.into_iter().map(JobLocation::Queue);
         Ok(SetName::ALL.into_iter().map(JobLocation::Set).chain(queues).collect())
     }
 
     async fn find_in(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         jid: &str,
     ) -> Result<PlaceSearch, StoreError> {
@@ -82,7 +87,7 @@ impl StoreCore {
 
     async fn entries_between(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         place: &JobLocation,
         start: usize,
         end: usize,

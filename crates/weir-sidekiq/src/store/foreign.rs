@@ -1,20 +1,19 @@
 //! Reservations as Redis has them, those of other nodes among them.
 //!
-//! A worker may move to another node between its FETCH and its ACK. That node then readings for the
-//! job among everybody's reservations.
+//! A worker may move to another node between its FETCH and its ACK. That node then looks for the job
+//! among everybody's reservations.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands as _, Pipeline};
+use redis::AsyncCommands as _;
 use tokio::time::Instant;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::fetch::reservation_of;
+use super::link_connection::LinkConnection;
 use super::owner::parse_field;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
@@ -35,7 +34,7 @@ pub(super) struct StoredReservation {
 
 impl StoredReservation {
     /// Parses a field and its value: a header line, then the payload.
-    fn parse(field: &str, value: &[u8], queue: &QueueName) -> Option<Self> {
+    pub(super) fn parse(field: &str, value: &[u8], queue: &QueueName) -> Option<Self> {
         let (owner, number) = parse_field(field)?;
         let end = value.iter().position(|byte| *byte == b'\n')?;
         let header = std::str::from_utf8(&value[..end]).ok()?;
@@ -55,47 +54,46 @@ impl StoredReservation {
 }
 
 impl StoreCore {
-    /// Returns the queues that may have reservations, those that somebody has deleted included.
-    pub(super) async fn queues_with_reservations(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<BTreeSet<QueueName>, StoreError> {
-        let mut pipeline = Pipeline::new();
-        pipeline.smembers(self.keys.reserving()).smembers(self.keys.queues());
-        let names: Result<(Vec<String>, Vec<String>), _> = pipeline.query_async(connection).await;
-        let (reserving, queues) = names.map_err(|error| self.link.failed(&error))?;
-        let names = reserving.iter().chain(&queues);
-        Ok(names.filter_map(|name| QueueName::parse(name, &self.limits).ok()).collect())
-    }
-
-    /// Reads all reservations.
+    /// Reads all reservations but those of queues with more than [`READ_MAX`].
     pub(super) async fn stored_reservations(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<Vec<StoredReservation>, StoreError> {
         let mut found = Vec::new();
-        for queue in self.queues_with_reservations(connection).await? {
-            let key = self.keys.reserved(queue.as_str());
-            let length = connection.hlen(&key).await;
-            let length: u64 = length.map_err(|error| self.link.failed(&error))?;
-            if length == 0 || length > READ_MAX {
-                continue;
+        for queue in self.reserving_queues(connection).await? {
+            match self.stored_reservations_of(connection, &queue).await {
+                Ok(reservations) => found.extend(reservations),
+                Err(error) if self.link.absence_text().is_some() => return Err(error),
+                // The key is of another type.
+                Err(error) => tracing::debug!(%queue, %error, "reservations can't be read"),
             }
-            let values = connection.hgetall(&key).await;
-            let values: Vec<(String, Vec<u8>)> =
-                values.map_err(|error| self.link.failed(&error))?;
-            let parsed = values.iter();
-            found.extend(
-                parsed.filter_map(|(field, it)| StoredReservation::parse(field, it, &queue)),
-            );
         }
         Ok(found)
+    }
+
+    async fn stored_reservations_of(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+    ) -> Result<Vec<StoredReservation>, StoreError> {
+        let key = self.keys.reserved(queue.as_str());
+        let length = connection.hlen(&key).await;
+        let length: u64 = length.map_err(|error| self.link.failed(&error))?;
+        if length == 0 || length > READ_MAX {
+            return Ok(Vec::new());
+        }
+        let values = connection.hgetall(&key).await;
+        let values: Vec<(Vec<u8>, Vec<u8>)> = values.map_err(|error| self.link.failed(&error))?;
+        let parse = |(field, value): &(Vec<u8>, Vec<u8>)| {
+            StoredReservation::parse(std::str::from_utf8(field).ok()?, value, queue)
+        };
+        Ok(values.iter().filter_map(parse).collect())
     }
 
     /// Returns the reservation that another node has for `jid`.
     pub(super) async fn foreign_reservation(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jid: &str,
     ) -> Result<Option<StoredReservation>, StoreError> {
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
@@ -106,7 +104,7 @@ impl StoreCore {
     /// Ends the reservation that another node has for `jid`. Returns the job's queue.
     pub(super) async fn delete_foreign(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jid: &str,
     ) -> Result<Option<QueueName>, StoreError> {
         if !self.may_search_foreign() {
@@ -118,6 +116,9 @@ impl StoreCore {
         let key = self.keys.reserved(found.job.queue.as_str());
         let deleted = connection.hdel(key, found.field()).await;
         let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
+        if deleted == 1 {
+            self.record_class(&found.job, self.done_now(&found.job));
+        }
         Ok((deleted == 1).then_some(found.job.queue))
     }
 
@@ -135,7 +136,7 @@ impl StoreCore {
     /// Takes over the reservations that a process of this node has left in order.
     pub(super) async fn adopt(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
         let found = self.stored_reservations(connection).await?;

@@ -3,6 +3,7 @@
 use std::rc::Weak;
 
 use weir_jobs::model::Delivery;
+use weir_jobs::store::BatchSize;
 
 /// Takes jobs back that were not delivered.
 pub(super) trait GiveBack: std::fmt::Debug {
@@ -29,6 +30,12 @@ impl Handover {
 
     pub(super) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
+    }
+
+    /// Returns the number of jobs and the bytes of their JSON.
+    pub(super) fn size(&self) -> BatchSize {
+        let bytes = self.deliveries.iter().map(|job| job.json.len()).sum();
+        BatchSize { jobs: self.numbers.len(), bytes }
     }
 
     /// Returns the jobs: from now on they are the worker's.

@@ -4,6 +4,8 @@
 //! Reservations and controls of a queue carry the key of its list as hash tag, so that a Redis
 //! Cluster keeps the three in one slot.
 
+use weir_jobs::model::SetName;
+
 use crate::keys;
 
 /// The key names of one deployment.
@@ -42,6 +44,14 @@ impl StoreKeys {
         self.sidekiqs(keys::DEAD)
     }
 
+    pub(super) fn set(&self, set: SetName) -> String {
+        match set {
+            SetName::Scheduled => self.scheduled(),
+            SetName::Retries => self.retries(),
+            SetName::Dead => self.dead(),
+        }
+    }
+
     /// A set: the identities of the processes.
     pub(super) fn processes(&self) -> String {
         self.sidekiqs(keys::PROCESSES)
@@ -56,6 +66,11 @@ impl StoreKeys {
     pub(super) fn statistic(&self, name: &str, day: Option<&str>) -> String {
         let day = day.map(|day| format!(":{day}")).unwrap_or_default();
         self.sidekiqs(&format!("stat:{name}{day}"))
+    }
+
+    /// A hash or a string with figures of classes.
+    pub(super) fn class_metrics(&self, key: &str) -> String {
+        self.sidekiqs(key)
     }
 
     fn sidekiqs(&self, key: &str) -> String {
@@ -94,6 +109,11 @@ impl StoreKeys {
         self.weirs("vanished")
     }
 
+    /// A hash: how many jobs of a node Sidekiq's counters contain.
+    pub(super) fn counted(&self, node: &str) -> String {
+        self.weirs(&format!("counted:{node}"))
+    }
+
     /// A hash: the reserved jobs of a queue.
     pub(super) fn reserved(&self, queue: &str) -> String {
         format!("{}:{{{}}}:reserved", self.prefix, self.list(queue))
@@ -102,6 +122,17 @@ impl StoreKeys {
     /// A hash: what operators set for a queue.
     pub(super) fn control(&self, queue: &str) -> String {
         format!("{}:{{{}}}:control", self.prefix, self.list(queue))
+    }
+
+    /// A string: what the nodes wait for before they acknowledge a push.
+    pub(super) fn push_confirmation(&self) -> String {
+        self.weirs("confirm")
+    }
+
+    /// Two sets: the jobs that were pushed recently to a list or a sorted set. They carry its key as
+    /// hash tag.
+    pub(super) fn pushed(&self, target: &str) -> [String; 2] {
+        ["a", "b"].map(|half| format!("{}:{{{target}}}:pushed:{half}", self.prefix))
     }
 
     fn weirs(&self, key: &str) -> String {
@@ -118,6 +149,8 @@ mod tests {
         let keys = StoreKeys::new("", "weir");
         assert_eq!(keys.list("default"), "queue:default");
         assert_eq!(keys.reserved("default"), "weir:{queue:default}:reserved");
+        let halves = ["weir:{schedule}:pushed:a", "weir:{schedule}:pushed:b"];
+        assert_eq!(keys.pushed(&keys.scheduled()), halves);
         let keys = StoreKeys::new("shop", "w2");
         assert_eq!(keys.queues(), "shop:queues");
         assert_eq!(keys.control("a.b"), "w2:{shop:queue:a.b}:control");

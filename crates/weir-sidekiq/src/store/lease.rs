@@ -1,38 +1,37 @@
-//! The lease of this node: taken when it enters Redis, renewed, lost, handed over in order.
+//! The lease of this node: taken when it registers in Redis, renewed, lost, handed over in order.
 //!
 //! While a lease is alive, no other node returns its owner's jobs. Redis' clock decides when it ends. A
 //! node that loses its lease loses all its reservations and continues under a new epoch.
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
 
-use super::owner::{LeaseOwner, is_of_node};
+use super::link_connection::LinkConnection;
+use super::owner::LeaseOwner;
 use super::store_core::StoreCore;
 
 /// The layout of Weir's keys that this version writes and reads.
-const LAYOUT: &str = "1";
+pub(super) const LAYOUT: &str = "1";
 
-/// The last epoch of a node, the one that was closed in order, whether that was forgotten now, and
-/// the owners of all leases.
-type StartsOfNode = (Option<u64>, Option<u64>, u64, Vec<String>);
+/// The last epoch of a node, the one that was closed in order, and whether that was deleted now.
+type StartsOfNode = (Option<u64>, Option<u64>, u64);
 
 impl StoreCore {
-    /// Returns the connection, once this node has entered Redis.
-    pub(super) async fn entered(self: &Rc<Self>) -> Result<MultiplexedConnection, StoreError> {
+    /// Returns the connection, once this node is registered in Redis.
+    pub(super) async fn registered(self: &Rc<Self>) -> Result<LinkConnection, StoreError> {
         let mut connection = self.link.connection().await?;
         if self.owner.borrow().is_some() {
             return Ok(connection);
         }
-        let _guard = self.entering.lock().await;
+        let _guard = self.registering.lock().await;
         if self.owner.borrow().is_none() {
             if let Some(error) = self.layout_error(&mut connection).await? {
                 return Err(StoreError::Unavailable(error));
             }
-            self.enter(&mut connection).await?;
+            self.register(&mut connection).await?;
         }
         Ok(connection)
     }
@@ -41,60 +40,47 @@ impl StoreCore {
     /// layout.
     pub(super) async fn layout_error(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<Option<String>, StoreError> {
         let key = self.keys.layout();
         let mut pipeline = Pipeline::new();
         pipeline.cmd("SET").arg(&key).arg(LAYOUT).arg("NX").ignore().get(&key);
         let found: Result<(String,), _> = pipeline.query_async(connection).await;
         let (found,) = found.map_err(|error| self.link.failed(&error))?;
-        let error = format!(
-            "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: \
-             upgrade this node, or give it another jobs.redis.prefix"
-        );
-        Ok((found != LAYOUT).then_some(error))
+        Ok((found != LAYOUT).then(|| layout_error(&key, &found)))
     }
 
-    async fn enter(
-        self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), StoreError> {
+    async fn register(self: &Rc<Self>, connection: &mut LinkConnection) -> Result<(), StoreError> {
         let (epoch, is_clean) = self.next_epoch(connection).await?;
         let lease_until = Instant::now() + self.lease;
         let owner = LeaseOwner { node: self.node.clone(), epoch, lease_until };
         self.take_lease(connection, &owner, "take").await?;
+        self.publish_confirmation(connection).await?;
         *self.owner.borrow_mut() = Some(owner);
         let outcome =
             if is_clean { self.adopt(connection).await } else { self.reap(connection).await };
         if outcome.is_err() {
-            // Without its predecessor's reservations this node has not entered.
+            // Without its predecessor's reservations this node is not registered.
             *self.owner.borrow_mut() = None;
         }
         outcome
     }
 
     /// Returns this node's epoch, and whether its predecessor has left the reservations to it.
-    async fn next_epoch(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(u64, bool), StoreError> {
+    async fn next_epoch(&self, connection: &mut LinkConnection) -> Result<(u64, bool), StoreError> {
         let (epochs, clean) = (self.keys.epochs(), self.keys.clean());
         let mut pipeline = Pipeline::new();
         pipeline.hget(&epochs, &self.node).hget(&clean, &self.node).hdel(&clean, &self.node);
-        pipeline.zrange(self.keys.nodes(), 0, -1);
         let found = pipeline.query_async(connection).await;
-        let (last, clean, _, owners): StartsOfNode =
-            found.map_err(|error| self.link.failed(&error))?;
+        let (last, clean, _): StartsOfNode = found.map_err(|error| self.link.failed(&error))?;
         if let Some(epoch) = last.filter(|_| last == clean) {
             return Ok((epoch, true));
         }
-        // Whatever an earlier start of this node has reserved may return at once.
-        let own: Vec<&String> = owners.iter().filter(|it| is_of_node(it, &self.node)).collect();
+        // The jobs that the last start of this node has reserved may return at once.
+        let last = format!("{}-{}", self.node, last.unwrap_or_default());
         let mut pipeline = Pipeline::new();
         pipeline.hincr(&epochs, &self.node, 1);
-        if !own.is_empty() {
-            pipeline.zrem(self.keys.nodes(), own).ignore();
-        }
+        pipeline.zrem(self.keys.nodes(), last).ignore();
         let epoch: Result<(u64,), _> = pipeline.query_async(connection).await;
         let (epoch,) = epoch.map_err(|error| self.link.failed(&error))?;
         Ok((epoch, false))
@@ -102,7 +88,7 @@ impl StoreCore {
 
     async fn take_lease(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         owner: &LeaseOwner,
         how: &str,
     ) -> Result<bool, StoreError> {
@@ -114,13 +100,13 @@ impl StoreCore {
 
     /// Renews the lease. If it was over, all reservations of this node are lost.
     pub(super) async fn renew_lease(self: &Rc<Self>) -> Result<(), StoreError> {
-        let mut connection = self.entered().await?;
+        let mut connection = self.registered().await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         let asked = Instant::now();
         let is_alive = self.take_lease(&mut connection, &owner, "renew").await?;
         if self.note_renewal(&owner, asked, is_alive) {
             self.forget_reservations();
-            drop(self.entered().await?);
+            drop(self.registered().await?);
         }
         Ok(())
     }
@@ -144,26 +130,59 @@ impl StoreCore {
         self.owner.borrow().as_ref().is_some_and(|owner| Instant::now() < owner.lease_until)
     }
 
+    /// Returns this node's fencing token, which the scripts check: its owner.
+    pub(super) fn token(&self) -> Result<String, StoreError> {
+        self.owner.borrow().as_ref().map(ToString::to_string).ok_or_else(lease_is_over)
+    }
+
+    /// Drops all reservations, because Redis has rejected `token`. Returns the error for clients. The
+    /// next operation takes a lease under a new epoch.
+    pub(super) fn lose_lease(&self, token: &str) -> StoreError {
+        // Another operation may have noticed it before.
+        if self.token().is_ok_and(|present| present == token) {
+            *self.owner.borrow_mut() = None;
+            self.forget_reservations();
+        }
+        lease_is_over()
+    }
+
     fn forget_reservations(&self) {
-        let mut state = self.state.borrow_mut();
-        let lost = state.reservations.iter().count();
-        state.reservations = Default::default();
+        let state = &mut *self.state.borrow_mut();
+        let reservations = std::mem::take(&mut state.reservations);
+        let mut jobs = 0;
+        for (_, lost) in reservations.iter() {
+            state.lost.insert(&lost.jid, lost.queue.clone());
+            jobs += 1;
+        }
         state.undelivered.clear();
-        drop(state);
         tracing::warn!(
-            jobs = lost,
+            jobs,
             "the lease of this node in Redis was over: its jobs are delivered again (jobs.redis.lease)"
         );
     }
 
     /// Leaves the reservations to the next process of this data directory.
-    pub(super) async fn leave(self: &Rc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn deregister(self: &Rc<Self>) -> Result<(), StoreError> {
         let mut connection = self.ready().await?;
         self.flush_statistics(&mut connection).await?;
+        self.flush_class_metrics(&mut connection).await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;
         let left: Result<(), _> =
             connection.hset(self.keys.clean(), &owner.node, owner.epoch).await;
         left.map_err(|error| self.link.failed(&error))
     }
+}
+
+pub(super) fn lease_is_over() -> StoreError {
+    let text = "the lease of this node in Redis is over and is taken again (jobs.redis.lease)";
+    StoreError::Unavailable(text.to_owned())
+}
+
+/// Returns the error of a layout that this version does not know.
+pub(super) fn layout_error(key: &str, found: &str) -> String {
+    format!(
+        "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: upgrade \
+         this node, or give it another jobs.redis.prefix"
+    )
 }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, SetName};
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
@@ -33,28 +33,52 @@ pub(super) enum MoveTarget {
 /// A job's text and its new text.
 pub(super) type TextPair = (Vec<u8>, Vec<u8>);
 
+/// A job was moved, or it stays because its target can't take it. Other outcomes: it is gone.
+const MOVED: i8 = 1;
+const STAYS: i8 = -1;
+
+/// What a move has done.
+#[derive(Debug, Default)]
+pub(super) struct Shifted {
+    /// Number of jobs.
+    pub(super) moved: u64,
+    /// Jobs that stay where they are, because the key of their target is of another type.
+    pub(super) rejected: Vec<Vec<u8>>,
+}
+
+impl Shifted {
+    fn add(&mut self, other: Self) {
+        self.moved += other.moved;
+        self.rejected.extend(other.rejected);
+    }
+}
+
 impl StoreCore {
     /// Moves jobs to the ends of their queues, in order. Payloads that are no jobs stay where they
-    /// are. Returns the number of jobs moved.
+    /// are.
     pub(super) async fn requeue(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         source: &MoveSource,
         entries: Vec<RawEntry>,
-    ) -> Result<u64, StoreError> {
-        let mut moved = 0;
+        token: &str,
+    ) -> Result<Shifted, StoreError> {
+        let mut moved = Shifted::default();
         let mut run: (String, Vec<TextPair>) = Default::default();
         for entry in entries {
             let Some((queue, text)) = self.enqueued_text(source, &entry) else { continue };
             if queue != run.0 && !run.1.is_empty() {
                 let (queue, pairs) = std::mem::take(&mut run);
-                moved += self.shift(connection, source, &MoveTarget::List(queue), &pairs).await?;
+                let target = MoveTarget::List(queue);
+                moved.add(self.shift(connection, source, &target, &pairs, token).await?);
             }
             run.0 = queue;
             run.1.push((entry.payload, text));
         }
         let (queue, pairs) = run;
-        Ok(moved + self.shift(connection, source, &MoveTarget::List(queue), &pairs).await?)
+        let target = MoveTarget::List(queue);
+        moved.add(self.shift(connection, source, &target, &pairs, token).await?);
+        Ok(moved)
     }
 
     /// Returns the queue of a job and its text with a new time of enqueueing.
@@ -69,16 +93,18 @@ impl StoreCore {
         Some((queue, translate::enqueued(&text, self.next_order())))
     }
 
-    /// Moves the jobs that are still there, in one step. Returns their number.
+    /// Moves the jobs that are still there, in one step. With a `token`, only while its lease is
+    /// alive; otherwise returns an error.
     pub(super) async fn shift(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         source: &MoveSource,
         target: &MoveTarget,
         pairs: &[TextPair],
-    ) -> Result<u64, StoreError> {
+        token: &str,
+    ) -> Result<Shifted, StoreError> {
         if pairs.is_empty() {
-            return Ok(0);
+            return Ok(Shifted::default());
         }
         let (from, kind) = match source {
             MoveSource::List(queue) => (self.keys.list(queue.as_str()), "list"),
@@ -90,11 +116,19 @@ impl StoreCore {
             MoveTarget::Dead(at) => (self.keys.dead(), "set", seconds::text(*at)),
             MoveTarget::Nowhere => (from, "none", String::new()),
         };
-        invocation.key(to).key(self.keys.queues()).arg(kind).arg(target).arg(argument);
+        invocation.key(to).key(self.keys.queues()).key(self.keys.nodes());
+        invocation.arg(kind).arg(target).arg(argument).arg(token);
         for (old, new) in pairs {
             invocation.arg(old).arg(new);
         }
-        let moved: Result<Vec<u64>, _> = invocation.invoke_async(connection).await;
-        moved.map(|moved| moved.iter().sum()).map_err(|error| self.link.failed(&error))
+        let moved: Result<Vec<i8>, _> = invocation.invoke_async(connection).await;
+        let moved = moved.map_err(|error| self.link.failed(&error))?;
+        if moved.is_empty() {
+            return Err(self.lose_lease(token));
+        }
+        let count = |outcome| moved.iter().filter(|it| **it == outcome).count() as u64;
+        let stay = pairs.iter().zip(&moved).filter(|(_, outcome)| **outcome == STAYS);
+        let rejected = stay.map(|((old, _), _)| old.clone()).collect();
+        Ok(Shifted { moved: count(MOVED), rejected })
     }
 }

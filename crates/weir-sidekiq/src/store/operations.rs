@@ -2,7 +2,7 @@
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
-use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
     Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
 };
@@ -36,17 +36,28 @@ impl OpenStore for RedisStoreOptions {
 }
 
 impl RedisStore {
-    /// Connects and checks that this version knows the layout of Weir's keys in Redis. A Redis that
-    /// is away is no error: the store tries again with each operation.
+    /// Connects and checks that this version knows the layout of Weir's keys in Redis, and that this
+    /// Redis can confirm pushes as the settings ask. A Redis that is away is no error: the store tries
+    /// again with each operation.
     ///
     /// # Errors
-    /// Returns an error if a later version has changed the layout.
+    /// Returns an error if a later version has changed the layout, or if Redis lacks `WAITAOF`.
     pub async fn check_layout(&self) -> Result<(), StoreOpenError> {
         let Ok(mut connection) = self.core.link.connection().await else { return Ok(()) };
-        match self.core.layout_error(&mut connection).await {
-            Ok(Some(text)) => Err(StoreOpenError(text)),
-            Ok(None) | Err(_) => Ok(()),
+        if let Ok(Some(text)) = self.core.layout_error(&mut connection).await {
+            return Err(StoreOpenError(text));
         }
+        match self.core.confirmed.lasting_refusal(&mut connection).await {
+            Some(text) => Err(StoreOpenError(format!("Redis can't confirm pushes: {text}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RedisStore {
+    /// Measures an operation. That of a FETCH is measured without its wait, where it is served.
+    async fn timed<T>(&self, operation: StoreOperation, work: impl Future<Output = T>) -> T {
+        self.core.measured.timed(operation, work).await
     }
 }
 
@@ -56,11 +67,11 @@ impl Store for RedisStore {
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        self.core.push(jobs).await
+        self.timed(StoreOperation::Push, self.core.push(jobs)).await
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
-        self.core.restore(jobs).await
+        self.timed(StoreOperation::Push, self.core.restore(jobs)).await
     }
 
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
@@ -68,15 +79,15 @@ impl Store for RedisStore {
     }
 
     async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
-        self.core.ack(jids).await
+        self.timed(StoreOperation::Ack, self.core.ack(jids)).await
     }
 
     async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
-        self.core.fail_all(reports).await
+        self.timed(StoreOperation::Fail, self.core.fail_all(reports)).await
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
-        self.core.release(wid).await
+        self.timed(StoreOperation::Release, self.core.release(wid)).await
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
@@ -93,15 +104,15 @@ impl Store for RedisStore {
         what: &Selection,
         action: Action,
     ) -> Result<u64, StoreError> {
-        self.core.act(place, what, action).await
+        self.timed(StoreOperation::Act, self.core.act(place, what, action)).await
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
-        self.core.scan(&request).await
+        self.timed(StoreOperation::Scan, self.core.scan(&request)).await
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
-        self.core.find(jid).await
+        self.timed(StoreOperation::Find, self.core.find(jid)).await
     }
 
     async fn act_on_queues(
@@ -109,7 +120,7 @@ impl Store for RedisStore {
         queues: &[QueueName],
         action: QueueAction,
     ) -> Result<u64, StoreError> {
-        self.core.act_on_queues(queues, action).await
+        self.timed(StoreOperation::Act, self.core.act_on_queues(queues, action)).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -117,7 +128,7 @@ impl Store for RedisStore {
     }
 
     async fn counts(&self) -> Counts {
-        self.core.counts().await
+        self.timed(StoreOperation::Count, self.core.counts()).await
     }
 
     async fn reservations(&self, limit: usize) -> Vec<Reserved> {
@@ -157,9 +168,9 @@ impl Store for RedisStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.core.waiting.dismiss();
-        // Acknowledged jobs are in Redis already. Without the farewell, the reservations return when the
+        // Acknowledged jobs are in Redis already. Otherwise the reservations return when the
         // lease is over, and the counters of the last seconds are missing.
-        if let Err(error) = self.core.leave().await {
+        if let Err(error) = self.core.deregister().await {
             tracing::warn!(%error, "Redis can't be told that this node stops");
         }
         self.core.closed.set(true);

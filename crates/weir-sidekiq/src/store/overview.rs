@@ -1,12 +1,14 @@
 //! Sizes of queues and sets, reservations, and the state of Redis itself.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands as _, Pipeline, Value, from_redis_value};
+use redis::{Pipeline, Value, from_redis_value};
+use tokio::time::Instant;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreCondition, StoreError};
 
+use super::link_connection::LinkConnection;
 use super::replies::QueueReading;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
@@ -24,40 +26,36 @@ impl StoreCore {
                 self.counted_at.set(self.now());
                 counts
             }
-            Err(_) => {
-                let age = self.now().since(self.counted_at.get());
-                Counts { age, ..self.last_counts.borrow().clone() }
-            }
+            Err(_) => self.last_known_counts(),
         };
         Counts { fetches_waiting: self.waiting.waiting() as u64, ..counts }
     }
 
-    async fn read_counts(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<Counts, StoreError> {
-        let visible: Vec<String> = {
-            let names = connection.smembers(self.keys.queues()).await;
-            names.map_err(|error| self.link.failed(&error))?
-        };
-        self.warn_of_odd_names(&visible);
-        let queues: Vec<QueueName> =
-            self.queues_with_reservations(connection).await?.into_iter().collect();
+    /// Returns the counts that were read last, with their age.
+    pub(super) fn last_known_counts(&self) -> Counts {
+        let age = self.now().since(self.counted_at.get());
+        Counts { age, ..self.last_counts.borrow().clone() }
+    }
+
+    /// Returns the reservations of this node.
+    pub(super) fn own_reservations(&self) -> Vec<Reserved> {
+        self.state.borrow().reservations.iter().map(|it| reserved(it.1)).collect()
+    }
+
+    async fn read_counts(&self, connection: &mut LinkConnection) -> Result<Counts, StoreError> {
+        let visible = self.visible_queues(connection).await?;
+        let mut queues = self.reserving_queues(connection).await?;
+        queues.extend(visible.iter().cloned());
+        let queues: Vec<QueueName> = queues.into_iter().collect();
         let mut pipeline = Pipeline::new();
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
-        for queue in &queues {
-            QueueReading::add_to(&mut pipeline, &self.keys, queue.as_str());
-        }
         pipeline.ignore_errors();
         let reply = pipeline.query_async(connection).await;
-        let mut reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
-        let readings = QueueReading::all_of(reply.split_off(SETS));
+        let reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
+        let readings = self.queue_readings(connection, &queues).await?;
         let mut sets = reply.into_iter().map(|it| from_redis_value(it).unwrap_or_default());
         let mut set = || sets.next().unwrap_or_default();
-        let shown = queues
-            .iter()
-            .zip(&readings)
-            .filter(|(queue, _)| visible.iter().any(|name| name == queue.as_str()));
+        let shown = queues.iter().zip(&readings).filter(|(queue, _)| visible.contains(*queue));
         let totals = self.state.borrow().totals;
         Ok(Counts {
             queues: shown.map(|(queue, reading)| self.queue_counts(queue, reading)).collect(),
@@ -72,18 +70,25 @@ impl StoreCore {
         })
     }
 
-    /// Logs each queue once whose name only Sidekiq allows. Weir leaves it to Sidekiq.
-    fn warn_of_odd_names(&self, names: &[String]) {
-        for name in names {
-            let is_new = QueueName::parse(name, &self.limits).is_err()
-                && self.state.borrow_mut().note_odd_name(name);
-            if is_new {
-                tracing::warn!(
-                    queue = name,
-                    "Weir does not serve this queue: use letters, digits, '.', '_' and '-' only"
-                );
+    /// Reads what is shown of queues, in their order.
+    pub(super) async fn queue_readings(
+        &self,
+        connection: &mut LinkConnection,
+        queues: &[QueueName],
+    ) -> Result<Vec<QueueReading>, StoreError> {
+        let mut readings = Vec::with_capacity(queues.len());
+        for step in queues.chunks(QUEUES_PER_SCRIPT_MAX) {
+            let mut invocation = self.scripts.counts.prepare_invoke();
+            for queue in step {
+                let queue = queue.as_str();
+                invocation.key(self.keys.list(queue));
+                invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
             }
+            invocation.arg(OLDEST_BYTES_MAX);
+            let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
+            readings.extend(QueueReading::all_of(reply.map_err(|error| self.link.failed(&error))?));
         }
+        Ok(readings)
     }
 
     fn queue_counts(&self, name: &QueueName, reading: &QueueReading) -> QueueCounts {
@@ -91,7 +96,7 @@ impl StoreCore {
         QueueCounts {
             name: name.clone(),
             depth: reading.depth,
-            oldest: (reading.depth > 0).then_some(reading.oldest),
+            oldest: reading.oldest.filter(|_| reading.depth > 0),
             paused: reading.paused,
             reserved: u64::from(reading.reserved),
             pushed_total: totals.pushed,
@@ -107,9 +112,8 @@ impl StoreCore {
             Ok(mut connection) => self.stored_reservations(&mut connection).await.ok(),
             Err(_) => None,
         };
-        let state = self.state.borrow();
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
-        let mut all: Vec<Reserved> = state.reservations.iter().map(|it| reserved(it.1)).collect();
+        let mut all = self.own_reservations();
         let foreign = stored.iter().flatten().filter(|it| it.owner != own);
         all.extend(foreign.map(|it| reserved(&it.job)));
         all.sort_by_key(|reserved| reserved.since);
@@ -118,26 +122,40 @@ impl StoreCore {
     }
 
     pub(super) async fn storage(self: &Rc<Self>) -> Storage {
-        let bytes = match self.ready().await {
-            Ok(mut connection) => self.memory_bytes(&mut connection).await.unwrap_or_default(),
-            Err(_) => 0,
-        };
+        let (bytes, age) = self.memory_and_age().await;
         let condition = match self.link.absence_text() {
             Some(text) => StoreCondition::Unavailable(text),
             None => StoreCondition::Ok,
         };
-        Storage { kind: "redis", bytes, condition, ..Storage::default() }
+        Storage { kind: "redis", bytes, condition, age, ..Storage::default() }
     }
 
-    async fn memory_bytes(&self, connection: &mut MultiplexedConnection) -> Option<u64> {
+    /// Returns Redis' memory as it was read last, at most [`MEMORY_AGE_MAX`] ago unless Redis is away.
+    async fn memory_and_age(self: &Rc<Self>) -> (u64, Duration) {
+        let is_fresh = |(_, read): &(u64, Instant)| read.elapsed() < MEMORY_AGE_MAX;
+        if !self.memory.get().as_ref().is_some_and(is_fresh)
+            && let Ok(mut connection) = self.ready().await
+        {
+            let last = self.memory.get().map_or(0, |(bytes, _)| bytes);
+            let bytes = self.memory_bytes(&mut connection).await.unwrap_or(last);
+            self.memory.set(Some((bytes, Instant::now())));
+        }
+        self.memory.get().map_or((0, Duration::ZERO), |(bytes, read)| (bytes, read.elapsed()))
+    }
+
+    async fn memory_bytes(&self, connection: &mut LinkConnection) -> Option<u64> {
         let info: String = redis::cmd("INFO").arg("memory").query_async(connection).await.ok()?;
         let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"))?;
         line.trim().parse().ok()
     }
 }
 
-/// Sorted sets whose sizes are read.
-const SETS: usize = 3;
+/// INFO costs Redis more than all other reads together, and its memory changes slowly.
+const MEMORY_AGE_MAX: Duration = Duration::from_secs(10);
+/// Queues that one script reads.
+const QUEUES_PER_SCRIPT_MAX: usize = 100;
+/// Of a larger job, only its time of enqueueing is read.
+const OLDEST_BYTES_MAX: usize = 64 << 10;
 
 fn reserved(job: &Reservation) -> Reserved {
     Reserved {

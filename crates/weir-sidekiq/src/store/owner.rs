@@ -38,11 +38,6 @@ pub(super) fn parse_field(field: &str) -> Option<(&str, u64)> {
     Some((owner, number.parse().ok()?))
 }
 
-/// Returns whether `owner` is an earlier or the present start of `node`.
-pub(super) fn is_of_node(owner: &str, node: &str) -> bool {
-    owner.rsplit_once('-').is_some_and(|(it, _)| it == node)
-}
-
 /// Returns the node's name from `file`, which is made with a random one if it is missing.
 pub(super) fn node_name(file: &Path) -> io::Result<String> {
     match fs::read_to_string(file) {
@@ -86,7 +81,5 @@ mod tests {
         for odd in ["", "a", "a-1:", "a-1:x"] {
             assert_eq!(parse_field(odd), None, "{odd}");
         }
-        assert!(is_of_node("0123456789ab-7", "0123456789ab"));
-        assert!(!is_of_node("0123456789ac-7", "0123456789ab"));
     }
 }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{Wid, WorkerDirective};
 use weir_jobs::store::{StoreError, WorkerReport};
 
+use super::link_connection::LinkConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 use super::stored::derived_hash;
@@ -28,21 +28,22 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         let mut directives = Vec::new();
         for worker in workers {
-            let asked = self.report_worker(&mut connection, &worker).await?;
-            directives.extend(asked.map(|asked| (worker.wid.clone(), asked)));
+            let directive = self.report_worker(&mut connection, &worker).await?;
+            directives.extend(directive.map(|directive| (worker.wid.clone(), directive)));
         }
         Ok(directives)
     }
 
     async fn report_worker(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         worker: &WorkerReport,
     ) -> Result<Option<WorkerDirective>, StoreError> {
         let identity = identity(worker);
         let key = self.keys.process(&identity);
         let mut pipeline = Pipeline::new();
-        pipeline.atomic();
+        // A key of another type takes away what it shows, and no directive.
+        pipeline.atomic().ignore_errors();
         pipeline.sadd(self.keys.processes(), &identity).ignore();
         pipeline.cmd("HSET").arg(&key);
         pipeline.arg("info").arg(info(worker, &identity)).arg("busy").arg(worker.busy);

@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{QueueAction, StoreError};
 
+use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
+
+/// Queues that are deleted in one step.
+const STEP_QUEUES: usize = 100;
 
 impl StoreCore {
     /// Applies `action` to queues. Ignores unknown names. Returns the number of jobs removed.
@@ -32,7 +35,7 @@ impl StoreCore {
 
     async fn act_on_queue(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         action: QueueAction,
     ) -> Result<u64, StoreError> {
@@ -70,7 +73,18 @@ impl StoreCore {
     pub(super) async fn flush(self: &Rc<Self>) -> Result<(), StoreError> {
         let mut connection = self.ready().await?;
         self.flush_statistics(&mut connection).await?;
-        let mut keys = vec![
+        // Of more queues than are read at once, each step deletes some.
+        loop {
+            let queues = self.all_queues(&mut connection).await?;
+            let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+            for step in names.chunks(STEP_QUEUES) {
+                self.delete_queues(&mut connection, step).await?;
+            }
+            if queues.len() < self.limits.queues_max {
+                break;
+            }
+        }
+        let keys = [
             self.keys.queues(),
             self.keys.scheduled(),
             self.keys.retries(),
@@ -78,15 +92,7 @@ impl StoreCore {
             self.keys.reserving(),
             self.keys.vanished(),
         ];
-        for queue in self.queues_with_reservations(&mut connection).await? {
-            let queue = queue.as_str();
-            keys.extend([
-                self.keys.list(queue),
-                self.keys.reserved(queue),
-                self.keys.control(queue),
-            ]);
-        }
-        let deleted: Result<(), _> = connection.del(keys).await;
+        let deleted: Result<(), _> = connection.del(&keys).await;
         deleted.map_err(|error| self.link.failed(&error))?;
         let mut state = self.state.borrow_mut();
         state.reservations = Default::default();
@@ -94,9 +100,27 @@ impl StoreCore {
         state.returned.clear();
         state.known.clear();
         state.queues.clear();
-        state.reserving.clear();
+        state.lost.clear();
+        state.statistics_id = None;
         state.totals = Default::default();
         state.flushed = Default::default();
         Ok(())
+    }
+
+    async fn delete_queues(
+        &self,
+        connection: &mut LinkConnection,
+        queues: &[&str],
+    ) -> Result<(), StoreError> {
+        let mut keys = Vec::new();
+        for queue in queues {
+            let (list, reserved) = (self.keys.list(queue), self.keys.reserved(queue));
+            keys.extend([list, reserved, self.keys.control(queue)]);
+        }
+        let mut pipeline = Pipeline::new();
+        pipeline.del(keys).ignore().srem(self.keys.queues(), queues).ignore();
+        pipeline.srem(self.keys.reserving(), queues).ignore().ignore_errors();
+        let deleted: Result<(), _> = pipeline.query_async(connection).await;
+        deleted.map_err(|error| self.link.failed(&error))
     }
 }

@@ -1,60 +1,106 @@
 //! Returns the jobs of nodes whose lease is over to their queues.
 //!
-//! Every node does so at its own pace. A step checks in Redis that the lease is over and that the
-//! job is still reserved, and moves it: two nodes, or one that was stopped in between, move no job
-//! twice.
+//! Every node does so at its own pace. A step checks in Redis that the owner's lease is over, that
+//! the lease of the node that returns the jobs is alive, and that each job is still reserved: two
+//! nodes, or one that was stopped in between, move no job twice.
+//!
+//! Reservations are read in bounded steps, and only if a lease has ended or once in the time of a
+//! lease.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
+use super::fail::Settlement;
+use super::link_connection::LinkConnection;
 use super::owner::parse_field;
+use super::prune::Unused;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 use super::translate;
+use super::undelivered::RETURNED_PER_SCRIPT_MAX;
 
-/// Jobs that are returned in one step.
-const STEP_JOBS: usize = 100;
+/// Reservations that one script reads, more or less.
+const READ_PER_SCRIPT: usize = 100;
+/// Jobs of one queue that are returned in one pass. The next pass returns the others.
+const RETURNED_PER_PASS_MAX: usize = 100_000;
+/// Leases that are read. An owner beyond them counts as dead until a script checks its lease.
+const LEASES_READ_MAX: isize = 10_000;
+/// Every so many passes read all reservations, also if no lease has ended.
+const FULL_PASS_EVERY: u64 = 12;
 
-/// Reserved jobs of one owner in one queue, by number.
-type OwnedJobs = BTreeMap<String, Vec<u64>>;
+/// Redis' time, and the end of each owner's lease.
+type LeasesReply = ((f64, f64), Vec<(Vec<u8>, f64)>);
+
+/// All owners with a lease.
+#[derive(Debug, Default)]
+struct Leases {
+    alive: BTreeSet<String>,
+    ended: BTreeSet<String>,
+}
+
+/// Reserved jobs of one queue that nobody runs any more, by number.
+#[derive(Debug, Default)]
+struct OrphanedJobs {
+    /// Of this node: the reply to the script that reserved them was lost.
+    own: BTreeSet<u64>,
+    by_owner: BTreeMap<String, BTreeSet<u64>>,
+    is_empty_queue: bool,
+}
 
 impl StoreCore {
+    /// Returns orphaned jobs if there may be any.
+    pub(super) async fn reap_if_needed(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+    ) -> Result<(), StoreError> {
+        let has_ended = !self.leases(connection).await?.ended.is_empty();
+        let is_full_pass = {
+            let mut state = self.state.borrow_mut();
+            state.reap_passes += 1;
+            std::mem::take(&mut state.reply_lost)
+                || state.reap_passes.is_multiple_of(FULL_PASS_EVERY)
+        };
+        if has_ended || is_full_pass {
+            self.reap(connection).await
+        } else {
+            self.prune(connection, &Unused::default()).await
+        }
+    }
+
     /// Returns the jobs of all owners without a lease, and those that this node has reserved without
     /// knowing it, because the reply to a script was lost.
     pub(super) async fn reap(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
         let known_below = self.settled_below();
-        let alive = self.owners_alive(connection).await?;
-        let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
-        for queue in self.queues_with_reservations(connection).await? {
-            for (owner, mut numbers) in self.owned_jobs(connection, &queue).await? {
-                numbers.sort_unstable_by(|one, other| other.cmp(one));
-                if owner == own {
-                    self.retain_lost(&mut numbers, known_below);
-                    self.put_back(connection, &queue, &numbers).await?;
-                } else if !alive.contains(&owner) {
-                    for step in numbers.chunks(STEP_JOBS) {
-                        self.reap_step(connection, &queue, &owner, step).await?;
-                    }
+        let leases = self.leases(connection).await?;
+        let mut unused = Unused { queues: Vec::new(), owners: leases.ended.clone() };
+        let mut failed = None;
+        for queue in self.reserving_queues(connection).await? {
+            match self.reap_queue(connection, &queue, &leases, known_below).await {
+                Ok(orphaned) if orphaned.is_empty_queue => unused.queues.push(queue),
+                Ok(orphaned) => unused.owners.retain(|it| !orphaned.by_owner.contains_key(it)),
+                Err(error) if self.link.absence_text().is_some() => return Err(error),
+                // A key of another type stops no other queue.
+                Err(error) => {
+                    tracing::warn!(%queue, %error, "reserved jobs can't be returned");
+                    failed = Some(error);
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Keeps the numbers below `known_below` that are not in the table of this node.
-    fn retain_lost(&self, numbers: &mut Vec<u64>, known_below: u64) {
-        let state = self.state.borrow();
-        numbers.retain(|number| *number < known_below && !state.knows(*number));
+        if failed.is_some() {
+            unused.owners.clear();
+        }
+        self.prune(connection, &unused).await?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Returns a number: all jobs below it that this node has reserved are in its table, unless the
@@ -63,41 +109,91 @@ impl StoreCore {
         if self.rounds.is_running() { 0 } else { self.state.borrow().next_number }
     }
 
-    async fn owners_alive(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<BTreeSet<String>, StoreError> {
+    async fn leases(&self, connection: &mut LinkConnection) -> Result<Leases, StoreError> {
         let mut pipeline = Pipeline::new();
-        pipeline.cmd("TIME").zrange_withscores(self.keys.nodes(), 0, -1);
+        pipeline.cmd("TIME");
+        pipeline.zrange_withscores(self.keys.nodes(), 0, LEASES_READ_MAX - 1);
         let reply = pipeline.query_async(connection).await;
-        let ((seconds, _), owners): ((f64, f64), Vec<(String, f64)>) =
+        let ((seconds, _), owners): LeasesReply =
             reply.map_err(|error| self.link.failed(&error))?;
-        Ok(owners.into_iter().filter(|(_, end)| *end > seconds).map(|(owner, _)| owner).collect())
+        let mut leases = Leases::default();
+        for (owner, end) in owners {
+            // Any other text is no owner.
+            if let Ok(owner) = String::from_utf8(owner) {
+                let leases = if end > seconds { &mut leases.alive } else { &mut leases.ended };
+                leases.insert(owner);
+            }
+        }
+        Ok(leases)
     }
 
-    async fn owned_jobs(
-        &self,
-        connection: &mut MultiplexedConnection,
+    /// Returns the orphaned jobs of one queue. Returns those that there were.
+    async fn reap_queue(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
         queue: &QueueName,
-    ) -> Result<OwnedJobs, StoreError> {
-        let fields = connection.hkeys(self.keys.reserved(queue.as_str())).await;
-        let fields: Vec<String> = fields.map_err(|error| self.link.failed(&error))?;
-        let mut owned = OwnedJobs::new();
-        for (owner, number) in fields.iter().filter_map(|field| parse_field(field)) {
-            owned.entry(owner.to_owned()).or_default().push(number);
+        leases: &Leases,
+        known_below: u64,
+    ) -> Result<OrphanedJobs, StoreError> {
+        let orphaned = self.orphaned_jobs(connection, queue, leases, known_below).await?;
+        let own: Vec<_> = orphaned.own.iter().map(|number| (*number, "")).collect();
+        self.put_back(connection, queue, &own).await?;
+        for (owner, numbers) in &orphaned.by_owner {
+            // The one to be served first returns last.
+            let numbers: Vec<u64> = numbers.iter().rev().copied().collect();
+            for step in numbers.chunks(RETURNED_PER_SCRIPT_MAX) {
+                self.reap_step(connection, queue, owner, step).await?;
+            }
         }
-        Ok(owned)
+        Ok(orphaned)
+    }
+
+    async fn orphaned_jobs(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+        leases: &Leases,
+        known_below: u64,
+    ) -> Result<OrphanedJobs, StoreError> {
+        let own = self.token()?;
+        let mut orphaned = OrphanedJobs { is_empty_queue: true, ..OrphanedJobs::default() };
+        let (mut cursor, mut found) = ("0".to_owned(), 0);
+        loop {
+            let mut invocation = self.scripts.reserved.key(self.keys.reserved(queue.as_str()));
+            invocation.arg(&cursor).arg(READ_PER_SCRIPT);
+            let ids: Result<Vec<Vec<u8>>, _> = invocation.invoke_async(connection).await;
+            let ids = ids.map_err(|error| self.link.failed(&error))?;
+            let mut ids = ids.iter().map(|id| String::from_utf8_lossy(id));
+            cursor = ids.next().map_or_else(|| "0".to_owned(), Cow::into_owned);
+            for id in ids {
+                orphaned.is_empty_queue = false;
+                let Some((owner, number)) = parse_field(&id) else { continue };
+                if owner == own {
+                    if number < known_below && !self.state.borrow().knows(number) {
+                        orphaned.own.insert(number);
+                    }
+                } else if !leases.alive.contains(owner) {
+                    found += 1;
+                    orphaned.by_owner.entry(owner.to_owned()).or_default().insert(number);
+                }
+            }
+            if cursor == "0" || found >= RETURNED_PER_PASS_MAX {
+                return Ok(orphaned);
+            }
+        }
     }
 
     /// Returns some jobs of an owner whose lease is over, the last one to be served first. Those
     /// that have vanished too often go to the dead set.
     async fn reap_step(
         self: &Rc<Self>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         owner: &str,
         numbers: &[u64],
     ) -> Result<(), StoreError> {
+        let token = self.token()?;
+        let by = Settlement { victim: owner, token: &token };
         let fields: Vec<String> =
             numbers.iter().map(|number| format!("{owner}:{number}")).collect();
         let values = connection.hmget(self.keys.reserved(queue.as_str()), &fields).await;
@@ -106,33 +202,29 @@ impl StoreCore {
             values.iter().map(|value| jid_of(value.as_deref()?)).collect();
         let counts =
             self.return_counts(connection, jids.iter().flatten().map(String::as_str)).await?;
-        let (mut returning, mut returned) = (Vec::new(), Vec::new());
-        for ((field, value), jid) in fields.into_iter().zip(&values).zip(&jids) {
+        let mut returning = Vec::new();
+        for ((field, value), jid) in fields.into_iter().zip(&values).zip(jids) {
             match (value, jid) {
-                (Some(value), Some(jid)) if self.is_poison(&counts, jid) => {
-                    self.move_poison_to_dead_set(connection, queue, owner, &field, value, jid)
+                (Some(value), Some(jid)) if self.is_poison(&counts, &jid) => {
+                    self.move_poison_to_dead_set(connection, queue, by, &field, value, &jid)
                         .await?;
                 }
-                _ => {
-                    returning.push(field);
-                    returned.push(jid.as_deref().unwrap_or_default());
-                }
+                (_, jid) => returning.push((field, jid.unwrap_or_default())),
             }
         }
-        let moved = self.put_fields_back(connection, queue.as_str(), owner, &returning).await?;
-        let moved = returned.into_iter().zip(moved).filter(|(_, moved)| *moved);
-        let jids: Vec<&str> = moved.map(|(jid, _)| jid).filter(|jid| !jid.is_empty()).collect();
-        for jid in &jids {
+        let moved = self.return_fields(connection, queue.as_str(), by, &returning).await?;
+        let moved = returning.iter().zip(moved).filter(|(_, moved)| *moved);
+        for ((_, jid), _) in moved.filter(|((_, jid), _)| !jid.is_empty()) {
             self.state.borrow_mut().returned.insert(jid, queue.clone());
         }
-        self.count_returns(connection, &counts, jids.into_iter()).await
+        Ok(())
     }
 
     async fn move_poison_to_dead_set(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
-        owner: &str,
+        by: Settlement<'_>,
         field: &str,
         value: &[u8],
         jid: &str,
@@ -142,13 +234,12 @@ impl StoreCore {
         let (dead, now) = (self.keys.dead(), self.now());
         let text = text.unwrap_or_default();
         let queue_name = queue.as_str();
-        let moved =
-            self.settle_field(connection, queue_name, field, owner, &dead, now, &text).await?;
+        let moved = self.settle_field(connection, queue_name, field, by, &dead, now, &text).await?;
         if moved {
             self.metrics.limit_hit(JobServerLimit::ReturnsMax);
             tracing::warn!(%queue, jid, "a job has lost too many workers: moved to the dead set");
             self.forget_returns(connection, jid).await?;
-            self.trim_dead(connection).await?;
+            self.trim_dead(connection, by.token).await?;
         }
         Ok(())
     }

@@ -1,9 +1,8 @@
 //! Redis' replies to the scripts and to what is read about queues.
 
-use redis::{Pipeline, Value, from_redis_value};
+use redis::{Value, from_redis_value};
 use weir_base::clock::Timestamp;
 
-use super::keys::StoreKeys;
 use super::stored::StoredText;
 
 /// A job that a script has reserved. Workers and queues count from 0.
@@ -38,36 +37,29 @@ fn number(value: Value) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueReading {
     pub(super) depth: u64,
-    /// When the job that is next was enqueued. Zero if there is none, or if it is no job.
-    pub(super) oldest: Timestamp,
+    /// When the job that is next was enqueued. `None` if there is none, or if it is no job.
+    pub(super) oldest: Option<Timestamp>,
     pub(super) reserved: u32,
     pub(super) paused: bool,
 }
 
-/// Commands of one [`QueueReading`].
-const COMMANDS: usize = 4;
+/// Values of one [`QueueReading`].
+const VALUES: usize = 4;
 
 impl QueueReading {
-    /// Adds the commands for one queue. An error of one of them spoils no other.
-    pub(super) fn add_to(pipeline: &mut Pipeline, keys: &StoreKeys, queue: &str) {
-        let list = keys.list(queue);
-        pipeline.ignore_errors();
-        pipeline.llen(&list).lindex(&list, -1);
-        pipeline.hlen(keys.reserved(queue)).hget(keys.control(queue), "paused");
-    }
-
-    /// Parses the replies for all queues that were added.
+    /// Parses the result of the script that reads queues.
     pub(super) fn all_of(reply: Vec<Value>) -> Vec<Self> {
-        reply.chunks(COMMANDS).map(Self::of).collect()
+        reply.chunks(VALUES).map(Self::of).collect()
     }
 
     fn of(replies: &[Value]) -> Self {
         let count = |place: usize| replies.get(place).cloned().map(number).unwrap_or_default();
         let oldest = match replies.get(1) {
             Some(Value::BulkString(payload)) => StoredText::parse(payload, usize::MAX)
+                .ok()
                 .map(|text| text.enqueued_at())
-                .unwrap_or_default(),
-            _ => Timestamp::default(),
+                .filter(|time| *time > Timestamp::default()),
+            _ => None,
         };
         let is_set = |value: &Value| matches!(value, Value::BulkString(text) if text == b"1");
         Self {

@@ -10,6 +10,8 @@ use weir_jobs::model::{QueueName, Wid};
 pub(super) struct Reservation {
     pub(super) jid: Box<str>,
     pub(super) jobtype: Box<str>,
+    /// The class of the job that it carries: ActiveJob's.
+    pub(super) wrapped: Option<Box<str>>,
     pub(super) queue: QueueName,
     pub(super) wid: Option<Wid>,
     pub(super) since: Timestamp,
@@ -103,6 +105,7 @@ mod tests {
         Reservation {
             jid: jid.into(),
             jobtype: "Test".into(),
+            wrapped: None,
             queue: QueueName::parse("default", &JobServerLimits::default()).unwrap(),
             wid: Some(Wid::new(wid)),
             since: Timestamp::from_millis(1),

@@ -28,6 +28,12 @@ impl RecentlyReturned {
         }
     }
 
+    /// Returns whether the job was there.
+    pub(super) fn remove(&mut self, jid: &str) -> bool {
+        // Its place in `oldest` goes when its time comes.
+        self.queues.remove(jid).is_some()
+    }
+
     pub(super) fn queue_of(&self, jid: &str) -> Option<&QueueName> {
         self.queues.get(jid)
     }

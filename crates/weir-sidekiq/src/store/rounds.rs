@@ -1,4 +1,4 @@
-//! Rounds: in each, every FETCH in line asks Redis once.
+//! Rounds: in each, every waiting FETCH asks Redis once.
 //!
 //! One round runs at a time. A round that begins after a request serves it, so many requests that
 //! arrive during one round share the next one.
@@ -16,7 +16,7 @@ pub(super) struct Rounds {
     pub(super) served: Cell<u64>,
     pub(super) outcome: RefCell<Result<(), StoreError>>,
     /// Held during a round. Across awaits, so tokio's.
-    pub(super) turn: Mutex<()>,
+    pub(super) lock: Mutex<()>,
 }
 
 impl Default for Rounds {
@@ -25,7 +25,7 @@ impl Default for Rounds {
             requested: Cell::new(0),
             served: Cell::new(0),
             outcome: RefCell::new(Ok(())),
-            turn: Mutex::default(),
+            lock: Mutex::default(),
         }
     }
 }
@@ -33,7 +33,7 @@ impl Default for Rounds {
 impl Rounds {
     /// Returns whether a round is running.
     pub(super) fn is_running(&self) -> bool {
-        self.turn.try_lock().is_err()
+        self.lock.try_lock().is_err()
     }
 
     /// Returns the number of a new request.

@@ -7,12 +7,12 @@
 use std::rc::Rc;
 
 use redis::AsyncCommands as _;
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{EntryKey, JobLocation, QueueName, SetName};
 use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
 
 use super::entries::RawEntry;
+use super::link_connection::LinkConnection;
 use super::seconds;
 use super::store_core::StoreCore;
 
@@ -60,7 +60,7 @@ impl StoreCore {
 
     async fn queue_entries(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         request: &ScanRequest,
         count: usize,
@@ -86,7 +86,7 @@ impl StoreCore {
     /// Returns the entries at positions `start..end`, which count from the end that is served first.
     pub(super) async fn list_range(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         start: usize,
         end: usize,
@@ -106,7 +106,7 @@ impl StoreCore {
     /// behind it when the newest are first. Where the key is gone, of the first one of its time.
     async fn position(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         key: &EntryKey,
         newest_first: bool,
@@ -126,7 +126,7 @@ impl StoreCore {
     /// Returns the position of the first entry that was enqueued at `order` or later.
     async fn first_from(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         order: u64,
     ) -> Result<usize, StoreError> {
@@ -146,7 +146,7 @@ impl StoreCore {
     /// Returns the entries among which `key` is, if it is in the queue.
     pub(super) async fn entries_around(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
         key: &EntryKey,
     ) -> Result<Vec<RawEntry>, StoreError> {
@@ -157,7 +157,7 @@ impl StoreCore {
 
     async fn set_entries(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         set: SetName,
         request: &ScanRequest,
         count: usize,
@@ -175,7 +175,7 @@ impl StoreCore {
     /// Returns how many entries of the key's time come before the walk goes on behind it.
     async fn ties(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         set: SetName,
         key: &EntryKey,
         newest_first: bool,
@@ -192,7 +192,7 @@ impl StoreCore {
     /// Returns the entries of a set whose time is `order`.
     pub(super) async fn entries_at(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         set: SetName,
         order: u64,
     ) -> Result<Vec<RawEntry>, StoreError> {
@@ -211,7 +211,7 @@ impl StoreCore {
     /// Returns up to `count` entries from the time `order` on, or from the first one.
     async fn set_range(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         set: SetName,
         order: Option<u64>,
         newest_first: bool,

@@ -1,13 +1,17 @@
 //! The scripts that Redis runs. Each file describes its keys, arguments and result.
 //!
 //! A script is one atomic step: it checks that a job is still where the caller saw it, and moves it.
-//! So several nodes, or a node that was stopped for hours, may try the same step without harm.
+//! So several nodes, or a node that was stopped for hours, may try the same step without harm. What
+//! a node does by itself also carries its owner, the fencing token: the script does nothing once the
+//! owner's lease is over. No script removes a job before its target has accepted it, so a key of
+//! another type loses none.
 
 use redis::Script;
 
 /// All scripts, sent by their hash; Redis gets the text when it does not know the hash.
 #[derive(Debug)]
 pub(super) struct StoreScripts {
+    pub(super) push: Script,
     pub(super) fetch: Script,
     pub(super) take: Script,
     pub(super) give_back: Script,
@@ -15,11 +19,17 @@ pub(super) struct StoreScripts {
     pub(super) shift: Script,
     pub(super) due: Script,
     pub(super) lease: Script,
+    pub(super) reserved: Script,
+    pub(super) prune: Script,
+    pub(super) trim: Script,
+    pub(super) counts: Script,
+    pub(super) statistics: Script,
 }
 
 impl Default for StoreScripts {
     fn default() -> Self {
         Self {
+            push: Script::new(include_str!("scripts/push.lua")),
             fetch: Script::new(include_str!("scripts/fetch.lua")),
             take: Script::new(include_str!("scripts/take.lua")),
             give_back: Script::new(include_str!("scripts/return.lua")),
@@ -27,6 +37,11 @@ impl Default for StoreScripts {
             shift: Script::new(include_str!("scripts/move.lua")),
             due: Script::new(include_str!("scripts/due.lua")),
             lease: Script::new(include_str!("scripts/lease.lua")),
+            reserved: Script::new(include_str!("scripts/reserved.lua")),
+            prune: Script::new(include_str!("scripts/prune.lua")),
+            trim: Script::new(include_str!("scripts/trim.lua")),
+            counts: Script::new(include_str!("scripts/counts.lua")),
+            statistics: Script::new(include_str!("scripts/statistics.lua")),
         }
     }
 }

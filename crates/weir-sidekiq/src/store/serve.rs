@@ -1,9 +1,9 @@
-//! Serves all FETCHes in line, a round at a time.
+//! Serves all waiting FETCHes, a round at a time.
 
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::metrics::{JobServerLimit, StoreOperation};
 use weir_jobs::model::Delivery;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FetchRequest, StoreError};
@@ -11,8 +11,8 @@ use weir_jobs::store::{FetchRequest, StoreError};
 use super::store_core::StoreCore;
 
 impl StoreCore {
-    /// Reserves jobs, and waits when there are none. The FETCH is in line at once, so dropping the
-    /// future loses nothing: what it was handed returns.
+    /// Reserves jobs, and waits when there are none. The FETCH is registered at once, so
+    /// dropping the future loses nothing: what it was handed returns.
     pub(super) async fn fetch(
         self: &Rc<Self>,
         request: FetchRequest<'_>,
@@ -20,9 +20,9 @@ impl StoreCore {
         self.check_open()?;
         let has_room = self.waiting.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
-        let mut place = self.waiting.enter(&request, may_wait && has_room);
-        let outcome = self.serve().await;
-        if let Ok(jobs) = place.slot.try_recv() {
+        let mut ticket = self.waiting.add(&request, may_wait && has_room);
+        let outcome = self.measured.timed(StoreOperation::Fetch, self.serve()).await;
+        if let Ok(jobs) = ticket.jobs.try_recv() {
             return Ok(jobs.deliver());
         }
         outcome?;
@@ -32,7 +32,8 @@ impl StoreCore {
         if !may_wait {
             return Ok(Vec::new());
         }
-        let served = tokio::time::timeout(request.wait, &mut place.slot).await;
+        self.wait_began.notify_one();
+        let served = tokio::time::timeout(request.wait, &mut ticket.jobs).await;
         Ok(served.ok().and_then(Result::ok).map(|jobs| jobs.deliver()).unwrap_or_default())
     }
 
@@ -44,7 +45,7 @@ impl StoreCore {
     }
 
     /// Lets the store's task serve FETCHes that wait.
-    pub(super) fn kick(&self) {
+    pub(super) fn wake_waiting_fetches(&self) {
         if !self.waiting.is_empty() {
             self.work_arrived.notify_one();
         }
@@ -60,10 +61,14 @@ impl StoreCore {
     }
 
     async fn round_for(self: Rc<Self>, request: u64) -> Result<(), StoreError> {
-        let _guard = self.rounds.turn.lock().await;
+        let _guard = self.rounds.lock.lock().await;
         if self.rounds.served.get() < request {
             let requested = self.rounds.requested.get();
-            let outcome = self.round().await;
+            let mut outcome = self.round().await;
+            if outcome.is_err() && self.owner.borrow().is_none() {
+                // The lease was over: once more under a new one.
+                outcome = self.round().await;
+            }
             self.rounds.served.set(requested);
             *self.rounds.outcome.borrow_mut() = outcome;
         }

@@ -5,20 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::dispatch::Dispatcher;
-use weir_jobs::metrics::{JobsMetrics, QueueMetrics};
+use weir_jobs::metrics::{JobsMetrics, QueueMetrics, StoreMetrics};
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Counts, StoreError};
 
+use super::class_metrics::ClassMetrics;
+use super::confirmed_pushes::ConfirmedPushes;
 use super::keys::StoreKeys;
 use super::link::RedisLink;
+use super::link_connection::LinkConnection;
+use super::metrics_layout::{ClassMetricsLayout, LayoutsRead};
 use super::owner::LeaseOwner;
+use super::push_memory::PushMemory;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
@@ -27,7 +31,7 @@ use super::seconds;
 use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.
-const ODD_NAMES_MAX: usize = 100;
+const INVALID_NAMES_MAX: usize = 100;
 
 /// The store, without its tasks.
 #[derive(Debug)]
@@ -35,15 +39,20 @@ pub(super) struct StoreCore {
     pub(super) link: RedisLink,
     pub(super) keys: StoreKeys,
     pub(super) scripts: StoreScripts,
+    pub(super) push_memory: PushMemory,
+    pub(super) confirmed: ConfirmedPushes,
     pub(super) limits: JobServerLimits,
     pub(super) metrics: JobsMetrics,
+    /// Of this shard.
+    pub(super) measured: StoreMetrics,
+    pub(super) class_metrics_layout: ClassMetricsLayout,
     pub(super) clock: Clock,
     pub(super) lease: Duration,
     /// Of this data directory.
     pub(super) node: String,
     pub(super) owner: RefCell<Option<LeaseOwner>>,
-    /// Held while the node enters Redis. Across awaits, so tokio's.
-    pub(super) entering: Mutex<()>,
+    /// Held while the node registers in Redis. Across awaits, so tokio's.
+    pub(super) registering: Mutex<()>,
     pub(super) state: RefCell<StoreState>,
     pub(super) waiting: Rc<WaitingFetches>,
     pub(super) rounds: Rounds,
@@ -51,10 +60,14 @@ pub(super) struct StoreCore {
     pub(super) returning: Mutex<()>,
     /// Wakes the task that serves FETCHes.
     pub(super) work_arrived: Rc<Notify>,
+    /// Tells that task that a FETCH waits, so that it polls.
+    pub(super) wait_began: Rc<Notify>,
     pub(super) closed: Cell<bool>,
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
     pub(super) last_counts: RefCell<Counts>,
+    /// Redis' memory, and when it was read.
+    pub(super) memory: Cell<Option<(u64, Instant)>>,
     pub(super) counted_at: Cell<Timestamp>,
 }
 
@@ -70,19 +83,31 @@ pub(super) struct StoreState {
     pub(super) totals: NodeTotals,
     /// The totals that Sidekiq's counters contain.
     pub(super) flushed: NodeTotals,
+    /// Runs that are not in Redis yet.
+    pub(super) class_metrics: ClassMetrics,
+    pub(super) layouts: Option<LayoutsRead>,
     pub(super) queues: BTreeMap<QueueName, LocalQueue>,
-    /// Names in Redis' set when it was last read, and those that this node has used since.
+    /// Names of queues to which this node has pushed.
     pub(super) known: BTreeSet<String>,
     /// Jobs that were not delivered, by queue and number.
     pub(super) undelivered: Vec<(QueueName, u64)>,
     pub(super) returned: RecentlyReturned,
-    /// Queues whose name is in the set of those with reservations.
-    pub(super) reserving: BTreeSet<QueueName>,
+    /// Jobs that this node had reserved when its lease was lost.
+    pub(super) lost: RecentlyReturned,
+    /// Whether a script may have reserved jobs that are not in the table.
+    pub(super) reply_lost: bool,
+    pub(super) reap_passes: u64,
+    /// Where the next step through the counts of returned jobs begins.
+    pub(super) prune_cursor: String,
+    /// Under which this node's statistics are added since its start, or since all was deleted.
+    pub(super) statistics_id: Option<u64>,
+    /// Whether it was logged that there are too many names of queues.
+    pub(super) has_too_many_queues: bool,
     pub(super) random: fastrand::Rng,
     /// Payloads that were no jobs.
     pub(super) malformed: u64,
     /// Names of queues that Weir can't serve.
-    pub(super) odd_names: BTreeSet<String>,
+    pub(super) invalid_names: BTreeSet<String>,
 }
 
 /// What this node knows about a queue.
@@ -103,8 +128,8 @@ pub(super) struct NodeTotals {
 
 impl StoreState {
     /// Notes a name of a queue that Weir can't serve. Returns whether it is new.
-    pub(super) fn note_odd_name(&mut self, name: &str) -> bool {
-        self.odd_names.len() < ODD_NAMES_MAX && self.odd_names.insert(name.to_owned())
+    pub(super) fn note_invalid_name(&mut self, name: &str) -> bool {
+        self.invalid_names.len() < INVALID_NAMES_MAX && self.invalid_names.insert(name.to_owned())
     }
 
     /// Returns whether this node knows the reserved job with this number.
@@ -119,11 +144,11 @@ impl StoreCore {
         if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    /// Returns the connection, once this node has entered Redis and jobs that were not delivered
+    /// Returns the connection, once this node is registered in Redis and jobs that were not delivered
     /// are back. Each operation begins with it.
-    pub(super) async fn ready(self: &Rc<Self>) -> Result<MultiplexedConnection, StoreError> {
+    pub(super) async fn ready(self: &Rc<Self>) -> Result<LinkConnection, StoreError> {
         self.check_open()?;
-        let connection = self.entered().await?;
+        let connection = self.registered().await?;
         self.return_undelivered(&connection).await?;
         Ok(connection)
     }
@@ -157,6 +182,12 @@ impl StoreCore {
         let mut state = self.state.borrow_mut();
         change(&mut state.totals);
         change(&mut self.local_queue(&mut state, queue).totals);
+    }
+
+    /// Counts payloads that no worker could run.
+    pub(super) fn count_malformed(&self, payloads: u64) {
+        self.state.borrow_mut().malformed += payloads;
+        self.measured.malformed(payloads);
     }
 
     pub(super) fn observe_run(&self, queue: &QueueName, since: Timestamp) {

@@ -1,5 +1,5 @@
 //! What the store does by itself: serve FETCHes that wait, move due jobs, keep the lease, return
-//! the jobs of dead nodes.
+//! the jobs of dead nodes, write what Sidekiq's pages show.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
 
+use super::server_figures::FIGURES_EVERY;
 use super::settings::RedisStoreSettings;
 use super::store_core::StoreCore;
 
@@ -20,35 +21,46 @@ const IDLE_SLEEP: Duration = Duration::from_secs(60);
 const RENEWALS_PER_LEASE: u32 = 6;
 const REAPS_PER_LEASE: u32 = 12;
 
-/// How often Sidekiq's counters are raised, as by Sidekiq.
+/// How often Sidekiq's counters and the metrics of classes are written, as by Sidekiq.
 const STATISTICS_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts the tasks. They end with the store.
 pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<JoinHandle<()>> {
     let weak = || Rc::downgrade(core);
     let lease = core.lease;
-    vec![
+    let mut tasks = vec![
         tokio::task::spawn_local(serve_waiting(weak(), settings.poll_interval)),
         tokio::task::spawn_local(repeat(weak(), settings.schedule_interval, Duty::Due)),
         tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
         tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),
-    ]
+        tokio::task::spawn_local(repeat(weak(), FIGURES_EVERY, Duty::Figures)),
+    ];
+    if core.link.uses_sentinels() {
+        let checking = repeat(weak(), settings.sentinel_interval, Duty::CheckPrimary);
+        tasks.push(tokio::task::spawn_local(checking));
+    }
+    tasks
 }
 
 /// Serves FETCHes whenever work has arrived, and polls for what others push.
 async fn serve_waiting(core: Weak<StoreCore>, poll_interval: Duration) {
     let mut idle = 1;
     loop {
-        let Some((arrived, waits)) =
-            core.upgrade().map(|core| (Rc::clone(&core.work_arrived), !core.waiting.is_empty()))
-        else {
+        let Some((arrived, began, waits)) = core.upgrade().map(|core| {
+            let (arrived, began) = (Rc::clone(&core.work_arrived), Rc::clone(&core.wait_began));
+            (arrived, began, !core.waiting.is_empty())
+        }) else {
             return;
         };
         let sleep = if waits { poll_interval * idle } else { IDLE_SLEEP };
         tokio::select! {
             () = tokio::time::sleep(sleep) => idle = (idle + 1).min(IDLE_FACTOR_MAX),
             () = arrived.notified() => idle = 1,
+            () = began.notified(), if !waits => {
+                idle = 1;
+                continue;
+            }
         }
         let Some(core) = core.upgrade() else { return };
         if core.closed.get() {
@@ -69,6 +81,8 @@ enum Duty {
     Renew,
     Reap,
     Statistics,
+    Figures,
+    CheckPrimary,
 }
 
 impl Duty {
@@ -78,12 +92,18 @@ impl Duty {
             Self::Renew => core.renew_lease().await,
             Self::Reap => {
                 let mut connection = core.ready().await?;
-                core.reap(&mut connection).await
+                core.reap_if_needed(&mut connection).await
+            }
+            Self::CheckPrimary => {
+                core.link.check_primary().await;
+                Ok(())
             }
             Self::Statistics => {
                 let mut connection = core.ready().await?;
-                core.flush_statistics(&mut connection).await
+                core.flush_statistics(&mut connection).await?;
+                core.flush_class_metrics(&mut connection).await
             }
+            Self::Figures => core.publish_server_figures().await,
         }
     }
 }
@@ -99,6 +119,8 @@ async fn repeat(core: Weak<StoreCore>, interval: Duration, duty: Duty) {
         }
         match duty.run(&core).await {
             Ok(()) => failing_since = None,
+            // The link has logged it.
+            Err(_) if core.link.absence_text().is_some() => {}
             Err(error) if failing_since.is_none() => {
                 failing_since = Some(Instant::now());
                 tracing::warn!(%error, ?duty, "Redis can't be used; trying again");

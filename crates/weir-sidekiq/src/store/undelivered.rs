@@ -1,12 +1,17 @@
 //! Jobs that were reserved and not delivered return to their queues.
 
-use redis::aio::MultiplexedConnection;
 use std::collections::BTreeMap;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
+use super::fail::Settlement;
 use super::handover::GiveBack;
+use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
+use super::vanish::COUNT_AGE_MAX;
+
+/// Jobs that one script returns.
+pub(super) const RETURNED_PER_SCRIPT_MAX: usize = 25;
 
 impl GiveBack for StoreCore {
     /// Ends reservations at once. Their jobs return before the next operation, or when the store's
@@ -28,7 +33,7 @@ impl StoreCore {
     /// Returns the jobs that were given back to their queues.
     pub(super) async fn return_undelivered(
         &self,
-        connection: &MultiplexedConnection,
+        connection: &LinkConnection,
     ) -> Result<(), StoreError> {
         if self.state.borrow().undelivered.is_empty() && self.returning.try_lock().is_ok() {
             return Ok(());
@@ -40,7 +45,8 @@ impl StoreCore {
             queues.entry(queue).or_default().push(number);
         }
         for (queue, numbers) in queues {
-            let moved = self.put_back(&mut connection.clone(), &queue, &numbers).await;
+            let jobs: Vec<_> = numbers.iter().map(|number| (*number, "")).collect();
+            let moved = self.put_back(&mut connection.clone(), &queue, &jobs).await;
             if let Err(error) = moved {
                 let numbers = numbers.into_iter().map(|number| (queue.clone(), number));
                 self.state.borrow_mut().undelivered.extend(numbers);
@@ -51,32 +57,41 @@ impl StoreCore {
     }
 
     /// Puts this node's reserved jobs back to where they are served next, the lowest number first.
-    /// Returns, in descending order of the numbers, which were still there.
+    /// Counts the return of those with a jid.
     pub(super) async fn put_back(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &QueueName,
-        numbers: &[u64],
-    ) -> Result<Vec<bool>, StoreError> {
-        let Some(owner) = self.owner.borrow().clone() else { return Ok(Vec::new()) };
-        let mut numbers = numbers.to_vec();
-        numbers.sort_unstable_by(|one, other| other.cmp(one));
-        let fields: Vec<String> = numbers.iter().map(|number| owner.field(*number)).collect();
-        self.put_fields_back(connection, queue.as_str(), "", &fields).await
+        jobs: &[(u64, &str)],
+    ) -> Result<(), StoreError> {
+        let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
+        let mut jobs: Vec<_> = jobs.iter().map(|(number, jid)| (*number, *jid)).collect();
+        jobs.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let fields: Vec<_> =
+            jobs.iter().map(|(number, jid)| (owner.field(*number), (*jid).to_owned())).collect();
+        for step in fields.chunks(RETURNED_PER_SCRIPT_MAX) {
+            self.return_fields(connection, queue.as_str(), Settlement::default(), step).await?;
+        }
+        Ok(())
     }
 
-    /// Puts reserved jobs back, the last one to be served first. With an `owner`, only if its lease
-    /// is over.
-    pub(super) async fn put_fields_back(
+    /// Puts reserved jobs back, the last one to be served first. Each has its id and its jid, or no
+    /// jid if its return does not count. Returns which were moved.
+    pub(super) async fn return_fields(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         queue: &str,
-        owner: &str,
-        fields: &[String],
+        by: Settlement<'_>,
+        fields: &[(String, String)],
     ) -> Result<Vec<bool>, StoreError> {
         let mut invocation = self.scripts.give_back.key(self.keys.reserved(queue));
         invocation.key(self.keys.list(queue)).key(self.keys.queues()).key(self.keys.nodes());
-        invocation.arg(queue).arg(owner).arg(fields);
+        invocation.key(self.keys.vanished());
+        invocation.arg(queue).arg(by.victim).arg(by.token);
+        invocation.arg(self.seconds_argument()).arg(COUNT_AGE_MAX.as_secs());
+        for (field, jid) in fields {
+            invocation.arg(field).arg(jid);
+        }
         let moved: Result<Vec<u8>, _> = invocation.invoke_async(connection).await;
         let moved = moved.map_err(|error| self.link.failed(&error))?;
         Ok(moved.into_iter().map(|moved| moved == 1).collect())

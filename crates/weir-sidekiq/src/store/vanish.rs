@@ -7,34 +7,33 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redis::AsyncCommands as _;
-use redis::aio::MultiplexedConnection;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules::{self, Return};
 use weir_jobs::store::StoreError;
 
+use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
 
 /// A job that lost its workers further apart is not suspected to be the cause.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(72 * 3_600);
+pub(super) const COUNT_AGE_MAX: Duration = Duration::from_secs(72 * 3_600);
 
 /// How often jobs were returned, by jid.
 pub(super) type ReturnCounts = BTreeMap<Box<str>, ReturnCount>;
 
-/// How often one job was returned, and since when that is counted.
+/// How often one job was returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReturnCount {
     times: u8,
-    since: u64,
 }
 
 impl ReturnCount {
     fn parse(text: &str, now: Timestamp) -> Option<Self> {
         let (times, since) = text.split_once(' ')?;
-        let count = Self { times: times.parse().ok()?, since: since.parse().ok()? };
-        let age = now.since(Timestamp::from_millis(count.since.saturating_mul(1_000)));
-        (age <= COUNT_AGE_MAX).then_some(count)
+        let since: u64 = since.parse().ok()?;
+        let age = now.since(Timestamp::from_millis(since.saturating_mul(1_000)));
+        Some(Self { times: times.parse().ok()? }).filter(|_| age <= COUNT_AGE_MAX)
     }
 }
 
@@ -66,20 +65,18 @@ impl StoreCore {
             }
         }
         for (queue, jobs) in returning {
-            let numbers: Vec<u64> = jobs.iter().map(|(number, _)| *number).collect();
-            self.put_back(&mut connection, &queue, &numbers).await?;
+            let counted: Vec<_> = jobs.iter().map(|(number, jid)| (*number, &**jid)).collect();
+            self.put_back(&mut connection, &queue, &counted).await?;
             self.state.borrow_mut().note_returned(&queue, &jobs);
-            let jids = jobs.iter().map(|(_, jid)| &**jid);
-            self.count_returns(&mut connection, &counts, jids).await?;
         }
-        self.kick();
+        self.wake_waiting_fetches();
         Ok(released)
     }
 
     /// Reads how often each of these jobs was returned before.
     pub(super) async fn return_counts<'j>(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jids: impl Iterator<Item = &'j str>,
     ) -> Result<ReturnCounts, StoreError> {
         let jids: Vec<&str> = jids.collect();
@@ -87,7 +84,12 @@ impl StoreCore {
             return Ok(ReturnCounts::new());
         }
         let counts = connection.hmget(self.keys.vanished(), &jids).await;
-        let counts: Vec<Option<String>> = counts.map_err(|error| self.link.failed(&error))?;
+        let counts: Vec<redis::Value> = match counts {
+            // Of a key of another type, nothing is known.
+            Err(error) if error.code() == Some("WRONGTYPE") => Vec::new(),
+            counts => counts.map_err(|error| self.link.failed(&error))?,
+        };
+        let counts = counts.into_iter().map(|it| redis::from_redis_value::<String>(it).ok());
         let now = self.now();
         let known = jids
             .iter()
@@ -102,31 +104,9 @@ impl StoreCore {
         rules::after_vanishing(times, self.limits.returns_max) == Return::Fails
     }
 
-    /// Counts one more return of each of these jobs.
-    pub(super) async fn count_returns<'j>(
-        &self,
-        connection: &mut MultiplexedConnection,
-        counts: &ReturnCounts,
-        jids: impl Iterator<Item = &'j str>,
-    ) -> Result<(), StoreError> {
-        let now = self.now().as_millis() / 1_000;
-        let fields: Vec<(&str, String)> = jids
-            .map(|jid| {
-                let ReturnCount { times, since } = counts.get(jid).copied().unwrap_or_default();
-                let since = if times == 0 { now } else { since };
-                (jid, format!("{} {since}", times.saturating_add(1)))
-            })
-            .collect();
-        if fields.is_empty() {
-            return Ok(());
-        }
-        let counted: Result<(), _> = connection.hset_multiple(self.keys.vanished(), &fields).await;
-        counted.map_err(|error| self.link.failed(&error))
-    }
-
     pub(super) async fn forget_returns(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut LinkConnection,
         jid: &str,
     ) -> Result<(), StoreError> {
         let forgotten: Result<(), _> = connection.hdel(self.keys.vanished(), jid).await;

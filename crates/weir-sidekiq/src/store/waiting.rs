@@ -13,21 +13,27 @@ use super::handover::Handover;
 /// Workers that one script serves. More are served by the next one, if these all got their jobs.
 const WORKERS_PER_SCRIPT_MAX: usize = 100;
 
-/// All FETCHes in line.
-#[derive(Debug, Default)]
-pub(super) struct WaitingFetches {
+/// All waiting FETCHes. `T` is what they are handed.
+#[derive(Debug)]
+pub(super) struct WaitingFetches<T = Handover> {
     next_ticket: Cell<u64>,
-    line: RefCell<BTreeMap<u64, FetchInLine>>,
+    fetches: RefCell<BTreeMap<u64, WaitingFetch<T>>>,
+}
+
+impl<T> Default for WaitingFetches<T> {
+    fn default() -> Self {
+        Self { next_ticket: Cell::default(), fetches: RefCell::default() }
+    }
 }
 
 #[derive(Debug)]
-struct FetchInLine {
+struct WaitingFetch<T> {
     queues: Rc<[QueueName]>,
     wid: Option<Wid>,
     max: BatchSize,
-    /// Whether it stays in line when there is no job.
+    /// Whether it goes on waiting when there is no job.
     waits: bool,
-    slot: oneshot::Sender<Handover>,
+    jobs: oneshot::Sender<T>,
 }
 
 /// FETCHes that ask for the same queues in the same order.
@@ -44,52 +50,56 @@ pub(super) struct GroupedFetch {
     pub(super) max: BatchSize,
 }
 
-/// A place in line. Dropping it leaves the line; jobs that were handed over return to their queue.
+/// A waiting FETCH as its caller sees it. Dropping it ends the wait; jobs that were handed over return
+/// to their queue.
 #[derive(Debug)]
-pub(super) struct PlaceInLine {
-    line: Rc<WaitingFetches>,
+pub(super) struct FetchTicket<T = Handover> {
+    waiting: Rc<WaitingFetches<T>>,
     ticket: u64,
-    pub(super) slot: oneshot::Receiver<Handover>,
+    pub(super) jobs: oneshot::Receiver<T>,
 }
 
-impl Drop for PlaceInLine {
+impl<T> Drop for FetchTicket<T> {
     fn drop(&mut self) {
-        self.line.line.borrow_mut().remove(&self.ticket);
+        self.waiting.fetches.borrow_mut().remove(&self.ticket);
     }
 }
 
-impl WaitingFetches {
-    pub(super) fn enter(self: &Rc<Self>, request: &FetchRequest<'_>, waits: bool) -> PlaceInLine {
-        let (sender, slot) = oneshot::channel();
+impl<T> WaitingFetches<T> {
+    pub(super) fn add(self: &Rc<Self>, request: &FetchRequest<'_>, waits: bool) -> FetchTicket<T> {
+        let (sender, jobs) = oneshot::channel();
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);
         let (queues, wid, max) = (Rc::from(request.queues), request.wid.cloned(), request.max);
-        let fetch = FetchInLine { queues, wid, max, waits, slot: sender };
-        self.line.borrow_mut().insert(ticket, fetch);
-        PlaceInLine { line: Rc::clone(self), ticket, slot }
+        let fetch = WaitingFetch { queues, wid, max, waits, jobs: sender };
+        self.fetches.borrow_mut().insert(ticket, fetch);
+        FetchTicket { waiting: Rc::clone(self), ticket, jobs }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.line.borrow().is_empty()
+        self.fetches.borrow().is_empty()
     }
 
-    /// Returns the number of FETCHes that stay in line when there is no job.
+    /// Returns the number of FETCHes that go on waiting when there is no job.
     pub(super) fn waiting(&self) -> usize {
-        self.line.borrow().values().filter(|fetch| fetch.waits).count()
+        self.fetches.borrow().values().filter(|fetch| fetch.waits).count()
     }
 
     /// Returns whether a FETCH asks for one of these queues.
-    pub(super) fn any_for<'a>(&self, mut queues: impl Iterator<Item = &'a str>) -> bool {
-        let line = self.line.borrow();
-        let mut asked = line.values().flat_map(|fetch| fetch.queues.iter());
-        !line.is_empty() && queues.any(|queue| asked.any(|it| it.as_str() == queue))
+    pub(super) fn any_for<'a>(&self, queues: impl Iterator<Item = &'a str>) -> bool {
+        let fetches = self.fetches.borrow();
+        let mut requested = fetches.values().flat_map(|fetch| fetch.queues.iter());
+        !fetches.is_empty() && {
+            let pushed: Vec<&str> = queues.collect();
+            requested.any(|it| pushed.contains(&it.as_str()))
+        }
     }
 
     /// Returns all FETCHes by their queues, the group with the longest waiting one first.
     pub(super) fn groups(&self) -> Vec<FetchGroup> {
         let mut places: BTreeMap<Rc<[QueueName]>, usize> = BTreeMap::new();
         let mut groups: Vec<FetchGroup> = Vec::new();
-        for (ticket, fetch) in self.line.borrow().iter() {
+        for (ticket, fetch) in self.fetches.borrow().iter() {
             let place = *places.entry(Rc::clone(&fetch.queues)).or_insert_with(|| {
                 groups.push(FetchGroup { queues: Rc::clone(&fetch.queues), fetches: Vec::new() });
                 groups.len() - 1
@@ -104,16 +114,16 @@ impl WaitingFetches {
     }
 
     /// Hands jobs over to a FETCH. If it has left, they return to their queue.
-    pub(super) fn serve(&self, ticket: u64, jobs: Handover) {
-        let fetch = self.line.borrow_mut().remove(&ticket);
+    pub(super) fn serve(&self, ticket: u64, jobs: T) {
+        let fetch = self.fetches.borrow_mut().remove(&ticket);
         if let Some(fetch) = fetch {
-            drop(fetch.slot.send(jobs));
+            drop(fetch.jobs.send(jobs));
         }
     }
 
     /// Ends all waits without a job.
     pub(super) fn dismiss(&self) {
-        let line = std::mem::take(&mut *self.line.borrow_mut());
-        drop(line);
+        let fetches = std::mem::take(&mut *self.fetches.borrow_mut());
+        drop(fetches);
     }
 }

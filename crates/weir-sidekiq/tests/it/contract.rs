@@ -4,6 +4,7 @@
 //! reason, so that every run lists it.
 
 mod harness;
+mod sharded;
 #[path = "../../../weir-jobs/tests/it/contract/promises.rs"]
 #[macro_use]
 mod promises;
@@ -37,56 +38,64 @@ mod waiting;
 #[path = "../../../weir-jobs/tests/it/contract/world.rs"]
 mod world;
 
+mod restricted;
+
 use harness::RedisHarness;
+use sharded::ShardedHarness;
 
 /// Defines the test of one promise. The first rules are the promises that are not kept.
 macro_rules! promise {
-    (scheduled, a_job_waits_for_its_time_to_the_microsecond) => {
+    ($harness:ty, scheduled, a_job_waits_for_its_time_to_the_microsecond) => {
         #[test]
         #[ignore = "`at` is stored as the score only: with it in the payload, Sidekiq's scheduler \
                     would schedule the job again"]
         fn a_job_waits_for_its_time_to_the_microsecond() {
-            run(super::scheduled::a_job_waits_for_its_time_to_the_microsecond::<RedisHarness>);
+            run(super::scheduled::a_job_waits_for_its_time_to_the_microsecond::<$harness>);
         }
     };
-    (restore, a_restored_job_rests_where_it_was) => {
+    ($harness:ty, restore, a_restored_job_rests_where_it_was) => {
         #[test]
         #[ignore = "`failure.next_at` is stored as the score of the retry set only, so a job that is \
                     restored there without one has it afterwards"]
         fn a_restored_job_rests_where_it_was() {
-            run(super::restore::a_restored_job_rests_where_it_was::<RedisHarness>);
+            run(super::restore::a_restored_job_rests_where_it_was::<$harness>);
         }
     };
-    (durable, a_restart_keeps_every_state) => {
+    ($harness:ty, durable, a_restart_keeps_every_state) => {
         #[test]
         #[ignore = "totals count from the start of a node: Sidekiq's own include what Sidekiq did"]
         fn a_restart_keeps_every_state() {
-            run(super::durable::a_restart_keeps_every_state::<RedisHarness>);
+            run(super::durable::a_restart_keeps_every_state::<$harness>);
         }
     };
-    ($module:ident, $test:ident) => {
+    ($harness:ty, $module:ident, $test:ident) => {
         #[test]
         fn $test() {
-            run(super::$module::$test::<RedisHarness>);
+            run(super::$module::$test::<$harness>);
+        }
+    };
+}
+
+macro_rules! contract {
+    ($store:ident: $harness:ty, { $($module:ident: $($test:ident),+;)+ }) => {
+        mod $store {
+            use super::*;
+            $($(promise!($harness, $module, $test);)+)+
         }
     };
 }
 
 macro_rules! contract_of_redis {
-    ({ $($module:ident: $($test:ident),+;)+ }) => {
-        mod redis_store {
-            use super::*;
-            $($(promise!($module, $test);)+)+
-        }
+    ($tests:tt) => {
+        contract!(redis_store: RedisHarness, $tests);
+        contract!(sharded_store: ShardedHarness, $tests);
     };
 }
 
 macro_rules! durable_contract_of_redis {
-    ({ $($module:ident: $($test:ident),+;)+ }) => {
-        mod redis_survives {
-            use super::*;
-            $($(promise!($module, $test);)+)+
-        }
+    ($tests:tt) => {
+        contract!(redis_survives: RedisHarness, $tests);
+        contract!(sharded_survives: ShardedHarness, $tests);
     };
 }
 
@@ -94,7 +103,7 @@ promises_of_every_store!(contract_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);
 
 /// Runs a test, unless there is no Redis.
-fn run<F: Future<Output = ()>>(test: impl FnOnce(world::World<RedisHarness>) -> F) {
+fn run<H: harness::Harness, F: Future<Output = ()>>(test: impl FnOnce(world::World<H>) -> F) {
     if crate::shared_redis::database().is_some() {
         world::run(test);
     }

@@ -13,6 +13,8 @@ mod connections;
 mod contract;
 mod cost;
 mod limits;
+mod links;
+mod power_cut;
 mod real_sidekiq;
 #[allow(dead_code, reason = "the tests of weir start one where another was")]
 mod redis_server;

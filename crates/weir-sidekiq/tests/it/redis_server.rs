@@ -10,9 +10,28 @@ use weir_sidekiq::{RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, 
 
 /// Tries with other ports: another process may take one between its choice and the server's bind.
 const STARTS_MAX: usize = 5;
+const SYSTEMS: &str = "redis-server";
+
+/// Returns a server that has `WAITAOF`: the one that WEIR_VALKEY names, or Debian's Valkey. `None`, and
+/// a line that says so, where there is none.
+pub(crate) fn with_waitaof() -> Option<PathBuf> {
+    let named = std::env::var_os("WEIR_VALKEY").map(PathBuf::from);
+    let binary = named.unwrap_or_else(|| PathBuf::from("valkey-server"));
+    let is_there =
+        Command::new(&binary).arg("--version").output().is_ok_and(|it| it.status.success());
+    if !is_there {
+        eprintln!(
+            "skipped: there is no {} (WEIR_VALKEY names a server with WAITAOF)",
+            binary.display()
+        );
+    }
+    is_there.then_some(binary)
+}
 
 pub(crate) struct RedisServer {
     child: Child,
+    /// Of its command line, to start it again.
+    arguments: Vec<String>,
     folder: TempDir,
     pub(crate) port: u16,
 }
@@ -33,6 +52,14 @@ impl RedisServer {
         Self::try_start(|| port, |_, _| Vec::new())
     }
 
+    /// Another program than the system's.
+    pub(crate) fn start_binary(
+        binary: &Path,
+        arguments: impl Fn(&Path, u16) -> Vec<String>,
+    ) -> Option<Self> {
+        Self::try_start_until(binary, free_port, arguments, "eady to accept connections")
+    }
+
     /// One that reads `file` and takes a millisecond for each of its keys.
     pub(crate) fn start_loading(file: &Path) -> Option<Self> {
         let arguments = |folder: &Path, _| {
@@ -41,17 +68,18 @@ impl RedisServer {
                 .map(str::to_owned)
                 .to_vec()
         };
-        Self::try_start_until(free_port, arguments, "Server initialized")
+        Self::try_start_until(Path::new(SYSTEMS), free_port, arguments, "Server initialized")
     }
 
     fn try_start(
         port: impl Fn() -> u16,
         arguments: impl Fn(&Path, u16) -> Vec<String>,
     ) -> Option<Self> {
-        Self::try_start_until(port, arguments, "eady to accept connections")
+        Self::try_start_until(Path::new(SYSTEMS), port, arguments, "eady to accept connections")
     }
 
     fn try_start_until(
+        binary: &Path,
         port: impl Fn() -> u16,
         arguments: impl Fn(&Path, u16) -> Vec<String>,
         until: &str,
@@ -59,17 +87,13 @@ impl RedisServer {
         for _ in 0..STARTS_MAX {
             let folder = tempfile::tempdir().unwrap();
             let port = port();
-            let mut command = Command::new("redis-server");
-            command.args(arguments(folder.path(), port));
-            command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
-            command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());
-            command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
-            let Ok(mut child) = command.spawn() else {
+            let arguments = arguments(folder.path(), port);
+            let Ok(mut child) = command(binary, &folder, port, &arguments).spawn() else {
                 eprintln!("skipped: there is no redis-server");
                 return None;
             };
             if says(&mut child, until) {
-                return Some(Self { child, folder, port });
+                return Some(Self { child, arguments, folder, port });
             }
             child.wait().unwrap();
         }
@@ -78,23 +102,48 @@ impl RedisServer {
 
     /// One that watches the server on `port` under the name of `mymaster`.
     pub(crate) fn start_sentinel(watched: u16) -> Option<Self> {
+        Self::start_sentinel_with(
+            &format!("sentinel monitor mymaster 127.0.0.1 {watched} 1"),
+            "port",
+        )
+    }
+
+    /// One with these lines in its configuration. `port_option`: `port`, or `tls-port` with `port 0`.
+    pub(crate) fn start_sentinel_with(lines: &str, port_option: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let config = folder.path().join("sentinel.conf");
-        std::fs::write(&config, format!("sentinel monitor mymaster 127.0.0.1 {watched} 1\n"))
+        std::fs::write(&config, format!("bind 127.0.0.1\n{port_option} {port}\n{lines}\n"))
             .unwrap();
         let mut command = Command::new("redis-server");
-        command.arg(&config).args([
-            "--sentinel",
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port.to_string(),
-        ]);
+        command.arg(&config).arg("--sentinel");
         command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         assert!(says(&mut child, "+monitor master mymaster"), "the Sentinel ended");
-        Some(Self { child, folder, port })
+        Some(Self { child, arguments: Vec::new(), folder, port })
+    }
+
+    /// Ends it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again where it was killed, with its data. Does not wait until it is ready.
+    pub(crate) fn start_again(&mut self) {
+        self.child =
+            command(Path::new(SYSTEMS), &self.folder, self.port, &self.arguments).spawn().unwrap();
+    }
+
+    /// Sends a signal such as `STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -137,7 +186,16 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
+fn command(binary: &Path, folder: &TempDir, port: u16, arguments: &[String]) -> Command {
+    let mut command = Command::new(binary);
+    command.args(arguments);
+    command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
+    command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());
+    command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

@@ -1,4 +1,5 @@
-//! One Redis for all tests of this process, on a Unix socket. Each store gets a database of its own.
+//! Two Redis servers for all tests of this process, on Unix sockets. Each store gets a database of
+//! its own.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,12 +22,21 @@ struct SharedRedis {
     _alive: ChildStdin,
 }
 
-static SERVER: OnceLock<Option<SharedRedis>> = OnceLock::new();
+static SERVERS: [OnceLock<Option<SharedRedis>>; 2] = [const { OnceLock::new() }; 2];
 static NEXT_DATABASE: AtomicI64 = AtomicI64::new(0);
 
 /// A database that no other test uses. `None`, and a line that says so, where there is no Redis.
 pub(crate) fn database() -> Option<RedisEndpoint> {
-    let server = SERVER.get_or_init(start).as_ref()?;
+    database_of(&SERVERS[0])
+}
+
+/// Such databases of two servers.
+pub(crate) fn two_databases() -> Option<[RedisEndpoint; 2]> {
+    Some([database_of(&SERVERS[0])?, database_of(&SERVERS[1])?])
+}
+
+fn database_of(server: &'static OnceLock<Option<SharedRedis>>) -> Option<RedisEndpoint> {
+    let server = server.get_or_init(start).as_ref()?;
     let database = NEXT_DATABASE.fetch_add(1, Ordering::Relaxed);
     assert!(database < DATABASES, "raise DATABASES");
     let (address, tls) = (RedisAddress::Unix(server.socket.clone()), TlsFiles::default());

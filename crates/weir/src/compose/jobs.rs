@@ -17,7 +17,7 @@ use weir_jobs::store::OpenStore;
 use weir_net::Tls;
 use weir_net::metrics::TlsMetrics;
 use weir_net::tls::AlpnProtocols;
-use weir_sidekiq::store::RedisStoreOptions;
+use weir_sidekiq::store::{RedisStoreOptions, ShardedStoreOptions};
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
@@ -146,9 +146,19 @@ impl Jobs {
 /// Returns what opens the store in Redis; `None`: another store.
 fn redis_store(settings: &Settings) -> Option<Box<dyn OpenStore>> {
     let jobs = &settings.jobs;
-    let endpoint = jobs.redis_server.clone()?;
     let node_file = settings.data_dir.join("node_id");
-    Some(Box::new(RedisStoreOptions { endpoint, node_file, settings: jobs.redis.clone() }))
+    let redis = jobs.redis.clone();
+    match &jobs.redis_shards[..] {
+        [] => None,
+        [only] => {
+            let endpoint = only.endpoint.clone();
+            Some(Box::new(RedisStoreOptions { endpoint, node_file, settings: redis }))
+        }
+        shards => {
+            let shards = shards.to_vec();
+            Some(Box::new(ShardedStoreOptions { shards, node_file, settings: redis }))
+        }
+    }
 }
 
 /// Opens the store on its own thread, since the recovery of a log blocks.

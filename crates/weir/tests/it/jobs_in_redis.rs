@@ -41,3 +41,77 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     assert!(rejected.starts_with("-ERR"), "{rejected}");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn check_names_what_the_redis_may_lose() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (site, port) = (Site::new(""), redis.port);
+    let write = |more: &str| {
+        site.write(&format!(
+            "[jobs]\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{port}\" }}] }}\n\
+             [console]\nlisten = \"off\"\n{more}"
+        ));
+    };
+    write("");
+    let shown = site.ok(&["check"]);
+    let sentence =
+        "appendonly is no: a restart of Redis loses every job; CONFIG SET appendonly yes";
+    assert!(shown.contains(sentence), "{shown}");
+    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    let shown = site.ok(&["check"]);
+    assert!(shown.contains("warning: jobs.store: Redis 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("appendfsync is everysec: a power cut loses"), "{shown}");
+    redis.run(&[&["CONFIG", "SET", "appendfsync", "always"]]);
+    let shown = site.ok(&["check"]);
+    assert!(!shown.contains("warning"), "{shown}");
+    write("[jobs.redis.confirm]\nreplicas = 1\n");
+    let shown = site.shown(&["check"]);
+    assert!(shown.contains("error: jobs.store: Redis 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("0 replicas are connected"), "{shown}");
+    drop(redis);
+    write("");
+    let shown = site.shown(&["check"]);
+    assert!(shown.contains("problem: jobs.store: Redis 127.0.0.1:"), "{shown}");
+}
+
+#[test]
+fn jobs_divided_among_servers_are_served_and_reported() {
+    let (Some(one), Some(mut two)) = (RedisServer::start(), RedisServer::start()) else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nredis.placement = \"turn\"\n\
+         store = {{ redis = [{{ name = \"one\", url = \"redis://127.0.0.1:{}\" }}, \
+         {{ name = \"two\", url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n",
+        one.port, two.port
+    ));
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    for number in 0..4 {
+        let job = format!(r#"{{"jid":"it-job-{number:04}","jobtype":"Hello","args":[]}}"#);
+        assert_eq!(client.run_command(&format!("PUSH {job}")), "+OK");
+    }
+    for server in [&one, &two] {
+        let length: u64 =
+            redis::cmd("LLEN").arg("queue:default").query(&mut server.client()).expect("a list");
+        assert_eq!(length, 2);
+    }
+    let status = || weir.site.ok(&["status"]);
+    assert!(status().contains("one at 127.0.0.1:"), "{}", status());
+    two.kill();
+    let mut is_reported = false;
+    for _ in 0..200 {
+        assert_eq!(client.run_command("FETCH nothing-here"), "nil");
+        is_reported = status().contains(": away, ");
+        if is_reported {
+            break;
+        }
+    }
+    assert!(is_reported, "{}", status());
+    let (_, page) = crate::http::get(weir.console(), "/", "");
+    assert!(page.contains("Shards of the job store") && page.contains("away"), "{page}");
+    for _ in 0..2 {
+        assert!(client.run_command("FETCH default").contains("it-job-"));
+    }
+    assert!(weir.stop().success());
+}

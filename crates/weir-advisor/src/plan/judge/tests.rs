@@ -187,6 +187,11 @@ fn queues_that_are_not_said_prove_nothing_and_excuse_nothing() {
     let why = "unknown, because the queues of sidekiq-push-scheduler are not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(why)), "{unknown:?}");
     assert_eq!(broken(&layout, &QUEUES), []);
+    let start = "no process with known queues serves the queue scheduler; unknown, because ";
+    for queues in [&QUEUES[..], &["push"]] {
+        let scheduler = told(&layout, queues, ClaimOutcome::Unknown).pop().unwrap();
+        assert!(scheduler.1.starts_with(start), "{scheduler:?}");
+    }
     // It may be a second scheduler process; one exists.
     layout.workers[5].queues = vec!["scheduler".to_owned()];
     assert_eq!(

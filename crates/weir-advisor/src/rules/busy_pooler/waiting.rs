@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::NAME;
+use super::{NAME, without_free_slots};
 use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase};
 use crate::wording::{duration, number};
@@ -137,9 +137,10 @@ fn remedied(
         Why::PoolFull(database) => (database, database.pool_size, sharing(pgbouncer, database)),
     };
     // The remaining connections of the database are shared by all pools with the same setting.
-    let more = wanted(pool, allowed).min(free(observation) / sharing.max(1));
+    let Some(free) = observation.free_slots() else { return finding.next("weir plan") };
+    let more = wanted(pool, allowed).min(free / sharing.max(1));
     if more == 0 {
-        return finding.next("weir plan");
+        return without_free_slots(finding);
     }
     let enough = allowed.saturating_add(more);
     let line = match why {
@@ -165,16 +166,6 @@ fn wanted(pool: &ConnectionPool, allowed: u32) -> u32 {
     }
 }
 
-/// Returns how many more connections the database accepts; 0 if unknown.
-fn free(observation: &Observation) -> u32 {
-    let postgres = observation.postgres.known();
-    let settings = postgres.and_then(|it| it.settings.known());
-    let connections = postgres.and_then(|it| it.connections.known());
-    settings.zip(connections).map_or(0, |(settings, connections)| {
-        settings.usable_connections().saturating_sub(connections.open())
-    })
-}
-
 fn has_default(pgbouncer: &PgBouncer, database: &PooledDatabase) -> bool {
     database.pool_size == pgbouncer.settings.default_pool_size
 }
@@ -193,7 +184,7 @@ fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
 mod tests {
     use super::*;
     use crate::healthy::{self, sessions};
-    use crate::observation::{Fact, PgBouncerSettings, SessionState};
+    use crate::observation::{Fact, PgBouncerSettings, Pooler, SessionState};
 
     fn pool(user: &str, waiting: u32, longest_wait: Duration) -> ConnectionPool {
         ConnectionPool {
@@ -231,6 +222,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().connections.known_mut().sessions =
             vec![sessions("pgbouncer", SessionState::Active, open)];
+        observation.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
         observation.pgbouncer = Fact::Known(pgbouncer);
         super::super::check(&observation)
     }
@@ -282,19 +274,24 @@ mod tests {
 
     #[test]
     fn what_the_database_has_left_is_for_all_pools_of_the_line() {
-        let finding = all(pgbouncer(7, 12), 190).pop().unwrap();
-        assert_eq!(line(finding), "default_pool_size = 27", "7 slots of 197 are free");
+        let finding = all(pgbouncer(7, 12), 178).pop().unwrap();
+        assert_eq!(
+            line(finding),
+            "default_pool_size = 27",
+            "19 slots of 197 are free, and 12 are kept so"
+        );
         let mut two = pgbouncer(7, 12);
         two.pools.push(pool("jobs", 0, Duration::ZERO));
-        assert_eq!(line(all(two.clone(), 190).pop().unwrap()), "default_pool_size = 23");
+        assert_eq!(line(all(two.clone(), 178).pop().unwrap()), "default_pool_size = 23");
         two.databases[0].pool_size = 5;
         two.databases[0].connections_max = 6;
         let finding = only(two);
         let expected = "max_db_connections = 10 there as well; then RELOAD";
         assert_eq!(finding.next.as_deref(), Some(expected));
         assert_eq!(line(finding), "pool_size=10 in the line of app under [databases]");
-        let full = all(pgbouncer(7, 12), 197).pop().unwrap();
-        assert_eq!((full.change, full.next.as_deref()), (None, Some("weir plan")));
+        let full = all(pgbouncer(7, 12), 185).pop().unwrap();
+        assert_eq!((&full.change, full.next.as_deref()), (&None, Some("weir plan")));
+        assert!(full.consequence.contains("has no connection slots for more"), "{full:?}");
     }
 
     #[test]

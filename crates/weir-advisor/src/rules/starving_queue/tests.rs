@@ -1,6 +1,7 @@
 use super::*;
 use crate::flow::Flow;
 use crate::healthy;
+use crate::observation::{Pooler, SessionState};
 
 /// Returns a flow without arrivals and completions.
 fn stands(length: u64) -> Fact<Flow> {
@@ -28,6 +29,34 @@ fn mail_behind_pushes_in_strict_order_starves() {
     let change = finding.change.unwrap();
     assert_eq!(change.place, "one additional process");
     assert_eq!(change.line, "bundle exec sidekiq -c 5 -q mailers", "push keeps its process");
+}
+
+#[test]
+fn an_additional_process_has_at_most_a_thread_for_each_free_slot() {
+    let with = |held: u32| {
+        let mut observation = observation(Ordering::Strict);
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions = vec![healthy::sessions("psql", SessionState::Idle, held)];
+        observation
+    };
+    let line = |observation: &Observation| check(observation).remove(0).change.map(|it| it.line);
+    assert_eq!(line(&with(180)).unwrap(), "bundle exec sidekiq -c 5 -q mailers");
+    assert_eq!(
+        line(&with(183)).unwrap(),
+        "bundle exec sidekiq -c 2 -q mailers",
+        "2 of 197 less 12"
+    );
+    let mut full = with(185);
+    let finding = check(&full).remove(0);
+    assert_eq!((&finding.change, finding.assigns.len()), (&None, 0));
+    assert!(finding.consequence.contains("and the database has no slots for more"));
+    full.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
+    assert_eq!(line(&full), None, "no session shows that Sidekiq uses it");
+    let connections = full.postgres.known_mut().connections.known_mut();
+    connections.sessions.push(healthy::sessions("pgbouncer", SessionState::Idle, 3));
+    assert!(line(&full).is_some(), "it connects to the pooler, as the others do");
+    full.postgres = Fact::NotAsked;
+    assert!(line(&full).is_some());
 }
 
 #[test]

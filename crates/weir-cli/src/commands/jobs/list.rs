@@ -85,15 +85,20 @@ async fn list_jobs(
         ..JobQuery::default()
     };
     let mut jobs: Vec<JobView> = Vec::new();
+    let mut missing = None;
     let total = loop {
         query.limit = Some(arguments.limit - jobs.len());
         let page: JobListPage = client.get(&query::path("list", &query)).await?;
         jobs.extend(page.jobs);
+        missing = missing.or(page.missing);
         query.after = page.next;
         if query.after.is_none() || jobs.len() >= arguments.limit {
             break page.total;
         }
     };
+    if let Some(missing) = missing {
+        output::note(&format!("not complete: {missing}"));
+    }
     if total == 0 {
         query::reject_unknown(client, &query.place).await?;
     }

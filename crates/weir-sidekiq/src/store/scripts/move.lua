@@ -1,22 +1,33 @@
 -- Moves waiting jobs, each only if it is still where it was read.
--- KEYS: source, target, set of queue names.
--- ARGV: 'list' or 'set' (source), 'list', 'set' or 'none' (target), queue name or score, then for
--- each job its text and its new text.
--- Returns 1 for each job that was moved and 0 for each that was not there any more.
+-- KEYS: source, target, set of queue names, leases.
+-- ARGV: 'list' or 'set' (source), 'list', 'set' or 'none' (target), queue name or score, owner whose
+-- lease must be alive ('' for any), then for each job its text and its new text.
+-- Returns for each job 1 if it was moved, 0 if it was not there any more, and -1 if it stays because
+-- the target is of another type. Returns nothing if the lease is over.
+if ARGV[4] ~= '' then
+  local time = redis.call('TIME')
+  local lease = redis.call('ZSCORE', KEYS[4], ARGV[4])
+  if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return {} end
+end
+local kinds = {list = 'list', set = 'zset'}
+local kind = redis.call('TYPE', KEYS[2])['ok']
+local fits = ARGV[2] == 'none' or kind == 'none' or kind == kinds[ARGV[2]]
 local moved = {}
-for place = 4, #ARGV, 2 do
-  local found
-  if ARGV[1] == 'list' then
-    found = redis.call('LREM', KEYS[1], -1, ARGV[place]) == 1
-  else
-    found = redis.call('ZREM', KEYS[1], ARGV[place]) == 1
+for place = 5, #ARGV, 2 do
+  local done = -1
+  if fits then
+    if ARGV[1] == 'list' then
+      done = redis.call('LREM', KEYS[1], -1, ARGV[place])
+    else
+      done = redis.call('ZREM', KEYS[1], ARGV[place])
+    end
+    if done == 1 and ARGV[2] == 'list' then
+      redis.call('LPUSH', KEYS[2], ARGV[place + 1])
+      redis.pcall('SADD', KEYS[3], ARGV[3])
+    elseif done == 1 and ARGV[2] == 'set' then
+      redis.call('ZADD', KEYS[2], ARGV[3], ARGV[place + 1])
+    end
   end
-  moved[#moved + 1] = found and 1 or 0
-  if found and ARGV[2] == 'list' then
-    redis.call('SADD', KEYS[3], ARGV[3])
-    redis.call('LPUSH', KEYS[2], ARGV[place + 1])
-  elseif found and ARGV[2] == 'set' then
-    redis.call('ZADD', KEYS[2], ARGV[3], ARGV[place + 1])
-  end
+  moved[#moved + 1] = done
 end
 return moved

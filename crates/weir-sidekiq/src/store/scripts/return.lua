@@ -1,21 +1,48 @@
--- Returns reserved jobs to the end of their queue that is served next.
--- KEYS: reservations, list, set of queue names, leases.
--- ARGV: queue name, owner ('' to move whatever its lease says), then the ids in the order in which
--- they are put back: the one to be served first comes last.
--- Returns 1 for each job that was moved and 0 for each that was not there any more.
-if ARGV[2] ~= '' then
-  local time = redis.call('TIME')
-  local lease = redis.call('ZSCORE', KEYS[4], ARGV[2])
-  if lease and tonumber(lease) > time[1] + time[2] / 1000000 then return {} end
+-- Returns reserved jobs to the end of their queue that is served next, and counts how often that
+-- happened to each.
+-- KEYS: reservations, list, set of queue names, leases, hash of returns.
+-- ARGV: queue name, owner whose lease must be over ('' for any), owner that returns the jobs, whose
+-- lease must be alive ('' for any), time in seconds ('' for Redis' clock), age in seconds at which a
+-- count starts again, then for each job its id and its jid ('' not to count it), in the order in
+-- which they are put back: the one to be served first comes last.
+-- Returns 1 for each job that was moved and 0 for each that was not there any more or can't enter
+-- its list. Returns nothing if a lease is not as it must be.
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+local function is_alive(owner)
+  local lease = redis.call('ZSCORE', KEYS[4], owner)
+  return lease and tonumber(lease) > now
 end
-local moved = {}
-for place = 3, #ARGV do
-  local value = redis.call('HGET', KEYS[1], ARGV[place])
-  moved[#moved + 1] = value and 1 or 0
-  if value then
-    redis.call('HDEL', KEYS[1], ARGV[place])
-    redis.call('RPUSH', KEYS[2], string.sub(value, string.find(value, '\n', 1, true) + 1))
-    redis.call('SADD', KEYS[3], ARGV[1])
+if ARGV[2] ~= '' and is_alive(ARGV[2]) then return {} end
+if ARGV[3] ~= '' and not is_alive(ARGV[3]) then return {} end
+
+local seconds, age_max = math.floor(tonumber(ARGV[4]) or now), tonumber(ARGV[5])
+local function count(jid)
+  local times, since = 0, seconds
+  local text = redis.pcall('HGET', KEYS[5], jid)
+  if type(text) == 'string' then
+    local last, from = string.match(text, '^(%d+) (%d+)$')
+    if last and seconds - tonumber(from) <= age_max then
+      times, since = tonumber(last), tonumber(from)
+    end
   end
+  redis.pcall('HSET', KEYS[5], jid, string.format('%d %.0f', math.min(times + 1, 255), since))
+end
+
+local moved = {}
+for place = 6, #ARGV, 2 do
+  local value = redis.call('HGET', KEYS[1], ARGV[place])
+  local done = 0
+  if value then
+    -- The list may be of another type: then the job stays reserved.
+    local payload = string.sub(value, (string.find(value, '\n', 1, true) or 0) + 1)
+    if type(redis.pcall('RPUSH', KEYS[2], payload)) == 'number' then
+      redis.call('HDEL', KEYS[1], ARGV[place])
+      redis.pcall('SADD', KEYS[3], ARGV[1])
+      if ARGV[place + 1] ~= '' then count(ARGV[place + 1]) end
+      done = 1
+    end
+  end
+  moved[#moved + 1] = done
 end
 return moved

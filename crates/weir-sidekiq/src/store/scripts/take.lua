@@ -1,23 +1,30 @@
 -- Reserves jobs by a plan: each step names a queue and one of its ends.
 -- KEYS: as in fetch.lua.
--- ARGV: time, owner, first number, count of workers, for each worker its id and the maximum of jobs
--- and of bytes; then for each queue its concurrency ('' for none); then the steps: a queue (from 1)
--- and 'oldest' or 'newest'.
+-- ARGV: as in fetch.lua; then for each queue its concurrency ('' for none); then the steps: a queue
+-- (from 1) and 'oldest' or 'newest'.
 -- Returns the same as fetch.lua.
-local since = ARGV[1]
-if since == '' then
-  local time = redis.call('TIME')
-  since = time[1] .. string.format('%06d', time[2])
-end
 local owner, number, workers = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local limits = 4 + 3 * workers
-local step = limits + #KEYS / 3 + 1
+local time = redis.call('TIME')
+local lease = redis.call('ZSCORE', KEYS[#KEYS - 1], owner)
+if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return {} end
+local since = ARGV[1]
+if since == '' then since = time[1] .. string.format('%06d', time[2]) end
+
+local queues, names = (#KEYS - 2) / 3, 4 + 3 * workers
+local limits = names + queues
+local step = limits + queues + 1
 local reserved = {since}
 
+-- As in fetch.lua: no job leaves a list unless it can be reserved.
 local function pop(queue, from)
   if redis.pcall('HGET', KEYS[3 * queue], 'paused') == '1' then return nil end
+  local length = redis.pcall('HLEN', KEYS[3 * queue - 1])
+  if type(length) ~= 'number' then return nil end
   local most = tonumber(ARGV[limits + queue])
-  if most and redis.call('HLEN', KEYS[3 * queue - 1]) >= most then return nil end
+  if most and length >= most then return nil end
+  if length == 0 and redis.pcall('EXISTS', KEYS[3 * queue - 2]) == 1 then
+    redis.pcall('SADD', KEYS[#KEYS], ARGV[names + queue])
+  end
   local job = redis.pcall(from == 'oldest' and 'RPOP' or 'LPOP', KEYS[3 * queue - 2])
   return type(job) == 'string' and job or nil
 end

@@ -204,3 +204,69 @@ proptest! {
         prop_assert!(back.starts_with(&json[..json.len() - 1]), "{back}\n{json}");
     }
 }
+
+/// JSON of any shape, as somebody wrote it: spaces, escapes, numbers that no float holds.
+fn any_json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        any_value(),
+        Just("1e999".to_owned()),
+        Just("-0.0".to_owned()),
+        Just("123456789012345678901234567890.123456789".to_owned()),
+        Just(r#""\ud83e\udd80 \u0000 \/""#.to_owned()),
+        Just("\"\"".to_owned()),
+    ];
+    leaf.prop_recursive(6, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5)
+                .prop_map(|it| format!("[ {} ]", it.join(" ,"))),
+            prop::collection::vec((any_name(), inner), 0..5).prop_map(|members| {
+                let members: Vec<_> =
+                    members.iter().map(|(name, value)| format!("\"{name}\" :{value}")).collect();
+                format!("{{{}\t}}", members.join(","))
+            }),
+        ]
+    })
+}
+
+fn unknown(payload: &[u8]) -> Vec<(String, String)> {
+    super::super::parsing::unknown_members(payload).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn unknown_members_survive_every_step_byte_for_byte(
+        members in prop::collection::vec((any_name(), any_json()), 0..10),
+        retry_count in 0..30_u32,
+        spaces in "[ \t\r\n]{0,3}",
+    ) {
+        let members: Vec<_> = members
+            .iter()
+            .filter(|(name, _)| name != "class")
+            .map(|(name, value)| format!("\"{name}\"{spaces}:{value}{spaces},"))
+            .collect();
+        let json = format!("{spaces}{{{}\"class\":\"A\"}}{spaces}", members.concat());
+        let expected = unknown(json.as_bytes());
+        let failure = FailureState { retry_count, failed_at: NOW, ..FailureState::default() };
+        let mut text = json.into_bytes();
+        for step in 0..4 {
+            let job = StoredText::parse(&text, BYTES_MAX).unwrap();
+            let delivered = to_faktory(&job, "q", None);
+            let delivered = members::split(std::str::from_utf8(&delivered).unwrap()).unwrap();
+            let jobtype = delivered.iter().rfind(|member| member.name == "jobtype").unwrap();
+            prop_assert_eq!(jobtype.value, "\"A\"");
+            text = if step % 2 == 0 { failed(&job, &failure) } else { enqueued(&job, NOW) };
+            prop_assert_eq!(&unknown(&text), &expected);
+        }
+    }
+
+    #[test]
+    fn no_bytes_from_redis_panic(bytes: Vec<u8>, text in "\\PC{0,60}") {
+        for bytes in [&*bytes, text.as_bytes()] {
+            let _ = super::super::parsing::payload(bytes);
+            let _ = super::super::parsing::reply(bytes);
+            let _ = super::super::parsing::reservation(&text, bytes);
+            let shown = super::super::parsing::shown(bytes);
+            prop_assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&shown).is_ok());
+        }
+    }
+}

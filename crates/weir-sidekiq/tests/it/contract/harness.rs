@@ -42,7 +42,7 @@ pub(crate) struct RedisHarness {
 }
 
 impl RedisHarness {
-    fn open_in(
+    pub(super) fn open_in(
         directory: TempDir,
         endpoint: RedisEndpoint,
         settings: JobServerSettings,

@@ -32,6 +32,9 @@ fn no_payload_stops_a_fetch_and_none_is_dropped() {
         expected.sort();
         assert_eq!(dead, expected);
         assert_eq!(node.store.malformed_payloads(), odd.len() as u64);
+        let metric =
+            format!("weir_jobs_store_malformed_payloads_total{{shard=\"{redis}\"}} {}", odd.len());
+        assert!(node.scrape().contains(&metric), "{}", node.scrape());
         let request = ScanRequest {
             place: JobLocation::Set(SetName::Dead),
             after: None,

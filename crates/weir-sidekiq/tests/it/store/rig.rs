@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use weir_base::clock::Clock;
 use weir_jobs::job::JobBatch;
@@ -20,6 +21,8 @@ pub(crate) const LEASE: Duration = Duration::from_millis(600);
 /// A node with its data directory.
 pub(crate) struct Node {
     pub(crate) store: RedisStore,
+    pub(crate) metrics: JobsMetrics,
+    registry: Registry,
     directory: TempDir,
 }
 
@@ -30,10 +33,49 @@ impl Node {
 
     pub(crate) fn open_in(directory: TempDir, endpoint: &RedisEndpoint, lease: Duration) -> Self {
         let options = options(endpoint, &directory, lease);
-        let settings = JobServerSettings::default();
-        let metrics = JobsMetrics::detached();
-        let store = RedisStore::open(&options, &settings, Clock::system(), metrics).unwrap();
-        Self { store, directory }
+        Self::with(directory, &options, &JobServerSettings::default())
+    }
+
+    pub(crate) fn with(
+        directory: TempDir,
+        options: &RedisStoreOptions,
+        settings: &JobServerSettings,
+    ) -> Self {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
+        let store = RedisStore::open(options, settings, Clock::system(), metrics.clone()).unwrap();
+        Self { store, metrics, registry, directory }
+    }
+
+    /// What `/metrics` says of the node.
+    pub(crate) fn scrape(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+
+    /// With settings of its own.
+    pub(crate) fn open_with(
+        endpoint: &RedisEndpoint,
+        limits: JobServerLimits,
+        change: impl FnOnce(&mut RedisStoreSettings),
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(endpoint, &directory, LEASE);
+        change(&mut options.settings);
+        let settings = JobServerSettings { limits, ..JobServerSettings::default() };
+        Self::with(directory, &options, &settings)
+    }
+
+    /// Opens a node with both kinds of settings.
+    pub(crate) fn open_as(
+        endpoint: &RedisEndpoint,
+        redis: RedisStoreSettings,
+        settings: &JobServerSettings,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RedisStoreOptions { settings: redis, ..options(endpoint, &directory, LEASE) };
+        Self::with(directory, &options, settings)
     }
 
     /// The process ends without a goodbye.
@@ -46,6 +88,13 @@ impl Node {
         let now = Clock::system().now();
         let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
         self.store.push(&[job]).await
+    }
+
+    /// Waits until `is_so`. The test's time limits it.
+    pub(crate) async fn until(&self, is_so: impl AsyncFn() -> bool) {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// What is there for a worker within `wait`.
@@ -94,8 +143,18 @@ pub(crate) fn report(jid: &str) -> FailureReport {
 /// Runs `test` where stores live, with a database of its own.
 pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(RedisEndpoint) -> F) {
     let Some(endpoint) = crate::shared_redis::database() else { return };
+    run_alone(test(endpoint));
+}
+
+/// Runs `test` where stores live, with servers of its own.
+pub(crate) fn run_alone(test: impl Future<Output = ()>) {
+    run_for(TEST_TIME_MAX, test);
+}
+
+/// Like [`run_alone`], for a test that may take longer.
+pub(crate) fn run_for(time_max: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();
-    let test = async { tokio::time::timeout(TEST_TIME_MAX, test(endpoint)).await };
+    let test = async { tokio::time::timeout(time_max, test).await };
     tasks.block_on(&runtime, test).expect("the test ends in time");
 }

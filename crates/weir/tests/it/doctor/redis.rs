@@ -43,6 +43,7 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
         &["EVAL", SLOW, "0"],
         &["EVAL", SLOW, "0"],
         &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"],
+        &["SET", "weir:confirm", "memory 0"],
     ]);
     let used: String = ::redis::cmd("INFO").arg("memory").query(&mut redis.client()).expect("told");
     let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a figure");
@@ -55,6 +56,7 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
             ("no-process", "jobs and no Sidekiq"),
             ("redis-eviction", "`CONFIG SET maxmemory-policy volatile-lru`"),
             ("redis-persistence", "a Redis with `--save \"\"` and no append-only file"),
+            ("redis-durability", "the same, and Weir keeps its jobs there"),
             ("redis-memory", "`maxmemory` just above what is in use"),
             ("retry-flood", "10,500 jobs in the retry set"),
             ("dead-flood", "9,500 jobs in the dead set, a third of them of the last hour"),

@@ -5,7 +5,7 @@ mod project;
 use std::path::Path;
 
 use self::project::{Project, Service};
-use super::environment::Environment;
+use super::environment::{Environment, FileSyntax};
 use super::files::Folder;
 use super::idle::is_other_image;
 use super::process::StartedProcess;
@@ -23,7 +23,7 @@ pub(super) fn started(
 ) -> anyhow::Result<Vec<StartedProcess>> {
     let mut outer = Environment::default();
     if let Some(text) = folder.find(DOTENV) {
-        outer.read_lines(&text);
+        outer.read_lines(&text, FileSyntax::Compose);
     }
     let project = Project::read(&folder.files, &outer)?;
     let mut all = Vec::new();
@@ -116,7 +116,7 @@ fn environment(folder: &Folder, outer: &Environment, service: &Yaml) -> Environm
         let is_optional = file.get("required").and_then(Yaml::text) == Some("false");
         let path = outer.substitute(path);
         if !is_optional || folder.find(&path).is_some() {
-            environment.read(folder, &path);
+            environment.read(folder, &path, FileSyntax::Compose);
         }
     }
     for (name, value) in service.get("environment").map(Yaml::pairs).unwrap_or_default() {

@@ -12,6 +12,8 @@ const MAX_CONNECTIONS: u32 = 100;
 /// The default of Rails.
 const RAILS_POOL: u32 = 5;
 const POOL_VARIABLE: &str = "DB_POOL";
+/// What that variable is the number of.
+const POOLED: &str = "connections in the pool (DB_POOL)";
 const URL_VARIABLE: &str = "DATABASE_URL";
 const RAILS_SETTINGS: &str = "config/database.yml";
 const SERVER_SETTINGS: &str = "postgresql.conf";
@@ -87,7 +89,7 @@ pub(super) fn pool(
     match (rails.as_deref().map(pool_expression), said) {
         // The variable only matters if the settings read it.
         (Some(Some(expression)), Some(said)) if expression.contains(POOL_VARIABLE) => {
-            said.parse().ok()
+            notes.number(POOLED, said)
         }
         (Some(Some(expression)), _) => evaluate_pool(expression, environment, threads, is_sidekiq),
         (Some(None), _) => {
@@ -96,7 +98,7 @@ pub(super) fn pool(
             ));
             Some(RAILS_POOL)
         }
-        (None, Some(said)) => said.parse().ok(),
+        (None, Some(said)) => notes.number(POOLED, said),
         (None, None) => {
             notes.add(format!(
                 "a pool of as many connections as threads ({POOL_VARIABLE} is not set)"

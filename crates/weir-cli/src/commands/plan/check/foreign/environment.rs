@@ -4,6 +4,19 @@ use std::collections::BTreeMap;
 
 use super::files::Folder;
 
+/// The programs that read a file of variables, which differ in comments and separators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileSyntax {
+    /// The gem dotenv (2.x) and programs like it: a `#` ends an unquoted value, and `NAME: VALUE` is
+    /// accepted as well.
+    Dotenv,
+    /// Docker compose: the same, but a `#` begins a comment only after a space.
+    Compose,
+    /// `EnvironmentFile=` of systemd: a `#` begins a comment only at the start of a line, and
+    /// `export` is not accepted.
+    Systemd,
+}
+
 /// The environment of a process, as far as the files define it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Environment {
@@ -29,27 +42,26 @@ impl Environment {
     }
 
     /// Reads a file with one variable per line.
-    pub(super) fn read(&mut self, folder: &Folder, file: &str) {
+    pub(super) fn read(&mut self, folder: &Folder, file: &str, syntax: FileSyntax) {
         match folder.find(file) {
-            Some(text) => self.read_lines(&text),
+            Some(text) => self.read_lines(&text, syntax),
             None => self.unread.push(file.to_owned()),
         }
     }
 
-    /// Sets the variables of a file that have no value yet.
+    /// Sets the variables of a file for dotenv that have no value yet.
     pub(super) fn read_defaults(&mut self, text: &str) {
         let mut defaults = Self::default();
-        defaults.read_lines(text);
+        defaults.read_lines(text, FileSyntax::Dotenv);
         for (name, value) in defaults.variables {
             self.variables.entry(name).or_insert(value);
         }
     }
 
-    pub(super) fn read_lines(&mut self, text: &str) {
+    pub(super) fn read_lines(&mut self, text: &str, syntax: FileSyntax) {
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-            let line = line.strip_prefix("export ").unwrap_or(line);
-            if let Some((name, value)) = assignment(line) {
-                self.set(name, unquoted(value));
+            if let Some((name, value)) = syntax.variable(line) {
+                self.set(name, value);
             }
         }
     }
@@ -89,6 +101,43 @@ impl Environment {
     }
 }
 
+impl FileSyntax {
+    /// Parses a line with a variable; None: it has none.
+    fn variable(self, line: &str) -> Option<(&str, &str)> {
+        if self == Self::Systemd {
+            return assignment(line).map(|(name, value)| (name, unquoted(value)));
+        }
+        let exported = line.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t']));
+        let line = exported.unwrap_or(line).trim_start();
+        let (name, value) = assignment(line).or_else(|| yaml_assignment(line))?;
+        Some((name, self.without_comment(value)))
+    }
+
+    fn without_comment(self, value: &str) -> &str {
+        let quoted = |quote: char| {
+            let (inner, rest) = value.strip_prefix(quote)?.split_once(quote)?;
+            let rest = rest.trim_start();
+            (rest.is_empty() || rest.starts_with('#')).then_some(inner)
+        };
+        if let Some(inner) = quoted('"').or_else(|| quoted('\'')) {
+            return inner;
+        }
+        let end = match self {
+            Self::Dotenv => value.find('#'),
+            Self::Compose if value.starts_with('#') => Some(0),
+            Self::Compose => value.find(" #"),
+            Self::Systemd => None,
+        };
+        unquoted(value[..end.unwrap_or(value.len())].trim_end())
+    }
+}
+
+/// Parses "NAME: VALUE", in which a space must follow the colon.
+fn yaml_assignment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once(':')?;
+    (value.starts_with([' ', '\t']) && is_name(name)).then(|| (name, value.trim()))
+}
+
 /// Splits the text after a dollar into the variable and the rest.
 fn split_variable(text: &str) -> (&str, &str) {
     if text.starts_with('{') {
@@ -105,10 +154,13 @@ fn split_variable(text: &str) -> (&str, &str) {
 pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let name = name.trim();
+    is_name(name).then(|| (name, value.trim()))
+}
+
+fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     let first = letters.next().is_some_and(|it| it.is_ascii_alphabetic() || it == '_');
-    let is_name = first && letters.all(|it| it.is_ascii_alphanumeric() || it == '_');
-    is_name.then(|| (name, value.trim()))
+    first && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
 }
 
 fn unquoted(value: &str) -> &str {
@@ -121,9 +173,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_program_has_its_comments_and_separators() {
+        use FileSyntax::{Compose, Dotenv, Systemd};
+        for (line, syntax, expected) in [
+            ("A: 40", Dotenv, Some("40")),
+            ("A: 40", Compose, Some("40")),
+            ("A: 40", Systemd, None),
+            ("A:40", Dotenv, None),
+            ("A=40 # comment", Dotenv, Some("40")),
+            ("A=40#comment", Dotenv, Some("40")),
+            ("A=40 # comment", Compose, Some("40")),
+            ("A=40#comment", Compose, Some("40#comment")),
+            ("A=40 # comment", Systemd, Some("40 # comment")),
+            ("A=\"4 # 0\" # comment", Dotenv, Some("4 # 0")),
+            ("A='40'# comment", Compose, Some("40")),
+            ("export A=3 # four", Dotenv, Some("3")),
+            ("export\tA=3", Dotenv, Some("3")),
+            ("export A=3", Systemd, None),
+            ("A=\"40\"", Systemd, Some("40")),
+            ("A = 40", Dotenv, Some("40")),
+            ("# A=40", Dotenv, None),
+            ("A= # none", Dotenv, None),
+        ] {
+            let mut environment = Environment::default();
+            environment.read_lines(line, syntax);
+            assert_eq!(environment.get("A"), expected, "{line} {syntax:?}");
+        }
+    }
+
+    #[test]
     fn set_variables_are_substituted_and_others_left() {
         let mut environment = Environment::default();
-        environment.read_lines("# NAME=no\nexport THREADS=\"25\"\nQUEUE='push'\nEMPTY=\n1X=2\n");
+        let text = "# NAME=no\nexport THREADS=\"25\"\nQUEUE='push'\nEMPTY=\n1X=2\n";
+        environment.read_lines(text, FileSyntax::Dotenv);
         for (word, expected) in [
             ("$THREADS", "25"),
             ("${QUEUE},6", "push,6"),

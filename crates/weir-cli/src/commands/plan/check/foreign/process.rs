@@ -3,7 +3,7 @@
 use weir_advisor::plan::{Gap, ProcessMemory, ServiceLayout, WorkerLayout};
 
 use super::command::{CommandKind, Invocation, Program, processes};
-use super::environment::Environment;
+use super::environment::{Environment, FileSyntax};
 use super::files::Folder;
 use super::idle::{is_other_image, is_system_program};
 use super::{database, sidekiq, web};
@@ -111,7 +111,7 @@ impl JudgedProcesses {
     ) {
         let mut environment = environment.clone();
         if invocation.has_dotenv {
-            environment.read(folder, ".env");
+            environment.read(folder, ".env", FileSyntax::Dotenv);
         }
         let kind = match invocation.program {
             Program::Sidekiq => "sidekiq",
@@ -176,6 +176,19 @@ impl Notes {
         self.said.push(what);
     }
 
+    /// Parses a number that a variable sets. A note says so if it is none.
+    pub(super) fn number(&mut self, what: &str, said: &str) -> Option<u32> {
+        let number = said.parse().ok();
+        if number.is_none() {
+            self.not_a_number(what, said);
+        }
+        number
+    }
+
+    pub(super) fn not_a_number(&mut self, what: &str, said: &str) {
+        self.add(format!("the number of {what} is set to {said:?}, which is not a number"));
+    }
+
     fn lines(self) -> Option<String> {
         (!self.said.is_empty()).then(|| format!("{}: {}", self.name, self.said.join("; ")))
     }
@@ -212,7 +225,8 @@ impl Process<'_> {
         if said.is_none() {
             notes.add(format!("a pool of {STREAMING_POOL} ({POOL_VARIABLE} is not set)"));
         }
-        let pool = said.map_or(Some(STREAMING_POOL), |it| it.parse().ok());
+        let pool =
+            said.map_or(Some(STREAMING_POOL), |it| notes.number("connections in the pool", it));
         let cluster = self.streaming_processes(script.as_deref(), notes);
         let processes =
             self.started.processes.zip(cluster).map(|(all, each)| all.saturating_mul(each));

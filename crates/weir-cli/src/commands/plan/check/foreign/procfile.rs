@@ -1,7 +1,7 @@
 //! Processes of a Procfile.
 
 use super::super::text::read_text;
-use super::environment::Environment;
+use super::environment::{Environment, FileSyntax};
 use super::files::Folder;
 use super::process::StartedProcess;
 use super::words::split;
@@ -13,7 +13,7 @@ const RELEASE: &str = "release";
 pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<StartedProcess>> {
     let mut environment = Environment::default();
     if let Some(text) = folder.find(DOTENV) {
-        environment.read_lines(&text);
+        environment.read_lines(&text, FileSyntax::Dotenv);
     }
     let mut all = Vec::new();
     for file in &folder.files {

@@ -86,7 +86,7 @@ fn concurrency(
         return said.parse().ok();
     }
     match environment.get("RAILS_MAX_THREADS") {
-        Some(said) => said.parse().ok(),
+        Some(said) => notes.number("threads (RAILS_MAX_THREADS)", said),
         None if is_unread => {
             notes.add("the file with the number of threads is missing".to_owned());
             None

@@ -162,6 +162,35 @@ fn units_are_read_with_environment_files_and_drop_ins() {
 }
 
 #[test]
+fn comments_after_values_are_read_as_the_program_that_reads_the_file_does() {
+    let unit = "[Service]\nEnvironment=RAILS_ENV=production\nEnvironmentFile=/srv/own\n\
+        ExecStart=bundle exec sidekiq -c 25 -q default\n";
+    let of = |own: &str, dotenv: &str| {
+        read_all(&[("jobs.service", unit), ("own", own), (".env.production", dotenv)])
+    };
+    let read = of("", "DB_POOL: 40\n");
+    assert_eq!(rows(&read), [("jobs", 1, 25, 40)]);
+    assert_eq!(rows(&of("", "export DB_POOL=30 # thirty\n")), [("jobs", 1, 25, 30)]);
+    // In a file that systemd reads, it is a part of the value.
+    let part = of("DB_POOL=40 # forty\n", "");
+    assert_eq!(part.layout.workers[0].gaps, [Gap::Pool]);
+    let why = "the number of connections in the pool (DB_POOL) is set to \"40 # forty\", which is \
+               not a number";
+    assert!(part.assumed[0].contains(why), "{:?}", part.assumed);
+    let puma = [
+        (
+            "web.service",
+            "[Service]\nEnvironmentFile=/srv/own\nExecStart=bundle exec puma -C config/puma.rb\n",
+        ),
+        ("own", "MAX_THREADS=8 # eight\n"),
+        ("config/puma.rb", "threads 1, ENV.fetch('MAX_THREADS', 5).to_i\n"),
+    ];
+    let part = read_all(&puma);
+    assert!(part.assumed[0].contains("is set to \"8 # eight\""), "{:?}", part.assumed);
+    assert!(!part.assumed[0].contains("computed by code"), "{:?}", part.assumed);
+}
+
+#[test]
 fn what_dotenv_loads_counts_for_units_below_their_own_variables() {
     let unit = "[Service]\nEnvironment=\"RAILS_ENV=production\" MAX_THREADS=4\nExecStart=bundle exec puma\n";
     let rails = "production:\n  pool: <%= ENV.fetch('DB_POOL', 5) %>\n";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::text::read_text;
-use super::environment::Environment;
+use super::environment::{Environment, FileSyntax};
 use super::files::{Folder, instance, name};
 use super::process::StartedProcess;
 use super::words::split;
@@ -93,7 +93,7 @@ impl Unit {
         }
         // Files take precedence over lines, in any order.
         for file in self.values_of("EnvironmentFile") {
-            environment.read(folder, file.trim_start_matches('-'));
+            environment.read(folder, file.trim_start_matches('-'), FileSyntax::Systemd);
         }
         environment
     }

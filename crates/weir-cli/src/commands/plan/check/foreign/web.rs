@@ -113,9 +113,14 @@ impl<'a> Server<'a> {
         }
         match script.find_call(call) {
             Some(Ok(call)) => {
-                let known = script.value(&argument(call, at), process.environment).number();
-                if known.is_none() {
-                    notes.add(format!("the number of {what} is computed by code in {file}"));
+                let value = script.value(&argument(call, at), process.environment);
+                let known = value.number();
+                match value.text() {
+                    Some(said) if known.is_none() => notes.not_a_number(what, said),
+                    None => {
+                        notes.add(format!("the number of {what} is computed by code in {file}"));
+                    }
+                    _ => {}
                 }
                 known
             }
@@ -137,8 +142,9 @@ impl<'a> Server<'a> {
         notes: &mut Notes,
     ) -> Option<u32> {
         match variables.iter().find_map(|name| self.process.environment.get(name)) {
-            // "auto" is the number of cores.
-            Some(said) => said.parse().ok(),
+            // The number of cores.
+            Some("auto") => None,
+            Some(said) => notes.number(what, said),
             None if self.is_missing => {
                 notes.add(format!("{} is missing: the number of {what} is unknown", self.file));
                 None

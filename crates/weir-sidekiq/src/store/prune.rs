@@ -1,0 +1,71 @@
+//! Deletes what Weir's own keys hold and nobody needs any more, so that none of them grows.
+
+use std::collections::BTreeSet;
+
+use super::link_connection::LinkConnection;
+use weir_jobs::model::QueueName;
+use weir_jobs::store::StoreError;
+
+use super::store_core::StoreCore;
+use super::vanish::COUNT_AGE_MAX;
+
+/// Counts of returned jobs that are kept. Each takes some 50 bytes.
+const COUNTS_KEPT_MAX: usize = 100_000;
+/// Counts that are examined in one step, more or less.
+const COUNTS_PER_STEP: usize = 1_000;
+/// Queues in one step.
+const QUEUES_PER_STEP: usize = 100;
+
+/// What a pass over all reservations has found to be of no use.
+#[derive(Debug, Default)]
+pub(super) struct Unused {
+    /// Queues without reservations.
+    pub(super) queues: Vec<QueueName>,
+    /// Owners without reservations whose lease has ended.
+    pub(super) owners: BTreeSet<String>,
+}
+
+impl StoreCore {
+    /// Deletes what is unused, and counts of returns that are too old or too many. Each step checks
+    /// that it still is.
+    pub(super) async fn prune(
+        &self,
+        connection: &mut LinkConnection,
+        unused: &Unused,
+    ) -> Result<(), StoreError> {
+        let mut owners = Some(&unused.owners);
+        let mut queues = unused.queues.chunks(QUEUES_PER_STEP);
+        let first = queues.next().unwrap_or_default();
+        for step in std::iter::once(first).chain(queues) {
+            self.prune_step(connection, step, owners.take()).await?;
+        }
+        Ok(())
+    }
+
+    async fn prune_step(
+        &self,
+        connection: &mut LinkConnection,
+        queues: &[QueueName],
+        owners: Option<&BTreeSet<String>>,
+    ) -> Result<(), StoreError> {
+        let mut invocation = self.scripts.prune.key(self.keys.nodes());
+        invocation.key(self.keys.vanished()).key(self.keys.reserving());
+        for queue in queues {
+            invocation.key(self.keys.reserved(queue.as_str()));
+        }
+        let cursor = self.state.borrow().prune_cursor.clone();
+        invocation.arg(self.token()?).arg(self.seconds_argument()).arg(COUNT_AGE_MAX.as_secs());
+        invocation.arg(COUNTS_KEPT_MAX).arg(if cursor.is_empty() { "0" } else { &cursor });
+        invocation.arg(COUNTS_PER_STEP);
+        for queue in queues {
+            invocation.arg("queue").arg(queue.as_str());
+        }
+        for owner in owners.into_iter().flatten() {
+            invocation.arg("owner").arg(owner);
+        }
+        let reply = invocation.invoke_async(connection).await;
+        let reply: Vec<String> = reply.map_err(|error| self.link.failed(&error))?;
+        self.state.borrow_mut().prune_cursor = reply.into_iter().next().unwrap_or_default();
+        Ok(())
+    }
+}

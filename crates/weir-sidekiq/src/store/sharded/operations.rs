@@ -1,0 +1,176 @@
+//! The sharded store as the job server knows it.
+
+use futures_util::future::join_all;
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::allocation::Allocation;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::model::{
+    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+};
+use weir_jobs::settings::JobServerSettings;
+use weir_jobs::store::{
+    Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
+    LocalBoxFuture, OpenStore, QueueAction, Reserved, Restored, ScanPage, ScanRequest, Selection,
+    Storage, Store, StoreError, StoreOpenError, WorkerReport,
+};
+
+use super::{Shard, ShardedStore, ShardedStoreOptions};
+
+impl OpenStore for ShardedStoreOptions {
+    fn open(
+        self: Box<Self>,
+        settings: JobServerSettings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> LocalBoxFuture<'static, Result<AnyStore, StoreOpenError>> {
+        Box::pin(async move {
+            let opened = ShardedStore::open(&self, &settings, clock, metrics);
+            let unreadable = |error| {
+                let file = self.node_file.display();
+                StoreOpenError(format!("{file}: {error}; it holds the name of this node"))
+            };
+            let store = opened.map_err(unreadable)?;
+            store.check_layouts().await?;
+            Ok(AnyStore::new(store))
+        })
+    }
+}
+
+impl ShardedStore {
+    /// Connects to all shards and checks that this version knows the layout of Weir's keys there, and
+    /// that no two of them are the same database. A shard that is away is no error.
+    ///
+    /// # Errors
+    /// Returns an error if a later version has changed the layout, or for a database with two names.
+    pub async fn check_layouts(&self) -> Result<(), StoreOpenError> {
+        let shards = &self.core.shards;
+        let checks = join_all(shards.iter().map(|shard| shard.store.check_layout())).await;
+        for (shard, check) in shards.iter().zip(checks) {
+            check.map_err(|StoreOpenError(text)| {
+                StoreOpenError(format!("shard {}: {text}", shard.name))
+            })?;
+        }
+        let identities = join_all(shards.iter().map(Shard::identity)).await;
+        for (place, identity) in identities.iter().enumerate() {
+            let twin = identities[..place].iter().position(|it| it.is_some() && it == identity);
+            if let Some(twin) = twin {
+                let (one, other) = (&shards[twin].name, &shards[place].name);
+                return Err(StoreOpenError(format!(
+                    "the shards {one} and {other} of jobs.store are the same database of one Redis: \
+                     remove one"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for ShardedStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: true }
+    }
+
+    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        self.core.add(jobs).await
+    }
+
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        self.core.add(jobs).await
+    }
+
+    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
+        self.core.fetch(request).await
+    }
+
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+        self.core.ack(jids).await
+    }
+
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+        self.core.fail_all(reports).await
+    }
+
+    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+        self.core.release(wid).await
+    }
+
+    async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
+        self.core.extend(jid, until).await
+    }
+
+    async fn act(
+        &self,
+        place: &JobLocation,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        self.core.act(place, what, action).await
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
+        self.core.scan(request).await
+    }
+
+    async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
+        self.core.find(jid).await
+    }
+
+    async fn act_on_queues(
+        &self,
+        queues: &[QueueName],
+        action: QueueAction,
+    ) -> Result<u64, StoreError> {
+        self.core.act_on_queues(queues, action).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.core.flush().await
+    }
+
+    async fn counts(&self) -> Counts {
+        self.core.counts().await
+    }
+
+    async fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        self.core.reservations(limit).await
+    }
+
+    fn busy(&self, wid: &Wid) -> u64 {
+        self.core.shards.iter().map(|shard| shard.store.busy(wid)).sum()
+    }
+
+    async fn storage(&self) -> Storage {
+        self.core.storage().await
+    }
+
+    fn damages(&self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    async fn acknowledge_damages(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn exchange_worker_reports(
+        &self,
+        workers: Vec<WorkerReport>,
+    ) -> Vec<(Wid, WorkerDirective)> {
+        self.core.report_workers(workers).await
+    }
+
+    fn allocate(&self, allocation: Allocation) {
+        for shard in &self.core.shards {
+            shard.store.allocate(allocation.clone());
+        }
+        self.core.dispatcher.borrow_mut().retain(&allocation);
+        *self.core.allocation.borrow_mut() = allocation;
+        self.core.work_arrived.notify_one();
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.core.line.dismiss();
+        let closed = join_all(self.core.shards.iter().map(|shard| shard.store.close())).await;
+        self.core.closed.set(true);
+        closed.into_iter().collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! What the shards have together, and the state of each.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{QueueName, Wid, WorkerDirective};
+use weir_jobs::store::{
+    Counts, QueueCounts, ShardState, Storage, Store as _, StoreCondition, WorkerReport,
+};
+
+use super::shard::{Shard, ShardAbsence};
+use super::sharded_core::ShardedCore;
+
+impl ShardedCore {
+    /// Returns the sums, with the last known figures of shards that can't be used.
+    pub(super) async fn counts(&self) -> Counts {
+        let read = self.shards.iter().map(async |shard: &Shard| match shard.is_usable() {
+            true => shard.store.counts().await,
+            false => shard.core().last_known_counts(),
+        });
+        let mut sum = Counts::default();
+        let mut queues: BTreeMap<QueueName, QueueCounts> = BTreeMap::new();
+        for counts in join_all(read).await {
+            for queue in counts.queues {
+                match queues.get_mut(&queue.name) {
+                    Some(known) => add_queue(known, &queue),
+                    None => drop(queues.insert(queue.name.clone(), queue)),
+                }
+            }
+            sum.scheduled += counts.scheduled;
+            sum.retries += counts.retries;
+            sum.dead += counts.dead;
+            sum.reserved += counts.reserved;
+            sum.processed_total += counts.processed_total;
+            sum.failed_total += counts.failed_total;
+            sum.pushed_total += counts.pushed_total;
+            sum.age = sum.age.max(counts.age);
+        }
+        let queues = queues.into_values().collect();
+        Counts { queues, fetches_waiting: self.line.waiting() as u64, ..sum }
+    }
+
+    pub(super) async fn storage(&self) -> Storage {
+        let read = self.shards.iter().map(async |shard: &Shard| {
+            if shard.is_usable() {
+                shard.memory_bytes.set(shard.store.storage().await.bytes);
+            }
+            shard.state()
+        });
+        let shards = join_all(read).await;
+        let away: Vec<String> = self
+            .shards
+            .iter()
+            .filter_map(|shard| shard.check().err())
+            .map(|error| error.to_string())
+            .collect();
+        let condition = match away.len() {
+            0 => StoreCondition::Ok,
+            all if all == self.shards.len() => StoreCondition::Unavailable(away.join("; ")),
+            _ => StoreCondition::Degraded(away.join("; ")),
+        };
+        let bytes = shards.iter().map(|shard| shard.memory_bytes).sum();
+        Storage { kind: "redis", bytes, condition, shards, ..Storage::default() }
+    }
+
+    /// Reports workers on every shard, with the jobs that they have from there. Returns what
+    /// operators ask of them.
+    pub(super) async fn report_workers(
+        &self,
+        workers: Vec<WorkerReport>,
+    ) -> Vec<(Wid, WorkerDirective)> {
+        let reported = self.on_all(async |shard: &Shard| {
+            let of_shard = |worker: &WorkerReport| WorkerReport {
+                busy: shard.store.busy(&worker.wid),
+                ..worker.clone()
+            };
+            shard.core().report_workers(workers.iter().map(of_shard).collect()).await
+        });
+        // What is missed now is reported with the next call.
+        reported.await.done.into_iter().flat_map(|(_, directives)| directives).collect()
+    }
+}
+
+fn add_queue(sum: &mut QueueCounts, other: &QueueCounts) {
+    sum.depth += other.depth;
+    sum.oldest = [sum.oldest, other.oldest].into_iter().flatten().min();
+    sum.paused |= other.paused;
+    sum.reserved += other.reserved;
+    sum.pushed_total += other.pushed_total;
+    sum.processed_total += other.processed_total;
+    sum.failed_total += other.failed_total;
+}
+
+impl Shard {
+    /// Returns its state, with the figures that were read last.
+    fn state(&self) -> ShardState {
+        let counts = self.core().last_counts.borrow();
+        let absence: Option<ShardAbsence> = self.absence();
+        let since: Option<Timestamp> = absence.as_ref().map(|absence| absence.since);
+        ShardState {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            drains: self.drains,
+            away_since: since,
+            problem: absence.map(|absence| absence.reason),
+            enqueued: counts.queues.iter().map(|queue| queue.depth).sum(),
+            reserved: counts.reserved,
+            scheduled: counts.scheduled,
+            retries: counts.retries,
+            dead: counts.dead,
+            memory_bytes: self.memory_bytes.get(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The whole contract as a user who has only the permissions of the documented line, and whether the
+//! store uses each of them.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::secret::Secret;
+use weir_jobs::model::Wid;
+use weir_jobs::settings::JobServerSettings;
+use weir_jobs::store::{Store, WorkerReport};
+use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::store::{RedisStoreSettings, acl_line};
+
+use super::harness::{Durable, Harness, RedisHarness};
+use super::world;
+use crate::redis_server::RedisServer;
+use crate::store::rig::{Node, queue_name, report, run_alone};
+
+/// Databases of the server, and so the number of stores.
+const DATABASES: i64 = 1_000;
+
+static SERVER: OnceLock<RedisEndpoint> = OnceLock::new();
+static NEXT_DATABASE: AtomicI64 = AtomicI64::new(1);
+
+/// A database that only the restricted user uses.
+fn database() -> RedisEndpoint {
+    let database = NEXT_DATABASE.fetch_add(1, Ordering::Relaxed);
+    assert!(database < DATABASES, "raise DATABASES");
+    RedisEndpoint { database, ..SERVER.get().expect("the test starts it").clone() }
+}
+
+/// A store of the restricted user.
+struct RestrictedHarness(RedisHarness);
+
+impl Harness for RestrictedHarness {
+    type Store = <RedisHarness as Harness>::Store;
+
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self(RedisHarness::open_in(directory, database(), settings, clock))
+    }
+
+    fn store(&self) -> &std::rc::Rc<Self::Store> {
+        self.0.store()
+    }
+
+    async fn tick(&self) {
+        self.0.tick().await;
+    }
+}
+
+impl Durable for RestrictedHarness {
+    fn reopen(self) -> Self {
+        Self(self.0.reopen())
+    }
+}
+
+/// Runs one promise, unless this store does not keep it.
+macro_rules! keep {
+    (scheduled, a_job_waits_for_its_time_to_the_microsecond) => {};
+    (restore, a_restored_job_rests_where_it_was) => {};
+    (durable, a_restart_keeps_every_state) => {};
+    ($module:ident, $test:ident) => {
+        world::run(super::$module::$test::<RestrictedHarness>);
+    };
+}
+
+macro_rules! all_in_turn {
+    ({ $($module:ident: $($test:ident),+;)+ }) => { $($(keep!($module, $test);)+)+ };
+}
+
+#[test]
+fn the_documented_permissions_suffice_for_the_contract_and_each_is_used() {
+    let databases = |_: &std::path::Path, _| ["--databases", "1000"].map(str::to_owned).to_vec();
+    let Some(redis) = RedisServer::start_with(databases) else { return };
+    let url = format!("redis://weir@127.0.0.1:{}/1", redis.port);
+    let password = Some(Secret::new("hunter2"));
+    let endpoint = RedisEndpoint { password, ..RedisEndpoint::parse(&url).unwrap() };
+    let line = acl_line(&endpoint, &RedisStoreSettings::default());
+    let mut words: Vec<&str> = line.split(' ').collect();
+    words.splice(3..3, ["reset", "on", ">hunter2"]);
+    redis.run(&[&words]);
+    SERVER.set(endpoint).expect("there is one test");
+
+    let monitor = Monitor::start(redis.port);
+    promises_of_every_store!(all_in_turn);
+    promises_of_durable_stores!(all_in_turn);
+    run_alone(nodes_and_pages());
+    let used = monitor.end(&redis);
+
+    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut redis.client()).unwrap();
+    assert_eq!(log.len(), 0, "{log:?}");
+    let commands = words.iter().filter_map(|word| word.strip_prefix('+'));
+    let unused: Vec<&str> = commands.filter(|command| !used.contains(*command)).collect();
+    assert_eq!(unused, Vec::<&str>::new(), "of {used:?}");
+}
+
+/// What only a store in Redis does: several nodes, and Sidekiq's pages.
+async fn nodes_and_pages() {
+    let redis = database();
+    let job = |jid: &str| format!(r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q"}}"#);
+    let (one, other) = (Node::open(&redis), Node::open(&redis));
+    for jid in ["job-00001", "job-00002", "job-00003"] {
+        one.push(&job(jid)).await.unwrap();
+        assert_eq!(one.fetch_now("q").await.as_deref(), Some(jid));
+    }
+    assert_eq!(other.store.ack(&["job-00001"]).await, Ok(vec![]));
+    let worker = WorkerReport {
+        wid: Wid::new("w1"),
+        hostname: "host".to_owned(),
+        pid: 7,
+        labels: Vec::new(),
+        started: Timestamp::default(),
+        rss_kb: 1,
+        queues: vec![queue_name("q")],
+        quiet: false,
+        busy: 2,
+    };
+    assert_eq!(one.store.exchange_worker_reports(vec![worker]).await, []);
+    one.store.fail(report("job-00002")).await.unwrap();
+    drop(one.crash());
+    let back = other.fetch("w2", "q", Duration::from_secs(30)).await.unwrap();
+    assert_eq!(&*back.jid, "job-00003");
+    assert!(other.store.storage().await.bytes > 0);
+    other.store.close().await.unwrap();
+}
+
+/// Collects the commands that a Redis runs.
+struct Monitor {
+    lines: std::thread::JoinHandle<BTreeSet<String>>,
+}
+
+impl Monitor {
+    fn start(port: u16) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert_eq!(lines.next().as_deref(), Some("+OK"));
+        Self { lines: std::thread::spawn(move || lines.filter_map(|it| command_in(&it)).collect()) }
+    }
+
+    /// Returns the commands as ACL rules name them.
+    fn end(self, redis: &RedisServer) -> BTreeSet<String> {
+        redis.run(&[&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]]);
+        let mut used = self.lines.join().unwrap();
+        // Redis monitors no EXEC: it runs what follows MULTI.
+        if used.contains("multi") {
+            used.insert("exec".to_owned());
+        }
+        used
+    }
+}
+
+/// Returns the command of a line such as `+1.5 [3 127.0.0.1:1] "script" "load" "return 1"`, unless it
+/// belongs to the check of permissions.
+fn command_in(line: &str) -> Option<String> {
+    if line.contains("acl-check") || line.contains(r#""return 1""#) || line.contains("e0e1f9fab") {
+        return None;
+    }
+    let (_, words) = line.split_once("] ")?;
+    let mut words = words.split(' ').map(|word| word.trim_matches('"').to_lowercase());
+    let command = words.next()?;
+    match command.as_str() {
+        "script" => Some(format!("script|{}", words.next()?)),
+        _ => Some(command),
+    }
+}

@@ -1,0 +1,10 @@
+//! The connections of the store: how operators set them up, and how they fail.
+
+mod authority;
+mod credentials;
+mod outage;
+mod permissions;
+mod rig;
+mod sentinel;
+mod server_state;
+mod tls;
