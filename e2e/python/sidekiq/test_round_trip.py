@@ -50,12 +50,13 @@ class RoundTrip(SidekiqCase):
         while len(seen) < JOBS:
             client.run('BEAT {"wid":"round-trip"}')
             batch = client.run(f"FETCHB {BATCH} to-python")
-            jids = [job["jid"] for job in json.loads(batch)]
+            jobs = {json.loads(text)["jid"]: text for text in batch}
+            jids = list(jobs)
             self.assertTrue(jids, f"{len(seen)} of {JOBS} arrived")
-            for jid in jids:
+            for jid, text in jobs.items():
                 self.assertNotIn(jid, seen, "it was delivered twice")
-                self.assertIn(f'"args":{pushed[jid]}'.encode(), batch)
-                self.assertIn(b'"mine":{"a":1.5}', batch)
+                self.assertIn(f'"args":{pushed[jid]}'.encode(), text)
+                self.assertIn(b'"mine":{"a":1.5}', text)
             back = [
                 f'{{"jid":"back-{jid}","jobtype":"Echo","queue":"ruby","args":{pushed[jid]}}}' for jid in jids
             ]
