@@ -29,6 +29,11 @@ fn cuts() -> u64 {
         .map_or(CUTS, |cuts| cuts.to_string_lossy().parse().expect("WEIR_POWER_CUTS is a number"))
 }
 
+/// Whether the trials run as `make long` runs them.
+fn is_long_run() -> bool {
+    std::env::var_os("WEIR_POWER_CUTS").is_some()
+}
+
 /// Sums over all trials of one kind.
 #[derive(Debug, Default)]
 struct Tally {

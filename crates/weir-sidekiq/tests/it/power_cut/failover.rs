@@ -9,7 +9,7 @@ use weir_sidekiq::store::ConfirmSettings;
 
 use super::load::{Account, Load};
 use super::server::{MortalSentinel, MortalServer};
-use super::{Tally, cuts, node, run_a_while, stored, system_redis};
+use super::{Tally, cuts, is_long_run, node, run_a_while, stored, system_redis};
 use crate::redis_server::with_waitaof;
 use crate::store::rig::run_for;
 
@@ -71,6 +71,10 @@ fn fail_over_often(
     confirm: &ConfirmSettings,
     aftermath: Aftermath,
 ) -> Option<Tally> {
+    if !is_long_run() {
+        eprintln!("skipped: {kind}: a failover may take minutes; WEIR_POWER_CUTS=5 runs it");
+        return None;
+    }
     let mut tally = Tally::default();
     for _ in 0..cuts() {
         let mut outcome = None;
