@@ -8,7 +8,7 @@
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
 //! - `link`, `link_state`, `link_connection`: the connection. `server_state`, `permissions`: what a
 //!   server must be, and allow. `inspection`: the same for `weir check`.
-//! - `lease`, `owner`: this node's right to its reservations.
+//! - `lease`, `owner`, `adopted`: this node's right to its reservations.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
@@ -27,6 +27,7 @@
 
 mod ack;
 mod act;
+mod adopted;
 mod backtrace;
 mod class_metrics;
 mod class_metrics_flush;

@@ -140,10 +140,14 @@ impl StoreCore {
     ) -> Result<(), StoreError> {
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
         let found = self.stored_reservations(connection).await?;
-        let mut state = self.state.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         for StoredReservation { number, job, .. } in found.into_iter().filter(|it| it.owner == own)
         {
             state.next_number = state.next_number.max(number + 1);
+            if let Some(wid) = &job.wid {
+                let release_at = self.now() + self.limits.heartbeat_timeout;
+                state.adopted_workers.add(wid.clone(), release_at);
+            }
             state.reservations.insert(number, job);
         }
         Ok(())

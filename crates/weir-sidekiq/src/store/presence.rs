@@ -26,6 +26,7 @@ impl StoreCore {
         workers: Vec<WorkerReport>,
     ) -> Result<Vec<(Wid, WorkerDirective)>, StoreError> {
         let mut connection = self.ready().await?;
+        self.release_adopted(&workers).await?;
         let mut directives = Vec::new();
         for worker in workers {
             let directive = self.report_worker(&mut connection, &worker).await?;

@@ -15,6 +15,7 @@ use weir_jobs::model::QueueName;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Counts, StoreError};
 
+use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
 use super::confirmed_pushes::ConfirmedPushes;
 use super::keys::StoreKeys;
@@ -75,6 +76,7 @@ pub(super) struct StoreCore {
 #[derive(Debug, Default)]
 pub(super) struct StoreState {
     pub(super) reservations: Reservations,
+    pub(super) adopted_workers: AdoptedWorkers,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
     pub(super) next_number: u64,

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_jobs::store::{FailOutcome, Store, StoreError};
+use weir_base::clock::Timestamp;
+use weir_jobs::model::Wid;
+use weir_jobs::settings::{JobServerLimits, JobServerSettings};
+use weir_jobs::store::{FailOutcome, Store, StoreError, WorkerReport};
 
-use super::rig::{LEASE, Node, report, run};
+use super::rig::{LEASE, Node, options, report, run};
 use crate::shared_redis::client;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -173,4 +176,44 @@ fn a_later_layout_is_refused_by_name() {
         let error = Node::open(&redis).store.check_layout().await.unwrap_err();
         assert!(error.to_string().contains("weir:layout"), "{error}");
     });
+}
+
+#[test]
+fn the_jobs_of_a_worker_that_does_not_return_after_an_orderly_restart_come_back() {
+    run(async |redis| {
+        let node = Node::open(&redis);
+        for jid in ["job-00001", "job-00002"] {
+            node.push(&job(jid)).await.unwrap();
+        }
+        let (gone, back) =
+            (node.fetch("gone", "q", Duration::ZERO).await, node.fetch("back", "q", LONG).await);
+        assert_eq!(gone.map(|it| it.jid).as_deref(), Some("job-00001"));
+        assert_eq!(back.map(|it| it.jid).as_deref(), Some("job-00002"));
+        node.store.close().await.unwrap();
+        let limits =
+            JobServerLimits { heartbeat_timeout: Duration::ZERO, ..JobServerLimits::default() };
+        let settings = JobServerSettings { limits, ..JobServerSettings::default() };
+        let directory = node.crash();
+        let options = options(&redis, &directory, LEASE);
+        let node = Node::with(directory, &options, &settings);
+        assert_eq!(node.fetch_now("q").await, None, "both may still be at work");
+        node.store.exchange_worker_reports(vec![connected("back")]).await;
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+        assert_eq!(node.fetch_now("q").await, None);
+        assert_eq!(node.store.ack(&["job-00002"]).await, Ok(vec![]));
+    });
+}
+
+fn connected(wid: &str) -> WorkerReport {
+    WorkerReport {
+        wid: Wid::new(wid),
+        hostname: "host".to_owned(),
+        pid: 1,
+        labels: Vec::new(),
+        started: Timestamp::default(),
+        rss_kb: 0,
+        queues: Vec::new(),
+        quiet: false,
+        busy: 1,
+    }
 }
