@@ -22,7 +22,6 @@ ROOT = HERE.parents[2]
 DEADLINE_SECONDS = 90
 
 
-
 def weir_binary():
     if named := os.environ.get("WEIR_BIN"):
         return str(Path(shutil.which(named) or named).absolute())
@@ -141,9 +140,15 @@ class Weir:
         self._reader.start()
 
     def kill(self):
-        """kill -9 of the parent and of the service process."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """kill -9 of the parent and of the service process, which has a process group of its own."""
+        parent = self._process.pid
+        children = []
+        # It may have ended already.
+        with contextlib.suppress(FileNotFoundError):
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for pid in [parent, *map(int, children)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(timeout=DEADLINE_SECONDS)
         self._process.stdout.close()
