@@ -4,13 +4,10 @@
 //! a worker is gone, and its jobs would stay reserved for their whole `reserve_for`.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
 use weir_jobs::model::Wid;
-use weir_jobs::store::{StoreError, WorkerReport};
-
-use super::store_core::StoreCore;
+use weir_jobs::store::WorkerReport;
 
 /// Workers that have not connected yet, and when their jobs are released.
 #[derive(Debug, Default)]
@@ -21,29 +18,16 @@ impl AdoptedWorkers {
         self.0.insert(wid, release_at);
     }
 
+    pub(super) fn remove(&mut self, wid: &Wid) {
+        self.0.remove(wid);
+    }
+
     /// Removes workers that have connected. Returns those that are overdue.
-    fn overdue(&mut self, connected: &[WorkerReport], now: Timestamp) -> Vec<Wid> {
+    pub(super) fn overdue(&mut self, connected: &[WorkerReport], now: Timestamp) -> Vec<Wid> {
         for worker in connected {
             self.0.remove(&worker.wid);
         }
         let overdue = self.0.iter().filter(|(_, release_at)| **release_at <= now);
         overdue.map(|(wid, _)| wid.clone()).collect()
-    }
-}
-
-impl StoreCore {
-    /// Releases the jobs of adopted workers that did not connect within `heartbeat_timeout`.
-    pub(super) async fn release_adopted(
-        self: &Rc<Self>,
-        connected: &[WorkerReport],
-    ) -> Result<(), StoreError> {
-        let now = self.now();
-        let overdue = self.state.borrow_mut().adopted_workers.overdue(connected, now);
-        for wid in overdue {
-            let jobs = self.release(&wid).await?;
-            self.state.borrow_mut().adopted_workers.0.remove(&wid);
-            tracing::warn!(%wid, jobs, "worker did not return: its jobs are waiting again");
-        }
-        Ok(())
     }
 }

@@ -35,6 +35,21 @@ impl StoreCore {
         Ok(directives)
     }
 
+    /// Releases the jobs of adopted workers that did not connect within `heartbeat_timeout`.
+    async fn release_adopted(
+        self: &Rc<Self>,
+        connected: &[WorkerReport],
+    ) -> Result<(), StoreError> {
+        let now = self.now();
+        let overdue = self.state.borrow_mut().adopted_workers.overdue(connected, now);
+        for wid in overdue {
+            let jobs = self.release(&wid).await?;
+            self.state.borrow_mut().adopted_workers.remove(&wid);
+            tracing::warn!(%wid, jobs, "worker did not return: its jobs are waiting again");
+        }
+        Ok(())
+    }
+
     async fn report_worker(
         &self,
         connection: &mut LinkConnection,
