@@ -148,7 +148,7 @@ impl<D: Disk> Engine<D> {
         let (job, ran) = (reservation.job, now.since(reservation.since).as_secs_f64());
         let queue = self.state.arena.get(job).queue;
         let outcome = self.fail_job(job, report, now)?;
-        self.state.queues.get_mut(queue).metrics.run.observe(ran);
+        metrics.run.observe(ran);
         Ok((outcome, queue))
     }
 
@@ -160,6 +160,8 @@ impl<D: Disk> Engine<D> {
     ) -> Result<FailOutcome, EngineError> {
         let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
+        // A queue that was removed ends with its last job.
+        let metrics = self.state.queues.get_mut(queue).metrics.clone();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
             Err(error) => {

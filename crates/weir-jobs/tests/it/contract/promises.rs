@@ -39,6 +39,7 @@ macro_rules! promises_of_every_store {
                 the_dead_can_be_brought_back,
                 any_resting_job_can_be_killed_or_discarded;
             queues:
+                the_last_job_of_a_removed_queue_may_fail,
                 a_paused_queue_is_passed_over,
                 clearing_leaves_what_workers_hold,
                 removing_forgets_the_queue_but_not_what_workers_hold,

@@ -1,9 +1,17 @@
 //! What operators do to queues.
 
-use weir_jobs::store::{QueueAction, StoreError};
+use weir_jobs::store::{FailOutcome, QueueAction, StoreError};
 
 use super::harness::Harness;
 use super::world::{World, job_with, seconds};
+
+pub(crate) async fn the_last_job_of_a_removed_queue_may_fail<H: Harness>(world: World<H>) {
+    world.push_with("job-00001", r#""retry":0"#).await;
+    assert_eq!(world.fetch("default").await.as_deref(), Some("job-00001"));
+    world.queue_action("default", QueueAction::Remove).await;
+    assert_eq!(world.fail("job-00001").await, FailOutcome::Discarded);
+    assert_eq!(world.counts().await.failed_total, 1);
+}
 
 pub(crate) async fn a_paused_queue_is_passed_over<H: Harness>(world: World<H>) {
     world.push_to("a", "job-a-01").await;
