@@ -228,12 +228,16 @@ impl Store for MemoryStore {
         Ok(deliveries(taken))
     }
 
-    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+    async fn ack_from(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
         self.inner.check_open()?;
         let now = self.inner.clock.now();
         let mut unknown = Vec::new();
         for (place, jid) in jids.iter().enumerate() {
-            let freed = self.inner.state.borrow_mut().ack(jid, now);
+            let freed = self.inner.state.borrow_mut().ack(reporter, jid, now);
             if freed.is_none() {
                 unknown.push(place);
             }
@@ -242,10 +246,15 @@ impl Store for MemoryStore {
         Ok(unknown)
     }
 
-    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+    async fn fail_from(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
         let fail = |report| {
             self.inner.check_open()?;
-            let failed = self.inner.state.borrow_mut().fail(report, self.inner.clock.now());
+            let now = self.inner.clock.now();
+            let failed = self.inner.state.borrow_mut().fail(reporter, report, now);
             let (outcome, queue) = failed?;
             self.inner.offer([&queue]);
             Ok(outcome)

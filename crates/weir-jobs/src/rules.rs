@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::model::{FailureReport, FailureState};
+use crate::model::{FailureReport, FailureState, Wid};
 use crate::store::FailOutcome;
 
 /// Maximum length of a failure's type, in characters.
@@ -105,6 +105,14 @@ pub fn reservation_expired(jid: Box<str>) -> FailureReport {
         message: "not acknowledged within its reserve_for".to_owned(),
         backtrace: Vec::new(),
     }
+}
+
+/// Returns whether a report of `reporter` ends the reservation of `holder`. A worker that was given up
+/// may report after the same job was delivered to another one, whose run goes on. `None`: a connection
+/// that named no worker.
+#[must_use]
+pub fn may_end(holder: Option<&Wid>, reporter: Option<&Wid>) -> bool {
+    holder.is_none() || reporter.is_none() || holder == reporter
 }
 
 /// Returns the failure of a job that was returned too often because its workers vanished.

@@ -378,14 +378,34 @@ pub trait Store: 'static {
     /// none is available. Returns an empty list when the wait times out.
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError>;
 
-    /// Ends reservations. A job that waits again because of a crash is removed from where it waits.
-    /// Ignores unknown jids; a jid that two jobs have in common and that is given twice ends both.
-    /// Returns the indices in `jids` of the unknown ones.
-    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError>;
+    /// Ends reservations of the worker `reporter`, or of any worker
+    /// ([`may_end`](crate::rules::may_end)). A job that waits again because of a crash is removed from
+    /// where it waits, unless another worker has a job with its jid. Ignores unknown jids; a jid that
+    /// two jobs have in common and that is given twice ends both. Returns the indices in `jids` of the
+    /// unknown ones.
+    async fn ack_from(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError>;
 
-    /// Ends reservations with a failure. The rules decide between retry, dead set and discard.
-    /// Returns the outcomes in the order of `reports`.
-    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>>;
+    /// Calls [`Store::ack_from`] for any worker.
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+        self.ack_from(None, jids).await
+    }
+
+    /// Ends reservations of the worker `reporter`, or of any worker, with a failure. The rules decide
+    /// between retry, dead set and discard. Returns the outcomes in the order of `reports`.
+    async fn fail_from(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>>;
+
+    /// Calls [`Store::fail_from`] for any worker.
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+        self.fail_from(None, reports).await
+    }
 
     /// Calls [`Store::fail_all`] with one report.
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {

@@ -90,11 +90,15 @@ impl<D: Disk> EmbeddedStore<D> {
         inner.promise_of_push(&stored).await
     }
 
-    async fn ack_all(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+    async fn ack_all(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
         let inner = &*self.inner;
         let mut unknown = Vec::new();
         for (place, jid) in jids.iter().enumerate() {
-            let found = inner.retrying(|engine, now| engine.ack(jid, now)).await?;
+            let found = inner.retrying(|engine, now| engine.ack(reporter, jid, now)).await?;
             if found.is_none() {
                 unknown.push(place);
             }
@@ -104,11 +108,16 @@ impl<D: Disk> EmbeddedStore<D> {
         Ok(unknown)
     }
 
-    async fn fail_each(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+    async fn fail_each(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
         let inner = &*self.inner;
         let mut outcomes = Vec::with_capacity(reports.len());
         for report in reports {
-            let failed = inner.retrying(|engine, now| engine.fail(report.clone(), now)).await;
+            let fail = |engine: &mut Engine<D>, now| engine.fail(reporter, report.clone(), now);
+            let failed = inner.retrying(fail).await;
             outcomes.push(failed.map(|(outcome, queue)| {
                 inner.offer_numbered([queue]);
                 outcome
@@ -172,12 +181,20 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         }
     }
 
-    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
-        self.measured.timed(StoreOperation::Ack, self.ack_all(jids)).await
+    async fn ack_from(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
+        self.measured.timed(StoreOperation::Ack, self.ack_all(reporter, jids)).await
     }
 
-    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
-        self.measured.timed(StoreOperation::Fail, self.fail_each(reports)).await
+    async fn fail_from(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
+        self.measured.timed(StoreOperation::Fail, self.fail_each(reporter, reports)).await
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {

@@ -9,6 +9,7 @@ use weir_base::clock::Timestamp;
 use super::arena::JobIndex;
 use super::index::hash_of;
 use crate::model::Wid;
+use crate::rules;
 
 /// A worker's reservation of a job.
 #[derive(Clone, Debug)]
@@ -68,6 +69,13 @@ impl Reservations {
     /// Returns a reservation of `jid`.
     pub(crate) fn get(&self, jid: &str) -> Option<&EngineReservation> {
         self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
+    }
+
+    /// Returns a reservation of `jid` that `reporter` may end.
+    pub(crate) fn get_for(&self, jid: &str, reporter: Option<&Wid>) -> Option<&EngineReservation> {
+        self.by_jid.find(key(jid), |reservation| {
+            &*reservation.jid == jid && rules::may_end(reservation.wid.as_ref(), reporter)
+        })
     }
 
     /// Ends the reservation of `job`.

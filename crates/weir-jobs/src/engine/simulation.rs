@@ -185,7 +185,7 @@ impl Run {
 
     fn finish(&mut self) {
         let Some(jid) = self.reserved() else { return };
-        match self.run(|engine, now| engine.ack(&jid, now)) {
+        match self.run(|engine, now| engine.ack(None, &jid, now)) {
             Ok(known) => {
                 assert!(known.is_some());
                 self.ledger.ended.insert(jid, self.engine.end().0);
@@ -202,7 +202,7 @@ impl Run {
         let Some(jid) = self.ledger.pushed.keys().nth(nth).cloned() else {
             return;
         };
-        if let Ok(Some(_)) = self.run(|engine, now| engine.ack(&jid, now)) {
+        if let Ok(Some(_)) = self.run(|engine, now| engine.ack(None, &jid, now)) {
             self.ledger.ended.insert(jid, self.engine.end().0);
         }
         self.note(true);
@@ -211,7 +211,7 @@ impl Run {
     fn fail(&mut self) {
         let Some(jid) = self.reserved() else { return };
         let report = FailureReport { jid: Box::from(&*jid), ..FailureReport::default() };
-        match self.run(|engine, now| engine.fail(report.clone(), now)) {
+        match self.run(|engine, now| engine.fail(None, report.clone(), now)) {
             Ok(_) => self.note_vanished(),
             Err(error) => assert!(self.full, "{error}"),
         }

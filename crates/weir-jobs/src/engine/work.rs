@@ -11,7 +11,7 @@ use super::journal::{read_body, read_body_ahead};
 use super::reservations::EngineReservation;
 use crate::dispatch::{Candidate, QueueEnd};
 use crate::job_text;
-use crate::metrics::JobServerLimit;
+use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
@@ -101,13 +101,22 @@ impl<D: Disk> Engine<D> {
 
     /// Ends a reservation, or removes a job that waits again because of a crash. Returns the job's
     /// queue, or `None` if the jid is unknown.
-    pub(crate) fn ack(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
+    pub(crate) fn ack(
+        &mut self,
+        reporter: Option<&Wid>,
+        jid: &str,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
         let reserved = self
             .state
             .reserved
-            .get(jid)
+            .get_for(jid, reporter)
             .map(|reservation| (reservation.job, now.since(reservation.since).as_secs_f64()));
         let Some((job, ran)) = reserved else {
+            if self.state.reserved.get(jid).is_some() {
+                self.metrics.stale_report(StaleReport::Ack);
+                return Ok(None);
+            }
             return self.ack_waiting(jid);
         };
         let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
@@ -139,14 +148,20 @@ impl<D: Disk> Engine<D> {
     /// Ends a reservation with a failure. Returns the outcome and the job's queue.
     pub(crate) fn fail(
         &mut self,
+        reporter: Option<&Wid>,
         report: FailureReport,
         now: Timestamp,
     ) -> Result<(FailOutcome, u16), EngineError> {
-        let Some(reservation) = self.state.reserved.get(&report.jid) else {
+        let Some(reservation) = self.state.reserved.get_for(&report.jid, reporter) else {
+            if self.state.reserved.get(&report.jid).is_some() {
+                self.metrics.stale_report(StaleReport::Fail);
+            }
             return Err(StoreError::NotFound(report.jid).into());
         };
         let (job, ran) = (reservation.job, now.since(reservation.since).as_secs_f64());
         let queue = self.state.arena.get(job).queue;
+        // A queue that was removed ends with its last job.
+        let metrics = self.state.queues.get_mut(queue).metrics.clone();
         let outcome = self.fail_job(job, report, now)?;
         metrics.run.observe(ran);
         Ok((outcome, queue))
@@ -160,8 +175,6 @@ impl<D: Disk> Engine<D> {
     ) -> Result<FailOutcome, EngineError> {
         let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
-        // A queue that was removed ends with its last job.
-        let metrics = self.state.queues.get_mut(queue).metrics.clone();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
             Err(error) => {

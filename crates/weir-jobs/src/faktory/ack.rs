@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::error::FaktoryError;
 use super::payload;
 use super::replies::FaktoryReply;
+use crate::model::Wid;
 use crate::server::JobService;
 use crate::store::Store;
 
@@ -19,21 +20,26 @@ struct AckText<'a> {
 /// Runs `ACK {"jid":..}`. Replies `+OK`, even for a jid without a reservation.
 pub(super) async fn ack<S: Store>(
     service: &JobService<S>,
+    reporter: Option<&Wid>,
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
     let jid = parse(json)?;
-    service.store.ack(&[&*jid]).await?;
+    service.store.ack_from(reporter, &[&*jid]).await?;
     Ok(FaktoryReply::Ok)
 }
 
 /// Runs consecutive ACKs of one connection as one batch. Returns a reply for each.
 pub(super) async fn ack_batch<'a, S: Store>(
     service: &JobService<S>,
+    reporter: Option<&Wid>,
     texts: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<Result<FaktoryReply, FaktoryError>> {
     let parsed: Vec<_> = texts.map(parse).collect();
     let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
-    let done = if jids.is_empty() { Ok(()) } else { service.store.ack(&jids).await.map(drop) };
+    let done = match jids.is_empty() {
+        true => Ok(()),
+        false => service.store.ack_from(reporter, &jids).await.map(drop),
+    };
     parsed
         .into_iter()
         .map(|jid| {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use super::{fail, payload};
+use crate::model::Wid;
 use crate::server::JobService;
 use crate::settings::JobServerSettings;
 use crate::store::{Store, StoreError};
@@ -18,13 +19,14 @@ struct JidText<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Runs `ACKB [jid, ..]`. Replies with a bulk `{jid: error}` for those that are not reserved.
 pub(super) async fn ackb<S: Store>(
     service: &JobService<S>,
+    reporter: Option<&Wid>,
     settings: &JobServerSettings,
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
     let max = settings.limits.batch_jobs_max;
     let jids: Vec<JidText<'_>> = payload::parse_array("ACKB", json, max)?;
     let jids: Vec<&str> = jids.iter().map(|jid| &*jid.0).collect();
-    let unknown = service.store.ack(&jids).await?;
+    let unknown = service.store.ack_from(reporter, &jids).await?;
     let not_found = |place: usize| {
         let jid = jids[place];
         (jid.to_owned(), StoreError::NotFound(jid.into()).to_string())
@@ -36,6 +38,7 @@ pub(super) async fn ackb<S: Store>(
 /// were not stored.
 pub(super) async fn failb<S: Store>(
     service: &JobService<S>,
+    reporter: Option<&Wid>,
     settings: &JobServerSettings,
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
@@ -49,7 +52,7 @@ pub(super) async fn failb<S: Store>(
         }
     }
     let jids: Vec<String> = reports.iter().map(|report| report.jid.to_string()).collect();
-    let outcomes = service.store.fail_all(reports).await;
+    let outcomes = service.store.fail_from(reporter, reports).await;
     let ended = jids.into_iter().zip(outcomes);
     let rejected = ended.filter_map(|(jid, outcome)| Some((jid, outcome.err()?.to_string())));
     Ok(FaktoryReply::errors(malformed.into_iter().chain(rejected)))

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::error::FaktoryError;
 use super::payload;
 use super::replies::FaktoryReply;
-use crate::model::FailureReport;
+use crate::model::{FailureReport, Wid};
 use crate::rules;
 use crate::server::JobService;
 use crate::store::Store;
@@ -24,9 +24,11 @@ struct FailText {
 /// Runs `FAIL {jid,errtype,message,backtrace}`. Replies `+OK` once the outcome is stored.
 pub(super) async fn fail<S: Store>(
     service: &JobService<S>,
+    reporter: Option<&Wid>,
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
-    service.store.fail(parse(json)?).await?;
+    let outcome = service.store.fail_from(reporter, vec![parse(json)?]).await.pop();
+    outcome.expect("each report has an outcome")?;
     Ok(FaktoryReply::Ok)
 }
 

@@ -129,7 +129,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         command: FaktoryCommand<'_>,
         lines: &mut CompleteLines<'_>,
     ) -> Result<(), CloseReason> {
-        let verb = command.verb;
+        let (verb, reporter) = (command.verb, self.client.wid.as_ref());
         let reply = match verb {
             FaktoryVerb::Push => return self.push_batch(wire, settings, command.rest, lines).await,
             FaktoryVerb::Ack => return self.ack_batch(wire, command.rest, lines).await,
@@ -138,9 +138,11 @@ impl<'c, S: Store> FaktorySession<'c, S> {
                 return Err(CloseReason::Silent);
             }
             FaktoryVerb::Pushb => push::pushb(&self.service, settings, command.rest).await,
-            FaktoryVerb::Ackb => batch::ackb(&self.service, settings, command.rest).await,
-            FaktoryVerb::Fail => fail::fail(&self.service, command.rest).await,
-            FaktoryVerb::Failb => batch::failb(&self.service, settings, command.rest).await,
+            FaktoryVerb::Ackb => batch::ackb(&self.service, reporter, settings, command.rest).await,
+            FaktoryVerb::Fail => fail::fail(&self.service, reporter, command.rest).await,
+            FaktoryVerb::Failb => {
+                batch::failb(&self.service, reporter, settings, command.rest).await
+            }
             FaktoryVerb::Beat => beat::beat(&self.service, command.rest),
             FaktoryVerb::Info => info::info(&self.service).await,
             FaktoryVerb::Flush => flush::flush(&self.service, settings).await,
@@ -186,13 +188,13 @@ impl<'c, S: Store> FaktorySession<'c, S> {
     ) -> Result<(), CloseReason> {
         let mut following = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Ack)).peekable();
         if following.peek().is_none() {
-            let reply = ack::ack(&self.service, first).await;
+            let reply = ack::ack(&self.service, self.client.wid.as_ref(), first).await;
             self.reply(wire, FaktoryVerb::Ack, reply);
             return Ok(());
         }
         let run =
             std::iter::once(first).chain(following.map(|line| FaktoryCommand::parse(line).rest));
-        for reply in ack::ack_batch(&self.service, run).await {
+        for reply in ack::ack_batch(&self.service, self.client.wid.as_ref(), run).await {
             self.reply(wire, FaktoryVerb::Ack, reply);
         }
         Ok(())

@@ -9,10 +9,18 @@ use super::state::{
 };
 use crate::dispatch::{Candidate, QueueEnd};
 use crate::job_text;
-use crate::metrics::JobServerLimit;
+use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
+
+/// The job that a worker's report is about.
+enum ReportedJob {
+    Reserved(JobId),
+    /// Another worker has reserved it.
+    OfAnother,
+    NotReserved,
+}
 
 /// A job that is being delivered to a worker.
 #[derive(Debug)]
@@ -148,10 +156,18 @@ impl MemoryState {
 
     /// Ends a reservation, or removes a job that waits again. Returns the job's queue, or `None` if
     /// the jid is unknown.
-    pub(super) fn ack(&mut self, jid: &str, now: Timestamp) -> Option<QueueName> {
-        let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
+    pub(super) fn ack(
+        &mut self,
+        reporter: Option<&Wid>,
+        jid: &str,
+        now: Timestamp,
+    ) -> Option<QueueName> {
         let waiting = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Waiting);
-        let id = self.find_where(jid, reserved).or_else(|| self.find_where(jid, waiting))?;
+        let id = match self.reserved(jid, reporter, StaleReport::Ack) {
+            ReportedJob::Reserved(id) => id,
+            ReportedJob::OfAnother => return None,
+            ReportedJob::NotReserved => self.find_where(jid, waiting)?,
+        };
         let name = self.job(id).queue.clone();
         self.observe_run(id, now);
         self.totals.processed += 1;
@@ -163,16 +179,35 @@ impl MemoryState {
     /// Ends a reservation with a failure. Returns the outcome and the job's queue.
     pub(super) fn fail(
         &mut self,
+        reporter: Option<&Wid>,
         report: FailureReport,
         now: Timestamp,
     ) -> Result<(FailOutcome, QueueName), StoreError> {
-        let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
-        match self.find_where(&report.jid, reserved) {
-            Some(id) => {
+        match self.reserved(&report.jid, reporter, StaleReport::Fail) {
+            ReportedJob::Reserved(id) => {
                 self.observe_run(id, now);
                 Ok(self.fail_job(id, report, now))
             }
-            None => Err(StoreError::NotFound(report.jid)),
+            ReportedJob::OfAnother | ReportedJob::NotReserved => {
+                Err(StoreError::NotFound(report.jid))
+            }
+        }
+    }
+
+    /// Finds the reserved job that a report ends. Counts a report of another worker's job.
+    fn reserved(&self, jid: &str, reporter: Option<&Wid>, report: StaleReport) -> ReportedJob {
+        let of_reporter = |job: &MemoryJob| match &job.rest {
+            MemoryJobState::Reserved(held) => rules::may_end(held.wid.as_ref(), reporter),
+            _ => false,
+        };
+        let of_any = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
+        match self.find_where(jid, of_reporter) {
+            Some(id) => ReportedJob::Reserved(id),
+            None if self.find_where(jid, of_any).is_some() => {
+                self.metrics.stale_report(report);
+                ReportedJob::OfAnother
+            }
+            None => ReportedJob::NotReserved,
         }
     }
 

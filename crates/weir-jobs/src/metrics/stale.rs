@@ -35,8 +35,8 @@ pub(super) fn register(registry: &mut Registry) -> StaleReports {
     let family = Family::<StaleReportLabel, Counter>::default();
     registry.register(
         "stale_reports",
-        "ACKs and FAILs of jobs that this node had lost, because its lease in Redis was over or \
-         another node had ended them; such a job may run again",
+        "ACKs and FAILs of jobs that another worker has by now, or that this node had lost, because \
+         its lease in Redis was over or another node had ended them; such a job may run again",
         family.clone(),
     );
     StaleReport::ALL.map(|it| family.get_or_create_owned(&StaleReportLabel { verb: it.label() }))

@@ -56,8 +56,10 @@ macro_rules! operations {
             push(jobs: &$a [NewJob<$a>]) -> Result<(), StoreError>;
             restore(jobs: &$a [Restored<$a>]) -> Result<(), StoreError>;
             fetch(request: FetchRequest<$a>) -> Result<Vec<Delivery>, StoreError>;
-            ack(jids: &$a [&$a str]) -> Result<Vec<usize>, StoreError>;
-            fail_all(reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>>;
+            ack_from(reporter: Option<&$a Wid>, jids: &$a [&$a str])
+                -> Result<Vec<usize>, StoreError>;
+            fail_from(reporter: Option<&$a Wid>, reports: Vec<FailureReport>)
+                -> Vec<Result<FailOutcome, StoreError>>;
             release(wid: &$a Wid) -> Result<usize, StoreError>;
             extend(jid: &$a str, until: Timestamp) -> Result<bool, StoreError>;
             act(place: &$a JobLocation, what: &$a Selection, action: Action)

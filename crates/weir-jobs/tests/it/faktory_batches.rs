@@ -240,7 +240,7 @@ fn a_batch_waits_for_its_first_job_only() {
 }
 
 #[test]
-fn a_batch_of_another_worker_can_be_ended_and_one_of_a_vanished_worker_is_back() {
+fn the_batch_of_a_vanished_worker_is_back_but_for_what_has_ended() {
     for store in STORES {
         let server = Server::start(store, |settings| {
             settings.limits.heartbeat_timeout = Duration::from_millis(300);
@@ -251,7 +251,8 @@ fn a_batch_of_another_worker_can_be_ended_and_one_of_a_vanished_worker_is_back()
             dead.talk(&format!("> PUSH {job}\n< +OK"));
         }
         dead.talk("> FETCHB 3 default\n< [* * *]");
-        alive.talk("> ACKB [\"job-0002\"]\n< ${}");
+        alive.talk("> ACKB [\"job-0001\"]\n< $*not found*");
+        server.producer().talk("> ACKB [\"job-0002\"]\n< ${}");
         until("the dead one is reaped", || {
             alive.talk("> BEAT {\"wid\":\"alive\"}\n< +OK");
             let workers = server.block_on(server.handle().workers()).unwrap();

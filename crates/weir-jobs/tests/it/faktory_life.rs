@@ -93,7 +93,9 @@ fn a_reservation_stays_when_its_connection_closes() {
         until("the connection is gone", || connections() == 0);
         let mut other = server.worker("w2");
         other.talk("> FETCH default\n< $-1\n> INFO\n< $*\"working\":1*");
-        other.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":0*");
+        other.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":1*");
+        let mut again = server.worker("w1");
+        again.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":0*");
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::metrics::StaleReport;
-use weir_jobs::model::QueueName;
+use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
@@ -15,14 +15,29 @@ use super::stored::StoredText;
 /// Jobs at the end of a queue among which a job that has returned is searched.
 const TAIL_JOBS_MAX: isize = 1_000;
 
+/// The indices of acknowledged jids.
+#[derive(Debug, Default)]
+struct ReportedJids {
+    /// With the reservation of each.
+    found: Vec<(usize, u64)>,
+    /// Other workers have these jobs now.
+    of_others: Vec<usize>,
+    unknown: Vec<usize>,
+}
+
 impl StoreCore {
-    /// Ends the reservations of `jids`. Returns the indices of unknown ones.
-    pub(super) async fn ack(self: &Rc<Self>, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+    /// Ends the reservations of `jids` that `reporter` has. Returns the indices of unknown ones.
+    pub(super) async fn ack(
+        self: &Rc<Self>,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
         let mut connection = self.ready().await?;
-        let (found, mut unknown) = self.numbers_of(jids);
+        let ReportedJids { found, mut unknown, of_others } = self.reported_jids(reporter, jids);
         let numbers: Vec<u64> = found.iter().map(|(_, number)| *number).collect();
         let lost = self.delete_reserved(&mut connection, &numbers).await?;
-        let mut not_found = Vec::new();
+        of_others.iter().for_each(|_| self.metrics.stale_report(StaleReport::Ack));
+        let mut not_found = of_others;
         for (place, number) in found {
             let ended = self.state.borrow_mut().reservations.remove(number);
             match ended {
@@ -41,7 +56,7 @@ impl StoreCore {
             }
         }
         for place in unknown {
-            if !self.ack_unknown(&mut connection, jids[place]).await? {
+            if !self.ack_unknown(&mut connection, reporter, jids[place]).await? {
                 not_found.push(place);
             }
         }
@@ -54,30 +69,32 @@ impl StoreCore {
     async fn ack_unknown(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
+        reporter: Option<&Wid>,
         jid: &str,
     ) -> Result<bool, StoreError> {
         if self.state.borrow_mut().lost.remove(jid) {
             self.metrics.stale_report(StaleReport::Ack);
             return Ok(false);
         }
-        self.ack_elsewhere(connection, jid).await
+        self.ack_elsewhere(connection, reporter, jid).await
     }
 
-    /// Returns the index and the reservation of each jid, and the indices without one. A jid that
-    /// is given twice ends two reservations.
-    fn numbers_of(&self, jids: &[&str]) -> (Vec<(usize, u64)>, Vec<usize>) {
-        let state = self.state.borrow();
-        let (mut found, mut unknown, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
+    /// Finds the reservation of each jid. A jid that is given twice ends two reservations.
+    fn reported_jids(&self, reporter: Option<&Wid>, jids: &[&str]) -> ReportedJids {
+        let reservations = &self.state.borrow().reservations;
+        let (mut reported, mut taken) = (ReportedJids::default(), BTreeSet::new());
         for (place, jid) in jids.iter().enumerate() {
-            match state.reservations.with_jid(jid).find(|number| !taken.contains(number)) {
-                Some(number) => {
-                    taken.insert(number);
-                    found.push((place, number));
-                }
-                None => unknown.push(place),
+            let is_left = |number: &u64| !taken.contains(number);
+            if let Some(number) = reservations.reported(jid, reporter).find(is_left) {
+                taken.insert(number);
+                reported.found.push((place, number));
+            } else if reservations.with_jid(jid).any(|number| is_left(&number)) {
+                reported.of_others.push(place);
+            } else {
+                reported.unknown.push(place);
             }
         }
-        (found, unknown)
+        reported
     }
 
     /// Deletes reserved jobs from Redis. Returns those that were not there any more: this node's lease
@@ -112,12 +129,13 @@ impl StoreCore {
     async fn ack_elsewhere(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
+        reporter: Option<&Wid>,
         jid: &str,
     ) -> Result<bool, StoreError> {
         let queue = self.state.borrow().returned.queue_of(jid).cloned();
         let ended = match queue {
             Some(queue) if self.remove_returned(connection, &queue, jid).await? => Some(queue),
-            _ => self.delete_foreign(connection, jid).await?,
+            _ => self.delete_foreign(connection, reporter, jid).await?,
         };
         if let Some(queue) = &ended {
             self.count(queue, |totals| totals.processed += 1);

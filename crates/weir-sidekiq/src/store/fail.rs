@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::{JobServerLimit, StaleReport};
-use weir_jobs::model::{FailureReport, FailureState, QueueName};
+use weir_jobs::model::{FailureReport, FailureState, QueueName, Wid};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
@@ -19,9 +19,11 @@ use super::stored::StoredText;
 use super::translate;
 
 impl StoreCore {
-    /// Ends the reservations of failed jobs. Returns the outcomes in the order of `reports`.
+    /// Ends the reservations of failed jobs that `reporter` has. Returns the outcomes in the order of
+    /// `reports`.
     pub(super) async fn fail_all(
         self: &Rc<Self>,
+        reporter: Option<&Wid>,
         reports: Vec<FailureReport>,
     ) -> Vec<Result<FailOutcome, StoreError>> {
         let connection = match self.ready().await {
@@ -34,11 +36,11 @@ impl StoreCore {
             .map(|report| {
                 let number = {
                     let state = self.state.borrow();
-                    let mut numbers = state.reservations.with_jid(&report.jid);
+                    let mut numbers = state.reservations.reported(&report.jid, reporter);
                     numbers.find(|number| !taken.contains(number))
                 };
                 taken.extend(number);
-                self.fail_reported(connection.clone(), number, report)
+                self.fail_reported(connection.clone(), reporter, number, report)
             })
             .collect();
         let outcomes = futures_util::future::join_all(failing).await;
@@ -49,15 +51,22 @@ impl StoreCore {
     async fn fail_reported(
         self: &Rc<Self>,
         mut connection: LinkConnection,
+        reporter: Option<&Wid>,
         number: Option<u64>,
         report: FailureReport,
     ) -> Result<FailOutcome, StoreError> {
         let Some(number) = number else {
-            if self.state.borrow_mut().lost.remove(&report.jid) {
+            let is_stale = {
+                let state = &mut *self.state.borrow_mut();
+                let is_reserved = state.reservations.with_jid(&report.jid).next().is_some();
+                let is_of_another = reporter.is_some() && is_reserved;
+                state.lost.remove(&report.jid) || is_of_another
+            };
+            if is_stale {
                 self.metrics.stale_report(StaleReport::Fail);
                 return Err(StoreError::NotFound(report.jid));
             }
-            return self.fail_foreign(&mut connection, report).await;
+            return self.fail_foreign(&mut connection, reporter, report).await;
         };
         let since = {
             let state = self.state.borrow();
@@ -107,13 +116,14 @@ impl StoreCore {
     async fn fail_foreign(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
+        reporter: Option<&Wid>,
         report: FailureReport,
     ) -> Result<FailOutcome, StoreError> {
         let not_found = StoreError::NotFound(report.jid.clone());
         if !self.may_search_foreign() {
             return Err(not_found);
         }
-        let found = self.foreign_reservation(connection, &report.jid).await?;
+        let found = self.foreign_reservation(connection, reporter, &report.jid).await?;
         let found = found.ok_or_else(|| not_found.clone())?;
         let (outcome, text) = self.decide_failure(&found.job, report, self.now());
         let (queue, field) = (&found.job.queue, found.field());

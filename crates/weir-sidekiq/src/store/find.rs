@@ -35,7 +35,7 @@ impl StoreCore {
             searched += found.searched;
             is_complete &= found.is_complete;
         }
-        if let Some(found) = self.foreign_reservation(&mut connection, jid).await? {
+        if let Some(found) = self.foreign_reservation(&mut connection, None, jid).await? {
             return Ok(FindOutcome::Found(reserved_job(&found.job)));
         }
         Ok(match is_complete {

@@ -10,6 +10,7 @@ use redis::AsyncCommands as _;
 use tokio::time::Instant;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, Wid};
+use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
 use super::fetch::reservation_of;
@@ -90,27 +91,31 @@ impl StoreCore {
         Ok(values.iter().filter_map(parse).collect())
     }
 
-    /// Returns the reservation that another node has for `jid`.
+    /// Returns the reservation that another node has for `jid` and that `reporter` may end.
     pub(super) async fn foreign_reservation(
         &self,
         connection: &mut LinkConnection,
+        reporter: Option<&Wid>,
         jid: &str,
     ) -> Result<Option<StoredReservation>, StoreError> {
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
         let found = self.stored_reservations(connection).await?;
-        Ok(found.into_iter().find(|it| it.owner != own && &*it.job.jid == jid))
+        Ok(found.into_iter().find(|it| {
+            it.owner != own && &*it.job.jid == jid && rules::may_end(it.job.wid.as_ref(), reporter)
+        }))
     }
 
     /// Ends the reservation that another node has for `jid`. Returns the job's queue.
     pub(super) async fn delete_foreign(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
+        reporter: Option<&Wid>,
         jid: &str,
     ) -> Result<Option<QueueName>, StoreError> {
         if !self.may_search_foreign() {
             return Ok(None);
         }
-        let Some(found) = self.foreign_reservation(connection, jid).await? else {
+        let Some(found) = self.foreign_reservation(connection, reporter, jid).await? else {
             return Ok(None);
         };
         let key = self.keys.reserved(found.job.queue.as_str());

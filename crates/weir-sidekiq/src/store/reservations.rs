@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, Wid};
+use weir_jobs::rules;
 
 /// A job that a worker of this node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,18 @@ impl Reservations {
     pub(super) fn with_jid<'a>(&'a self, jid: &'a str) -> impl Iterator<Item = u64> + 'a {
         let from = (Box::<str>::from(jid), 0);
         self.by_jid.range(from..).take_while(move |(it, _)| &**it == jid).map(|(_, number)| *number)
+    }
+
+    /// Returns the numbers of those that a report of `reporter` may end, the oldest first.
+    pub(super) fn reported<'a>(
+        &'a self,
+        jid: &'a str,
+        reporter: Option<&'a Wid>,
+    ) -> impl Iterator<Item = u64> + 'a {
+        self.with_jid(jid).filter(move |number| {
+            let holder = self.get(*number).and_then(|it| it.wid.as_ref());
+            rules::may_end(holder, reporter)
+        })
     }
 
     /// Returns the numbers of a worker's reservations, the oldest first.
@@ -123,6 +136,10 @@ mod tests {
         }
         assert_eq!(table.with_jid("b").collect::<Vec<_>>(), [1, 3]);
         assert_eq!(table.with_jid("").count(), 0);
+        let reported = |wid: Option<&Wid>| table.reported("a", wid).collect::<Vec<_>>();
+        assert_eq!(reported(Some(&Wid::new("w2"))), [2]);
+        assert!(reported(Some(&Wid::new("w1"))).is_empty(), "it is another worker's");
+        assert_eq!(reported(None), [2]);
         assert_eq!(table.of_worker(&Wid::new("w1")), [1, 3]);
         assert_eq!(table.busy(&Wid::new("w1")), 2);
         assert_eq!(table.expired(Timestamp::from_millis(4)), None);

@@ -65,6 +65,8 @@ macro_rules! promises_of_every_store {
                 closing_ends_every_wait;
             reservations:
                 an_ack_ends_the_job,
+                a_late_report_leaves_the_job_of_another_worker,
+                a_late_ack_leaves_a_waiting_twin,
                 a_lapsed_reservation_counts_as_a_failure,
                 a_reservation_lapses_to_the_microsecond,
                 a_reservation_can_be_extended_but_not_shortened,

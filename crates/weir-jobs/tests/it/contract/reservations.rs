@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use weir_jobs::model::Wid;
-use weir_jobs::store::{JobState, Store};
+use weir_jobs::store::{JobState, Store, StoreError};
 
 use super::harness::Harness;
-use super::world::{World, seconds};
+use super::world::{World, report, seconds};
 
 pub(crate) async fn an_ack_ends_the_job<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001 job-00002 job-00003").await;
@@ -16,6 +16,29 @@ pub(crate) async fn an_ack_ends_the_job<H: Harness>(world: World<H>) {
     assert_eq!(world.ack("job-00001").await, 0);
     assert_eq!(world.counts().await.processed_total, 2);
     assert_eq!(world.found("job-00001").await, None);
+}
+
+pub(crate) async fn a_late_report_leaves_the_job_of_another_worker<H: Harness>(world: World<H>) {
+    world.push_to("default", "job-00001").await;
+    let (late, next) = (Wid::new("late"), Wid::new("next"));
+    assert!(world.fetch_as("late", "default").await.is_some());
+    assert_eq!(world.store().release(&late).await, Ok(1));
+    assert!(world.fetch_as("next", "default").await.is_some());
+    assert_eq!(world.store().ack_from(Some(&late), &["job-00001"]).await, Ok(vec![0]));
+    let failed = world.store().fail_from(Some(&late), vec![report("job-00001")]).await;
+    assert_eq!(failed, [Err(StoreError::NotFound("job-00001".into()))]);
+    assert_eq!(world.census().await, (0, 1, 0, 0, 0), "the next worker's run goes on");
+    assert_eq!(world.store().ack_from(Some(&next), &["job-00001"]).await, Ok(vec![]));
+    assert_eq!(world.counts().await.processed_total, 1);
+}
+
+pub(crate) async fn a_late_ack_leaves_a_waiting_twin<H: Harness>(world: World<H>) {
+    world.push_to("default", "job-00001 job-00001").await;
+    let (late, next) = (Wid::new("late"), Wid::new("next"));
+    assert!(world.fetch_as("next", "default").await.is_some());
+    assert_eq!(world.store().ack_from(Some(&late), &["job-00001"]).await, Ok(vec![0]));
+    assert_eq!(world.census().await, (1, 1, 0, 0, 0));
+    assert_eq!(world.store().ack_from(Some(&next), &["job-00001"]).await, Ok(vec![]));
 }
 
 pub(crate) async fn a_lapsed_reservation_counts_as_a_failure<H: Harness>(world: World<H>) {

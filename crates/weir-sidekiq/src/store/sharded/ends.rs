@@ -15,13 +15,17 @@ use super::sharded_core::ShardedCore;
 type JidsByShard = (BTreeMap<usize, Vec<usize>>, Vec<usize>);
 
 impl ShardedCore {
-    /// Ends the reservations of `jids`. Returns the indices of unknown ones.
-    pub(super) async fn ack(self: &Rc<Self>, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
+    /// Ends the reservations of `jids` that `reporter` has. Returns the indices of unknown ones.
+    pub(super) async fn ack(
+        self: &Rc<Self>,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
         self.check_open()?;
-        let (by_shard, mut unknown) = self.by_shard(jids);
+        let (by_shard, mut unknown) = self.by_shard(reporter, jids);
         let mut failed = None;
         let acked = by_shard.into_iter().map(async |(shard, places): (usize, Vec<usize>)| {
-            self.shards[shard].ack_some(jids, &places).await
+            self.shards[shard].ack_some(reporter, jids, &places).await
         });
         for outcome in join_all(acked).await {
             match outcome {
@@ -33,7 +37,7 @@ impl ShardedCore {
         // Another node may have reserved them.
         for (_, shard) in self.usable() {
             if !unknown.is_empty() {
-                unknown = shard.ack_some(jids, &unknown).await?;
+                unknown = shard.ack_some(reporter, jids, &unknown).await?;
             }
         }
         self.wake_waiting_fetches();
@@ -42,13 +46,13 @@ impl ShardedCore {
 
     /// Returns who knows which jid. A jid that is given twice ends two reservations, which two
     /// shards may have.
-    fn by_shard(&self, jids: &[&str]) -> JidsByShard {
+    fn by_shard(&self, reporter: Option<&Wid>, jids: &[&str]) -> JidsByShard {
         let mut by_shard: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut taken: BTreeMap<(usize, &str), usize> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (place, jid) in jids.iter().enumerate() {
             let with_more = self.shards.iter().enumerate().find(|(shard, it)| {
-                it.reserved(jid) > taken.get(&(*shard, *jid)).copied().unwrap_or_default()
+                it.reserved(jid, reporter) > taken.get(&(*shard, *jid)).copied().unwrap_or_default()
             });
             let has_returned = || self.shards.iter().position(|it| it.has_returned(jid));
             match with_more.map(|(shard, _)| shard).or_else(has_returned) {
@@ -62,18 +66,20 @@ impl ShardedCore {
         (by_shard, unknown)
     }
 
-    /// Ends the reservations of failed jobs. Returns the outcomes in the order of `reports`.
+    /// Ends the reservations of failed jobs that `reporter` has. Returns the outcomes in the order of
+    /// `reports`.
     pub(super) async fn fail_all(
         self: &Rc<Self>,
+        reporter: Option<&Wid>,
         reports: Vec<FailureReport>,
     ) -> Vec<Result<FailOutcome, StoreError>> {
         let jids: Vec<&str> = reports.iter().map(|report| &*report.jid).collect();
-        let (by_shard, unknown) = self.by_shard(&jids);
+        let (by_shard, unknown) = self.by_shard(reporter, &jids);
         let mut outcomes: Vec<Option<Result<FailOutcome, StoreError>>> =
             reports.iter().map(|_| None).collect();
         let failing = by_shard.into_iter().map(async |(shard, places): (usize, Vec<usize>)| {
             let some = places.iter().map(|place| reports[*place].clone()).collect();
-            (self.shards[shard].fail_some(some).await, places)
+            (self.shards[shard].fail_some(reporter, some).await, places)
         });
         for (failed, places) in join_all(failing).await {
             for (place, outcome) in places.into_iter().zip(failed) {
@@ -81,18 +87,22 @@ impl ShardedCore {
             }
         }
         for place in unknown {
-            outcomes[place] = Some(self.fail_unknown(&reports[place]).await);
+            outcomes[place] = Some(self.fail_unknown(reporter, &reports[place]).await);
         }
         self.wake_waiting_fetches();
         outcomes.into_iter().map(|outcome| outcome.unwrap_or(Err(StoreError::Closed))).collect()
     }
 
     /// Fails a job that another node may have reserved.
-    async fn fail_unknown(&self, report: &FailureReport) -> Result<FailOutcome, StoreError> {
+    async fn fail_unknown(
+        &self,
+        reporter: Option<&Wid>,
+        report: &FailureReport,
+    ) -> Result<FailOutcome, StoreError> {
         self.check_open()?;
         let not_found = Err(StoreError::NotFound(report.jid.clone()));
         for (_, shard) in self.usable() {
-            let outcome = shard.fail_some(vec![report.clone()]).await.pop();
+            let outcome = shard.fail_some(reporter, vec![report.clone()]).await.pop();
             match outcome {
                 Some(Err(StoreError::NotFound(_))) | None => {}
                 Some(outcome) => return outcome,
@@ -125,7 +135,7 @@ impl ShardedCore {
     /// Extends a reservation; never shortens it.
     pub(super) async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
         self.check_open()?;
-        match self.shards.iter().find(|shard| shard.reserved(jid) > 0) {
+        match self.shards.iter().find(|shard| shard.reserved(jid, None) > 0) {
             Some(shard) => shard.store.extend(jid, until).await,
             None => Ok(false),
         }
@@ -133,9 +143,9 @@ impl ShardedCore {
 }
 
 impl Shard {
-    /// Returns how many jobs with this jid this node has reserved on the shard.
-    pub(super) fn reserved(&self, jid: &str) -> usize {
-        self.core().state.borrow().reservations.with_jid(jid).count()
+    /// Returns how many jobs with this jid `reporter` has reserved on the shard through this node.
+    pub(super) fn reserved(&self, jid: &str, reporter: Option<&Wid>) -> usize {
+        self.core().state.borrow().reservations.reported(jid, reporter).count()
     }
 
     /// Returns whether this node has put the job back into its queue.
@@ -144,18 +154,27 @@ impl Shard {
     }
 
     /// Acknowledges the jids at `places`. Returns the places of unknown ones.
-    async fn ack_some(&self, jids: &[&str], places: &[usize]) -> Result<Vec<usize>, StoreError> {
+    async fn ack_some(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+        places: &[usize],
+    ) -> Result<Vec<usize>, StoreError> {
         self.check()?;
         let some: Vec<&str> = places.iter().map(|place| jids[*place]).collect();
-        let unknown = self.note(self.core().ack(&some).await)?;
+        let unknown = self.note(self.core().ack(reporter, &some).await)?;
         Ok(unknown.into_iter().map(|place| places[place]).collect())
     }
 
-    async fn fail_some(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+    async fn fail_some(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
         if let Err(error) = self.check() {
             return reports.iter().map(|_| Err(error.clone())).collect();
         }
-        let outcomes = self.core().fail_all(reports).await;
+        let outcomes = self.core().fail_all(reporter, reports).await;
         outcomes.into_iter().map(|outcome| self.note(outcome)).collect()
     }
 }

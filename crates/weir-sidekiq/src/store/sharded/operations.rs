@@ -82,12 +82,20 @@ impl Store for ShardedStore {
         self.core.fetch(request).await
     }
 
-    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
-        self.core.ack(jids).await
+    async fn ack_from(
+        &self,
+        reporter: Option<&Wid>,
+        jids: &[&str],
+    ) -> Result<Vec<usize>, StoreError> {
+        self.core.ack(reporter, jids).await
     }
 
-    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
-        self.core.fail_all(reports).await
+    async fn fail_from(
+        &self,
+        reporter: Option<&Wid>,
+        reports: Vec<FailureReport>,
+    ) -> Vec<Result<FailOutcome, StoreError>> {
+        self.core.fail_all(reporter, reports).await
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {

@@ -91,7 +91,7 @@ impl ShardedCore {
     pub(super) async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {
         self.check_open()?;
         let mut shards: Vec<&Shard> = self.shards.iter().collect();
-        shards.sort_by_key(|shard| shard.reserved(jid) == 0);
+        shards.sort_by_key(|shard| shard.reserved(jid, None) == 0);
         let (mut searched, mut is_complete, mut failed) = (0, true, None);
         let mut answers = 0;
         for shard in shards {
