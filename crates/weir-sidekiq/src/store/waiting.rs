@@ -127,3 +127,28 @@ impl<T> WaitingFetches<T> {
         drop(fetches);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_jobs::settings::JobServerLimits;
+
+    use super::*;
+
+    #[test]
+    fn a_fetch_is_found_for_any_queue_of_a_push() {
+        let queue = |name: &str| QueueName::parse(name, &JobServerLimits::default()).unwrap();
+        let waiting = Rc::new(WaitingFetches::<()>::default());
+        assert!(!waiting.any_for(["a"].into_iter()));
+        let queues = [queue("x"), queue("b")];
+        let (max, wait) = (BatchSize::ONE, Duration::ZERO);
+        let request = FetchRequest { wid: None, queues: &queues, max, wait };
+        let ticket = waiting.add(&request, true);
+        assert!(waiting.any_for(["a", "b"].into_iter()));
+        assert!(waiting.any_for(["x", "a"].into_iter()));
+        assert!(!waiting.any_for(["a", "c"].into_iter()));
+        drop(ticket);
+        assert!(!waiting.any_for(["b"].into_iter()));
+    }
+}
