@@ -33,6 +33,7 @@ pub(crate) struct VerdictInput<'a> {
 const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<Finding>] = &[
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
+    storage_rules::nodes_are_away,
     storage_rules::history_is_in_memory,
     worker_rules::no_worker_is_connected,
     worker_rules::all_are_leaving,

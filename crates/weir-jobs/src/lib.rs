@@ -7,6 +7,7 @@
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - `faktory`: the wire protocol. `workers`: the connected worker processes.
+//! - [`node`]: what the nodes that share a store report about themselves.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
 //! - [`view`]: plain data for the console, the command line and the admin API.
 //! - [`salvage`]: recovers jobs from the bytes that were set aside from a damaged log.
@@ -23,6 +24,7 @@ pub mod job_text;
 pub mod memory;
 pub mod metrics;
 pub mod model;
+pub mod node;
 pub mod rules;
 pub mod salvage;
 pub mod server;

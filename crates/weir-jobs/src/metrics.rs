@@ -7,6 +7,7 @@
 
 mod latency;
 mod limit;
+mod node_states;
 mod operation;
 mod shard_states;
 mod shards;
@@ -400,6 +401,24 @@ mod tests {
         let text = scrape(&registry);
         assert!(text.contains("weir_jobs_shard_up{shard=\"a\"} 0"), "{text}");
         assert!(text.contains("weir_jobs_shard_jobs{shard=\"a\",state=\"dead\"} 3"), "{text}");
+    }
+
+    #[test]
+    fn nodes_are_counted_by_state() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        assert!(!scrape(&registry).contains("weir_jobs_nodes"));
+        let node = |age| crate::node::NodeState {
+            report: Some(Default::default()),
+            age: std::time::Duration::from_secs(age),
+            ..Default::default()
+        };
+        let nodes = vec![node(1), node(9), node(60)];
+        metrics.publish(MetricsSnapshot { nodes, ..MetricsSnapshot::default() });
+        let text = scrape(&registry);
+        for line in ["{state=\"up\"} 2", "{state=\"away\"} 1", "{state=\"stopped\"} 0"] {
+            assert!(text.contains(&format!("weir_jobs_nodes{line}")), "{line}: {text}");
+        }
     }
 
     #[test]

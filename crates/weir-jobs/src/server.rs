@@ -8,6 +8,7 @@ mod accept;
 mod descriptors;
 pub(crate) mod import;
 pub(crate) mod memory;
+mod node_report;
 mod owner;
 mod rates;
 mod reload;

@@ -16,6 +16,7 @@ use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
     WorkerDirective,
 };
+use crate::node::{NodeReport, NodeState};
 use weir_base::clock::Timestamp;
 pub use weir_log::Damage;
 
@@ -301,6 +302,9 @@ pub struct Storage {
     pub age: Duration,
     /// The servers among which the jobs are divided, if there are several.
     pub shards: Vec<ShardState>,
+    /// The nodes that share the store, if others may. Those that have reported nothing for an hour are
+    /// left out.
+    pub nodes: Vec<NodeState>,
 }
 
 /// One of several servers among which the jobs are divided. Figures are those that were read last.
@@ -356,7 +360,7 @@ pub struct WorkerReport {
     pub busy: u64,
 }
 
-/// The interval of [`Store::exchange_worker_reports`].
+/// The interval of [`Store::exchange_reports`].
 pub const WORKER_REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// All operations on jobs. The module's documentation lists what every store promises.
@@ -467,11 +471,12 @@ pub trait Store: 'static {
     /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     async fn acknowledge_damages(&self) -> Result<u64, StoreError>;
 
-    /// Reports the worker processes of this node to those who share the data. Returns the directives
-    /// that they left for them. Called every [`WORKER_REPORT_EVERY`] if the store is
+    /// Reports this node and its worker processes to those who share the data. Returns the directives
+    /// that they left for the workers. Called every [`WORKER_REPORT_EVERY`] if the store is
     /// [`shared`](Capabilities::shared).
-    async fn exchange_worker_reports(
+    async fn exchange_reports(
         &self,
+        _node: NodeReport,
         _workers: Vec<WorkerReport>,
     ) -> Vec<(Wid, WorkerDirective)> {
         Vec::new()

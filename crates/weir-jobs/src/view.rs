@@ -76,6 +76,34 @@ pub struct StorageView {
     /// The servers among which the jobs are divided, if there are several.
     #[serde(default)]
     pub shards: Vec<ShardView>,
+    /// The nodes that share the store, if others may, by hostname.
+    #[serde(default)]
+    pub nodes: Vec<NodeView>,
+}
+
+/// A node that shares the store, as it reported itself. Its texts may be of any origin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The name under which it holds reservations in the store.
+    pub id: String,
+    /// Whether it is the node that was asked.
+    pub is_self: bool,
+    /// `up`, `away` (it stopped reporting) or `stopped` (in order).
+    pub state: String,
+    /// Seconds since its report. `None`: it is alive and of a version that reports nothing; the figures
+    /// below are unknown.
+    pub age_seconds: Option<f64>,
+    pub hostname: String,
+    pub version: String,
+    pub pid: u32,
+    pub cores: u32,
+    pub uptime_seconds: f64,
+    /// Jobs that its workers have ended, over the last minute.
+    pub jobs_per_second: f64,
+    /// Jobs that its workers have reserved.
+    pub busy: u64,
+    pub workers: u64,
+    pub connections: u64,
 }
 
 /// One of several servers among which the jobs are divided.

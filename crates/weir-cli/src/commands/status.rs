@@ -1,7 +1,7 @@
 //! `weir status`: the state of a running Weir on one screen.
 
 use clap::Args;
-use weir_jobs::view::{JobServerOverview, ShardView};
+use weir_jobs::view::{JobServerOverview, NodeView, ShardView};
 
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
@@ -102,6 +102,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
         ));
     }
     print_shards(&jobs.log.shards);
+    print_nodes(&jobs.log.nodes);
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {
         output::line(&format!(
@@ -122,6 +123,34 @@ fn print_shards(shards: &[ShardView]) {
             about_size(shard.memory_bytes)
         ));
     }
+}
+
+/// Prints the nodes that share the store. Their names come from the store, so special characters are
+/// escaped.
+fn print_nodes(nodes: &[NodeView]) {
+    for node in nodes {
+        let this = if node.is_self { " (this node)" } else { "" };
+        let name = format!("{} {}", node.hostname.escape_debug(), node.id.escape_debug());
+        let figures = match node.age_seconds {
+            None => "of a version that reports nothing".to_owned(),
+            Some(age) => format!(
+                "version {}, {:.1} jobs/s, {} working, {}, {}, {}, {age:.0} s ago",
+                node.version.escape_debug(),
+                node.jobs_per_second,
+                node.busy,
+                counted(node.workers, "worker"),
+                counted(node.connections, "connection"),
+                counted(node.cores.into(), "core"),
+            ),
+        };
+        let name = name.trim_start();
+        output::line(&format!("{:<12} {name}{this}: {}, {figures}", "node", node.state));
+    }
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 fn print_realtime(status: &Status) {

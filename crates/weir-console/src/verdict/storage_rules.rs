@@ -58,6 +58,24 @@ pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
+/// Finds nodes that stopped reporting without being stopped.
+pub(super) fn nodes_are_away(facts: &JobFacts<'_>) -> Vec<Finding> {
+    let nodes = &facts.overview.log.nodes;
+    let away = nodes.iter().filter(|node| node.state == "away").count() as u64;
+    if away == 0 {
+        return Vec::new();
+    }
+    vec![Finding {
+        level: Level::Warning,
+        problem: format!("{} of the job store stopped reporting", counted(away, "node")),
+        remedy: "Their jobs in progress return to their queues by themselves. Check the machines, and their \
+                 connections to the shards. They are listed for an hour."
+            .to_owned(),
+        link: "/store".to_owned(),
+        jobs: 0,
+    }]
+}
+
 /// Finds a history that is not on disk: charts will have a gap.
 pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
     let Some(problem) = &facts.trend.history_problem else {

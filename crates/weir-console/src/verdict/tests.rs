@@ -457,6 +457,10 @@ fn storage_that_accepts_no_jobs_is_reported() {
     check(&[(Level::Critical, "The job store is damaged: 1 place")], |server| {
         server.overview.log.damages = 1;
     });
+    check(&[(Level::Warning, "1 node of the job store stopped reporting")], |server| {
+        let node = |state: &str| view::NodeView { state: state.to_owned(), ..Default::default() };
+        server.overview.log.nodes = ["up", "away", "stopped"].map(node).to_vec();
+    });
     check(&[(Level::Notice, "Charts are kept in memory only: no space")], |server| {
         server.trend.history_problem = Some("no space".into());
     });

@@ -10,7 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{OTHER_QUEUES, shard_states};
+use super::{OTHER_QUEUES, node_states, shard_states};
+use crate::node::NodeState;
 use crate::store::ShardState;
 
 /// The state of the server at one time.
@@ -32,6 +33,7 @@ pub struct MetricsSnapshot {
     pub log_bytes: u64,
     pub log_damages: u64,
     pub shards: Vec<ShardState>,
+    pub nodes: Vec<NodeState>,
 }
 
 /// The state of one queue at that time.
@@ -71,7 +73,8 @@ impl Collector for SnapshotCollector {
         limit_queues(&mut snapshot.queues, self.queue_labels_max);
         encode_server(&mut encoder, &snapshot)?;
         encode_queues(&mut encoder, &snapshot.queues)?;
-        shard_states::encode(&mut encoder, &snapshot.shards)
+        shard_states::encode(&mut encoder, &snapshot.shards)?;
+        node_states::encode(&mut encoder, &snapshot.nodes)
     }
 }
 

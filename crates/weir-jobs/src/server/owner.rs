@@ -143,7 +143,7 @@ async fn serve_until_stopped<S: Store>(
     endless.spawn_local(watch::reap_workers(Rc::clone(service)));
     endless.spawn_local(watch::sample_totals(Rc::clone(service)));
     if service.store.capabilities().shared {
-        endless.spawn_local(watch::exchange_worker_reports(Rc::clone(service)));
+        endless.spawn_local(watch::exchange_reports(Rc::clone(service)));
     }
     tokio::select! {
         () = stop.graceful.cancelled() => {}

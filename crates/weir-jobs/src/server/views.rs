@@ -5,6 +5,7 @@ use weir_base::clock::Timestamp;
 
 use super::JobService;
 use crate::model::{FailureState, SetName};
+use crate::node::NodeState;
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
 use crate::store::{
@@ -84,6 +85,7 @@ fn log(storage: Storage) -> view::StorageView {
         sync_seconds_p50: storage.sync_seconds_p50,
         sync_seconds_p99: storage.sync_seconds_p99,
         shards: storage.shards.into_iter().map(shard).collect(),
+        nodes: storage.nodes.into_iter().map(node).collect(),
     }
 }
 
@@ -100,6 +102,27 @@ fn shard(shard: ShardState) -> view::ShardView {
         retries: shard.retries,
         dead: shard.dead,
         memory_bytes: shard.memory_bytes,
+    }
+}
+
+fn node(node: NodeState) -> view::NodeView {
+    let state = node.condition().label().to_owned();
+    let has_report = node.report.is_some();
+    let report = node.report.unwrap_or_default();
+    view::NodeView {
+        id: node.id,
+        is_self: node.is_self,
+        state,
+        age_seconds: has_report.then_some(node.age.as_secs_f64()),
+        hostname: report.hostname,
+        version: report.version,
+        pid: report.pid,
+        cores: report.cores,
+        uptime_seconds: report.uptime_seconds,
+        jobs_per_second: report.jobs_per_second,
+        busy: report.busy,
+        workers: report.workers,
+        connections: report.connections,
     }
 }
 

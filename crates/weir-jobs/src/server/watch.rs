@@ -1,4 +1,4 @@
-//! Periodic tasks: reaping workers, sampling totals, reporting workers.
+//! Periodic tasks: reaping workers, sampling totals, reporting the node and its workers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use weir_base::clock::Timestamp;
 
 use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
 use crate::model::Wid;
-use crate::server::JobService;
 use crate::server::rates::SAMPLE_INTERVAL;
+use crate::server::{JobService, node_report};
 use crate::store::{Counts, QueueCounts, Store, StoreError, WORKER_REPORT_EVERY};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
@@ -98,18 +98,20 @@ async fn snapshot<S: Store>(
         log_bytes: storage.bytes,
         log_damages: storage.damages,
         shards: storage.shards,
+        nodes: storage.nodes,
     }
 }
 
-/// Reports the workers to those who share the store's data, and passes on the directives that they
-/// left.
-pub(crate) async fn exchange_worker_reports<S: Store>(service: Rc<JobService<S>>) {
+/// Reports the node and its workers to those who share the store's data, and passes on the directives
+/// that they left.
+pub(crate) async fn exchange_reports<S: Store>(service: Rc<JobService<S>>) {
     let mut ticks = interval(WORKER_REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let reports = service.workers.borrow().reports(|wid| service.store.busy(wid));
-        let directives = service.store.exchange_worker_reports(reports).await;
+        let node = node_report::of(&service, &reports).await;
+        let directives = service.store.exchange_reports(node, reports).await;
         let mut workers = service.workers.borrow_mut();
         for (wid, directive) in directives {
             workers.send_directive(Some(wid.as_str()), directive);

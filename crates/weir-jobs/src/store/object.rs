@@ -15,6 +15,7 @@ use super::{
 use crate::allocation::Allocation;
 use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective};
+use crate::node::NodeReport;
 use crate::settings::JobServerSettings;
 
 /// A boxed future that stays on its thread.
@@ -72,7 +73,8 @@ macro_rules! operations {
             reservations(limit: usize) -> Vec<Reserved>;
             storage() -> Storage;
             acknowledge_damages() -> Result<u64, StoreError>;
-            exchange_worker_reports(workers: Vec<WorkerReport>) -> Vec<(Wid, WorkerDirective)>;
+            exchange_reports(node: NodeReport, workers: Vec<WorkerReport>)
+                -> Vec<(Wid, WorkerDirective)>;
             close() -> Result<(), StoreError>;
         }
     };

@@ -89,7 +89,8 @@ impl StoreKeys {
         self.weirs("nodes")
     }
 
-    /// A hash: how often each node has started.
+    /// A hash: how often each node has started, and as `forgotten` the highest of those numbers that
+    /// was forgotten.
     pub(super) fn epochs(&self) -> String {
         self.weirs("epochs")
     }
@@ -97,6 +98,11 @@ impl StoreKeys {
     /// A hash: the epoch in which each node was closed in order.
     pub(super) fn clean(&self) -> String {
         self.weirs("clean")
+    }
+
+    /// A hash: what each node has last reported about itself, and when.
+    pub(super) fn reports(&self) -> String {
+        self.weirs("reports")
     }
 
     /// A set: the queues that may have reservations.

@@ -16,9 +16,6 @@ use super::store_core::StoreCore;
 /// The layout of Weir's keys that this version writes and reads.
 pub(super) const LAYOUT: &str = "1";
 
-/// The last epoch of a node, the one that was closed in order, and whether that was deleted now.
-type StartsOfNode = (Option<u64>, Option<u64>, u64);
-
 impl StoreCore {
     /// Returns the connection, once this node is registered in Redis.
     pub(super) async fn registered(self: &Rc<Self>) -> Result<LinkConnection, StoreError> {
@@ -68,22 +65,11 @@ impl StoreCore {
 
     /// Returns this node's epoch, and whether its predecessor has left the reservations to it.
     async fn next_epoch(&self, connection: &mut LinkConnection) -> Result<(u64, bool), StoreError> {
-        let (epochs, clean) = (self.keys.epochs(), self.keys.clean());
-        let mut pipeline = Pipeline::new();
-        pipeline.hget(&epochs, &self.node).hget(&clean, &self.node).hdel(&clean, &self.node);
-        let found = pipeline.query_async(connection).await;
-        let (last, clean, _): StartsOfNode = found.map_err(|error| self.link.failed(&error))?;
-        if let Some(epoch) = last.filter(|_| last == clean) {
-            return Ok((epoch, true));
-        }
-        // The jobs that the last start of this node has reserved may return at once.
-        let last = format!("{}-{}", self.node, last.unwrap_or_default());
-        let mut pipeline = Pipeline::new();
-        pipeline.hincr(&epochs, &self.node, 1);
-        pipeline.zrem(self.keys.nodes(), last).ignore();
-        let epoch: Result<(u64,), _> = pipeline.query_async(connection).await;
-        let (epoch,) = epoch.map_err(|error| self.link.failed(&error))?;
-        Ok((epoch, false))
+        let mut invocation = self.scripts.epoch.key(self.keys.epochs());
+        invocation.key(self.keys.clean()).key(self.keys.nodes()).arg(&self.node);
+        let begun: Result<(u64, u8), _> = invocation.invoke_async(connection).await;
+        let (epoch, is_clean) = begun.map_err(|error| self.link.failed(&error))?;
+        Ok((epoch, is_clean == 1))
     }
 
     async fn take_lease(
@@ -166,6 +152,7 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         self.flush_statistics(&mut connection).await?;
         self.flush_class_metrics(&mut connection).await?;
+        self.report_stop(&mut connection).await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;
         let left: Result<(), _> =

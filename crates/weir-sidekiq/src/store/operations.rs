@@ -6,6 +6,7 @@ use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
     Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
 };
+use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
@@ -159,12 +160,13 @@ impl Store for RedisStore {
         Ok(0)
     }
 
-    async fn exchange_worker_reports(
+    async fn exchange_reports(
         &self,
+        node: NodeReport,
         workers: Vec<WorkerReport>,
     ) -> Vec<(Wid, WorkerDirective)> {
         // What is missed now is reported with the next call.
-        self.core.report_workers(workers).await.unwrap_or_default()
+        self.core.exchange_reports(node, workers).await.unwrap_or_default()
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -127,7 +127,8 @@ impl StoreCore {
             Some(text) => StoreCondition::Unavailable(text),
             None => StoreCondition::Ok,
         };
-        Storage { kind: "redis", bytes, condition, age, ..Storage::default() }
+        let nodes = self.known_nodes();
+        Storage { kind: "redis", bytes, condition, age, nodes, ..Storage::default() }
     }
 
     /// Returns Redis' memory as it was read last, at most [`MEMORY_AGE_MAX`] ago unless Redis is away.

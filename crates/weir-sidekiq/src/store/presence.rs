@@ -5,6 +5,7 @@ use std::rc::Rc;
 use redis::{Pipeline, Value};
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{Wid, WorkerDirective};
+use weir_jobs::node::NodeReport;
 use weir_jobs::store::{StoreError, WorkerReport};
 
 use super::link_connection::LinkConnection;
@@ -20,12 +21,15 @@ const NONCE_DIGITS: usize = 12;
 const SHOWN_JOBS_MAX: usize = 1_000;
 
 impl StoreCore {
-    /// Reports workers as Sidekiq's processes do. Returns what an operator asks of them.
-    pub(super) async fn report_workers(
+    /// Reports this node, and its workers as Sidekiq's processes do. Returns what an operator asks of
+    /// the workers.
+    pub(super) async fn exchange_reports(
         self: &Rc<Self>,
+        node: NodeReport,
         workers: Vec<WorkerReport>,
     ) -> Result<Vec<(Wid, WorkerDirective)>, StoreError> {
         let mut connection = self.ready().await?;
+        self.exchange_nodes(&mut connection, node).await?;
         self.release_adopted(&workers).await?;
         let mut directives = Vec::new();
         for worker in workers {

@@ -26,8 +26,8 @@ pub(super) struct Unused {
 }
 
 impl StoreCore {
-    /// Deletes what is unused, and counts of returns that are too old or too many. Each step checks
-    /// that it still is.
+    /// Deletes what is unused, counts of returns that are too old or too many, and nodes that are gone.
+    /// Each step checks that it still is.
     pub(super) async fn prune(
         &self,
         connection: &mut LinkConnection,
@@ -39,7 +39,7 @@ impl StoreCore {
         for step in std::iter::once(first).chain(queues) {
             self.prune_step(connection, step, owners.take()).await?;
         }
-        Ok(())
+        self.forget_nodes(connection).await
     }
 
     async fn prune_step(

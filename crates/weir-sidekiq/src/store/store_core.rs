@@ -22,6 +22,7 @@ use super::keys::StoreKeys;
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
 use super::metrics_layout::{ClassMetricsLayout, LayoutsRead};
+use super::nodes::KnownNodes;
 use super::owner::LeaseOwner;
 use super::push_memory::PushMemory;
 use super::reservations::Reservations;
@@ -77,6 +78,7 @@ pub(super) struct StoreCore {
 pub(super) struct StoreState {
     pub(super) reservations: Reservations,
     pub(super) adopted_workers: AdoptedWorkers,
+    pub(super) nodes: KnownNodes,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
     pub(super) next_number: u64,

@@ -7,6 +7,7 @@ mod cutting_proxy;
 mod fencing;
 mod hostile;
 mod measured;
+mod node_reports;
 mod nodes;
 mod odd_keys;
 mod push_memory;

@@ -7,6 +7,7 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{
     Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
 };
+use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
@@ -159,11 +160,12 @@ impl Store for ShardedStore {
         Ok(0)
     }
 
-    async fn exchange_worker_reports(
+    async fn exchange_reports(
         &self,
+        node: NodeReport,
         workers: Vec<WorkerReport>,
     ) -> Vec<(Wid, WorkerDirective)> {
-        self.core.report_workers(workers).await
+        self.core.exchange_reports(node, workers).await
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, Wid, WorkerDirective};
+use weir_jobs::node::{NodeReport, NodeState};
 use weir_jobs::store::{
     Counts, QueueCounts, ShardState, Storage, Store as _, StoreCondition, WorkerReport,
 };
@@ -61,13 +62,29 @@ impl ShardedCore {
             _ => StoreCondition::Degraded(away.join("; ")),
         };
         let bytes = shards.iter().map(|shard| shard.memory_bytes).sum();
-        Storage { kind: "redis", bytes, condition, shards, ..Storage::default() }
+        let nodes = self.known_nodes();
+        Storage { kind: "redis", bytes, condition, shards, nodes, ..Storage::default() }
     }
 
-    /// Reports workers on every shard, with the jobs that they have from there. Returns what
-    /// operators ask of them.
-    pub(super) async fn report_workers(
+    /// Returns the nodes, each with its latest report on any shard.
+    fn known_nodes(&self) -> Vec<NodeState> {
+        let mut nodes: Vec<NodeState> =
+            self.shards.iter().flat_map(|shard| shard.core().known_nodes()).collect();
+        let name = |node: &NodeState| node.report.as_ref().map(|report| report.hostname.clone());
+        nodes.sort_by(|one, other| {
+            let is_silent = |node: &NodeState| node.report.is_none();
+            (&one.id, is_silent(one), one.age).cmp(&(&other.id, is_silent(other), other.age))
+        });
+        nodes.dedup_by(|later, first| later.id == first.id);
+        nodes.sort_by_cached_key(|node| (name(node), node.id.clone()));
+        nodes
+    }
+
+    /// Reports this node on every shard, and workers with the jobs that they have from there. Returns
+    /// what operators ask of the workers.
+    pub(super) async fn exchange_reports(
         &self,
+        node: NodeReport,
         workers: Vec<WorkerReport>,
     ) -> Vec<(Wid, WorkerDirective)> {
         let reported = self.on_all(async |shard: &Shard| {
@@ -75,7 +92,10 @@ impl ShardedCore {
                 busy: shard.store.busy(&worker.wid),
                 ..worker.clone()
             };
-            shard.core().report_workers(workers.iter().map(of_shard).collect()).await
+            shard
+                .core()
+                .exchange_reports(node.clone(), workers.iter().map(of_shard).collect())
+                .await
         });
         // What is missed now is reported with the next call.
         reported.await.done.into_iter().flat_map(|(_, directives)| directives).collect()

@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::secret::Secret;
 use weir_jobs::model::Wid;
+use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{Store, WorkerReport};
 use weir_sidekiq::RedisEndpoint;
@@ -121,7 +122,7 @@ async fn nodes_and_pages() {
         quiet: false,
         busy: 2,
     };
-    assert_eq!(one.store.exchange_worker_reports(vec![worker]).await, []);
+    assert_eq!(one.store.exchange_reports(NodeReport::default(), vec![worker]).await, []);
     one.store.fail(report("job-00002")).await.unwrap();
     drop(one.crash());
     let back = other.fetch("w2", "q", Duration::from_secs(30)).await.unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 use weir_jobs::model::Wid;
+use weir_jobs::node::NodeReport;
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{FailOutcome, Store, StoreError, WorkerReport};
 
@@ -197,7 +198,7 @@ fn the_jobs_of_a_worker_that_does_not_return_after_an_orderly_restart_come_back(
         let options = options(&redis, &directory, LEASE);
         let node = Node::with(directory, &options, &settings);
         assert_eq!(node.fetch_now("q").await, None, "both may still be at work");
-        node.store.exchange_worker_reports(vec![connected("back")]).await;
+        node.store.exchange_reports(NodeReport::default(), vec![connected("back")]).await;
         assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
         assert_eq!(node.fetch_now("q").await, None);
         assert_eq!(node.store.ack(&["job-00002"]).await, Ok(vec![]));

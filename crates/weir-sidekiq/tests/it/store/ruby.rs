@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{Wid, WorkerDirective};
+use weir_jobs::node::NodeReport;
 use weir_jobs::store::{FailOutcome, Store, WorkerReport};
 use weir_sidekiq::RedisEndpoint;
 
@@ -142,7 +143,8 @@ fn sidekiqs_pages_see_workers_their_jobs_and_statistics() {
             quiet: false,
             busy: 1,
         };
-        let directives = node.store.exchange_worker_reports(vec![worker.clone()]).await;
+        let directives =
+            node.store.exchange_reports(NodeReport::default(), vec![worker.clone()]).await;
         assert!(directives.is_empty(), "{directives:?}");
         let look = "process = Sidekiq::ProcessSet.new.first
             work = Sidekiq::Workers.new.map { |_, _, work| work }.first
@@ -152,7 +154,7 @@ fn sidekiqs_pages_see_workers_their_jobs_and_statistics() {
               (work['payload'].is_a?(String) ? JSON.parse(work['payload']) : work['payload'])['jid']])";
         let Some(seen) = ruby(&redis, look) else { return };
         assert_eq!(seen, r#"["web-1",4711,["mail"],1,["python"],"mail","job-00001"]"#);
-        let directives = node.store.exchange_worker_reports(vec![worker]).await;
+        let directives = node.store.exchange_reports(NodeReport::default(), vec![worker]).await;
         assert_eq!(directives, [(Wid::new("w1"), WorkerDirective::Quiet)]);
         node.store.ack(&["job-00001"]).await.unwrap();
         node.store.close().await.unwrap();

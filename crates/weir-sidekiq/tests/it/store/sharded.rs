@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_jobs::model::{JobLocation, SetName, Wid};
+use weir_jobs::node::NodeReport;
 use weir_jobs::stamp::rfc3339;
 use weir_jobs::store::{
     Action, Filter, QueueAction, ScanRequest, Selection, Store, StoreCondition, StoreError,
@@ -147,7 +148,10 @@ fn a_worker_is_a_process_of_every_shard_with_the_jobs_from_there() {
             quiet: false,
             busy: 3,
         };
-        assert_eq!(node.store.exchange_worker_reports(vec![worker.clone()]).await, []);
+        assert_eq!(
+            node.store.exchange_reports(NodeReport::default(), vec![worker.clone()]).await,
+            []
+        );
         let mut busy = 0;
         for server in [&one, &two] {
             let mut client = server.client();
@@ -162,7 +166,7 @@ fn a_worker_is_a_process_of_every_shard_with_the_jobs_from_there() {
             server.run(&[&["LPUSH", &format!("{}-signals", process[0]), "TSTP"]]);
         }
         assert_eq!(busy, 3);
-        let directives = node.store.exchange_worker_reports(vec![worker]).await;
+        let directives = node.store.exchange_reports(NodeReport::default(), vec![worker]).await;
         assert!(directives.iter().all(|(wid, _)| wid.as_str() == "w1"));
         assert_eq!(directives.len(), 2);
     });
