@@ -13,7 +13,7 @@ struct StorePanel {
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [StorePanel; 9] = [
+const PANELS: [StorePanel; 12] = [
     StorePanel {
         title: "Median duration of an operation",
         description: "As Weir measures it, with the way to Redis and back. The embedded store times one of eight",
@@ -88,6 +88,27 @@ const PANELS: [StorePanel; 9] = [
         description: "Moved to the dead set, since the start of each node",
         unit: "short",
         queries: &[("sum by (shard) (weir_jobs_store_malformed_payloads_total$G)", "{{shard}}")],
+    },
+    StorePanel {
+        title: "Nodes",
+        description: "Nodes that share the store, by state. Stopped: in order, within the last hour",
+        unit: "short",
+        queries: &[("max by (state) (weir_jobs_nodes$G)", "{{state}}")],
+    },
+    StorePanel {
+        title: "Shards that can be used",
+        description: "1: each node can use the shard; 0: at least one node can't",
+        unit: "short",
+        queries: &[("min by (shard) (weir_jobs_shard_up$G)", "{{shard}}")],
+    },
+    StorePanel {
+        title: "Jobs on a shard",
+        description: "In all states, when last read",
+        unit: "short",
+        queries: &[(
+            "sum by (shard) (max by (shard, state) (weir_jobs_shard_jobs$G))",
+            "{{shard}}",
+        )],
     },
 ];
 

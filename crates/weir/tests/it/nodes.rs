@@ -1,0 +1,159 @@
+//! Two Weirs on two shards, as in deploy/two-nodes: one set of jobs, and each shows both.
+
+use std::path::Path;
+
+use redis::Commands as _;
+use serde_json::Value;
+
+use crate::doctor::redis_server::RedisServer;
+use crate::faktory::Client;
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir, program};
+
+const SETTINGS: &str = include_str!("../../../../deploy/two-nodes/weir.toml");
+const SHARD_SETTINGS: &str = include_str!("../../../../deploy/two-nodes/redis-shard.conf");
+const RULES: &str = include_str!("../../../../deploy/prometheus/weir-jobs.rules.yml");
+const PASSWORD: &str = "of-redis";
+
+/// A shard with the settings in deploy/, but for its address.
+fn shard() -> Option<RedisServer> {
+    RedisServer::start_with(|_, _| {
+        let lines =
+            SHARD_SETTINGS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let others = lines.filter(|line| !line.starts_with("bind ") && !line.starts_with("port "));
+        let words = others.flat_map(|line| {
+            let (name, value) = line.split_once(' ').expect("a setting");
+            [format!("--{name}"), value.replace('"', "")]
+        });
+        words.chain(["--requirepass".to_owned(), PASSWORD.to_owned()]).collect()
+    })
+}
+
+/// A folder with the settings in deploy/, with the paths and addresses of this test.
+fn site(shards: [&RedisServer; 2]) -> Site {
+    let site = Site::new("");
+    let folder = site.path().display().to_string();
+    for (file, text) in
+        [("redis-password", PASSWORD), ("jobs-password", "jobs"), ("console-password", "console")]
+    {
+        site.write_file(file, text.as_bytes());
+    }
+    let settings = SETTINGS
+        .replace("/var/lib/weir", &format!("{folder}/data"))
+        .replace("/etc/weir", &folder)
+        .replace("redis-a:6379", &format!("127.0.0.1:{}", shards[0].port))
+        .replace("redis-b:6379", &format!("127.0.0.1:{}", shards[1].port))
+        .replace("0.0.0.0:7419", "127.0.0.1:0")
+        .replace("0.0.0.0:7420", "127.0.0.1:0");
+    site.write(&settings);
+    site
+}
+
+/// Starts a node without the passwords of clients and of the console.
+fn start(shards: [&RedisServer; 2]) -> Weir {
+    let site = site(shards);
+    let settings = std::fs::read_to_string(site.path().join("weir.toml")).expect("settings");
+    let is_open = |line: &&str| !line.starts_with("password = ");
+    site.write(&settings.lines().filter(is_open).collect::<Vec<_>>().join("\n"));
+    site.start()
+}
+
+fn nodes(weir: &Weir) -> Vec<Value> {
+    let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
+    status["jobs"]["log"]["nodes"].as_array().expect("nodes").clone()
+}
+
+#[test]
+fn two_nodes_share_the_jobs_and_show_each_other() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    site([&a, &b]).ok(&["check"]);
+    let (one, other) = (start([&a, &b]), start([&a, &b]));
+    let (mut first, mut second) = (Client::connect(one.jobs()), Client::connect(other.jobs()));
+    for number in 0..20 {
+        let job = format!(
+            r#"{{"jid":"it-job-{number:04}","jobtype":"T","args":[],"queue":"q{}"}}"#,
+            number % 5
+        );
+        assert_eq!(first.run_command(&format!("PUSH {job}")), "+OK");
+    }
+    for _ in 0..20 {
+        assert!(second.run_command("FETCH q0 q1 q2 q3 q4").contains("it-job-"));
+    }
+    // The second node reports when it starts; the first one reads that with its next report.
+    wait_until("each lists both", || nodes(&one).len() == 2 && nodes(&other).len() == 2);
+    let of_other = nodes(&one);
+    assert!(of_other.iter().all(|node| node["state"] == "up"), "{of_other:?}");
+    assert_eq!(of_other.iter().filter(|node| node["is_self"] == true).count(), 1);
+    assert!(one.site.ok(&["status"]).contains("(this node): up, version 0."));
+    let metrics = || get(one.console(), "/metrics", "").1;
+    // They are published once a second.
+    wait_until("both are counted", || metrics().contains("weir_jobs_nodes{state=\"up\"} 2"));
+    every_rule_has_its_metric(&metrics());
+    assert!(other.stop().success());
+    wait_until("the first node knows that the other one has stopped", || {
+        nodes(&one).iter().any(|node| node["state"] == "stopped")
+    });
+    assert!(one.stop().success());
+}
+
+fn every_rule_has_its_metric(metrics: &str) {
+    let selectors = crate::front::selectors(RULES, "weir_jobs_");
+    assert!(selectors.len() >= 7, "{selectors:?}");
+    for (name, labels) in selectors {
+        let is_it = |line: &str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
+        };
+        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
+    }
+}
+
+#[test]
+fn what_others_write_as_a_report_is_shown_as_text() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let mut client = a.client();
+    redis::cmd("AUTH").arg(PASSWORD).exec(&mut client).expect("a login");
+    let now: (u64, u64) = redis::cmd("TIME").query(&mut client).expect("the time");
+    let hostile = r#"{"hostname":"<script>alert(1)</script>\u202e\u001b[2J","version":"\"><b>"}"#;
+    let _: u64 = client.hset("weir:reports", "<i>", format!("{} {hostile}", now.0)).unwrap();
+    let _: u64 = client.hset("weir:reports", "odd", "FLUSHALL").unwrap();
+    let weir = start([&a, &b]);
+    wait_until("the report is read", || nodes(&weir).len() == 2);
+    let page = get(weir.console(), "/store", "").1;
+    assert!(page.contains("&#60;script&#62;alert(1)") && page.contains("(this node)"), "{page}");
+    for raw in ["<script>alert", "<i>", "<b>", "\u{202e}", "\u{1b}"] {
+        assert!(!page.contains(raw), "{raw:?}: {page}");
+    }
+    let shown = weir.site.ok(&["status"]);
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_node_refuses_a_later_layout_by_name() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let mut client = b.client();
+    redis::cmd("AUTH").arg(PASSWORD).exec(&mut client).expect("a login");
+    let _: () = client.set("weir:layout", "2").unwrap();
+    let site = site([&a, &b]);
+    let output = program().current_dir(site.path()).arg("up").output().expect("an end");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{error}");
+    for text in ["shard b", "weir:layout", "layout 1 only", "upgrade this node"] {
+        assert!(error.contains(text), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_files_of_the_compose_file_exist() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/two-nodes");
+    let compose = std::fs::read_to_string(folder.join("compose.yml")).expect("a compose file");
+    let mounted = compose.split("\"./").skip(1).filter_map(|rest| rest.split(':').next());
+    let files: Vec<&str> = mounted.collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    for file in files {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+}
