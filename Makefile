@@ -49,7 +49,7 @@ bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PIT
 	scripts/bench-realtime
 	scripts/bench-front
 
-long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq
+long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
@@ -59,7 +59,7 @@ long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a
 	WEIR_BIN=target/release/weir e2e/.venv/bin/python e2e/python/front/restarts.py 100 20
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_DRAIN=long cargo test --release --locked -p weir --test it -- --nocapture --test-threads 1 doctor::drain
-	WEIR_BIN=target/release/weir WEIR_SIDEKIQ_TRIALS=1 WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
+	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" )WEIR_UPGRADE_SECONDS=30 WEIR_BIN=target/release/weir WEIR_SIDEKIQ_TRIALS=1 WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
 	$(if $(SIDEKIQ_LIBS),WEIR_SIDEKIQ_LIBS="$(SIDEKIQ_LIBS)" )cargo test --release --locked -p weir-sidekiq --test it -- --nocapture class_metrics::sidekiqs_own_query
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 

@@ -108,13 +108,16 @@ class Redis:
 class Weir:
     """A Weir with a folder of its own, so that it is the same node after a kill."""
 
-    def __init__(self, redis, folder, settings=""):
+    def __init__(self, redis, folder, settings="", binary=None):
+        self.binary = binary or weir_binary()
         self.folder = Path(folder)
         self.folder.mkdir()
         self.config = self.folder / "weir.toml"
+        shards = redis if isinstance(redis, list) else [redis]
+        urls = ", ".join(f'{{ url = "unix://{shard.path}" }}' for shard in shards)
         self.config.write_text(
             f'data_dir = "{folder}/data"\n[console]\nlisten = "127.0.0.1:0"\n'
-            f'[jobs]\nlisten = "127.0.0.1:0"\nstore = {{ redis = [{{ url = "unix://{redis.path}" }}] }}\n'
+            f'[jobs]\nlisten = "127.0.0.1:0"\nstore = {{ redis = [{urls}] }}\n'
             f'[jobs.redis]\nlease = "6s"\n{settings}'
         )
         self._process = None
@@ -123,7 +126,7 @@ class Weir:
     def start(self):
         self.log = open(self.folder / "weir.log", "ab")
         self._process = subprocess.Popen(
-            [weir_binary(), "up", "--config", str(self.config)],
+            [self.binary, "up", "--config", str(self.config)],
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
@@ -155,8 +158,15 @@ class Weir:
         self.log.close()
 
     def status(self):
-        command = [weir_binary(), "status", "--json", "--config", str(self.config)]
-        return json.loads(subprocess.run(command, cwd=self.folder, capture_output=True, check=True).stdout)
+        return json.loads(self.run("status", "--json"))
+
+    def run(self, *words):
+        """Runs a command on this node and returns what it has written."""
+        command = [self.binary, *words, "--config", str(self.config)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(f"{command}: {done.returncode}\n{done.stderr}")
+        return done.stdout
 
     def stop(self):
         if self._process.poll() is None:
@@ -221,8 +231,8 @@ class SidekiqCase(unittest.TestCase):
         self.addCleanup(self.redis.stop)
         self.log = self.folder / "jobs.log"
 
-    def weir(self, name="weir", settings=""):
-        node = Weir(self.redis, self.folder / name, settings)
+    def weir(self, name="weir", settings="", redis=None, binary=None):
+        node = Weir(redis or self.redis, self.folder / name, settings, binary)
         self.addCleanup(node.stop)
         return node
 
