@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(verdict.until_all_is_empty(), None);
         let line = verdict.to_string();
         assert!(
-            line.contains("; the other queues will be empty in 10 s (9 s to 11 s); next: "),
+            line.contains("; the other queues will be empty in 10 s (9 s to 12 s); next: "),
             "{line}"
         );
         observation.jobs.known_mut().processes.clear();

@@ -6,9 +6,9 @@ use crate::flow::Flow;
 use crate::observation::{
     AppendFsync, Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation,
     Exceptions, Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering,
-    OwnQueue, Persistence, PostgresSettings, ProcessPresence, RedisInfo, RedisServer, Replication,
-    ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation, SlotLimit,
-    Throughput, WeightedQueue,
+    OwnQueue, Persistence, PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisServer,
+    Replication, ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation,
+    SlotLimit, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -28,6 +28,7 @@ pub(crate) fn observation() -> Observation {
             memory_bytes: 8 * GIB,
             memory_available_bytes: 3 * GIB,
             cores_idle: 2.0,
+            oom_kills: 0,
         }),
         services: Fact::Known(vec![
             service("web", 2, 5, "MAX_THREADS="),
@@ -126,6 +127,7 @@ pub(crate) fn process(
             queues: queues.iter().map(queue).collect(),
         }],
         presence: ProcessPresence::Seen,
+        place: ProcessPlace::Here,
         cores_used: Fact::Known(0.3),
         ..JobProcess::default()
     }

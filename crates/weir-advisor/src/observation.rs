@@ -35,7 +35,9 @@ pub use self::postgres::{
     is_nearly_full, slots_to_keep_free,
 };
 pub use self::postgres_access::PostgresAccess;
-pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};
+pub use self::process::{
+    Capsule, JobInHand, JobProcess, Ordering, ProcessPlace, ProcessPresence, WeightedQueue,
+};
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, SlowCommand};
 pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::forecast::Between;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// Formats a duration with at most two units: "14 h 3 min", "39 s", "400 ms".
@@ -25,27 +26,37 @@ pub fn duration(duration: Duration) -> String {
 }
 
 /// Formats a duration with its range if chance makes a difference: "30 min", "30 min (25 min to 41
-/// min)".
+/// min)". The range is rounded outwards, so that it contains the duration.
 #[must_use]
 pub fn about(left: Duration, between: Option<Between>) -> String {
-    let left = duration(left);
-    match between.map(|it| (roughly(it.shortest), it.longest.map(roughly))) {
+    let shown = duration(left);
+    // A range is too coarse for less than a second.
+    let Some(Between { shortest, longest }) = between.filter(|_| left >= SECOND) else {
+        return shown;
+    };
+    let shortest = one_unit(shortest.min(left), |seconds, length| seconds / length);
+    let longest = longest.map(|it| {
+        let whole = it.max(left) + Duration::from_nanos(999_999_999);
+        one_unit(Duration::from_secs(whole.as_secs()), u64::div_ceil)
+    });
+    match longest {
         // A range that rounds to a single value is left out.
-        Some((shortest, Some(longest))) if shortest == longest => left,
-        Some((shortest, Some(longest))) => format!("{left} ({shortest} to {longest})"),
-        Some((shortest, None)) => format!("{left} (at least {shortest})"),
-        None => left,
+        Some(longest) if shortest == longest => shown,
+        Some(longest) => format!("{shown} ({shortest} to {longest})"),
+        None => format!("{shown} (at least {shortest})"),
     }
 }
 
-/// Rounds a duration to one unit, of which there are at least two: "43 min", "3 h".
-fn roughly(duration: Duration) -> String {
+/// Rounds a duration to one unit, of which there are at least two: "43 min", "3 h". `divided` divides
+/// seconds by the length of the unit.
+fn one_unit(duration: Duration, divided: fn(u64, u64) -> u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
     let seconds = duration.as_secs();
     let unit = UNITS.into_iter().find(|(length, _)| seconds >= 2 * length);
     match unit {
-        Some((length, unit)) => format!("{} {unit}", (seconds + length / 2) / length),
-        None => self::duration(Duration::from_secs(seconds.max(1))),
+        Some((length, unit)) => format!("{} {unit}", divided(seconds, length)),
+        None if seconds == 0 => self::duration(duration),
+        None => self::duration(Duration::from_secs(seconds)),
     }
 }
 
@@ -163,6 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn a_range_contains_what_it_is_about() {
+        let range = |left: u64, shortest: u64, longest: Option<u64>| {
+            let (shortest, longest) =
+                (Duration::from_secs(shortest), longest.map(Duration::from_secs));
+            about(Duration::from_secs(left), Some(Between { shortest, longest }))
+        };
+        // Rounded to the nearest hour, this was "2 h 40 min (3 h to 3 h)".
+        assert_eq!(range(9_600, 9_060, Some(10_200)), "2 h 40 min (2 h to 3 h)");
+        assert_eq!(range(9_600, 9_060, None), "2 h 40 min (at least 2 h)");
+        assert_eq!(range(150, 110, Some(169)), "2 min 30 s (1 min 50 s to 3 min)");
+        assert_eq!(range(420_000, 400_000, Some(440_000)), "4 days 20 h (4 days to 6 days)");
+        assert_eq!(range(7_200, 7_200, Some(7_200)), "2 h");
+        assert_eq!(range(60, 70, Some(50)), "1 min", "whatever was estimated");
+        let millis = |left: u64, shortest: u64, longest: u64| {
+            let of = Duration::from_millis;
+            about(of(left), Some(Between { shortest: of(shortest), longest: Some(of(longest)) }))
+        };
+        assert_eq!(millis(1_900, 900, 2_100), "1 s (900 ms to 3 s)");
+    }
+
+    #[test]
     fn figures_read_well() {
         let seconds = |seconds| duration(Duration::from_secs(seconds));
         assert_eq!(duration(Duration::from_micros(7)), "7 µs");
@@ -179,12 +211,6 @@ mod tests {
         let soon = Duration::from_millis(520);
         let now = Between { shortest: soon, longest: Some(2 * soon) };
         assert_eq!(about(soon, Some(now)), "520 ms");
-        assert_eq!(roughly(Duration::from_secs(110)), "1 min 50 s");
-        assert_eq!(roughly(Duration::from_secs(169)), "3 min");
-        assert_eq!(
-            (roughly(minutes(150)), roughly(minutes(7_000))),
-            ("3 h".into(), "5 days".into())
-        );
         assert_eq!((count(7), count(194_000)), ("7".to_owned(), "194,000".to_owned()));
         assert_eq!(bytes(128 << 20), "128 MB");
         assert_eq!(bytes(2 << 30), "2 GB");

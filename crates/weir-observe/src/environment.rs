@@ -33,7 +33,7 @@ impl StartEnvironment {
         let value = |name: &str| {
             let of = |variable: &[u8]| {
                 let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-                std::str::from_utf8(value).ok()?.trim().parse::<u32>().ok()
+                leading_number(std::str::from_utf8(value).ok()?)
             };
             environment.split(|byte| *byte == 0).find_map(of).filter(|number| *number > 0)
         };
@@ -51,6 +51,14 @@ impl StartEnvironment {
     }
 }
 
+/// Returns the number at the start of a value, as Ruby's `to_i` and a comment in YAML do: systemd
+/// passes on `16 # comment` of an `EnvironmentFile` as it is.
+fn leading_number(value: &str) -> Option<u32> {
+    let value = value.trim_start();
+    let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
+    value[..end].parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +74,12 @@ mod tests {
             StartEnvironment::parse(b"sidekiq 7.3.9 shop [0 of 5 busy]\0\0\0"),
             StartEnvironment::default()
         );
+    }
+
+    #[test]
+    fn a_comment_that_systemd_has_passed_on_hides_no_number() {
+        let started = StartEnvironment::parse(b"DB_POOL=16 # t\0MAX_THREADS=# 5\0");
+        assert_eq!((started.pool, started.max_threads), (Some(16), None));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
     Capsule, Fact, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue, Ordering,
-    ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
+    ProcessPlace, ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
@@ -308,6 +308,7 @@ fn job_process(sample: &ProcessSample, redis: Timestamp) -> JobProcess {
             .beat_age
             .unwrap_or_else(|| sample.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
         presence: ProcessPresence::Presumed,
+        place: ProcessPlace::Elsewhere,
         clock_ahead_seconds,
         capsules: sample.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,

@@ -86,9 +86,16 @@ pub(crate) fn machine(
             memory_bytes: kilobytes(&memory, "MemTotal:")?,
             memory_available_bytes: kilobytes(&memory, "MemAvailable:")?,
             cores_idle: later.idle_since(earlier),
+            oom_kills: oom_kills(&fs::read_to_string(proc.join("vmstat")).unwrap_or_default()),
         })
     };
     seen().map_or_else(|| Fact::Unknown(unseen(proc)), Fact::Known)
+}
+
+/// Returns the count in `/proc/vmstat`, which the kernel has had since version 4.13.
+fn oom_kills(vmstat: &str) -> u64 {
+    let count = vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
 }
 
 fn unseen(proc: &Path) -> Missing {
@@ -143,6 +150,12 @@ mod tests {
         let stat = "7 (sidekiq 6.4) [5 of 5) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
         assert_eq!(process_ticks(stat), Some(300));
         assert_eq!(process_ticks("7 sidekiq"), None);
+    }
+
+    #[test]
+    fn processes_that_the_kernel_has_killed_are_counted() {
+        assert_eq!(oom_kills("oom_kill_x 9\noom_kill 3\ndrop_pagecache 0\n"), 3);
+        assert_eq!(oom_kills("nr_free_pages 7\n"), 0);
     }
 
     #[test]

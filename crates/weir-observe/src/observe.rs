@@ -64,7 +64,8 @@ pub async fn observe(sources: &Sources) -> Observation {
         None => None,
     };
     let snapshots = || shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
-    let local = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
+    let reported = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
+    let local = proc.map(|proc| presence::confirmed(proc, &reported)).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
     count_meanwhile(&mut shards, sources).await;
@@ -97,7 +98,7 @@ pub async fn observe(sources: &Sources) -> Observation {
         cores_used(&mut observation, &local, &earlier, &later);
     }
     if let Some(proc) = proc {
-        presence::see(&mut observation, &local, proc);
+        presence::see(&mut observation, &reported, &local, proc);
     }
     observation
 }
@@ -249,7 +250,7 @@ async fn second(
 }
 
 /// Returns the process IDs of Sidekiq processes that report this machine as their host, by
-/// identity.
+/// identity. In a container with the same host name, a process ID may be another process' here.
 pub(crate) fn local_processes<'a>(
     proc: &Path,
     snapshots: impl Iterator<Item = &'a RedisSnapshot>,

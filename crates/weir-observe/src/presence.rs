@@ -1,22 +1,28 @@
 //! Checks whether Sidekiq processes with this machine's host name are still running.
 //!
 //! A heartbeat outlives its process by a minute, so the kernel knows better. On other machines, and
-//! if other users' processes are hidden, only heartbeats are available.
+//! if other users' processes are hidden, only heartbeats are available. A container may have the
+//! host name of its machine but process IDs of its own, so that an ID which nothing has here proves
+//! nothing: a process has ended only if it was seen here before, or if no process of the machine,
+//! in any container, has its ID.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use weir_advisor::observation::{Observation, ProcessPresence, SidekiqObservation};
+use weir_advisor::observation::{Observation, ProcessPlace, ProcessPresence, SidekiqObservation};
 
-use crate::machine;
 use crate::observe::{all_jobs, job_processes};
+use crate::{machine, memory};
 
 /// Process ID of init. If it is not visible, other users' processes are hidden.
 const INIT: &str = "1";
 /// Part of the title of a Sidekiq process.
 const TITLE: &[u8] = b"sidekiq";
+/// The namespace of process IDs that is not a container's: `PROC_PID_INIT_INO` in the kernel's
+/// `proc_ns.h`. Only from there, all processes of the machine are visible.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What the kernel reports about a process ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +35,39 @@ enum PidStatus {
     Unclear,
 }
 
-/// Corrects the presence of the processes in `local`, which are process IDs by identity.
-pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, proc: &Path) {
+/// Returns those of the process IDs by identity that a Sidekiq has here. If two identities have the
+/// same one, they are of different containers, and neither may be the one that is here.
+pub(crate) fn confirmed(proc: &Path, reported: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
+    let is_unique = |pid: u32| reported.values().filter(|it| **it == pid).count() == 1;
+    let is_here = |pid: u32| is_unique(pid) && seen(proc, pid) == PidStatus::Sidekiq;
+    let here = reported.iter().filter(|(_, pid)| is_here(**pid));
+    here.map(|(identity, pid)| (identity.clone(), *pid)).collect()
+}
+
+/// Corrects the presence of the processes in `reported`, which are process IDs by identity of the
+/// processes that report this machine. `before` are those that were confirmed before.
+pub(crate) fn see(
+    observation: &mut Observation,
+    reported: &BTreeMap<String, u32>,
+    before: &BTreeMap<String, u32>,
+    proc: &Path,
+) {
+    let here = confirmed(proc, reported);
     for process in job_processes(observation) {
-        let Some(pid) = local.get(&process.identity) else { continue };
-        process.presence = match (process.presence, seen(proc, *pid)) {
-            (ProcessPresence::Presumed, PidStatus::Sidekiq) => ProcessPresence::Seen,
-            // A recent heartbeat proves that the process runs, even if the process ID is not found
-            // here.
-            (ProcessPresence::Presumed | ProcessPresence::Silent, PidStatus::Nothing) => {
-                ProcessPresence::Gone
-            }
-            (presence, _) => presence,
+        let identity = &process.identity;
+        let Some(pid) = reported.get(identity) else { continue };
+        let is_here = here.contains_key(identity);
+        process.place = if is_here { ProcessPlace::Here } else { ProcessPlace::Unconfirmed };
+        let was_here = before.contains_key(identity);
+        let has_ended = |is_silent: bool| {
+            seen(proc, *pid) == PidStatus::Nothing
+                && (was_here || is_silent && is_nowhere(proc, *pid))
+        };
+        process.presence = match process.presence {
+            ProcessPresence::Presumed if is_here => ProcessPresence::Seen,
+            ProcessPresence::Presumed if has_ended(false) => ProcessPresence::Gone,
+            ProcessPresence::Silent if has_ended(true) => ProcessPresence::Gone,
+            presence => presence,
         };
     }
     for jobs in all_jobs(observation) {
@@ -70,10 +97,38 @@ fn seen(proc: &Path, pid: u32) -> PidStatus {
     match fs::read(folder.join("cmdline")) {
         // It has ended, but its parent has not reaped it.
         Ok(title) if title.is_empty() && is_zombie(&folder) => PidStatus::Nothing,
-        Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => PidStatus::Sidekiq,
+        Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => {
+            // In its container, this Sidekiq may have another ID, which is the one that it reports.
+            let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+            match own_pid(&status).is_none_or(|own| own == pid) {
+                true => PidStatus::Sidekiq,
+                false => PidStatus::Unclear,
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => PidStatus::Nothing,
         _ => PidStatus::Unclear,
     }
+}
+
+/// Returns the ID that a process has in its own container.
+fn own_pid(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().next_back()?.parse().ok()
+}
+
+/// Reports whether no process of this machine has the ID, in its container or outside.
+fn is_nowhere(proc: &Path, pid: u32) -> bool {
+    let may_have_it = |other: u32| {
+        let folder = proc.join(other.to_string());
+        match fs::read_to_string(folder.join("status")) {
+            Ok(status) => own_pid(&status).is_none_or(|own| own == pid),
+            // One that has just ended is not it.
+            Err(_) => folder.exists(),
+        }
+    };
+    let namespace = fs::read_link(proc.join("self/ns/pid"));
+    namespace.is_ok_and(|it| it == Path::new(FIRST_NAMESPACE))
+        && !memory::processes(proc).any(may_have_it)
 }
 
 /// Checks the state, which follows the name in parentheses; the name may contain any character.
@@ -84,55 +139,102 @@ fn is_zombie(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use weir_advisor::observation::{Fact, JobProcess};
 
     use super::*;
 
-    fn after(presence: ProcessPresence, proc: &Path) -> ProcessPresence {
+    /// Returns the process ID 7 of the only process.
+    fn reported() -> BTreeMap<String, u32> {
+        BTreeMap::from([("web:7:x".to_owned(), 7)])
+    }
+
+    fn checked(
+        presence: ProcessPresence,
+        before: &BTreeMap<String, u32>,
+        proc: &Path,
+    ) -> (ProcessPresence, ProcessPlace) {
         let process =
             JobProcess { identity: "web:7:x".to_owned(), presence, ..JobProcess::default() };
         let jobs = SidekiqObservation { processes: vec![process], ..SidekiqObservation::default() };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
-        see(&mut observation, &BTreeMap::from([("web:7:x".to_owned(), 7)]), proc);
-        observation.jobs.known().unwrap().processes[0].presence
+        see(&mut observation, &reported(), before, proc);
+        let process = &observation.jobs.known().unwrap().processes[0];
+        (process.presence, process.place)
+    }
+
+    /// Returns the presence of a process that was never seen here.
+    fn after(presence: ProcessPresence, proc: &Path) -> ProcessPresence {
+        checked(presence, &BTreeMap::new(), proc).0
+    }
+
+    /// Returns the presence of a process that was seen here before.
+    fn later(presence: ProcessPresence, proc: &Path) -> ProcessPresence {
+        checked(presence, &reported(), proc).0
+    }
+
+    fn write(proc: &Path, pid: &str, file: &str, text: &str) {
+        fs::create_dir_all(proc.join(pid)).unwrap();
+        fs::write(proc.join(pid).join(file), text).unwrap();
     }
 
     #[test]
-    fn a_process_that_the_kernel_does_not_know_is_gone_unless_it_has_just_beaten() {
+    fn a_process_that_was_seen_here_is_gone_once_the_kernel_does_not_know_it() {
+        use ProcessPresence::{Gone, Presumed, Seen, Silent};
         let proc = tempfile::tempdir().unwrap();
-        assert_eq!(
-            after(ProcessPresence::Presumed, proc.path()),
-            ProcessPresence::Presumed,
-            "all are hidden"
-        );
-        fs::create_dir(proc.path().join(INIT)).unwrap();
-        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Gone);
-        assert_eq!(after(ProcessPresence::Silent, proc.path()), ProcessPresence::Gone);
-        assert_eq!(
-            after(ProcessPresence::Seen, proc.path()),
-            ProcessPresence::Seen,
-            "in another container"
-        );
-        let process = proc.path().join("7");
-        fs::create_dir(&process).unwrap();
-        fs::write(process.join("cmdline"), "postgres: checkpointer").unwrap();
-        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Presumed);
-        fs::write(process.join("cmdline"), "sidekiq 6.4.1 shop [0 of 5 busy]\0").unwrap();
-        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Seen);
-        assert_eq!(
-            after(ProcessPresence::Silent, proc.path()),
-            ProcessPresence::Silent,
-            "it hangs"
-        );
-        fs::write(process.join("cmdline"), "").unwrap();
-        fs::write(process.join("stat"), "7 (sidekiq) Z 1 7 7").unwrap();
-        assert_eq!(
-            after(ProcessPresence::Presumed, proc.path()),
-            ProcessPresence::Gone,
-            "it has ended"
-        );
-        fs::write(process.join("stat"), "7 (kworker) S 1 7 7").unwrap();
-        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Presumed);
+        let proc = proc.path();
+        assert_eq!(later(Presumed, proc), Presumed, "all are hidden");
+        fs::create_dir(proc.join(INIT)).unwrap();
+        assert_eq!((later(Presumed, proc), later(Silent, proc)), (Gone, Gone));
+        assert_eq!(later(Seen, proc), Seen, "it has just sent a heartbeat");
+        write(proc, "7", "cmdline", "postgres: checkpointer");
+        assert_eq!(later(Presumed, proc), Presumed);
+        write(proc, "7", "cmdline", "sidekiq 6.4.1 shop [0 of 5 busy]\0");
+        assert_eq!(checked(Presumed, &BTreeMap::new(), proc), (Seen, ProcessPlace::Here));
+        assert_eq!(after(Silent, proc), Silent, "it hangs");
+        write(proc, "7", "cmdline", "");
+        write(proc, "7", "stat", "7 (sidekiq) Z 1 7 7");
+        assert_eq!(later(Presumed, proc), Gone, "it has ended");
+        write(proc, "7", "stat", "7 (kworker) S 1 7 7");
+        assert_eq!(later(Presumed, proc), Presumed);
+    }
+
+    #[test]
+    fn a_process_of_a_container_with_this_host_name_is_not_gone() {
+        use ProcessPresence::{Gone, Presumed, Silent};
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        write(proc, INIT, "status", "Name:\tinit\nNSpid:\t1\n");
+        let unseen = checked(Presumed, &BTreeMap::new(), proc);
+        assert_eq!(unseen, (Presumed, ProcessPlace::Unconfirmed));
+        assert_eq!(after(Silent, proc), Silent, "doctor may be in a container itself");
+        fs::create_dir_all(proc.join("self/ns")).unwrap();
+        symlink(FIRST_NAMESPACE, proc.join("self/ns/pid")).unwrap();
+        assert_eq!(after(Presumed, proc), Presumed, "its last heartbeat is recent");
+        assert_eq!(after(Silent, proc), Gone, "no process of the machine has the ID");
+        // In its container, process 4711 has the ID 7.
+        write(proc, "4711", "cmdline", "sidekiq 6.4.1 shop\0");
+        write(proc, "4711", "status", "Name:\truby\nNSpid:\t4711\t7\n");
+        assert_eq!(after(Silent, proc), Silent);
+    }
+
+    #[test]
+    fn a_sidekiq_that_has_the_id_of_another_here_is_not_confirmed() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        fs::create_dir(proc.join(INIT)).unwrap();
+        write(proc, "7", "cmdline", "sidekiq 6.4.1 shop\0");
+        write(proc, "7", "status", "NSpid:\t7\n");
+        assert_eq!(confirmed(proc, &reported()), reported());
+        write(proc, "7", "status", "NSpid:\t7\t1\n");
+        assert_eq!(confirmed(proc, &reported()), BTreeMap::new(), "it reports the ID 1");
+        write(proc, "7", "status", "NSpid:\t7\n");
+        let mut both = reported();
+        both.insert("web:7:y".to_owned(), 7);
+        assert_eq!(confirmed(proc, &both), BTreeMap::new(), "one is in another container");
+        write(proc, "7", "cmdline", "postgres: checkpointer");
+        assert_eq!(confirmed(proc, &reported()), BTreeMap::new());
     }
 
     #[test]
@@ -153,7 +255,7 @@ mod tests {
             ..SidekiqObservation::default()
         };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
-        see(&mut observation, &BTreeMap::new(), proc.path());
+        see(&mut observation, &BTreeMap::new(), &BTreeMap::new(), proc.path());
         assert_eq!(observation.jobs.known().unwrap().running_ghosts, ["web:7:x"]);
     }
 }

@@ -10,6 +10,7 @@ mod pooler;
 mod retry;
 mod shard;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct Watcher {
     database: Option<Box<WatchedDatabase>>,
     pooler: Option<Box<WatchedPooler>>,
     earlier: Option<Counters>,
+    /// The Sidekiq processes that were seen on this machine, as process IDs by identity.
+    confirmed: BTreeMap<String, u32>,
     /// The quiet processes of the previous round.
     before: Option<Observation>,
     levels: Levels,
@@ -88,8 +91,19 @@ impl Watcher {
         let pooler = sources.pgbouncer.as_ref();
         let pooler =
             pooler.map(|source| Box::new(WatchedPooler::new(source, schedule, random.fork())));
-        let (earlier, before, levels, lately) = (None, None, Levels::default(), Vec::new());
-        Self { shards, database, pooler, earlier, before, levels, lately, sources, schedule, clock }
+        Self {
+            shards,
+            database,
+            pooler,
+            earlier: None,
+            confirmed: BTreeMap::new(),
+            before: None,
+            levels: Levels::default(),
+            lately: Vec::new(),
+            sources,
+            schedule,
+            clock,
+        }
     }
 
     /// Samples all sources once. If the future is dropped, its connections are closed and the
@@ -102,7 +116,9 @@ impl Watcher {
         let redis = self.shards.iter().zip(&samples).map(|(shard, sample)| server(shard, sample));
         let redis = redis.collect();
         let seconds = || samples.iter().flatten().map(|(_, second)| second);
-        let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
+        let reported =
+            proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
+        let local = proc.map(|proc| presence::confirmed(proc, &reported)).unwrap_or_default();
         let names: Vec<_> = self.shards.iter().map(|it| it.state().name.clone()).collect();
         let described = Described::Second;
         let mut observation = shards::of_jobs(&self.sources, &names, samples, described, &local);
@@ -118,7 +134,9 @@ impl Watcher {
         observe::add_database(&mut observation, &self.sources);
         self.sample_machine(proc, &local, &mut observation);
         if let Some(proc) = proc {
-            presence::see(&mut observation, &local, proc);
+            self.confirmed.retain(|identity, _| reported.contains_key(identity));
+            self.confirmed.extend(local);
+            presence::see(&mut observation, &reported, &self.confirmed, proc);
         }
         if let Some(before) = &self.before {
             observation.remember(before);
@@ -180,7 +198,7 @@ impl Watcher {
     fn sample_machine(
         &mut self,
         proc: Option<&Path>,
-        local: &std::collections::BTreeMap<String, u32>,
+        local: &BTreeMap<String, u32>,
         observation: &mut Observation,
     ) {
         let Some(proc) = proc else { return };

@@ -139,7 +139,13 @@ impl<'a> SnapshotReader<'a> {
             commands: 0,
         };
         if scope == SampleScope::Everything {
-            snapshot.server = Some(self.server().await?);
+            let mut server = self.server().await?;
+            if let Ok(server) = &mut server
+                && snapshot.has_no_recent_heartbeat()
+            {
+                server.info.delays_writes |= self.delays_writes(server.info.clients).await?;
+            }
+            snapshot.server = Some(server);
             let is_elsewhere = snapshot.is_without_sidekiq();
             snapshot.foreign_keys = Some(self.foreign_keys(is_elsewhere).await?);
         }

@@ -21,6 +21,7 @@ pub(crate) enum ReadCommand {
     Info,
     ConfigGet,
     SlowlogGet,
+    ClientList,
     SetScan,
     Scan,
     TimeToLive,
@@ -44,6 +45,7 @@ impl ReadCommand {
             Self::Info => "info",
             Self::ConfigGet => "config|get",
             Self::SlowlogGet => "slowlog|get",
+            Self::ClientList => "client|list",
             Self::SetScan => "sscan",
             Self::Scan => "scan",
             Self::TimeToLive => "pttl",
@@ -63,11 +65,12 @@ impl ReadCommand {
 
 impl ReadCommand {
     /// All commands.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Time,
         Self::Info,
         Self::ConfigGet,
         Self::SlowlogGet,
+        Self::ClientList,
         Self::SetScan,
         Self::Scan,
         Self::TimeToLive,
@@ -91,6 +94,7 @@ impl ReadCommand {
             Self::Info => &["server"],
             Self::ConfigGet => &["save"],
             Self::SlowlogGet => &["1"],
+            Self::ClientList => &["TYPE", "pubsub"],
             Self::Scan => &["0", "COUNT", "1"],
             Self::SetScan => &[key, "0", "COUNT", "1"],
             Self::ListRange | Self::SortedRange | Self::SortedCount => &[key, "0", "0"],

@@ -178,6 +178,15 @@ impl RedisSnapshot {
             && [&self.processed, &self.failed].into_iter().all(is_none)
     }
 
+    /// Reports whether there are processes, none of which has sent a heartbeat within the shortest
+    /// interval of heartbeats (Sidekiq 6: 5 s, later versions: 10 s).
+    pub(crate) fn has_no_recent_heartbeat(&self) -> bool {
+        const INTERVAL: Duration = Duration::from_secs(5);
+        let is_old = |it: &ProcessSample| it.beat_age.is_some_and(|age| age >= INTERVAL);
+        let Ok(processes) = &self.processes else { return false };
+        !(processes.is_empty() && self.ghosts.is_empty()) && processes.iter().all(is_old)
+    }
+
     /// Reports whether there may be further processes that were not read.
     #[must_use]
     pub fn has_more_processes(&self) -> bool {

@@ -13,6 +13,8 @@ pub struct Machine {
     pub memory_available_bytes: u64,
     /// Average number of idle cores between two samples.
     pub cores_idle: f64,
+    /// Processes that the kernel has killed for lack of memory since its start.
+    pub oom_kills: u64,
 }
 
 /// Processes of one kind, each with a connection pool.

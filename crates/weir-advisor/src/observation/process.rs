@@ -32,12 +32,28 @@ pub struct JobProcess {
     pub beat_age: Duration,
     /// Whether it is running, as far as known.
     pub presence: ProcessPresence,
+    /// Where its process ID is valid.
+    pub place: ProcessPlace,
     /// How far its host's clock is ahead of Redis' clock; 0 if equal or unknown.
     pub clock_ahead_seconds: f64,
     /// Its capsules. There is at least one.
     pub capsules: Vec<Capsule>,
     /// CPU cores used between two samples. Known on the observer's host only.
     pub cores_used: Fact<f64>,
+}
+
+/// Where a process runs, as seen from the observer's machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessPlace {
+    /// It reports another host, or this machine was not observed.
+    #[default]
+    Elsewhere,
+    /// It reports this machine, where its process ID is that of a Sidekiq.
+    Here,
+    /// It reports this machine, where its process ID is not that of a Sidekiq: it has ended, or is
+    /// in a container with process IDs of its own.
+    Unconfirmed,
 }
 
 /// Whether a process is running. Redis keeps a heartbeat for a minute after its process has ended.
@@ -51,7 +67,7 @@ pub enum ProcessPresence {
     Presumed,
     /// It has missed a heartbeat.
     Silent,
-    /// It was on this machine, where its process ID no longer exists.
+    /// It was on this machine and has ended.
     Gone,
 }
 
@@ -150,33 +166,56 @@ impl JobProcess {
         self.signal("TTIN")
     }
 
-    /// Returns the command that sends it a signal, for its own host or container. Returns `None` if
-    /// the process ID is unknown: `kill` with 0 would signal the operator's own process group.
+    /// Says how to find out what its threads are doing, to go with
+    /// [`print_threads_command`](Self::print_threads_command).
+    pub(crate) fn where_threads_show(&self) -> String {
+        let Self { hostname, pid, .. } = self;
+        match (self.print_threads_command(), self.place) {
+            (Some(_), _) => {
+                format!("After the signal, Sidekiq's log on {hostname} shows what the threads do.")
+            }
+            (None, ProcessPlace::Unconfirmed) => format!(
+                "It reports the name of this host, where process {pid} is not a Sidekiq: it may be \
+                 in a container. The signal TTIN, sent there, makes it log what its threads do."
+            ),
+            (None, _) => "The signal TTIN makes it log what its threads do.".to_owned(),
+        }
+    }
+
+    /// Returns the command that sends it a signal, for its own host or container. On another host,
+    /// the command first checks that the process ID is that of a Sidekiq. Returns `None` if the
+    /// process ID is unknown (`kill` with 0 would signal the operator's own process group) or is
+    /// another process' here.
     #[must_use]
     pub fn signal(&self, name: &str) -> Option<String> {
-        if self.pid == 0 {
-            return None;
+        let Self { pid, .. } = self;
+        match self.place {
+            _ if *pid == 0 => None,
+            ProcessPlace::Here => Some(format!("kill -{name} {pid}")),
+            ProcessPlace::Unconfirmed => None,
+            ProcessPlace::Elsewhere => {
+                self.there(&format!("grep -aq sidekiq /proc/{pid}/cmdline && kill -{name} {pid}"))
+            }
         }
-        self.there(&format!("kill -{name} {}", self.pid))
     }
 
     /// Wraps a command to run on the process' host or in its container.
     #[must_use]
     pub fn there(&self, command: &str) -> Option<String> {
-        // CPU usage is known only for processes of this machine.
-        if self.cores_used.known().is_some() {
+        if self.place != ProcessPlace::Elsewhere {
             return Some(command.to_owned());
         }
         if self.hostname.is_empty() {
             return None;
         }
-        let host = shell::word(&self.hostname);
+        let end_of_options = if self.hostname.starts_with('-') { "-- " } else { "" };
+        let host = format!("{end_of_options}{}", shell::word(&self.hostname));
         // A host name of 12 hexadecimal digits is the default for Docker containers.
         let is_container = self.hostname.len() == 12
             && self.hostname.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         Some(match is_container {
-            true => format!("docker exec {host} sh -c '{command}'"),
-            false => format!("ssh {host} {command}"),
+            true => format!("docker exec {host} sh -c {}", shell::word(command)),
+            false => format!("ssh {host} {}", shell::word(command)),
         })
     }
 
@@ -199,21 +238,33 @@ mod tests {
 
     #[test]
     fn a_number_is_sent_a_signal_only_where_it_is_that_process() {
-        let tell = |hostname: &str, pid, cores_used| {
+        use ProcessPlace::{Elsewhere, Here, Unconfirmed};
+        let process = |hostname: &str, pid, place| {
             let hostname = hostname.to_owned();
-            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }
-                .print_threads_command()
+            JobProcess { hostname, pid, place, ..JobProcess::default() }
         };
-        let here = Fact::Known(0.1);
-        assert_eq!(tell("web", 7, here.clone()).unwrap(), "kill -TTIN 7");
-        assert_eq!(tell("web", 7, Fact::NotAsked).unwrap(), "ssh web kill -TTIN 7");
-        let container = tell("3f2a9c01de45", 1, Fact::NotAsked).unwrap();
-        assert_eq!(container, "docker exec 3f2a9c01de45 sh -c 'kill -TTIN 1'");
-        assert_eq!(tell("a; b", 7, Fact::NotAsked).unwrap(), "ssh 'a; b' kill -TTIN 7");
+        let tell =
+            |hostname: &str, pid, place| process(hostname, pid, place).print_threads_command();
+        assert_eq!(tell("web", 7, Here).unwrap(), "kill -TTIN 7");
+        let checked = "'grep -aq sidekiq /proc/7/cmdline && kill -TTIN 7'";
+        assert_eq!(tell("web", 7, Elsewhere).unwrap(), format!("ssh web {checked}"));
+        let container = tell("3f2a9c01de45", 7, Elsewhere).unwrap();
+        assert_eq!(container, format!("docker exec 3f2a9c01de45 sh -c {checked}"));
+        assert_eq!(tell("a; b", 7, Elsewhere).unwrap(), format!("ssh 'a; b' {checked}"));
+        assert!(tell("-oX=y", 7, Elsewhere).unwrap().starts_with("ssh -- -oX=y "), "no option");
         assert_eq!(
-            tell("web", 0, here),
+            tell("web", 0, Here),
             None,
             "that is the shell that asks, and all it has started"
+        );
+        // Process 7 of this machine is another program: that Sidekiq may be in a container.
+        assert_eq!(tell("web", 7, Unconfirmed), None);
+        let how = process("web", 7, Unconfirmed).where_threads_show();
+        assert!(how.contains("process 7 is not a Sidekiq: it may be in a container"), "{how}");
+        assert_eq!(process("web", 7, Unconfirmed).there("timedatectl").unwrap(), "timedatectl");
+        assert_eq!(
+            process("web", 7, Elsewhere).there("timedatectl").unwrap(),
+            "ssh web timedatectl"
         );
     }
 }

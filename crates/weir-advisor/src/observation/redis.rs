@@ -131,6 +131,11 @@ impl RedisServer {
         if let Some(why) = self.refuses_writes() {
             return Some(format!("Redis rejects writes: {why}"));
         }
+        if self.info.delays_writes {
+            return Some(
+                "Redis lets every write wait, heartbeats as well (CLIENT PAUSE)".to_owned(),
+            );
+        }
         let policy = &self.info.maxmemory_policy;
         self.evicts()
             .then(|| format!("Redis evicts keys, including heartbeats (maxmemory-policy {policy})"))

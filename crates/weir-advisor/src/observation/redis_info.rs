@@ -21,6 +21,9 @@ pub struct RedisInfo {
     pub requires_replicas: bool,
     /// Connected replicas.
     pub replicas: u64,
+    /// Whether it lets every write wait (`CLIENT PAUSE`, or a failover in progress), as far as
+    /// known.
+    pub delays_writes: bool,
     /// `used_memory`.
     pub used_memory_bytes: u64,
     /// `total_system_memory`.
@@ -129,6 +132,7 @@ impl RedisInfo {
                 address: format!("{}:{}", text("master_host"), text("master_port")),
                 is_linked: field("master_link_status") == Some("up"),
             }),
+            delays_writes: matches!(field("paused_actions"), Some("write" | "all")),
             used_memory_bytes: number("used_memory"),
             system_memory_bytes: number("total_system_memory"),
             maxmemory_bytes: number("maxmemory"),
@@ -184,6 +188,8 @@ mod tests {
         let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
         assert_eq!(keyspaces, [(0, 14), (11, 2)]);
         assert_eq!(RedisInfo::parse("role:master\r\n").replica_of, None);
+        assert!(RedisInfo::parse("paused_actions:write\r\n").delays_writes, "Valkey 8");
+        assert!(!RedisInfo::parse("paused_actions:none\r\n").delays_writes);
         for (good, expected) in
             [("", false), ("min_slaves_good_slaves:1", false), ("min_slaves_good_slaves:0", true)]
         {

@@ -53,8 +53,13 @@ fn of_pooler(observation: &Observation) -> Option<String> {
             )
         });
     }
-    let connections = pooler?.connections.filter(|connections| *connections > 0)?;
     let sessions = observation.postgres.known()?.connections.known()?;
+    // Without its limit, those that it holds: it opens more while clients wait, up to its limit.
+    let held = observation.held_by_pooler();
+    let connections = pooler?.connections.unwrap_or(held);
+    if connections == 0 {
+        return None;
+    }
     let in_state = |state| sessions.of(name, state);
     let used = in_state(SessionState::Active) + in_state(SessionState::IdleInTransaction);
     let busy = observation.jobs.known()?.busy();
@@ -175,6 +180,10 @@ mod tests {
         let expected = "10 jobs are in progress, and pgbouncer has no free connection of 2: more \
                         threads only wait as well";
         assert_eq!(held_up(&observation), [expected]);
+        // Its limit is unknown.
+        observation.pooler.as_mut().unwrap().connections = None;
+        assert_eq!(held_up(&observation), [expected]);
+        observation.pooler.as_mut().unwrap().connections = Some(2);
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions = vec![sessions("pgbouncer", SessionState::Active, 1)];
         assert_eq!(held_up(&observation), [""; 0]);

@@ -48,7 +48,10 @@ fn connections(layout: &ProcessLayout) -> String {
     let raised = (least <= MAX_CONNECTIONS_MAX)
         .then(|| format!("max_connections = {least} in Postgres (--max-connections {least})"));
     let pooler = match layout.pooler_connections {
-        None => Some("PgBouncer in between (--pgbouncer NUMBER)".to_owned()),
+        None => Some(
+            "PgBouncer in between (--pgbouncer NUMBER, or --pgbouncer-url if there is one already)"
+                .to_owned(),
+        ),
         Some(_) if layout.budget() > 0 => {
             let budget = layout.budget();
             Some(format!("a pooler that opens {budget} at most (--pgbouncer {budget})"))

@@ -41,8 +41,14 @@ pub(super) fn found(
         true => Severity::Warning,
         false => Severity::Critical,
     };
-    let finding = Finding::new(rule, severity, subject, evidence)
-        .leads_to("No process takes its jobs until that one runs again: start or restart it.");
+    let is_silent = absent.iter().any(|it| it.presence == ProcessPresence::Silent);
+    let finding = Finding::new(rule, severity, subject, evidence).leads_to(match is_silent {
+        true => {
+            "No process takes its jobs until that one does again: start it if it has ended. If it \
+             runs, its log shows whether it hangs or cannot write to Redis."
+        }
+        false => "No process takes its jobs until that one runs again: start or restart it.",
+    });
     let is_gone = absent.iter().any(|it| it.presence != ProcessPresence::Seen);
     Some(if is_gone || !is_deployment { finding.next(UNITS) } else { finding })
 }

@@ -26,17 +26,20 @@ const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
 /// Latency from which even a single job counts if none is completed.
 const STUCK_MIN: Duration = Duration::from_secs(600);
 
+/// A free thread takes a job at once. After this time, each process has sent several heartbeats.
+const IDLE_MIN: Duration = Duration::from_secs(60);
+
 /// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    // The rule `starving_queue` explains few jobs behind other queues better.
-    let is_short_and_late = |queue: &ObservedQueue| {
-        (is_stuck(queue) || is_late(queue)) && !starving_queue::explains(jobs, queue)
+    let is_behind = |queue: &ObservedQueue| is_long(queue) || is_stuck(queue) || is_late(queue);
+    // The rule `starving_queue` explains jobs behind other queues better: new jobs would starve in
+    // the same way if the old ones were set aside.
+    let behind = |queue: &&ObservedQueue| {
+        !queue.paused && is_behind(queue) && !starving_queue::explains(jobs, queue)
     };
-    let behind =
-        |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_short_and_late(queue));
     let served = |queue: &&ObservedQueue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
@@ -60,7 +63,7 @@ fn paused(queue: &ObservedQueue) -> Finding {
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
-fn is_long(queue: &ObservedQueue) -> bool {
+pub(super) fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
@@ -97,6 +100,9 @@ fn found(
     };
     let finding = Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(queue))
         .leads_to(consequence(queue, forecast));
+    if let Some(process) = idle(jobs, queue) {
+        return not_taken(finding, process);
+    }
     if is_set_aside {
         return finding;
     }
@@ -104,8 +110,8 @@ fn found(
         let since = wording::duration(HANG_MIN);
         let finding = finding.leads_to(format!(
             "No job was completed: every thread that serves it has been running its job for \
-             {since} or longer. After the signal, Sidekiq's log on {} shows where they are.",
-            process.hostname
+             {since} or longer. {}",
+            process.where_threads_show()
         ));
         return Finding { next: process.print_threads_command(), ..finding };
     }
@@ -120,6 +126,43 @@ fn found(
         _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
         _ => finding.next("weir plan"),
     }
+}
+
+/// Reports that jobs wait although threads are free. Neither other jobs nor more threads explain
+/// that, so that nothing else is suggested.
+fn not_taken(finding: Finding, process: &JobProcess) -> Finding {
+    let evidence = format!(
+        "{}; {}, which serves it, sends heartbeats, has no job in progress and took none",
+        finding.evidence, process.identity
+    );
+    let finding = Finding { evidence, severity: Severity::Critical, ..finding };
+    finding.leads_to(format!(
+        "Its fetches appear to fail: a Redis user without BRPOP, for example, or a fetcher that \
+         holds jobs back. Sidekiq's log on {} shows it.",
+        process.hostname
+    ))
+}
+
+/// Returns the first process that serves the queue, if none of them takes jobs although none has a
+/// job in progress. Heartbeats report the jobs in progress, so a process must have run for several
+/// of them.
+pub(super) fn idle<'a>(
+    jobs: &'a SidekiqObservation,
+    queue: &'a ObservedQueue,
+) -> Option<&'a JobProcess> {
+    let waited = queue.flow.known().is_some_and(|flow| flow.before > 0) && queue.stands();
+    let is_none_done = jobs.processed_per_second.known().is_none_or(|rate| *rate == 0.0);
+    let was_none_in_hand = queue.lately.is_none_or(|lately| lately.in_hand == 0.0);
+    if !waited || !is_none_done || !was_none_in_hand || queue.latency < IDLE_MIN {
+        return None;
+    }
+    let is_idle = |process: &JobProcess| {
+        let is_young = process.running_for.is_some_and(|age| age < IDLE_MIN);
+        process.busy == 0 && process.in_hand.is_empty() && !is_young
+    };
+    let mut serving = jobs.serving_queue(&queue.name);
+    let first = serving.next().filter(|it| is_idle(it))?;
+    serving.all(is_idle).then_some(first)
 }
 
 /// Suggests to set the backlog aside. This takes two steps unless a process serves the backlog's
@@ -156,7 +199,8 @@ fn set_aside(
 
 fn is_to_be_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     let is_late = !queue.paused && is_long(queue) && queue.latency >= SET_ASIDE_MIN;
-    is_late && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
+    let would_help = !starving_queue::explains(jobs, queue) && idle(jobs, queue).is_none();
+    is_late && would_help && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
 }
 
 fn backlog_of(queue: &str) -> String {
@@ -232,7 +276,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{JobInHand, WeightedQueue};
+    use crate::observation::{JobInHand, Ordering, WeightedQueue};
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
         let mut observation = healthy::observation();
@@ -251,8 +295,68 @@ mod tests {
         let expected = "40,000 jobs wait, the oldest for 2 min; arrival rate 10.0/s, completion \
                         rate 30.0/s";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 43 min).");
+        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 44 min).");
         assert_eq!(finding.next.as_deref(), Some("weir plan"));
+    }
+
+    /// Returns a backlog whose only process sends heartbeats and takes nothing.
+    fn idle_beside(name: &str) -> Observation {
+        let mut observation = behind(name, 39_000, 39_100, 1_200);
+        let jobs = observation.jobs.known_mut();
+        jobs.processed_per_second = Fact::Known(0.0);
+        for process in &mut jobs.processes {
+            (process.busy, process.in_hand) = (0, Vec::new());
+        }
+        observation
+    }
+
+    #[test]
+    fn jobs_that_free_threads_do_not_take_are_not_to_be_set_aside() {
+        let observation = idle_beside("push");
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Critical);
+        assert_eq!((&finding.next, &finding.change), (&None, &None));
+        let expected = "shop:1:0123456789ab, which serves it, sends heartbeats, has no job in \
+                        progress and took none";
+        assert!(finding.evidence.ends_with(expected), "{finding:?}");
+        assert!(finding.consequence.starts_with("Its fetches appear to fail"), "{finding:?}");
+        assert!(finding.consequence.ends_with("Sidekiq's log on shop shows it."), "{finding:?}");
+        let is_said = |change: &dyn Fn(&mut SidekiqObservation)| {
+            let mut observation = observation.clone();
+            change(observation.jobs.known_mut());
+            check(&observation)[0].consequence.starts_with("Its fetches appear to fail")
+        };
+        assert!(is_said(&|_| {}));
+        assert!(!is_said(&|jobs| jobs.processes[0].busy = 1), "it may run jobs of other queues");
+        assert!(!is_said(&|jobs| jobs.processed_per_second = Fact::Known(0.1)));
+        let young = Some(Duration::from_secs(20));
+        assert!(!is_said(&|jobs| jobs.processes[0].running_for = young), "it has just started");
+        assert!(!is_said(&|jobs| jobs.queue_mut("push").flow.known_mut().before = 0));
+    }
+
+    #[test]
+    fn a_backlog_that_was_set_aside_and_is_not_taken_is_no_notice() {
+        let mut observation = idle_beside("pull");
+        observation.jobs.known_mut().queue_mut("pull").name = "pull_backlog".to_owned();
+        observation.jobs.known_mut().processes[0].capsules[0].queues[4].name =
+            "pull_backlog".to_owned();
+        assert_eq!(check(&observation)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn a_queue_that_starves_is_not_to_be_set_aside() {
+        let mut observation = behind("pull", 39_000, 39_100, 1_200);
+        let jobs = observation.jobs.known_mut();
+        jobs.queue_mut("pull").flow.known_mut().arrivals_per_second = 10.0;
+        let ahead = jobs.queue_mut("default");
+        (ahead.length, ahead.flow.known_mut().before) = (500, 500);
+        jobs.processes.truncate(1);
+        (jobs.processes[0].busy, jobs.processes[0].capsules[0].ordering) = (25, Ordering::Unknown);
+        let findings = crate::advise(&observation).findings;
+        let of_pull: Vec<_> = findings.iter().filter(|it| it.subject == "queue pull").collect();
+        assert_eq!(of_pull[0].rule, "starving-queue", "{of_pull:?}");
+        assert_eq!(of_pull[0].severity, Severity::Warning);
+        assert!(!of_pull.iter().any(|it| it.rule == NAME), "{of_pull:?}");
     }
 
     #[test]

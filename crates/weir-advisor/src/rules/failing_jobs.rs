@@ -1,7 +1,7 @@
 //! Most jobs fail. Counts all failures, including jobs without retries, which leave no other trace.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, SidekiqObservation};
+use crate::observation::{Fact, Observation, RedisServer, SidekiqObservation};
 use crate::rules::retry_flood;
 use crate::wording::{self, percent};
 
@@ -9,15 +9,20 @@ pub(crate) const NAME: &str = "failing-jobs";
 
 /// Unreachable remote servers explain a smaller share of failures, but not half of all jobs.
 const SHARE_MIN: f64 = 0.5;
+/// Sidekiq has taken a job from its queue before it runs, and puts one that fails into the retry set
+/// with ZADD.
+const LOST: &str = "They are lost as well: Redis rejects the command that puts a failed job into \
+                    the retry set, because its memory is full (OOM). Make room in Redis first.";
 /// Fewer failures may be retries of a single job.
 const JOBS_MIN: f64 = 20.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let found = observation.jobs.known().and_then(found);
+    let redis = observation.redis.first().and_then(Fact::known);
+    let found = observation.jobs.known().and_then(|jobs| found(jobs, redis));
     found.into_iter().collect()
 }
 
-fn found(jobs: &SidekiqObservation) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation, redis: Option<&RedisServer>) -> Option<Finding> {
     let share = *jobs.failed_share.known()?;
     let window = jobs.retries.flow.known()?.window;
     let finished = jobs.processed_per_second.known()? * window.as_secs_f64();
@@ -25,12 +30,12 @@ fn found(jobs: &SidekiqObservation) -> Option<Finding> {
         return None;
     }
     let sample = jobs.retries.sample.known().and_then(retry_flood::most_common);
-    let (sample, fate) = match jobs.retries.size + jobs.dead.size {
-        0 => (String::new(), "None of them is in the retry set: they are lost."),
-        _ => (
-            sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default(),
-            "Those with retries run again later; the others are lost.",
-        ),
+    let sample = sample.filter(|_| jobs.retries.size > 0);
+    let sample = sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default();
+    let fate = match jobs.retries.size + jobs.dead.size {
+        _ if redis.is_some_and(RedisServer::rejects_only_growth) => LOST,
+        0 => "None of them is in the retry set: they are lost.",
+        _ => "Those with retries run again later; the others are lost.",
     };
     let evidence = format!(
         "{} of the jobs of the last {} failed{sample}",
@@ -48,9 +53,13 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{Fact, JobSample, SampleShare};
+    use crate::observation::{JobSample, SampleShare};
 
     fn with(share: f64, per_second: f64, retries: u64) -> Option<Finding> {
+        check(&failing(share, per_second, retries)).pop()
+    }
+
+    fn failing(share: f64, per_second: f64, retries: u64) -> Observation {
         let mut observation = healthy::observation();
         let jobs = observation.jobs.known_mut();
         jobs.failed_share = Fact::Known(share);
@@ -68,7 +77,17 @@ mod tests {
         let (classes, errors) = (of("Import"), of("PG::DiskFull"));
         jobs.retries.sample =
             Fact::Known(JobSample { size: 10, classes, errors, ..JobSample::default() });
-        check(&observation).pop()
+        observation
+    }
+
+    #[test]
+    fn jobs_that_fail_while_redis_is_full_do_not_run_again() {
+        let mut observation = failing(0.97, 30.0, 40);
+        let redis = observation.redis[0].known_mut();
+        redis.info.maxmemory_bytes = redis.info.used_memory_bytes;
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.starts_with("They are lost as well: Redis rejects"));
+        assert!(!finding.consequence.contains("run again"), "{finding:?}");
     }
 
     #[test]

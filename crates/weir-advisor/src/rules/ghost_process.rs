@@ -2,7 +2,8 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Fact, JobProcess, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+    Fact, JobProcess, Machine, Observation, ProcessPlace, ProcessPresence, RedisServer,
+    SidekiqObservation,
 };
 use crate::wording;
 
@@ -13,16 +14,21 @@ const KILLED: &str = "journalctl -k --grep 'killed process'";
 const NAMED_MAX: usize = 3;
 
 /// Jobs in progress were recorded with the heartbeat, so it is unknown whether there were any.
-const CONSEQUENCE: &str = "They ended without a shutdown: killed, or out of memory; the suggested \
-                           command may show it. Jobs that were in progress are lost. A running \
-                           Sidekiq removes them from the list within some minutes.";
+const CONSEQUENCE: &str = "They ended without a shutdown, or cannot write to Redis, which their log \
+                           shows. The usual cause of such an end is the kernel's OOM killer: the \
+                           suggested command, on their host, shows what it has killed. Jobs that \
+                           were in progress at the end are lost. A running Sidekiq removes them \
+                           from the list within some minutes.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    let missing = jobs.processes.iter().filter(|process| !process.is_alive()).map(missing);
+    let missing = jobs.processes.iter().filter(|process| !process.is_alive());
+    let missing = missing.map(|process| missing_one(process, observation.machine.known()));
     let redis = observation.redis.first().and_then(Fact::known);
     let loss = redis.and_then(RedisServer::loses_heartbeats);
-    let ended = missing.chain(ghosts(jobs)).map(|it| unless_lost(it, loss.as_deref()));
+    let ended = missing
+        .chain(ghosts(jobs, observation.machine.known()))
+        .map(|it| unless_lost(it, loss.as_deref()));
     ended.chain(running(jobs)).collect()
 }
 
@@ -38,7 +44,7 @@ fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
 
 /// Reports a process that missed heartbeats but whose last one has not expired. Until then, its
 /// jobs in progress are known.
-fn missing(process: &JobProcess) -> Finding {
+fn missing_one(process: &JobProcess, machine: Option<&Machine>) -> Finding {
     let in_hand = match process.busy {
         0 => "it had no job in progress".to_owned(),
         busy => format!("it had {} in progress", wording::number(busy, "job", "jobs")),
@@ -48,22 +54,32 @@ fn missing(process: &JobProcess) -> Finding {
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
     if process.presence == ProcessPresence::Gone {
         return finding
-            .leads_to(
-                "It ended without a shutdown: killed, or out of memory; the suggested \
-                       command may show it. Jobs in progress at its end are lost, unless its \
-                       fetcher keeps them (Sidekiq Pro).",
-            )
+            .leads_to(format!(
+                "It ended without a shutdown: killed by an operator, or by the kernel for lack of \
+                 memory (OOM killer), which the suggested command shows.{} Jobs in progress at its \
+                 end are lost, unless its fetcher keeps them (Sidekiq Pro).",
+                oom_kills(machine)
+            ))
             .next(KILLED);
     }
+    let here = machine.filter(|_| process.place != ProcessPlace::Elsewhere);
     // Does not suggest a signal: another process may have its process ID by now.
     finding.leads_to(format!(
-        "It hangs, was killed, or cannot reach Redis: it serves nothing at present. Its log on {}, \
-         or the kernel's, shows which.",
-        process.hostname
+        "It hangs, was killed, or cannot write to Redis. Its log on {} shows which; the kernel's \
+         log there shows whether the OOM killer has ended it for lack of memory: {KILLED}.{}",
+        process.hostname,
+        oom_kills(here)
     ))
 }
 
-fn ghosts(jobs: &SidekiqObservation) -> Option<Finding> {
+/// Says how many processes of this machine the kernel has killed for lack of memory.
+fn oom_kills(machine: Option<&Machine>) -> String {
+    let Some(machine) = machine.filter(|it| it.oom_kills > 0) else { return String::new() };
+    let kills = wording::number(machine.oom_kills, "process", "processes");
+    format!(" The kernel of this machine has killed {kills} for lack of memory since its start.")
+}
+
+fn ghosts(jobs: &SidekiqObservation, machine: Option<&Machine>) -> Option<Finding> {
     let ended = jobs.ghosts.iter().filter(|it| !jobs.running_ghosts.contains(it));
     let evidence = listed(
         &ended.map(String::as_str).collect::<Vec<_>>(),
@@ -71,7 +87,7 @@ fn ghosts(jobs: &SidekiqObservation) -> Option<Finding> {
         "processes in the list have no heartbeat",
     )?;
     let finding = Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence);
-    Some(finding.leads_to(CONSEQUENCE).next(KILLED))
+    Some(finding.leads_to(format!("{CONSEQUENCE}{}", oom_kills(machine))).next(KILLED))
 }
 
 /// Reports processes that run without heartbeats. Restarting them would not fix the cause.
@@ -140,6 +156,27 @@ mod tests {
         let silent = found(ProcessPresence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
         assert_eq!(silent.next, None, "its number may be another process' by now");
+        assert!(silent.consequence.starts_with("It hangs, was killed, or cannot write to Redis."));
+        for finding in [gone, silent] {
+            assert!(finding.consequence.contains("OOM killer"), "{finding:?}");
+            assert!(!finding.consequence.contains("of this machine"), "it has killed none");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_of_this_machine_has_killed_is_counted() {
+        let mut observation = healthy::observation();
+        observation.machine.known_mut().oom_kills = 2;
+        let process = &mut observation.jobs.known_mut().processes[1];
+        process.presence = ProcessPresence::Silent;
+        let consequence = |it: &Observation| check(it).remove(0).consequence;
+        let kills = "The kernel of this machine has killed 2 processes for lack of memory since";
+        assert!(consequence(&observation).contains(kills), "{}", consequence(&observation));
+        observation.jobs.known_mut().processes[1].place = ProcessPlace::Elsewhere;
+        assert!(!consequence(&observation).contains(kills), "it is on another one");
+        observation.jobs.known_mut().processes.remove(1);
+        observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
+        assert!(consequence(&observation).contains(kills));
     }
 
     #[test]

@@ -12,9 +12,12 @@ pub(crate) const NAME: &str = "lock-waits";
 
 /// The wait event of a commit that no standby has confirmed yet.
 const SYNC_REP: &str = "SyncRep";
-/// `pg_monitor` allows observing sessions, but not terminating them.
-const RIGHT: &str = "Ending a session requires pg_signal_backend or a superuser: name one after \
-                     -U.";
+/// The `backend_type` of a process that vacuums.
+const AUTOVACUUM: &str = "autovacuum worker";
+/// `pg_monitor` allows observing sessions, but not terminating them. `pg_signal_backend` does not
+/// allow to end those of superusers.
+const RIGHT: &str = "Ending a session requires its own role, pg_signal_backend or, for one of a \
+                     superuser, a superuser: name one after -U.";
 /// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -80,23 +83,57 @@ fn found(
     if event == Some(SYNC_REP) {
         return committed(observation, blocker, service, state, &waiting);
     }
+    if service == AUTOVACUUM && state.is_none() {
+        return vacuum(observation, blocker, direct, &waiting);
+    }
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
     let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
     match state {
-        // It may be a migration, so an operator must decide whether to terminate it.
-        Some((SessionState::Active, _)) => finding
+        Some((SessionState::IdleInTransaction, _)) => finding
+            .leads_to(format!("Waiting threads run no jobs, and hold their connections. {RIGHT}"))
+            .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
+        // It may be a migration or a process of the server, so an operator must decide whether to
+        // terminate it.
+        _ => finding
             .leads_to(format!(
                 "Waiting threads run no jobs, and hold their connections. If its work may be lost, \
                  pg_terminate_backend({blocker}) ends it and rolls its transaction back. {RIGHT}"
             ))
             .next(observation.psql(&format!(
-                "SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
-                 WHERE pid = {blocker}"
+                "SELECT backend_type, application_name, usename, state, xact_start, query \
+                 FROM pg_stat_activity WHERE pid = {blocker}"
             ))),
-        _ => finding
-            .leads_to(format!("Waiting threads run no jobs, and hold their connections. {RIGHT}"))
-            .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
     }
+}
+
+/// Reports an autovacuum. Postgres cancels one that blocks others, unless it prevents the wraparound
+/// of transaction IDs: that one starts again from the beginning if it is ended, and blocks again.
+fn vacuum(
+    observation: &Observation,
+    blocker: u32,
+    direct: Option<&LockWait>,
+    waiting: &str,
+) -> Finding {
+    let evidence = format!("an autovacuum worker: {waiting}");
+    let first = direct.map_or_else(String::new, |wait| {
+        let pid = wait.waiting_pid;
+        format!(
+            " (pg_cancel_backend({pid}), as its role, with pg_signal_backend or as a superuser)"
+        )
+    });
+    Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
+        .leads_to(format!(
+            "Do not end it: an autovacuum that does not yield to others most likely prevents the \
+             wraparound of transaction IDs. It would start again, and without it Postgres stops \
+             accepting writes in the end. Let it finish; the command shows its progress. Only a \
+             change of the table, such as a migration, waits for a vacuum, and other statements \
+             wait for the change: cancel the change{first}, and run it after the vacuum, with a \
+             lock_timeout."
+        ))
+        .next(observation.psql(&format!(
+            "SELECT phase, heap_blks_scanned, heap_blks_vacuumed, heap_blks_total \
+             FROM pg_stat_progress_vacuum WHERE pid = {blocker}"
+        )))
 }
 
 /// Reports a session that waits for a standby. Its change is already committed locally and cannot
@@ -238,6 +275,35 @@ mod tests {
             finding.evidence.contains("has committed and is waiting for 40 s for a synchronous")
         );
         assert!(finding.next.unwrap().contains("pg_stat_replication"));
+    }
+
+    #[test]
+    fn a_vacuum_that_prevents_wraparound_is_not_to_be_ended() {
+        let vacuum = LockWait {
+            blocking_service: AUTOVACUUM.to_owned(),
+            blocking_state: None,
+            ..wait(50, 7, 95)
+        };
+        // The migration 50 waits for the vacuum, and sidekiq's session 1 for the migration.
+        let finding = findings(&[vacuum, wait(1, 50, 60)]).remove(0);
+        let expected = "an autovacuum worker: 1 session of sidekiq and 1 of web wait for its lock \
+                        on statuses, the longest for 1 min 35 s";
+        assert_eq!(finding.evidence, expected);
+        assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
+        assert!(finding.consequence.starts_with("Do not end it: "), "{finding:?}");
+        assert!(finding.consequence.contains("pg_cancel_backend(50)"), "{finding:?}");
+        assert!(finding.consequence.contains("lock_timeout"), "{finding:?}");
+        assert!(finding.next.unwrap().contains("FROM pg_stat_progress_vacuum WHERE pid = 7"));
+    }
+
+    #[test]
+    fn a_process_whose_state_is_unknown_is_looked_at_before_it_is_ended() {
+        for blocking_state in [None, Some((SessionState::Hidden, Duration::ZERO))] {
+            let finding = findings(&[LockWait { blocking_state, ..wait(1, 7, 20) }]).remove(0);
+            let next = finding.next.unwrap();
+            assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
+        }
+        assert!(RIGHT.contains("for one of a superuser, a superuser"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! No process accepts jobs.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobProcess, Observation, RedisServer, SidekiqObservation};
+use crate::observation::{
+    Fact, JobProcess, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
@@ -124,10 +126,24 @@ fn waiting(jobs: &SidekiqObservation) -> Finding {
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(format!(
-            "No jobs are run. The command lists Sidekiq's units, running or not; {} yours.",
-            if jobs.processes.is_empty() { "start" } else { "restart" }
+            "No jobs are run. The command lists Sidekiq's units, running or not; {}.",
+            remedy(jobs)
         ))
         .next(UNITS)
+}
+
+/// A missing heartbeat does not show that its process has ended or hangs: Redis may let writes wait,
+/// or the network may be interrupted.
+fn remedy(jobs: &SidekiqObservation) -> &'static str {
+    const LOG: &str = "start yours if it has ended, and restart it if it hangs. If it runs, its log \
+                       shows whether it cannot write to Redis: a restart does not help then";
+    let is_silent = |it: &JobProcess| it.presence == ProcessPresence::Silent;
+    match jobs.processes.as_slice() {
+        [] if jobs.ghosts.is_empty() => "start yours",
+        [] => LOG,
+        all if all.iter().any(is_silent) => LOG,
+        _ => "restart yours",
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +179,23 @@ mod tests {
         quiet.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
         assert_eq!(check(&quiet)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn a_process_without_heartbeats_may_run_and_is_not_simply_to_be_restarted() {
+        let mut observation = healthy::observation();
+        assert_eq!(remedy(observation.jobs.known_mut()), "restart yours");
+        observation.jobs.known_mut().processes[1].quiet = true;
+        observation.jobs.known_mut().processes[0].presence = ProcessPresence::Silent;
+        let consequence = check(&observation).remove(0).consequence;
+        assert!(consequence.contains("whether it cannot write to Redis"), "{consequence}");
+        assert!(!consequence.contains("restart yours"), "{consequence}");
+        let jobs = observation.jobs.known_mut();
+        jobs.processes.clear();
+        jobs.ghosts = vec!["web:7:x".to_owned()];
+        assert!(check(&observation)[0].consequence.contains("whether it cannot write to Redis"));
+        observation.jobs.known_mut().ghosts.clear();
+        assert!(check(&observation)[0].consequence.ends_with("start yours."));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! counts is the pooler's limit, plus the pools of services with direct sessions.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionLimit, ConnectionPools, Observation, Pooler};
+use crate::observation::{ConnectionLimit, ConnectionPools, Fact, Observation, PgBouncer, Pooler};
 
 pub(crate) const NAME: &str = "over-commit";
 
@@ -22,7 +22,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let direct_sum = sum(&direct);
     let finding = match &observation.pooler {
         _ if direct_sum > usable => Some(too_many(&direct, usable)),
-        Some(pooler) => behind(pooler, &direct, &pooled, usable),
+        Some(pooler) => behind(pooler, &direct, &pooled, usable)
+            .map(|it| with_remedy(it, &observation.pgbouncer)),
         None => None,
     };
     let finding = finding.or_else(|| {
@@ -87,12 +88,7 @@ fn behind(
             "unknown: pools sum to {all}, {usable} slots are usable, and {name} is in between \
              ({shown_by}): the most connections that it opens is unknown"
         );
-        let consequence = "It is unknown whether the database will reject connections. \
-                           `--pgbouncer-url` queries PgBouncer; `--pgbouncer NUMBER` gives the \
-                           number: max_db_connections in pgbouncer.ini, or default_pool_size for \
-                           each user and database; 0 if there is no pooler.";
-        let unknown = Finding::new(NAME, Severity::Unknown, SUBJECT, evidence);
-        return (all > usable).then(|| unknown.leads_to(consequence));
+        return (all > usable).then(|| Finding::new(NAME, Severity::Unknown, SUBJECT, evidence));
     };
     let all = own.saturating_add(most);
     if all <= usable {
@@ -108,6 +104,26 @@ fn behind(
             finding.change(format!("{name}'s settings"), format!("max_db_connections = {left}"))
         }
     })
+}
+
+/// Says how to give the number of a pooler's connections if it is unknown.
+fn with_remedy(finding: Finding, pgbouncer: &Fact<PgBouncer>) -> Finding {
+    if finding.severity != Severity::Unknown {
+        return finding;
+    }
+    let why = match pgbouncer {
+        Fact::NotAsked => "`--pgbouncer-url` queries PgBouncer;",
+        Fact::Known(_) => {
+            "PgBouncer reports no number for this database, for example because it has no pool for \
+             it yet;"
+        }
+        Fact::Unknown(_) => "PgBouncer could not be queried;",
+    };
+    finding.leads_to(format!(
+        "It is unknown whether the database will reject connections. {why} `--pgbouncer NUMBER` \
+         gives the number: max_db_connections in pgbouncer.ini, or default_pool_size for each user \
+         and database; 0 if there is no pooler."
+    ))
 }
 
 fn words(services: &[&ConnectionPools]) -> String {
@@ -185,6 +201,12 @@ mod tests {
             "{finding:?}"
         );
         assert!(finding.consequence.contains("`--pgbouncer NUMBER`"), "{finding:?}");
+        assert!(finding.consequence.contains("`--pgbouncer-url` queries"), "{finding:?}");
+        // It was given.
+        observation.pgbouncer = Fact::Known(PgBouncer::default());
+        let consequence = check(&observation).remove(0).consequence;
+        assert!(consequence.contains("PgBouncer reports no number"), "{consequence}");
+        assert!(!consequence.contains("--pgbouncer-url"), "{consequence}");
         observation.services.known_mut()[0].processes = 31;
         assert_eq!(check(&observation), [], "they fit in any case");
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobSet, Observation, RedisServer, SidekiqObservation};
+use crate::observation::{
+    Fact, JobSet, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -50,10 +52,12 @@ fn found(
                  whether there is one: {why}."
             ));
         }
-        return finding(Severity::Critical).leads_to(
-            "Running processes that are not quiet move them to their queues, and there \
-                       is none.",
-        );
+        let may_run = !jobs.ghosts.is_empty()
+            || jobs.processes.iter().any(|it| it.presence == ProcessPresence::Silent);
+        let none = if may_run { "none of them sends heartbeats" } else { "there is none" };
+        return finding(Severity::Critical).leads_to(format!(
+            "Running processes that are not quiet move them to their queues, and {none}."
+        ));
     };
     if let Some(behind) = clock_behind(jobs).filter(|it| set.overdue_by < *it + OVERDUE_MIN) {
         return finding(Severity::Warning).leads_to(format!(
@@ -67,10 +71,10 @@ fn found(
             "Processes move them to their queues, beginning within a minute of their start.",
         );
     }
-    let stuck = finding(Severity::Critical).leads_to(
-        "Processes move them to their queues, but their pollers are stuck: after the signal, \
-         Sidekiq's log shows what the threads do.",
-    );
+    let stuck = finding(Severity::Critical).leads_to(format!(
+        "Processes move them to their queues, but their pollers are stuck. {}",
+        process.where_threads_show()
+    ));
     Finding { next: process.print_threads_command(), ..stuck }
 }
 
@@ -187,6 +191,9 @@ mod tests {
         let mut observation = overdue();
         observation.jobs.known_mut().processes.clear();
         assert!(check(&observation)[0].consequence.ends_with("and there is none."));
+        observation.jobs.known_mut().ghosts = vec!["web:7:x".to_owned()];
+        let silent = check(&observation).remove(0).consequence;
+        assert!(silent.ends_with("and none of them sends heartbeats."), "it may run: {silent}");
         let redis = observation.redis[0].known_mut();
         "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
         (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);

@@ -1,5 +1,5 @@
 //! A Redis rejects all commands: too many clients, a running script or function, loading, or a lost
-//! master.
+//! master. Or it rejects writes, or lets them wait.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Missing, MissingReason, Observation, RedisServer};
@@ -13,9 +13,27 @@ const MORE_CLIENTS: &str = "20000";
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.redis.iter().filter_map(Fact::missing);
     let refusing = missing.filter_map(|missing| found(observation, missing));
-    let servers =
-        observation.redis.iter().filter_map(Fact::known).filter(|it| it.info.lacks_replicas);
-    refusing.chain(servers.map(|redis| lacks_replicas(observation, redis))).collect()
+    let servers = || observation.redis.iter().filter_map(Fact::known);
+    let alone = servers().filter(|it| it.info.lacks_replicas);
+    let paused = servers().filter(|it| it.info.delays_writes);
+    refusing
+        .chain(alone.map(|redis| lacks_replicas(observation, redis)))
+        .chain(paused.map(|redis| delays_writes(observation, redis)))
+        .collect()
+}
+
+/// Reports paused writes. Does not suggest to end the pause: during a failover, writes would be
+/// lost.
+fn delays_writes(observation: &Observation, redis: &RedisServer) -> Finding {
+    let evidence = "it lets every write wait (CLIENT PAUSE, or a failover in progress)";
+    let subject = format!("Redis {}", redis.name);
+    Finding::new(NAME, Severity::Critical, subject, evidence)
+        .leads_to(
+            "Sidekiq can neither push nor fetch, and sends no heartbeats, even if it runs. The \
+             pause ends by itself after the time that was given to CLIENT PAUSE. If the command \
+             shows no failover (master_failover_state), CLIENT UNPAUSE ends it at once.",
+        )
+        .next(observation.redis_command(&redis.name, |cli| format!("{cli} INFO replication")))
 }
 
 /// Reports missing replicas. Does not suggest to remove the limit: the server may be the isolated
@@ -104,6 +122,23 @@ mod tests {
         let why = observation.redis[0].known_mut().loses_heartbeats().unwrap();
         assert!(why.ends_with("(NOREPLICAS)"), "{why}");
     }
+
+    #[test]
+    fn paused_writes_are_found_and_no_process_is_to_be_restarted_for_them() {
+        let mut observation = crate::healthy::observation();
+        observation.redis[0].known_mut().info.delays_writes = true;
+        for process in &mut observation.jobs.known_mut().processes {
+            process.presence = crate::observation::ProcessPresence::Silent;
+        }
+        let findings = crate::advise(&observation).findings;
+        assert_eq!((findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
+        assert!(findings[0].consequence.contains("even if it runs"));
+        for finding in findings.iter().filter(|it| it.rule != NAME) {
+            assert!(!finding.consequence.contains("restart yours"), "{finding:?}");
+            assert!(!finding.next.as_deref().is_some_and(|it| it.contains("list-unit")));
+        }
+    }
+
     use crate::advise;
     use crate::healthy;
 

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
-use crate::observation::{JobSample, JobSet, Observation};
+use crate::observation::{Fact, JobSample, JobSet, Observation, RedisServer};
 use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "retry-flood";
@@ -22,12 +22,15 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let set = &jobs.retries;
     let grows = set.flow.known().is_some_and(grows);
     let flood = set.size >= SIZE_MIN || (grows && set.size >= GROWING_SIZE_MIN);
+    let refused = observation.redis.first().and_then(Fact::known).and_then(refused);
     if flood {
-        return vec![found(set, grows)];
+        let usual = || "They return to their queues, mostly to fail again.".to_owned();
+        return vec![found(set, grows).leads_to(refused.unwrap_or_else(usual))];
     }
     let has_one_cause = set.size >= ONE_CAUSE_SIZE_MIN && set.sample.known().is_some_and(one_cause);
     let notice = |finding: Finding| Finding { severity: Severity::Notice, ..finding };
-    let cause = "Nearly all fail with the same error.";
+    let cause = format!("Nearly all fail with the same error. {}", refused.unwrap_or_default());
+    let cause = cause.trim_end();
     has_one_cause.then(|| notice(found(set, grows)).leads_to(cause)).into_iter().collect()
 }
 
@@ -50,7 +53,20 @@ fn found(set: &JobSet, grows: bool) -> Finding {
     let evidence =
         format!("{} failed jobs wait for a retry{growth}{sample}", wording::count(set.size));
     Finding::new(NAME, Severity::Warning, "the retry set", evidence)
-        .leads_to("They return to their queues, mostly to fail again.")
+}
+
+/// Says what becomes of the jobs of a Redis that rejects writes. A full one still allows Sidekiq to
+/// remove a due job from the set, but neither the push to its queue that follows nor a return to the
+/// set.
+fn refused(redis: &RedisServer) -> Option<String> {
+    let why = redis.refuses_writes()?;
+    Some(match redis.rejects_only_growth() {
+        true => format!(
+            "Each is lost once it is due, because Redis allows its removal from the set, but not \
+             the push to its queue: {why}. Make room in Redis first."
+        ),
+        false => format!("They stay in the set while Redis rejects writes: {why}."),
+    })
 }
 
 /// Describes what most jobs of a sample have in common.
@@ -68,9 +84,13 @@ mod tests {
 
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, SampleShare};
+    use crate::observation::SampleShare;
 
     fn with(before: u64, size: u64) -> Vec<Finding> {
+        check(&flood(before, size))
+    }
+
+    fn flood(before: u64, size: u64) -> Observation {
         let mut observation = healthy::observation();
         let set = &mut observation.jobs.known_mut().retries;
         set.size = size;
@@ -89,7 +109,19 @@ mod tests {
             errors: vec![share("HTTP::TimeoutError", 150)],
             hosts: Vec::new(),
         });
-        check(&observation)
+        observation
+    }
+
+    #[test]
+    fn a_redis_that_rejects_writes_takes_no_job_back() {
+        let mut observation = flood(12_000, 12_000);
+        let consequence = |it: &Observation| check(it).remove(0).consequence;
+        assert!(consequence(&observation).starts_with("They return to their queues"));
+        let redis = observation.redis[0].known_mut();
+        redis.info.maxmemory_bytes = redis.info.used_memory_bytes;
+        assert!(consequence(&observation).starts_with("Each is lost once it is due"));
+        observation.redis[0].known_mut().info.persistence.last_append_ok = false;
+        assert!(consequence(&observation).starts_with("They stay in the set while Redis rejects"));
     }
 
     #[test]

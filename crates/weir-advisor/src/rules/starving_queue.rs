@@ -7,6 +7,7 @@ use crate::observation::{
     Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation, is_sidekiq,
 };
 use crate::queue_line::{self, Repaired};
+use crate::rules::backlog;
 use crate::wording;
 
 pub(crate) const NAME: &str = "starving-queue";
@@ -64,7 +65,8 @@ pub(super) fn explains(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool
 fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<Starving<'a>> {
     let is_meant_to = queue.paused || queue.is_set_aside();
     let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
-    if is_meant_to || !is_late {
+    // Processes that take no jobs at all do not take others first.
+    if is_meant_to || !is_late || backlog::idle(jobs, queue).is_some() {
         return None;
     }
     let capsules = jobs.serving().flat_map(|it| it.capsules.iter().map(move |own| (it, own)));
@@ -111,9 +113,12 @@ fn found(
     let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
     // Sidekiq 6 does not report whether its order is strict.
     let sure = places.iter().any(|(_, it)| it.ordering == Ordering::Strict);
-    let (severity, if_strict) = match sure {
-        true => (Severity::Critical, ""),
-        false => (Severity::Notice, " if its order is strict"),
+    // The rule `backlog` leaves long queues to this one.
+    let is_long = queues.iter().any(|queue| backlog::is_long(queue));
+    let (severity, if_strict) = match (sure, is_long) {
+        (true, _) => (Severity::Critical, ""),
+        (false, true) => (Severity::Warning, " if its order is strict"),
+        (false, false) => (Severity::Notice, " if its order is strict"),
     };
     let evidence = format!(
         "{}; each process that serves it fetches from {} first{if_strict}",

@@ -57,11 +57,8 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
         ),
     };
     let subject = format!("process {}", process.identity);
-    let where_from = format!(
-        "{consequence} After the signal, Sidekiq's log on {} shows where they are.",
-        process.hostname
-    );
-    let finding = Finding::new(NAME, severity, subject, evidence).leads_to(where_from);
+    let consequence = format!("{consequence} {}", process.where_threads_show());
+    let finding = Finding::new(NAME, severity, subject, evidence).leads_to(consequence);
     Some(Finding { next: process.print_threads_command(), ..finding })
 }
 

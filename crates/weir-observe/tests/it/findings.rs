@@ -1,6 +1,8 @@
 //! Each finding provoked for real.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use weir_advisor::{Advice, Fact, Observation, Severity, advise};
@@ -170,19 +172,27 @@ async fn a_shard_that_is_away_leaves_the_other_redis_known_and_the_jobs_unknown(
 async fn processes_of_this_machine_tell_their_cores_and_others_do_not() {
     let Some(redis) = RedisServer::start() else { return };
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    let info = |host: &str| {
-        format!(r#"{{"hostname":"{}","pid":{},"concurrency":1}}"#, host.trim(), std::process::id())
+    let mut sidekiq = Command::new("sleep").arg0("sidekiq 6.4.1 shop").arg("60").spawn().unwrap();
+    let info = |host: &str, pid: u32| {
+        format!(r#"{{"hostname":"{}","pid":{pid},"concurrency":1}}"#, host.trim())
     };
-    let (local, remote) = ("a:1:0123456789ab", "b:1:0123456789ab");
+    // The ID of the second one is that of this test: that Sidekiq is in a container.
+    let [local, contained, remote] = ["a:1:0123456789ab", "b:1:0123456789ab", "c:1:0123456789ab"];
     redis.run(&[
-        &["SADD", "processes", local, remote],
-        &["HSET", local, "info", &info(&here)],
-        &["HSET", remote, "info", &info("elsewhere.example")],
+        &["SADD", "processes", local, contained, remote],
+        &["HSET", local, "info", &info(&here, sidekiq.id())],
+        &["HSET", contained, "info", &info(&here, std::process::id())],
+        &["HSET", remote, "info", &info("elsewhere.example", sidekiq.id())],
     ]);
     let (observation, _) = sample(&redis).await;
+    sidekiq.kill().unwrap();
+    sidekiq.wait().unwrap();
     let processes = &observation.jobs.known().unwrap().processes;
     let known: Vec<_> = processes.iter().map(|it| it.cores_used.known().is_some()).collect();
-    assert_eq!(known, [true, false]);
+    assert_eq!(known, [true, false, false]);
+    let signals: Vec<_> = processes.iter().map(|it| it.signal("TTIN")).collect();
+    assert_eq!(signals[0].as_deref(), Some(format!("kill -TTIN {}", sidekiq.id()).as_str()));
+    assert_eq!(signals[1], None, "here, that is another program");
 }
 
 #[tokio::test]

@@ -24,6 +24,14 @@ const SCAN_WINDOW: &str = "50";
 const SEARCHES_MAX: usize = 20;
 const SEARCH_WINDOW: &str = "1000";
 
+/// Longer lists of clients are not read. Each has a line of about 300 bytes.
+const CLIENTS_MAX: u64 = 1_000;
+/// Writes of Sidekiq and its clients that never wait by themselves, as `BRPOP` does.
+const WRITES: [&str; 16] = [
+    "del", "eval", "evalsha", "exec", "expire", "hincrby", "hmset", "hset", "incrby", "lpush",
+    "lrem", "rpush", "sadd", "set", "srem", "zadd",
+];
+
 impl RedisConnection {
     /// Returns the values of `INFO` with the settings that decide what survives a power cut.
     ///
@@ -87,6 +95,18 @@ impl SnapshotReader<'_> {
                 .map(|commands| CommandSample::parse(&commands, operations_max)),
             ..ServerSample::parse(&info)
         }))
+    }
+
+    /// Reports whether commands that write wait in Redis (`CLIENT PAUSE`), as far as known: `INFO`
+    /// says so in Valkey 8 only. Writes of other clients are the only sign of it before.
+    pub(super) async fn delays_writes(&mut self, clients: u64) -> Result<bool, SidekiqError> {
+        if clients > CLIENTS_MAX {
+            return Ok(false);
+        }
+        let answer = self.query_one(Question::new(ReadCommand::ClientList, &[])).await?;
+        // Without the permission, it is unknown.
+        let list = answer.and_then(RedisReply::read::<String>);
+        Ok(list.is_ok_and(|list| list.lines().any(is_delayed_write)))
     }
 
     /// Samples keys and counts those that look like a cache's. With `is_elsewhere`, also searches
@@ -161,6 +181,14 @@ fn namespaces(keys: &[String]) -> BTreeSet<String> {
     keys.iter().filter_map(|key| keys::namespace(key)).map(str::to_owned).collect()
 }
 
+/// Reports whether a line of `CLIENT LIST` is of a client that is blocked (flag `b`) in a command
+/// that writes.
+fn is_delayed_write(client: &str) -> bool {
+    let field = |name: &str| client.split(' ').find_map(|it| it.strip_prefix(name));
+    field("flags=").is_some_and(|flags| flags.contains('b'))
+        && field("cmd=").is_some_and(|command| WRITES.contains(&command))
+}
+
 /// Parses `[id, seconds, microseconds, [command, argument..], ..]`. Only the command's name is
 /// used.
 fn slow_command(entry: Value) -> Option<SlowCommand> {
@@ -177,6 +205,23 @@ fn slow_command(entry: Value) -> Option<SlowCommand> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_that_waits_shows_that_writes_are_paused() {
+        let client = |flags: &str, command: &str| {
+            format!("id=8 addr=127.0.0.1:1 name= flags={flags} db=0 cmd={command} user=default")
+        };
+        for (flags, command, expected) in [
+            ("b", "hset", true),
+            ("xb", "sadd", true),
+            ("b", "brpop", false),
+            ("N", "hset", false),
+            ("b", "wait", false),
+        ] {
+            assert_eq!(is_delayed_write(&client(flags, command)), expected, "{flags} {command}");
+        }
+        assert!(!is_delayed_write(""));
+    }
 
     #[test]
     fn a_slow_command_tells_its_name_only() {

@@ -104,6 +104,8 @@ impl PlanReport<'_> {
             output::raw(&notes::text(&[
                 notes::unusable_durations(&held_up(observation)),
                 notes::possible_changes(remedies),
+                notes::pooler(observation.pooler.as_ref()),
+                notes::no_pooler(observation, arguments.pgbouncer.is_some()),
                 notes::left_out(left_out),
                 notes::assumed(assumed),
             ]));

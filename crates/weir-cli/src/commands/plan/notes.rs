@@ -1,6 +1,6 @@
 //! Remarks on what a plan does not cover, or what prevents it from taking effect.
 
-use weir_advisor::observation::Pooler;
+use weir_advisor::observation::{Observation, Pooler};
 use weir_advisor::plan::{LeftOut, Overruled};
 
 use crate::output;
@@ -44,12 +44,21 @@ pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
     let pooler = pooler.filter(|pooler| pooler.connections.is_none());
     let lines = pooler.map(|Pooler { name, shown_by, .. }| {
         format!(
-            "{} is a connection pooler for the database ({}), and the plan does not take it into account. Give the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler",
+            "{} is a connection pooler for the database ({}), and the plan does not take it into account: the durations of jobs contain the time that they wait for it. Give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler",
             output::printable(name),
             output::printable(shown_by)
         )
     });
     lines.into_iter().collect()
+}
+
+/// Says what may be wrong with a refusal that is due to measured durations: a pooler on another
+/// machine cannot be detected.
+pub(super) fn no_pooler(observation: &Observation, is_given: bool) -> Vec<String> {
+    let is_unknown =
+        !is_given && observation.pooler.is_none() && observation.jobs.known().is_some();
+    let line = "no connection pooler was detected. If the application connects through one on another machine, the durations of jobs contain the time that they wait for it, and neither cores nor connections may be missing. Give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler";
+    is_unknown.then(|| line.to_owned()).into_iter().collect()
 }
 
 /// Lists settings in the file for Postgres that would have no effect.
@@ -66,4 +75,24 @@ fn with_heading(head: &str, lines: impl Iterator<Item = String>) -> Vec<String> 
         lines.insert(0, head.to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::observation::{Fact, SidekiqObservation};
+
+    use super::*;
+
+    #[test]
+    fn a_pooler_that_may_exist_is_mentioned_unless_it_is_known_whether_it_does() {
+        let jobs = Fact::Known(SidekiqObservation::default());
+        let mut observation = Observation { jobs, ..Observation::default() };
+        assert!(no_pooler(&observation, false)[0].contains("`--pgbouncer-url`"));
+        assert!(no_pooler(&observation, true).is_empty());
+        assert!(no_pooler(&Observation::default(), false).is_empty(), "nothing was measured");
+        let named = Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() };
+        assert!(pooler(Some(&named))[0].contains("`--pgbouncer-url`"));
+        observation.pooler = Some(named);
+        assert!(no_pooler(&observation, false).is_empty());
+    }
 }

@@ -23,7 +23,7 @@ fn scheduler_survives_a_killed_process() {
     make_healthy(&redis);
     redis.run(&[&["SADD", "queues", "default", "scheduler"]]);
     let both = ["-c", "1", "-q", "default", "-q", "scheduler"];
-    let Some(_live) = Sidekiq::start(&redis, &both) else { return };
+    let Some(live) = Sidekiq::start(&redis, &both) else { return };
     let Some(killed) = Sidekiq::start(&redis, &["-c", "1", "-q", "scheduler"]) else { return };
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let arguments = ["--redis", &url, "--window", "300ms"];
@@ -34,8 +34,11 @@ fn scheduler_survives_a_killed_process() {
     killed.signal("-KILL");
     for _ in 0..5 {
         let advice = json(&arguments);
-        let found = scheduler_findings(&advice);
-        assert!(found.iter().all(|(_, it)| it["change"].is_null()), "{found:?}");
-        assert!(found.iter().all(|(rule, _)| *rule == "ghost-process"), "{found:?}");
+        for (rule, it) in scheduler_findings(&advice) {
+            // Doctor did not see it before, and a process of a container may have this host name.
+            let is_hedged = rule == "ghost-process" || it["severity"] == "notice";
+            let place = it["change"]["place"].as_str().unwrap_or_default();
+            assert!(is_hedged && !place.contains(&live.identity), "{it}");
+        }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn pool(
     match (rails.as_deref().map(pool_expression), said) {
         // The variable only matters if the settings read it.
         (Some(Some(expression)), Some(said)) if expression.contains(POOL_VARIABLE) => {
-            notes.number(POOLED, said)
+            notes.number(POOLED, in_yaml(expression, said))
         }
         (Some(Some(expression)), _) => evaluate_pool(expression, environment, threads, is_sidekiq),
         (Some(None), _) => {
@@ -105,6 +105,15 @@ pub(super) fn pool(
             ));
             threads
         }
+    }
+}
+
+/// Returns the value of a variable as read from a file of settings, where ` #` begins a comment.
+/// `Integer()` fails before that.
+fn in_yaml<'a>(expression: &str, said: &'a str) -> &'a str {
+    match said.split_once(" #") {
+        Some((value, _)) if !expression.contains("Integer") => value.trim_end(),
+        _ => said,
     }
 }
 

@@ -56,7 +56,10 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
         let Some((name, rest)) = quoted(part) else { return Value::Unknown };
         is_read = true;
         if let Some(value) = environment.get(name) {
-            return Value::CheckedLayout(value.to_owned());
+            return Value::CheckedLayout(match plain.contains(".to_i") {
+                true => leading_digits(value).to_owned(),
+                false => value.to_owned(),
+            });
         }
         default = number_in(rest);
     }
@@ -101,6 +104,15 @@ pub(super) fn render_template(text: &str, environment: &Environment) -> Option<S
     Some(filled + rest)
 }
 
+/// Returns the number at the start of a value, as `to_i` in Ruby does; 0 if there is none.
+fn leading_digits(value: &str) -> &str {
+    let value = value.trim_start();
+    match value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len()) {
+        0 => "0",
+        end => &value[..end],
+    }
+}
+
 /// Returns the first quoted word, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let at = text.find(['"', '\''])?;
@@ -125,6 +137,7 @@ mod tests {
     fn settings_can_read_the_environment() {
         let mut environment = Environment::default();
         environment.set("MAX_THREADS", "16");
+        environment.set("COMMENTED", "8 # eight");
         let said = |text: &str| Value::CheckedLayout(text.to_owned());
         let default = |text: &str| Value::Default(text.to_owned());
         for (expression, expected) in [
@@ -138,6 +151,9 @@ mod tests {
             ("ENV['MAX_THREADS'].to_i + 2", said("18")),
             ("ENV['MAX_THREADS'].to_i + spare", Value::Unknown),
             ("ENV['DB_POOL']", Value::Unknown),
+            ("ENV['COMMENTED'].to_i", said("8")),
+            ("Integer(ENV['COMMENTED'])", said("8 # eight")),
+            ("ENV['RACK'].to_i", Value::Unknown),
             ("ENV['MAX_THREADS'].to_i * 2", Value::Unknown),
             ("[ENV['MAX_THREADS'].to_i, 4].max", Value::Unknown),
             ("x ? ENV['MAX_THREADS'] : 4", Value::Unknown),

@@ -185,9 +185,16 @@ fn comments_after_values_are_read_as_the_program_that_reads_the_file_does() {
         ("own", "MAX_THREADS=8 # eight\n"),
         ("config/puma.rb", "threads 1, ENV.fetch('MAX_THREADS', 5).to_i\n"),
     ];
-    let part = read_all(&puma);
+    let threads = |deployment: &Deployment| deployment.layout.services[0].threads;
+    assert_eq!(threads(&read_all(&puma)), 8, "to_i reads the number at the start");
+    let checked = ("config/puma.rb", "threads 1, Integer(ENV.fetch('MAX_THREADS', 5))\n");
+    let part = read_all(&[puma[0], puma[1], checked]);
     assert!(part.assumed[0].contains("is set to \"8 # eight\""), "{:?}", part.assumed);
     assert!(!part.assumed[0].contains("computed by code"), "{:?}", part.assumed);
+    // Rails reads the setting from YAML, where a comment begins at the same place.
+    let rails = ("config/database.yml", "production:\n  pool: <%= ENV['DB_POOL'] || 5 %>\n");
+    let commented = [("jobs.service", unit), ("own", "DB_POOL=16 # t\n"), rails];
+    assert_eq!(rows(&read_all(&commented)), [("jobs", 1, 25, 16)]);
 }
 
 #[test]
