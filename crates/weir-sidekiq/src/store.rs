@@ -171,6 +171,7 @@ impl RedisStore {
             closed: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
+            page_end: RefCell::default(),
             memory: Cell::new(None),
             counted_at: Cell::new(Timestamp::default()),
         });

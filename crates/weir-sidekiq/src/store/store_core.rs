@@ -27,6 +27,7 @@ use super::push_memory::PushMemory;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
+use super::scan::PageEnd;
 use super::scripts::StoreScripts;
 use super::seconds;
 use super::waiting::WaitingFetches;
@@ -67,6 +68,8 @@ pub(super) struct StoreCore {
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
     pub(super) last_counts: RefCell<Counts>,
+    /// Where the last page of a list ended, for the walk that goes on there.
+    pub(super) page_end: RefCell<Option<PageEnd>>,
     /// Redis' memory, and when it was read.
     pub(super) memory: Cell<Option<(u64, Instant)>>,
     pub(super) counted_at: Cell<Timestamp>,

@@ -9,6 +9,7 @@ mod hostile;
 mod measured;
 mod nodes;
 mod odd_keys;
+mod pages;
 mod push_memory;
 pub(crate) mod rig;
 mod ruby;
