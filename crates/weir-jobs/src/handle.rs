@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 
 use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::server::ImportMode;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 use crate::view;
@@ -163,8 +164,12 @@ impl Handle {
     }
 
     /// Imports exported lines. The admin API's documentation describes their format.
-    pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
-        self.ask(|reply| HandleRequest::Import(lines, reply)).await
+    pub async fn import(
+        &self,
+        lines: Vec<Vec<u8>>,
+        mode: ImportMode,
+    ) -> Result<view::Pushed, HandleError> {
+        self.ask(|reply| HandleRequest::Import(lines, mode, reply)).await
     }
 
     /// Applies `action` to jobs of a queue or set. Returns the number of jobs affected.
