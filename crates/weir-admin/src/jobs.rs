@@ -30,8 +30,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
-use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
-use weir_jobs::server::ImportMode;
+use weir_jobs::handle::{Handle, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
 

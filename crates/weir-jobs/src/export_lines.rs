@@ -167,22 +167,18 @@ impl ExportCheck {
     /// the server rejects.
     pub fn add(&mut self, line: &[u8]) -> Result<(), ExportError> {
         self.lines += 1;
-        match ExportLine::parse(line) {
-            Ok(ExportLine { place: Some(place), job: Some(_), .. }) => {
-                self.tally.add_jobs(&place, 1);
-                if self.tally.places.len() > PLACES_MAX {
-                    return Err(ExportError::Places { line: self.lines });
-                }
-            }
-            Ok(parsed) => {
-                if let Some(end) = parsed.end() {
-                    return self.end(&end);
-                }
-            }
-            Err(_) => {}
+        let parsed = ExportLine::parse(line).ok();
+        if let Some(end) = parsed.as_ref().and_then(ExportLine::end) {
+            return self.end(&end);
         }
         self.jobs += u64::from(!line.trim_ascii().is_empty());
         self.tally.add_text(line);
+        if let Some(ExportLine { place: Some(place), job: Some(_), .. }) = parsed {
+            self.tally.add_jobs(&place, 1);
+            if self.tally.places.len() > PLACES_MAX {
+                return Err(ExportError::Places { line: self.lines });
+            }
+        }
         Ok(())
     }
 

@@ -15,7 +15,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 
 use crate::metrics::{JobServerLimit, JobsMetrics};
-use crate::server::ImportMode;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 use crate::view;
@@ -89,6 +88,14 @@ pub enum Which {
 pub enum Queues {
     Named(Vec<String>),
     All,
+}
+
+/// Which jobs of an import are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportMode {
+    All,
+    /// Those whose jid no job of the store has: an import that was interrupted sends lines again.
+    Absent,
 }
 
 /// A directive that a worker process receives in the reply to its next BEAT.

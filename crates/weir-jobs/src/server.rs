@@ -28,7 +28,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
-pub use import::ImportMode;
 pub use owner::{JobServerOutcome, OwnerEnd};
 pub(crate) use service::JobService;
 

@@ -56,6 +56,7 @@ mod names;
 mod operations;
 mod overview;
 mod owner;
+mod page_end;
 #[doc(hidden)]
 pub mod parsing;
 mod permissions;

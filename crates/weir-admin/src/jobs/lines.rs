@@ -9,8 +9,7 @@ use memchr::memchr;
 use tokio::time::sleep;
 use weir_base::admin_api::AdminError;
 
-use weir_jobs::handle::{Handle, HandleError};
-use weir_jobs::server::ImportMode;
+use weir_jobs::handle::{Handle, HandleError, ImportMode};
 use weir_jobs::view::Pushed;
 
 /// A piece is stored once it has this many lines or bytes.

@@ -2,8 +2,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{HandleError, JobQuery, Queues, Which, WorkerSignal};
-use crate::server::ImportMode;
+use super::{HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;

@@ -13,7 +13,7 @@ use weir_base::clock::Timestamp;
 use super::{JobService, requests, walk};
 use crate::export_lines::ExportLine;
 use crate::faktory::store_all;
-use crate::handle::HandleError;
+use crate::handle::{HandleError, ImportMode};
 use crate::job::JobBatch;
 use crate::job_text;
 use crate::model::{FailureState, JobLocation, NewJob, SetName};
@@ -36,14 +36,6 @@ struct ExportedState {
 struct ExportedFailure<'a> {
     #[serde(borrow)]
     failure: Option<&'a RawValue>,
-}
-
-/// Which jobs of an import are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImportMode {
-    All,
-    /// Those whose jid no job of the store has: an import that was interrupted sends lines again.
-    Absent,
 }
 
 /// Imports exported lines. Rejecting one line does not affect the others. If the store takes no jobs,

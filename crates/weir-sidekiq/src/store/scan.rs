@@ -15,6 +15,7 @@ use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
+use super::page_end::PageEnd;
 use super::seconds;
 use super::store_core::StoreCore;
 
@@ -22,16 +23,6 @@ use super::store_core::StoreCore;
 const WINDOW_JOBS: usize = 1_000;
 /// Entries with one score, or one time of enqueueing, that a page can step over.
 const TIES_MAX: usize = 10_000;
-
-/// Where a page of a list ended.
-#[derive(Debug)]
-pub(super) struct PageEnd {
-    queue: QueueName,
-    key: EntryKey,
-    newest_first: bool,
-    /// Counted as in [`StoreCore::list_range`]: behind the key, in the direction of the walk.
-    position: usize,
-}
 
 impl StoreCore {
     pub(super) async fn scan(

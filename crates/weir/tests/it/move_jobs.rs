@@ -2,6 +2,7 @@
 //! something ends midway.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -182,6 +183,8 @@ fn killed_exports_continue_and_equal_a_whole_one() {
     assert!(std::fs::read_to_string(&killed).expect("exported") == whole, "they differ");
     let again = weir.site.shown(&["jobs", "export", "--output", "killed.jsonl", "--resume"]);
     assert!(again.contains("it is complete: its end line counts 5000 jobs"), "{again}");
+    let mode = std::fs::metadata(&killed).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "arguments of jobs may be private");
     let again = weir.site.shown(&["jobs", "export", "--output", "killed.jsonl"]);
     assert!(again.contains("killed.jsonl exists; continue"), "{again}");
     assert!(weir.stop().success());

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -46,7 +47,8 @@ impl ExportFile {
         }
         let is_regular = !path.exists() || path.is_file();
         let mut options = File::options();
-        options.write(true).create_new(is_regular);
+        // Arguments of jobs may be private.
+        options.write(true).create_new(is_regular).mode(0o600);
         let file = options.open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => anyhow::anyhow!(
                 "{name} exists; continue an export that was interrupted with --resume, or choose another name"

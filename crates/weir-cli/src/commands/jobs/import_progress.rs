@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -122,8 +123,9 @@ impl ImportProgress {
         let rejected = pushed.rejected.iter().filter_map(|it| lines.get(index(it.line)));
         let text: Vec<u8> = rejected.flat_map(|line| line.iter().copied()).collect();
         let write = || {
-            let options = File::options().write(true).create(true).truncate(false).open(&path);
-            let mut file = options?;
+            let mut options = File::options();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let mut file = options.open(&path)?;
             file.set_len(self.rejected_bytes)?;
             file.seek(SeekFrom::Start(self.rejected_bytes))?;
             file.write_all(&text)?;
