@@ -7,7 +7,7 @@
 //! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
 //! | `GET job/{jid}` | [`view::JobView`], or 404 |
 //! | `GET export?place=&search=&jobtype=` | JSON lines, page by page |
-//! | `POST push`, `POST import` (JSON lines) | [`view::Pushed`] |
+//! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
-use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
+use weir_jobs::handle::{Handle, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
 
@@ -199,8 +199,19 @@ async fn push(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pus
     lines::store_lines(&handle, body, lines::LineKind::Jobs).await.map(Json)
 }
 
-async fn import(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
-    lines::store_lines(&handle, body, lines::LineKind::Exported).await.map(Json)
+#[derive(Deserialize)]
+struct ImportQuery {
+    #[serde(default)]
+    only_absent: bool,
+}
+
+async fn import(
+    State(handle): State<Handle>,
+    Params(query): Params<ImportQuery>,
+    body: Body,
+) -> AdminResult<view::Pushed> {
+    let mode = if query.only_absent { ImportMode::Absent } else { ImportMode::All };
+    lines::store_lines(&handle, body, lines::LineKind::Exported(mode)).await.map(Json)
 }
 
 async fn act(

@@ -90,6 +90,14 @@ pub enum Queues {
     All,
 }
 
+/// Which jobs of an import are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportMode {
+    All,
+    /// Those whose jid no job of the store has: an import that was interrupted sends lines again.
+    Absent,
+}
+
 /// A directive that a worker process receives in the reply to its next BEAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -163,8 +171,12 @@ impl Handle {
     }
 
     /// Imports exported lines. The admin API's documentation describes their format.
-    pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
-        self.ask(|reply| HandleRequest::Import(lines, reply)).await
+    pub async fn import(
+        &self,
+        lines: Vec<Vec<u8>>,
+        mode: ImportMode,
+    ) -> Result<view::Pushed, HandleError> {
+        self.ask(|reply| HandleRequest::Import(lines, mode, reply)).await
     }
 
     /// Applies `action` to jobs of a queue or set. Returns the number of jobs affected.

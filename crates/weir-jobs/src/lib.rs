@@ -10,12 +10,14 @@
 //! - [`node`]: what the nodes that share a store report about themselves.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
 //! - [`view`]: plain data for the console, the command line and the admin API.
+//! - [`export_lines`]: the lines of an export, and the check that all of them are there.
 //! - [`salvage`]: recovers jobs from the bytes that were set aside from a damaged log.
 //! - [`metrics`]: the counters and histograms.
 
 pub mod allocation;
 pub mod dispatch;
 pub mod engine;
+pub mod export_lines;
 mod faktory;
 pub mod filter;
 pub mod handle;

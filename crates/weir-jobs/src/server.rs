@@ -29,7 +29,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
-pub use import::line as export_line;
 pub use owner::{JobServerOutcome, OwnerEnd};
 pub(crate) use service::JobService;
 

@@ -339,6 +339,9 @@ pub struct ReservationView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pushed {
     pub accepted: u64,
+    /// Jobs of a resumed import that were stored before.
+    #[serde(default)]
+    pub present: u64,
     /// The number of rejected jobs.
     #[serde(default)]
     pub rejected_total: u64,

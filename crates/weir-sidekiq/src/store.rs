@@ -58,6 +58,7 @@ mod nodes;
 mod operations;
 mod overview;
 mod owner;
+mod page_end;
 #[doc(hidden)]
 pub mod parsing;
 mod permissions;
@@ -173,6 +174,7 @@ impl RedisStore {
             closed: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
+            page_end: RefCell::default(),
             memory: Cell::new(None),
             counted_at: Cell::new(Timestamp::default()),
         });

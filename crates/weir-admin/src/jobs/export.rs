@@ -8,14 +8,14 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
 
+use weir_jobs::export_lines::export_line;
 use weir_jobs::handle::{Handle, HandleError, JobQuery};
-use weir_jobs::server::export_line;
 use weir_jobs::store::StoreError;
 use weir_jobs::view::JobListPage;
 
 type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
 
-/// A body of export lines; [`import`] defines the content of a line. An error in the middle aborts
+/// A body of export lines ([`weir_jobs::export_lines`]) without an end line. An error in the middle aborts
 /// the body, so that a partial export cannot pass for a whole one.
 pub(super) struct Export {
     handle: Handle,

@@ -9,7 +9,7 @@ use memchr::memchr;
 use tokio::time::sleep;
 use weir_base::admin_api::AdminError;
 
-use weir_jobs::handle::{Handle, HandleError};
+use weir_jobs::handle::{Handle, HandleError, ImportMode};
 use weir_jobs::view::Pushed;
 
 /// A piece is stored once it has this many lines or bytes.
@@ -27,7 +27,7 @@ pub(super) enum LineKind {
     /// Jobs to push.
     Jobs,
     /// Lines of an export.
-    Exported,
+    Exported(ImportMode),
 }
 
 /// Lines that are not stored yet.
@@ -114,6 +114,7 @@ impl LineBatch<'_> {
         }
         let pushed = self.send(jobs).await.map_err(|error| self.store_interrupted(error))?;
         self.outcome.accepted += pushed.accepted;
+        self.outcome.present += pushed.present;
         self.outcome.rejected_total += pushed.rejected_total;
         for mut rejected in pushed.rejected {
             if self.outcome.rejected.len() < REJECTED_MAX {
@@ -138,7 +139,7 @@ impl LineBatch<'_> {
     async fn send_once(&self, jobs: Vec<Vec<u8>>) -> Result<Pushed, HandleError> {
         match self.kind {
             LineKind::Jobs => self.handle.push(jobs).await,
-            LineKind::Exported => self.handle.import(jobs).await,
+            LineKind::Exported(mode) => self.handle.import(jobs, mode).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{HandleError, JobQuery, Queues, Which, WorkerSignal};
+use super::{HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
@@ -28,7 +28,7 @@ pub(crate) enum HandleRequest {
     Workers(Reply<Vec<view::JobWorkerView>>),
     Reservations(usize, Reply<Vec<view::ReservationView>>),
     Push(Vec<Vec<u8>>, Reply<view::Pushed>),
-    Import(Vec<Vec<u8>>, Reply<view::Pushed>),
+    Import(Vec<Vec<u8>>, ImportMode, Reply<view::Pushed>),
     Act(String, Which, Action, Reply<u64>),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),

@@ -1,34 +1,26 @@
-//! Writes and imports export lines.
+//! Imports the lines of an export ([`crate::export_lines`]).
 //!
-//! An export line is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","job":{..}}`: the queue
-//! or set, when the job was due (scheduled, retries), died (dead) or entered its queue, and its
-//! text with its `failure`, byte for byte as it is sent to a worker. Importing it restores the job
-//! to the same place with the same time, failure and retries left. A line without `parse_location` is a
-//! plain job and is pushed. A job that returns to a queue gets a new `enqueued_at`, so its wait
-//! starts now.
+//! A line restores its job to the same place with the same time, failure and retries left. A line
+//! without `place` is a plain job and is pushed. A job that returns to a queue gets a new
+//! `enqueued_at`, so its wait starts now.
+
+use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
-use super::{JobService, requests};
+use super::{JobService, requests, walk};
+use crate::export_lines::ExportLine;
 use crate::faktory::store_all;
-use crate::handle::HandleError;
+use crate::handle::{HandleError, ImportMode};
 use crate::job::JobBatch;
 use crate::job_text;
 use crate::model::{FailureState, JobLocation, NewJob, SetName};
 use crate::settings::JobServerLimits;
-use crate::stamp::{parse_rfc3339, rfc3339};
+use crate::stamp::parse_rfc3339;
 use crate::store::{Restored, Store, StoreError};
 use crate::view;
-
-#[derive(Deserialize)]
-struct ExportLine<'a> {
-    place: Option<String>,
-    at: Option<String>,
-    #[serde(borrow)]
-    job: Option<&'a RawValue>,
-}
 
 /// The fields of an export line other than the job.
 #[derive(Clone, Debug)]
@@ -46,48 +38,46 @@ struct ExportedFailure<'a> {
     failure: Option<&'a RawValue>,
 }
 
-/// Returns the export line of a listed job.
-pub fn line(place: &str, job: &view::JobView) -> String {
-    let at = Timestamp::from_micros(micros(job.at));
-    format!(
-        "{{\"place\":{},\"at\":\"{}\",\"job\":{}}}\n",
-        serde_json::Value::from(place),
-        rfc3339(at),
-        job.payload
-    )
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time after 1970; 53 bits hold microseconds until the year 2255"
-)]
-fn micros(seconds: f64) -> u64 {
-    (seconds * 1e6).round() as u64
-}
-
-/// Imports exported lines. Rejecting one line does not affect the others.
+/// Imports exported lines. Rejecting one line does not affect the others. If the store takes no jobs,
+/// the import ends with its error; some of the lines may be stored then.
 pub(super) async fn import<S: Store>(
     service: &JobService<S>,
     texts: &[Vec<u8>],
+    mode: ImportMode,
 ) -> Result<view::Pushed, HandleError> {
-    let settings = service.settings();
+    let _alone = service.importing.lock().await;
     let mut batch = service.take_batch();
+    let imported = import_batch(service, &mut batch, texts, mode).await;
+    service.recycle_batch(batch);
+    let mut pushed = imported?;
+    pushed.rejected.sort_by_key(|rejected| rejected.line);
+    pushed.rejected_total = pushed.rejected.len() as u64;
+    Ok(pushed)
+}
+
+async fn import_batch<S: Store>(
+    service: &JobService<S>,
+    batch: &mut JobBatch,
+    texts: &[Vec<u8>],
+    mode: ImportMode,
+) -> Result<view::Pushed, HandleError> {
     let mut pushed = view::Pushed::default();
-    let mut parsed: Vec<(u64, Option<ExportedState>)> = Vec::with_capacity(texts.len());
-    for (line, text) in (1..).zip(texts) {
-        match read_line(service, &mut batch, text, &settings.limits) {
-            Ok(rest) => parsed.push((line, rest)),
-            Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
-        }
-    }
+    let parsed = read_lines(service, batch, texts, &mut pushed);
     let jobs = batch.jobs();
+    let mut lines: Vec<_> = parsed.into_iter().zip(&jobs).collect();
+    if mode == ImportMode::Absent {
+        let jids: HashSet<&str> = jobs.iter().map(|job| job.jid).collect();
+        let present = walk::present(service, &service.settings(), &jids).await?;
+        let before = lines.len();
+        lines.retain(|(_, job)| !present.contains(job.jid));
+        pushed.present = (before - lines.len()) as u64;
+    }
     let (pushes, restores): (Vec<_>, Vec<_>) =
-        parsed.into_iter().zip(&jobs).partition(|((_, rest), _)| rest.is_none());
+        lines.into_iter().partition(|((_, rest), _)| rest.is_none());
     let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
     let stored = store_all(&new, async |part| service.store.push(part).await).await;
     let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
-    record_results(&mut pushed, lines.zip(stored));
+    record_results(&mut pushed, lines.zip(stored))?;
 
     let texts: Vec<Vec<u8>> =
         restores.iter().map(|((_, rest), job)| job_text_of(job, rest)).collect();
@@ -98,41 +88,69 @@ pub(super) async fn import<S: Store>(
         .collect();
     let stored = store_all(&restored_jobs, async |part| service.store.restore(part).await).await;
     let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
-    record_results(&mut pushed, lines.zip(stored));
-
-    service.recycle_batch(batch);
-    pushed.rejected.sort_by_key(|rejected| rejected.line);
-    pushed.rejected_total = pushed.rejected.len() as u64;
+    record_results(&mut pushed, lines.zip(stored))?;
     Ok(pushed)
 }
 
+/// Counts the jobs that were stored or rejected on their own account.
 fn record_results<'a>(
     pushed: &mut view::Pushed,
     results: impl Iterator<Item = ((u64, &'a str), Result<(), StoreError>)>,
-) {
+) -> Result<(), StoreError> {
     for ((line, jid), result) in results {
         match result {
             Ok(()) => pushed.accepted += 1,
-            Err(error) => {
+            Err(error @ (StoreError::Limit(_) | StoreError::TooLarge { .. })) => {
                 let (jid, error) = (Some(jid.to_owned()), error.to_string());
                 pushed.rejected.push(view::Rejected { line, jid, error });
             }
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
-/// Adds the line's job to the batch. Returns the other fields, or `None` for a plain job.
+/// Adds the jobs of the lines to the batch. Returns their line numbers and other fields.
+fn read_lines<S: Store>(
+    service: &JobService<S>,
+    batch: &mut JobBatch,
+    texts: &[Vec<u8>],
+    pushed: &mut view::Pushed,
+) -> Vec<(u64, Option<ExportedState>)> {
+    let settings = service.settings();
+    let mut parsed = Vec::with_capacity(texts.len());
+    for (line, text) in (1..).zip(texts) {
+        match read_line(service, batch, text, &settings.limits) {
+            Ok(ReadLine::Job(rest)) => parsed.push((line, rest)),
+            Ok(ReadLine::End) => {}
+            Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
+        }
+    }
+    parsed
+}
+
+/// What a line was.
+enum ReadLine {
+    /// The fields other than the job, or `None` for a plain job.
+    Job(Option<ExportedState>),
+    End,
+}
+
+/// Adds the line's job to the batch.
 fn read_line<S: Store>(
     service: &JobService<S>,
     batch: &mut JobBatch,
     text: &[u8],
     limits: &JobServerLimits,
-) -> Result<Option<ExportedState>, String> {
+) -> Result<ReadLine, String> {
     let now = service.clock.now();
-    let line: ExportLine<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let line = ExportLine::parse(text).map_err(|error| error.to_string())?;
+    if line.end().is_some() {
+        return Ok(ReadLine::End);
+    }
     let (Some(place), Some(job)) = (line.place, line.job) else {
         batch.add(text, now, limits).map_err(|error| error.to_string())?;
-        return Ok(None);
+        return Ok(ReadLine::Job(None));
     };
     let set = match requests::parse_location(&place, service).map_err(|error| error.to_string())? {
         JobLocation::Queue(_) => None,
@@ -144,7 +162,7 @@ fn read_line<S: Store>(
     };
     let failure = failure(job.get())?;
     batch.add(job.get().as_bytes(), now, limits).map_err(|error| error.to_string())?;
-    Ok(Some(ExportedState { set, at, failure }))
+    Ok(ReadLine::Job(Some(ExportedState { set, at, failure })))
 }
 
 fn failure(job: &str) -> Result<Option<FailureState>, String> {

@@ -61,8 +61,8 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             send_reply(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
         HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
-        HandleRequest::Import(lines, reply) => {
-            send_reply(reply, import::import(service, &lines).await)
+        HandleRequest::Import(lines, mode, reply) => {
+            send_reply(reply, import::import(service, &lines, mode).await)
         }
         HandleRequest::Act(location, which, action, reply) => {
             send_reply(reply, act(service, &location, which, action).await);

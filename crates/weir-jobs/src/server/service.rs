@@ -33,6 +33,9 @@ pub(crate) struct JobService<S> {
     /// Number of passwords that wait for their check.
     pub(crate) password_checks: Gauge,
     pub(crate) waiting_fetches: Gauge,
+    /// Held while an import stores its jobs, so that a resumed one finds those of a client that is
+    /// gone. Across awaits, so tokio's.
+    pub(crate) importing: tokio::sync::Mutex<()>,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
     /// Notified when the settings change.
@@ -59,6 +62,7 @@ impl<S> JobService<S> {
             wrong_passwords: RefCell::default(),
             password_checks: Gauge::default(),
             waiting_fetches: Gauge::default(),
+            importing: Default::default(),
             commands_total: Cell::default(),
             rates: RefCell::default(),
             reloaded: Notify::new(),

@@ -89,6 +89,51 @@ fn is_in_location(job: &StoredJob, location: &JobLocation) -> bool {
     }
 }
 
+/// Returns those of `jids` that a job of the store has, wherever it is.
+pub(crate) async fn present<S: Store>(
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    jids: &HashSet<&str>,
+) -> Result<HashSet<String>, StoreError> {
+    let mut present = HashSet::new();
+    if !service.store.capabilities().shared {
+        for jid in jids {
+            if let FindOutcome::Found(job) = service.store.find(jid).await? {
+                present.insert(job.key.jid.into());
+            }
+        }
+        return Ok(present);
+    }
+    // There is no index of jids, so everything is read once, in the direction in which jobs move.
+    let filter =
+        Filter { jids: jids.iter().map(ToString::to_string).collect(), ..Filter::default() };
+    let queues = service.store.counts().await.queues.into_iter();
+    let queues = queues.map(|queue| JobLocation::Queue(queue.name));
+    for location in [JobLocation::Set(SetName::Scheduled)].into_iter().chain(queues) {
+        add_present(service, settings, location, &filter, &mut present).await?;
+    }
+    let reserved = service.store.reservations(usize::MAX).await.into_iter();
+    present.extend(reserved.filter(|job| jids.contains(&*job.jid)).map(|job| job.jid.into()));
+    for set in [SetName::Retries, SetName::Dead] {
+        add_present(service, settings, JobLocation::Set(set), &filter, &mut present).await?;
+    }
+    Ok(present)
+}
+
+async fn add_present<S: Store>(
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    location: JobLocation,
+    filter: &Filter,
+    present: &mut HashSet<String>,
+) -> Result<(), StoreError> {
+    let mut walk = ListWalk::to_the_end(settings, location, filter.clone());
+    while let Some(jobs) = walk.next(service).await? {
+        present.extend(jobs.into_iter().map(|job| job.key.jid.into()));
+    }
+    walk.check_complete("the jobs that are stored already are not known")
+}
+
 /// Counts the jobs of a queue or set that match.
 pub(crate) async fn count_matching<S: Store>(
     service: &JobService<S>,
@@ -121,7 +166,7 @@ pub(crate) async fn total<S: Store>(service: &JobService<S>, location: &JobLocat
     }
 }
 
-/// The state of a walk. It ends at the order that was the last one when it began, so that it does
+/// The state of a walk. It ends at the order that was the last one when it started, so that it does
 /// not follow jobs that are added in the meantime.
 struct ListWalk {
     request: ScanRequest,
@@ -138,6 +183,23 @@ impl ListWalk {
         location: JobLocation,
         filter: Filter,
     ) -> Result<Self, StoreError> {
+        let mut walk = Self::to_the_end(settings, location, filter);
+        let last_entry = ScanRequest {
+            newest_first: true,
+            limit: 1,
+            filter: Filter::default(),
+            ..walk.request.clone()
+        };
+        let ScanPage { jobs, missing, .. } = service.store.scan(last_entry).await?;
+        let last = jobs.into_iter().next().map(|job| job.key.order);
+        walk.ended = last.is_none();
+        walk.last = last.unwrap_or(0);
+        walk.missing = missing;
+        Ok(walk)
+    }
+
+    /// Returns a walk that also lists jobs that are added in the meantime.
+    fn to_the_end(settings: &JobServerSettings, location: JobLocation, filter: Filter) -> Self {
         let request = ScanRequest {
             place: location,
             after: None,
@@ -146,16 +208,7 @@ impl ListWalk {
             scan_max: settings.limits.scan_jobs_max,
             filter,
         };
-        let last_entry = ScanRequest {
-            newest_first: true,
-            limit: 1,
-            filter: Filter::default(),
-            ..request.clone()
-        };
-        let ScanPage { jobs, missing, .. } = service.store.scan(last_entry).await?;
-        let last = jobs.into_iter().next().map(|job| job.key.order);
-        let (ended, last) = (last.is_none(), last.unwrap_or(0));
-        Ok(Self { request, last, ended, missing })
+        Self { request, last: u64::MAX, ended: false, missing: None }
     }
 
     /// Returns an error with `done` if a part of the jobs could not be read.

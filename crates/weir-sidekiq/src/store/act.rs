@@ -156,8 +156,7 @@ impl StoreCore {
     ) -> Result<Option<RawEntry>, StoreError> {
         let found = match place {
             JobLocation::Queue(queue) => {
-                let entries = self.entries_around(connection, queue, key).await?;
-                entries.into_iter().find(|entry| entry.key() == *key)
+                self.find_entry(connection, queue, key).await?.map(|(_, entry)| entry)
             }
             JobLocation::Set(set) => {
                 let entries = self.entries_at(connection, *set, key.order).await?;

@@ -1,8 +1,10 @@
 //! Pages of queues and sets.
 //!
-//! A list has no index by key, so the position of a key is found by its time of enqueueing: a binary
-//! search, for jobs enter at one end in the order of time, and a walk through those of about the
-//! same time. Producers whose clocks differ may make a page show a job again.
+//! A list has no index by key. A walk remembers the position at which its last page ended, and goes on
+//! there if the list still has the key at that position. Otherwise the position is found by the time
+//! of enqueueing: a binary search, for jobs enter at one end in the order of time, and a walk through
+//! those of about the same time. If jobs leave the list during a walk, producers whose clocks differ
+//! may then make a page show a job again.
 
 use std::rc::Rc;
 
@@ -13,12 +15,13 @@ use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
+use super::page_end::PageEnd;
 use super::seconds;
 use super::store_core::StoreCore;
 
 /// Jobs around the position of a key among which it is searched.
 const WINDOW_JOBS: usize = 1_000;
-/// Entries with one score that a page can step over.
+/// Entries with one score, or one time of enqueueing, that a page can step over.
 const TIES_MAX: usize = 10_000;
 
 impl StoreCore {
@@ -29,12 +32,12 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         // One more than the page examines, to know whether it is the last one.
         let count = request.scan_max.min(self.limits.scan_jobs_max).max(1) + 1;
-        let entries = match &request.place {
+        let (entries, from) = match &request.place {
             JobLocation::Queue(queue) => {
                 self.queue_entries(&mut connection, queue, request, count).await?
             }
             JobLocation::Set(set) => {
-                self.set_entries(&mut connection, *set, request, count).await?
+                (self.set_entries(&mut connection, *set, request, count).await?, 0)
             }
         };
         let (state, queue) = match &request.place {
@@ -55,16 +58,27 @@ impl StoreCore {
                 page.jobs.push(job);
             }
         }
+        self.remember_page_end(request, from, &page);
         Ok(page)
     }
 
+    fn remember_page_end(&self, request: &ScanRequest, from: usize, page: &ScanPage) {
+        let (JobLocation::Queue(queue), Some(key)) = (&request.place, &page.next) else { return };
+        let newest_first = request.newest_first;
+        let position =
+            if newest_first { from.saturating_sub(page.scanned) } else { from + page.scanned };
+        let end = PageEnd { queue: queue.clone(), key: key.clone(), newest_first, position };
+        *self.page_end.borrow_mut() = Some(end);
+    }
+
+    /// Returns the entries of a page, and the position from which they were read.
     async fn queue_entries(
         &self,
         connection: &mut LinkConnection,
         queue: &QueueName,
         request: &ScanRequest,
         count: usize,
-    ) -> Result<Vec<RawEntry>, StoreError> {
+    ) -> Result<(Vec<RawEntry>, usize), StoreError> {
         let length = self.length(connection, &request.place).await?;
         // Positions count from the end that is served first.
         let from = match &request.after {
@@ -80,7 +94,7 @@ impl StoreCore {
         if request.newest_first {
             entries.reverse();
         }
-        Ok(entries)
+        Ok((entries, from))
     }
 
     /// Returns the entries at positions `start..end`, which count from the end that is served first.
@@ -111,16 +125,61 @@ impl StoreCore {
         key: &EntryKey,
         newest_first: bool,
     ) -> Result<usize, StoreError> {
-        let lower = self.first_from(connection, queue, key.order).await?;
-        let start = lower.saturating_sub(WINDOW_JOBS / 2);
-        let window = self.list_range(connection, queue, start, start + WINDOW_JOBS).await?;
-        let found = window.iter().position(|entry| entry.key() == *key);
-        Ok(match (found, newest_first) {
-            (Some(place), true) => start + place,
-            (Some(place), false) => start + place + 1,
-            (None, false) => lower,
+        if let Some(position) = self.remembered(connection, queue, key, newest_first).await? {
+            return Ok(position);
+        }
+        Ok(match (self.find_entry(connection, queue, key).await?, newest_first) {
+            (Some((index, _)), true) => index,
+            (Some((index, _)), false) => index + 1,
+            (None, false) => self.first_from(connection, queue, key.order).await?,
             (None, true) => self.first_from(connection, queue, key.order + 1).await?,
         })
+    }
+
+    /// Returns the position at which the last page ended, if that was behind `key` and the key is
+    /// still there.
+    async fn remembered(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+        key: &EntryKey,
+        newest_first: bool,
+    ) -> Result<Option<usize>, StoreError> {
+        let position = match &*self.page_end.borrow() {
+            Some(end)
+                if end.queue == *queue && end.key == *key && end.newest_first == newest_first =>
+            {
+                end.position
+            }
+            _ => return Ok(None),
+        };
+        let index = if newest_first { position } else { position.saturating_sub(1) };
+        let entry = self.list_range(connection, queue, index, index + 1).await?;
+        let is_there = entry.first().is_some_and(|entry| entry.key() == *key);
+        Ok(is_there.then_some(position))
+    }
+
+    /// Returns the entry of `key` and its position. It is searched among those of about its time.
+    pub(super) async fn find_entry(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+        key: &EntryKey,
+    ) -> Result<Option<(usize, RawEntry)>, StoreError> {
+        if key.jid.is_empty() {
+            return Ok(None); // it stands for a time
+        }
+        let lower = self.first_from(connection, queue, key.order).await?;
+        let first = lower.saturating_sub(WINDOW_JOBS / 2);
+        for start in (first..lower + TIES_MAX).step_by(WINDOW_JOBS) {
+            let window = self.list_range(connection, queue, start, start + WINDOW_JOBS).await?;
+            let is_last = window.last().is_none_or(|entry| entry.key().order > key.order);
+            let found = (start..).zip(window).find(|(_, entry)| entry.key() == *key);
+            if found.is_some() || is_last {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the position of the first entry that was enqueued at `order` or later.
@@ -141,18 +200,6 @@ impl StoreCore {
             }
         }
         Ok(low)
-    }
-
-    /// Returns the entries among which `key` is, if it is in the queue.
-    pub(super) async fn entries_around(
-        &self,
-        connection: &mut LinkConnection,
-        queue: &QueueName,
-        key: &EntryKey,
-    ) -> Result<Vec<RawEntry>, StoreError> {
-        let lower = self.first_from(connection, queue, key.order).await?;
-        let start = lower.saturating_sub(WINDOW_JOBS / 2);
-        self.list_range(connection, queue, start, start + WINDOW_JOBS).await
     }
 
     async fn set_entries(

@@ -24,6 +24,7 @@ use super::link_connection::LinkConnection;
 use super::metrics_layout::{ClassMetricsLayout, LayoutsRead};
 use super::nodes::KnownNodes;
 use super::owner::LeaseOwner;
+use super::page_end::PageEnd;
 use super::push_memory::PushMemory;
 use super::reservations::Reservations;
 use super::returned::RecentlyReturned;
@@ -68,6 +69,8 @@ pub(super) struct StoreCore {
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
     pub(super) last_counts: RefCell<Counts>,
+    /// Where the last page of a list ended, for the walk that goes on there.
+    pub(super) page_end: RefCell<Option<PageEnd>>,
     /// Redis' memory, and when it was read.
     pub(super) memory: Cell<Option<(u64, Instant)>>,
     pub(super) counted_at: Cell<Timestamp>,

@@ -10,6 +10,7 @@ mod measured;
 mod node_reports;
 mod nodes;
 mod odd_keys;
+mod pages;
 mod push_memory;
 pub(crate) mod rig;
 mod ruby;

@@ -15,6 +15,7 @@ mod job_workers;
 mod jobs_in_redis;
 mod lifecycle;
 mod lock;
+mod move_jobs;
 mod nodes;
 mod operating;
 mod process;

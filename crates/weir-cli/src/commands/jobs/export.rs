@@ -1,17 +1,20 @@
-//! `weir jobs export`: writes jobs as JSON lines.
+//! `weir jobs export`: writes jobs as JSON lines, with an end line that counts them.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
+use hyper::StatusCode;
 use indicatif::ProgressBar;
+use weir_jobs::export_lines::{ExportEnd, export_line};
 use weir_jobs::handle::JobQuery;
-use weir_jobs::view::{JobListPage, QueueView};
+use weir_jobs::view::{
+    JobListPage, JobServerOverview, JobView, JobViewState, QueueView, ReservationView,
+};
 
+use super::export_file::ExportFile;
 use super::query;
-use crate::admin_client::AdminClient;
+use crate::admin_client::{AdminClient, Refused};
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
@@ -21,8 +24,8 @@ use crate::target::Target;
 pub(crate) struct JobsExportArgs {
     #[command(flatten)]
     target: Target,
-    /// Queues, or the sets scheduled, retries and dead [default: everything]. Jobs in progress are
-    /// not exported
+    /// Queues, or the sets scheduled, retries and dead [default: everything, with the jobs in
+    /// progress as waiting jobs of their queues]
     places: Vec<String>,
     /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
     #[arg(long, value_name = "GLOB")]
@@ -30,75 +33,168 @@ pub(crate) struct JobsExportArgs {
     /// Only jobs of this type
     #[arg(long)]
     jobtype: Option<String>,
-    /// File to write; `-` for standard output
+    /// File to write, which must not exist; `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
+    /// Continue the export in this file, which was interrupted. The other arguments must be the same
+    #[arg(long)]
+    resume: bool,
 }
 
 pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let places = list_places(&mut client, &arguments.places).await?;
-    let mut writer = Writer::create(&arguments.output)?;
-    let (mut queries, mut total) = (Vec::new(), 0);
-    for place in places {
-        let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
-        let query = JobQuery { place, search, jobtype, ..JobQuery::default() };
-        let first = JobQuery { limit: Some(1), ..query.clone() };
-        let jobs = client.get::<JobListPage>(&query::path("list", &first)).await?.total;
-        if jobs == 0 {
-            query::reject_unknown(&mut client, &query.place).await?;
+    let queries = queries(&mut client, arguments).await?;
+    let mut file = ExportFile::open(&arguments.output, arguments.resume)?;
+    let is_filtered = arguments.search.is_some() || arguments.jobtype.is_some();
+    let end = async {
+        let bar = ProgressBar::new(queries.iter().map(|(_, total)| total).sum());
+        for (query, before) in &queries {
+            export_place(&mut client, query, &mut file, &bar).await?;
+            if !is_filtered {
+                check_count(&mut client, query, *before, &file).await?;
+            }
         }
-        total += jobs;
-        queries.push(query);
-    }
-    let progress = ProgressBar::new(total);
-    let mut lines: u64 = 0;
-    for query in &queries {
-        let write = |piece: &[u8]| {
-            let count = piece.iter().filter(|&&byte| byte == b'\n').count();
-            lines += u64::try_from(count).unwrap_or_default();
-            progress.set_position(lines);
-            writer.write(piece)
-        };
-        client.stream(&query::path("export", query), write).await?;
-    }
-    writer.finish()?;
-    progress.finish_and_clear();
-    output::note(&format!("{} exported", output::count(lines, "job")));
+        bar.finish_and_clear();
+        if arguments.places.is_empty() && !is_filtered {
+            export_in_progress(&mut client, &mut file).await?;
+        }
+        file.finish()
+    };
+    let end = end.await.with_context(|| file.incomplete())?;
+    output::note(&summary(&end));
     Ok(Exit::Fine)
 }
 
+/// Returns the queries for all places, each with the number of jobs that are there.
+async fn queries(
+    client: &mut AdminClient,
+    arguments: &JobsExportArgs,
+) -> anyhow::Result<Vec<(JobQuery, u64)>> {
+    let mut queries = Vec::new();
+    for place in list_places(client, &arguments.places).await? {
+        let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
+        let query = JobQuery { place, search, jobtype, ..JobQuery::default() };
+        let total = total(client, &query).await?;
+        if total == 0 {
+            query::reject_unknown(client, &query.place).await?;
+        }
+        queries.push((query, total));
+    }
+    Ok(queries)
+}
+
+/// Returns the places in the direction in which jobs move by themselves, so that none is missed.
 async fn list_places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Vec<String>> {
     if !named.is_empty() {
         return Ok(named.iter().map(|name| query::place_name(name)).collect());
     }
     let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     let queues = queues.into_iter().map(|queue| format!("queue:{}", queue.name));
-    Ok(queues.chain(["scheduled", "retries", "dead"].map(str::to_owned)).collect())
+    let due_later = ["scheduled", "retries"].map(str::to_owned);
+    Ok(due_later.into_iter().chain(queues).chain(["dead".to_owned()]).collect())
 }
 
-/// The destination of the lines.
-struct Writer {
-    file: BufWriter<Box<dyn Write>>,
-    name: String,
+/// Returns how many jobs the place has, whatever the filter.
+async fn total(client: &mut AdminClient, query: &JobQuery) -> anyhow::Result<u64> {
+    let first = JobQuery { place: query.place.clone(), limit: Some(1), ..JobQuery::default() };
+    Ok(client.get::<JobListPage>(&query::path("list", &first)).await?.total)
 }
 
-impl Writer {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let name = path.display().to_string();
-        let file: Box<dyn Write> = if path == Path::new("-") {
-            Box::new(std::io::stdout())
-        } else {
-            Box::new(File::create(path).with_context(|| format!("cannot write {name}"))?)
+async fn export_place(
+    client: &mut AdminClient,
+    query: &JobQuery,
+    file: &mut ExportFile,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    if file.has_all_of(&query.place) {
+        return Ok(());
+    }
+    let query = JobQuery { after: file.take_key(&query.place), ..query.clone() };
+    let write = |piece: &[u8]| {
+        bar.inc(file.write(&query.place, piece)?);
+        Ok(())
+    };
+    client.stream(&query::path("export", &query), write).await
+}
+
+/// Compares what was exported with the size of the place.
+async fn check_count(
+    client: &mut AdminClient,
+    query: &JobQuery,
+    before: u64,
+    file: &ExportFile,
+) -> anyhow::Result<()> {
+    let (place, exported) = (&query.place, file.jobs_of(&query.place));
+    let after = total(client, query).await?;
+    if before == after && exported == after {
+        return Ok(());
+    }
+    if before == after && !file.is_continued() {
+        bail!("{place} has {after} jobs, but {exported} were exported; export it again");
+    }
+    output::note(&format!(
+        "{place} changed during the export: {before} jobs before, {after} after, {exported} exported; for an exact export, stop everything that pushes or fetches jobs"
+    ));
+    Ok(())
+}
+
+/// Exports the jobs in progress as waiting jobs of their queues.
+async fn export_in_progress(client: &mut AdminClient, file: &mut ExportFile) -> anyhow::Result<()> {
+    let overview: JobServerOverview = client.get("/v1/jobs/overview").await?;
+    if overview.working == 0 {
+        return Ok(());
+    }
+    let path = format!("/v1/jobs/reservations?limit={}", overview.working);
+    let reserved: Vec<ReservationView> = client.get(&path).await?;
+    let (listed, working) = (reserved.len(), overview.working);
+    if u64::try_from(listed).is_ok_and(|listed| listed < working) {
+        bail!(
+            "{working} jobs are in progress, but Weir lists only {listed}; wait until fewer are, or raise jobs.limits.advanced.page_jobs_max"
+        );
+    }
+    let mut exported = 0;
+    for reservation in reserved {
+        let job = match client.get::<JobView>(&query::job_path(&reservation.jid)).await {
+            Ok(job) => JobView { key: String::new(), ..job },
+            Err(error) if is_not_found(&error) => continue,
+            Err(error) => return Err(error),
         };
-        Ok(Self { file: BufWriter::new(file), name })
+        let place = place_of(&job);
+        exported += file.write(&place, export_line(&place, &job).as_bytes())?;
     }
+    output::note(&format!(
+        "{} in progress exported as waiting: stop the workers before you import, or these run twice",
+        output::count(exported, "job")
+    ));
+    Ok(())
+}
 
-    fn write(&mut self, piece: &[u8]) -> anyhow::Result<()> {
-        self.file.write_all(piece).with_context(|| format!("cannot write {}", self.name))
+/// Returns where the job belongs. A job may have failed since it was listed.
+fn place_of(job: &JobView) -> String {
+    match job.state {
+        JobViewState::Scheduled => "scheduled".to_owned(),
+        JobViewState::Retries => "retries".to_owned(),
+        JobViewState::Dead => "dead".to_owned(),
+        JobViewState::Enqueued | JobViewState::Working => format!("queue:{}", job.queue),
     }
+}
 
-    fn finish(mut self) -> anyhow::Result<()> {
-        self.file.flush().with_context(|| format!("cannot write {}", self.name))
-    }
+fn is_not_found(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|it| it.status == StatusCode::NOT_FOUND)
+}
+
+fn summary(end: &ExportEnd) -> String {
+    let of = |place: &str| end.places.get(place).copied().unwrap_or_default();
+    let queues = || end.places.iter().filter(|(place, _)| place.starts_with("queue:"));
+    let waiting: u64 = queues().map(|(_, jobs)| jobs).sum();
+    let queues = u64::try_from(queues().count()).unwrap_or_default();
+    format!(
+        "{} exported: {waiting} in {}, {} scheduled, {} retries, {} dead\nSHA-256 of their lines: {}",
+        output::count(end.jobs, "job"),
+        output::count(queues, "queue"),
+        of("scheduled"),
+        of("retries"),
+        of("dead"),
+        end.sha256
+    )
 }

@@ -60,11 +60,15 @@ impl StoreCore {
         key: &EntryKey,
     ) -> Result<bool, StoreError> {
         let mut connection = self.ready().await?;
-        let entries = match location {
-            JobLocation::Queue(queue) => self.entries_around(&mut connection, queue, key).await?,
-            JobLocation::Set(set) => self.entries_at(&mut connection, *set, key.order).await?,
-        };
-        Ok(entries.iter().any(|entry| entry.key() == *key))
+        Ok(match location {
+            JobLocation::Queue(queue) => {
+                self.find_entry(&mut connection, queue, key).await?.is_some()
+            }
+            JobLocation::Set(set) => {
+                let entries = self.entries_at(&mut connection, *set, key.order).await?;
+                entries.iter().any(|entry| entry.key() == *key)
+            }
+        })
     }
 }
 
