@@ -50,6 +50,7 @@ mod unseen;
 mod unserved_queue;
 mod untuned_database;
 mod upgrade_guard;
+mod waiting_jobs;
 mod work_memory;
 
 use crate::finding::Finding;

@@ -10,24 +10,18 @@ use crate::observation::{
 };
 use crate::queue_line::Repaired;
 use crate::rules::starving_queue;
+use crate::rules::waiting_jobs::{idle, is_long};
 use crate::shell;
 use crate::wording::{self, counted_rate};
 
 pub(crate) const NAME: &str = "backlog";
 
-/// Minimum latency of a backlog.
-const LATENCY_MIN: Duration = Duration::from_secs(60);
-/// Minimum number of jobs. Fewer are explained by single slow jobs.
-const LENGTH_MIN: u64 = 100;
 /// Latency from which even a few jobs are a backlog, whether or not some are completed.
 const LATE_MIN: Duration = Duration::from_secs(1_800);
 /// Latency from which it is better to run new jobs before the backlog.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
 /// Latency from which even a single job counts if none is completed.
 const STUCK_MIN: Duration = Duration::from_secs(600);
-
-/// A free thread takes a job at once. After this time, each process has sent several heartbeats.
-const IDLE_MIN: Duration = Duration::from_secs(60);
 
 /// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
@@ -61,10 +55,6 @@ fn paused(queue: &ObservedQueue) -> Finding {
     Finding::new(NAME, Severity::Notice, subject, evidence)
         .leads_to("Its jobs wait until the queue is unpaused.")
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
-}
-
-pub(super) fn is_long(queue: &ObservedQueue) -> bool {
-    queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
 fn is_late(queue: &ObservedQueue) -> bool {
@@ -141,28 +131,6 @@ fn not_taken(finding: Finding, process: &JobProcess) -> Finding {
          holds jobs back. Sidekiq's log on {} shows it.",
         process.hostname
     ))
-}
-
-/// Returns the first process that serves the queue, if none of them takes jobs although none has a
-/// job in progress. Heartbeats report the jobs in progress, so a process must have run for several
-/// of them.
-pub(super) fn idle<'a>(
-    jobs: &'a SidekiqObservation,
-    queue: &'a ObservedQueue,
-) -> Option<&'a JobProcess> {
-    let waited = queue.flow.known().is_some_and(|flow| flow.before > 0) && queue.stands();
-    let is_none_done = jobs.processed_per_second.known().is_none_or(|rate| *rate == 0.0);
-    let was_none_in_hand = queue.lately.is_none_or(|lately| lately.in_hand == 0.0);
-    if !waited || !is_none_done || !was_none_in_hand || queue.latency < IDLE_MIN {
-        return None;
-    }
-    let is_idle = |process: &JobProcess| {
-        let is_young = process.running_for.is_some_and(|age| age < IDLE_MIN);
-        process.busy == 0 && process.in_hand.is_empty() && !is_young
-    };
-    let mut serving = jobs.serving_queue(&queue.name);
-    let first = serving.next().filter(|it| is_idle(it))?;
-    serving.all(is_idle).then_some(first)
 }
 
 /// Suggests to set the backlog aside. This takes two steps unless a process serves the backlog's

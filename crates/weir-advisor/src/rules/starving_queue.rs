@@ -7,7 +7,7 @@ use crate::observation::{
     Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation, is_sidekiq,
 };
 use crate::queue_line::{self, Repaired};
-use crate::rules::backlog;
+use crate::rules::waiting_jobs;
 use crate::wording;
 
 pub(crate) const NAME: &str = "starving-queue";
@@ -66,7 +66,7 @@ fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Optio
     let is_meant_to = queue.paused || queue.is_set_aside();
     let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
     // Processes that take no jobs at all do not take others first.
-    if is_meant_to || !is_late || backlog::idle(jobs, queue).is_some() {
+    if is_meant_to || !is_late || waiting_jobs::idle(jobs, queue).is_some() {
         return None;
     }
     let capsules = jobs.serving().flat_map(|it| it.capsules.iter().map(move |own| (it, own)));
@@ -114,7 +114,7 @@ fn found(
     // Sidekiq 6 does not report whether its order is strict.
     let sure = places.iter().any(|(_, it)| it.ordering == Ordering::Strict);
     // The rule `backlog` leaves long queues to this one.
-    let is_long = queues.iter().any(|queue| backlog::is_long(queue));
+    let is_long = queues.iter().any(|queue| waiting_jobs::is_long(queue));
     let (severity, if_strict) = match (sure, is_long) {
         (true, _) => (Severity::Critical, ""),
         (false, true) => (Severity::Warning, " if its order is strict"),

@@ -1,0 +1,39 @@
+//! Checks of waiting jobs that the rules `backlog` and `starving_queue` share.
+
+use std::time::Duration;
+
+use crate::observation::{JobProcess, ObservedQueue, SidekiqObservation};
+
+/// Minimum latency of a backlog.
+const LATENCY_MIN: Duration = Duration::from_secs(60);
+/// Minimum number of jobs. Fewer are explained by single slow jobs.
+const LENGTH_MIN: u64 = 100;
+/// A free thread takes a job at once. After this time, each process has sent several heartbeats.
+const IDLE_MIN: Duration = Duration::from_secs(60);
+
+/// Reports whether the queue is long and late enough for a backlog.
+pub(super) fn is_long(queue: &ObservedQueue) -> bool {
+    queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
+}
+
+/// Returns the first process that serves the queue, if none of them takes jobs although none has a
+/// job in progress. Heartbeats report the jobs in progress, so a process must have run for several
+/// of them.
+pub(super) fn idle<'a>(
+    jobs: &'a SidekiqObservation,
+    queue: &'a ObservedQueue,
+) -> Option<&'a JobProcess> {
+    let waited = queue.flow.known().is_some_and(|flow| flow.before > 0) && queue.stands();
+    let is_none_done = jobs.processed_per_second.known().is_none_or(|rate| *rate == 0.0);
+    let was_none_in_hand = queue.lately.is_none_or(|lately| lately.in_hand == 0.0);
+    if !waited || !is_none_done || !was_none_in_hand || queue.latency < IDLE_MIN {
+        return None;
+    }
+    let is_idle = |process: &JobProcess| {
+        let is_young = process.running_for.is_some_and(|age| age < IDLE_MIN);
+        process.busy == 0 && process.in_hand.is_empty() && !is_young
+    };
+    let mut serving = jobs.serving_queue(&queue.name);
+    let first = serving.next().filter(|it| is_idle(it))?;
+    serving.all(is_idle).then_some(first)
+}
