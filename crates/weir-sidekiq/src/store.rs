@@ -8,8 +8,8 @@
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
 //! - `link`, `link_state`, `link_connection`: the connection. `server_state`, `permissions`: what a
 //!   server must be, and allow. `inspection`: the same for `weir check`.
-//! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`: what the nodes report
-//!   to each other.
+//! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
+//!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
@@ -45,6 +45,7 @@ mod foreign;
 mod handover;
 mod inspection;
 mod keys;
+mod known_nodes;
 mod lease;
 mod link;
 mod link_connection;
