@@ -93,7 +93,7 @@ impl RedisServer {
             Some("its last snapshot failed (MISCONF)")
         } else if is_full && self.info.maxmemory_policy == "noeviction" {
             Some(FULL)
-        } else if self.info.replica_of.is_some() {
+        } else if self.info.replica_of.as_ref().is_some_and(|master| master.is_read_only) {
             Some("it is a replica (READONLY)")
         } else if self.info.lacks_replicas {
             Some("min-replicas-to-write is set and no replica is connected (NOREPLICAS)")

@@ -111,6 +111,8 @@ pub struct Master {
     pub address: String,
     /// Whether the replication link is up.
     pub is_linked: bool,
+    /// `replica-read-only`: whether the replica rejects writes.
+    pub is_read_only: bool,
 }
 
 impl RedisInfo {
@@ -131,6 +133,7 @@ impl RedisInfo {
             replica_of: (field("role") == Some("slave")).then(|| Master {
                 address: format!("{}:{}", text("master_host"), text("master_port")),
                 is_linked: field("master_link_status") == Some("up"),
+                is_read_only: field("slave_read_only") != Some("0"),
             }),
             delays_writes: matches!(field("paused_actions"), Some("write" | "all")),
             used_memory_bytes: number("used_memory"),
@@ -183,8 +186,11 @@ mod tests {
                     master_link_status:down\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
                     db11:keys=2,expires=0,avg_ttl=0,subexpiry=0\r\n";
         let server = RedisInfo::parse(info);
-        let master = Master { address: "10.0.0.5:6380".to_owned(), is_linked: false };
+        let master =
+            Master { address: "10.0.0.5:6380".to_owned(), is_linked: false, is_read_only: true };
         assert_eq!(server.replica_of, Some(master));
+        let writable = RedisInfo::parse(&format!("slave_read_only:0\r\n{info}"));
+        assert!(!writable.replica_of.unwrap().is_read_only);
         let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
         assert_eq!(keyspaces, [(0, 14), (11, 2)]);
         assert_eq!(RedisInfo::parse("role:master\r\n").replica_of, None);

@@ -10,7 +10,7 @@ use crate::observation::{
 };
 use crate::queue_line::Repaired;
 use crate::rules::starving_queue;
-use crate::rules::waiting_jobs::{idle, is_long};
+use crate::rules::waiting_jobs::{idle, is_long, refused};
 use crate::shell;
 use crate::wording::{self, counted_rate};
 
@@ -31,15 +31,19 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let is_behind = |queue: &ObservedQueue| is_long(queue) || is_stuck(queue) || is_late(queue);
     // The rule `starving_queue` explains jobs behind other queues better: new jobs would starve in
     // the same way if the old ones were set aside.
-    let behind = |queue: &&ObservedQueue| {
-        !queue.paused && is_behind(queue) && !starving_queue::explains(jobs, queue)
-    };
+    let refused = refused(observation);
+    let starves =
+        |queue: &ObservedQueue| refused.is_none() && starving_queue::explains(jobs, queue);
+    let behind = |queue: &&ObservedQueue| !queue.paused && is_behind(queue) && !starves(queue);
     let served = |queue: &&ObservedQueue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
     let repaired = Repaired::of(observation);
-    let found = queues.into_iter().map(|queue| found((jobs, &repaired), queue, &forecast));
+    let found = queues.into_iter().map(|queue| match refused {
+        Some(why) => held_by_redis(queue, why),
+        None => found((jobs, &repaired), queue, &forecast),
+    });
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
 }
 
@@ -116,6 +120,16 @@ fn found(
         _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
         _ => finding.next("weir plan"),
     }
+}
+
+/// Reports that jobs wait for a Redis that rejects writes.
+fn held_by_redis(queue: &ObservedQueue, why: &str) -> Finding {
+    let finding =
+        Finding::new(NAME, Severity::Warning, format!("queue {}", queue.name), evidence(queue));
+    finding.leads_to(format!(
+        "Redis rejects writes: {why}. Repair Redis first: until then set nothing aside and restart \
+         no Sidekiq process, which would lose the jobs that it has in progress."
+    ))
 }
 
 /// Reports that jobs wait although threads are free. Neither other jobs nor more threads explain
@@ -276,6 +290,16 @@ mod tests {
             (process.busy, process.in_hand) = (0, Vec::new());
         }
         observation
+    }
+
+    #[test]
+    fn a_redis_that_rejects_writes_is_to_be_repaired_first() {
+        let mut observation = behind("push", 40_000, 40_100, 1_200);
+        assert!(check(&observation).remove(0).change.is_some());
+        observation.redis[0].known_mut().info.persistence.last_append_ok = false;
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.contains("Repair Redis first"), "{}", finding.consequence);
     }
 
     #[test]

@@ -24,10 +24,24 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         Some(ReadOnly::Setting) => {
             let finding = found(Severity::Critical, &format!("{SETTING} is on: it rejects writes"))
                 .leads_to("Each job and request that writes fails (PG::ReadOnlySqlTransaction).");
-            database_settings::change(finding, postgres, (SETTING, "off"), false)
+            in_session_that_writes(database_settings::change(
+                finding,
+                postgres,
+                (SETTING, "off"),
+                false,
+            ))
         }
     };
     vec![finding]
+}
+
+/// Makes the command work in the session that it is typed in: Postgres rejects `ALTER DATABASE` and
+/// `ALTER ROLE` in a read-only transaction.
+fn in_session_that_writes(mut finding: Finding) -> Finding {
+    if let Some(change) = finding.change.as_mut().filter(|it| it.line.starts_with("ALTER ")) {
+        change.line.insert_str(0, &format!("SET {SETTING} = off; "));
+    }
+    finding
 }
 
 fn found(severity: Severity, evidence: &str) -> Finding {
@@ -53,5 +67,19 @@ mod tests {
         let switched = of(ReadOnly::Setting);
         assert_eq!(switched.severity, Severity::Critical);
         assert!(switched.change.unwrap().line.contains(SETTING));
+    }
+
+    #[test]
+    fn a_command_works_in_the_session_that_it_is_typed_in() {
+        let of = |line: &str| {
+            let finding = found(Severity::Critical, "").change("psql", line);
+            in_session_that_writes(finding).change.unwrap().line
+        };
+        let altered = "ALTER DATABASE \"app\" SET default_transaction_read_only = 'off'";
+        assert_eq!(of(altered), format!("SET default_transaction_read_only = off; {altered}"));
+        assert_eq!(
+            of("default_transaction_read_only = off"),
+            "default_transaction_read_only = off"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The Redis is a replica and rejects writes (READONLY), but Sidekiq needs a master.
+//! The Redis is a replica, but Sidekiq needs a master: a replica rejects writes (READONLY), or keeps them to itself.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Master, Observation, RedisServer, SidekiqObservation};
@@ -18,7 +18,10 @@ fn found(
     redis: &RedisServer,
     jobs: Option<&SidekiqObservation>,
 ) -> Option<Finding> {
-    let Master { address, is_linked } = redis.info.replica_of.as_ref()?;
+    let Master { address, is_linked, is_read_only } = redis.info.replica_of.as_ref()?;
+    if !is_read_only {
+        return Some(writable(&redis.name, address));
+    }
     // Heartbeats on a replica come from its master's clients. Processes connected to the replica
     // cannot write any.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
@@ -42,6 +45,18 @@ fn found(
     ))
 }
 
+/// Reports a replica with `replica-read-only no`. Suggests no move to the master, which still has the
+/// jobs that ran here.
+fn writable(name: &str, address: &str) -> Finding {
+    let evidence =
+        format!("it is a replica of {address} that accepts writes (replica-read-only no)");
+    Finding::new(NAME, Severity::Critical, format!("Redis {name}"), evidence).leads_to(
+        "What Sidekiq changes here does not reach the master, and a resynchronization undoes it. \
+         Jobs that ran here may still wait on the master: a Sidekiq that is moved there runs them \
+         again.",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +73,8 @@ mod tests {
             let mut observation = healthy::observation();
             let address = "10.0.0.5:6380".to_owned();
             let redis = observation.redis[0].known_mut();
-            (redis.info.replica_of, redis.database) = (Some(Master { address, is_linked }), 2);
+            (redis.info.replica_of, redis.database) =
+                (Some(Master { address, is_linked, is_read_only: true }), 2);
             if !is_alive {
                 observation.jobs.known_mut().processes.clear();
             }
@@ -70,11 +86,22 @@ mod tests {
     }
 
     #[test]
+    fn the_jobs_of_a_writable_replica_are_not_moved_to_its_master() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        let address = "10.0.0.5:6380".to_owned();
+        redis.info.replica_of = Some(Master { address, is_linked: true, is_read_only: false });
+        assert_eq!(redis.refuses_writes(), None);
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.change), (Severity::Critical, None));
+    }
+
+    #[test]
     fn behind_tls_the_master_is_named_with_tls() {
         let mut observation = healthy::observation();
         let redis = observation.redis[0].known_mut();
         let address = "10.0.0.5:6380".to_owned();
-        redis.info.replica_of = Some(Master { address, is_linked: true });
+        redis.info.replica_of = Some(Master { address, is_linked: true, is_read_only: true });
         let (name, user) = (redis.name.clone(), Some("weir".to_owned()));
         observation.redis_access =
             vec![RedisAccess { name, tls: true, user, ..RedisAccess::default() }];

@@ -21,7 +21,8 @@ type ServingCapsule<'a> = (&'a JobProcess, &'a Capsule);
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let starving = all(jobs);
-    if starving.is_empty() {
+    // The rule `backlog` reports that the queues wait for Redis.
+    if starving.is_empty() || waiting_jobs::refused(observation).is_some() {
         return Vec::new();
     }
     let repaired = Repaired::of(observation);
@@ -65,8 +66,9 @@ pub(super) fn explains(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool
 fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<Starving<'a>> {
     let is_meant_to = queue.paused || queue.is_set_aside();
     let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
-    // Processes that take no jobs at all do not take others first.
-    if is_meant_to || !is_late || waiting_jobs::idle(jobs, queue).is_some() {
+    // A queue with jobs in progress does get threads. Processes that take no jobs at all do not take
+    // others first.
+    if is_meant_to || !is_late || queue.in_hand > 0 || waiting_jobs::idle(jobs, queue).is_some() {
         return None;
     }
     let capsules = jobs.serving().flat_map(|it| it.capsules.iter().map(move |own| (it, own)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::observation::{JobProcess, ObservedQueue, SidekiqObservation};
+use crate::observation::{JobProcess, Observation, ObservedQueue, SidekiqObservation};
 
 /// Minimum latency of a backlog.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
@@ -36,4 +36,10 @@ pub(super) fn idle<'a>(
     let mut serving = jobs.serving_queue(&queue.name);
     let first = serving.next().filter(|it| is_idle(it))?;
     serving.all(is_idle).then_some(first)
+}
+
+/// Returns why the Redis of the jobs rejects writes. Jobs can then be neither taken nor set aside, and
+/// a process that restarts loses those that it has in progress.
+pub(super) fn refused(observation: &Observation) -> Option<&'static str> {
+    observation.redis.first()?.known()?.refuses_writes()
 }

@@ -32,6 +32,20 @@ fn mail_behind_pushes_in_strict_order_starves() {
 }
 
 #[test]
+fn a_queue_with_jobs_in_progress_does_not_starve() {
+    let mut observation = observation(Ordering::Strict);
+    observation.jobs.known_mut().queue_mut("mailers").in_hand = 1;
+    assert_eq!(check(&observation), []);
+}
+
+#[test]
+fn nothing_changes_while_redis_rejects_writes() {
+    let mut observation = observation(Ordering::Strict);
+    observation.redis[0].known_mut().info.persistence.last_append_ok = false;
+    assert_eq!(check(&observation), []);
+}
+
+#[test]
 fn an_additional_process_has_at_most_a_thread_for_each_free_slot() {
     let with = |held: u32| {
         let mut observation = observation(Ordering::Strict);
