@@ -38,7 +38,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 /// Makes the command work in the session that it is typed in: Postgres rejects `ALTER DATABASE` and
 /// `ALTER ROLE` in a read-only transaction.
 fn in_session_that_writes(mut finding: Finding) -> Finding {
-    if let Some(change) = finding.change.as_mut().filter(|it| it.line.starts_with("ALTER ")) {
+    let of_one = |line: &str| line.starts_with("ALTER DATABASE") || line.starts_with("ALTER ROLE");
+    if let Some(change) = finding.change.as_mut().filter(|it| of_one(&it.line)) {
         change.line.insert_str(0, &format!("SET {SETTING} = off; "));
     }
     finding
