@@ -73,9 +73,10 @@ docs: ## write the pages of docs/reference and the dashboard that come from the 
 	target/debug/weir reference cli > docs/reference/cli.md
 	cargo run --quiet --locked -p xtask -- dashboards write
 
+# --icf=all: the linker keeps one copy of functions with the same code.
 dist: needed web ## an archive to install from
 	@scripts/prerequisites web
-	cargo rustc --profile dist --locked -p weir -- -C link-arg=-Wl,--icf=all # equal functions once: 1.5 MB
+	cargo rustc --profile dist --locked -p weir -- -C link-arg=-Wl,--icf=all
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
 	objcopy --only-keep-debug target/dist/weir $(DIST).debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST).debug target/dist/weir $(DIST)/weir

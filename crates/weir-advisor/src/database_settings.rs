@@ -99,8 +99,8 @@ impl<'a> Size<'a> {
 }
 
 /// Where to change values that override `ALTER SYSTEM` and files.
-const EXCEPTION: &str =
-    "psql, as a superuser (it was set for them alone, which overrides ALTER SYSTEM and all files)";
+const EXCEPTION: &str = "psql, as a superuser (a value of the role or database itself overrides ALTER \
+                         SYSTEM and all files; open sessions keep the old one)";
 
 /// Returns the values of roles and databases that differ from the observed one.
 pub(crate) fn others<'a>(

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::node::NodeReport;
+
 /// The overview of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobServerOverview {
@@ -93,17 +95,8 @@ pub struct NodeView {
     /// Seconds since its report. `None`: it is alive and of a version that reports nothing; the figures
     /// below are unknown.
     pub age_seconds: Option<f64>,
-    pub hostname: String,
-    pub version: String,
-    pub pid: u32,
-    pub cores: u32,
-    pub uptime_seconds: f64,
-    /// Jobs that its workers have ended, over the last minute.
-    pub jobs_per_second: f64,
-    /// Jobs that its workers have reserved.
-    pub busy: u64,
-    pub workers: u64,
-    pub connections: u64,
+    #[serde(flatten)]
+    pub report: NodeReport,
 }
 
 /// One of several servers among which the jobs are divided.

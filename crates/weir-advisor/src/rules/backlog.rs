@@ -128,7 +128,7 @@ fn held_by_redis(queue: &ObservedQueue, why: &str) -> Finding {
         Finding::new(NAME, Severity::Warning, format!("queue {}", queue.name), evidence(queue));
     finding.leads_to(format!(
         "Redis rejects writes: {why}. Repair Redis first: until then set nothing aside and restart \
-         no Sidekiq process, which would lose the jobs that it has in progress."
+         no Sidekiq process, which may lose the jobs that it has in progress."
     ))
 }
 

@@ -39,7 +39,7 @@ pub(super) fn idle<'a>(
 }
 
 /// Returns why the Redis of the jobs rejects writes. Jobs can then be neither taken nor set aside, and
-/// a process that restarts loses those that it has in progress.
+/// a process that restarts may lose those that it has in progress.
 pub(super) fn refused(observation: &Observation) -> Option<&'static str> {
     observation.redis.first()?.known()?.refuses_writes()
 }

@@ -129,18 +129,19 @@ fn print_shards(shards: &[ShardView]) {
 /// escaped.
 fn print_nodes(nodes: &[NodeView]) {
     for node in nodes {
+        let report = &node.report;
         let this = if node.is_self { " (this node)" } else { "" };
-        let name = format!("{} {}", node.hostname.escape_debug(), node.id.escape_debug());
+        let name = format!("{} {}", report.hostname.escape_debug(), node.id.escape_debug());
         let figures = match node.age_seconds {
             None => "of a version that reports nothing".to_owned(),
             Some(age) => format!(
                 "version {}, {:.1} jobs/s, {} working, {}, {}, {}, {age:.0} s ago",
-                node.version.escape_debug(),
-                node.jobs_per_second,
-                node.busy,
-                counted(node.workers, "worker"),
-                counted(node.connections, "connection"),
-                counted(node.cores.into(), "core"),
+                report.version.escape_debug(),
+                report.jobs_per_second,
+                report.busy,
+                counted(report.workers, "worker"),
+                counted(report.connections, "connection"),
+                counted(report.cores.into(), "core"),
             ),
         };
         let name = name.trim_start();

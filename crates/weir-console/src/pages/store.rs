@@ -164,21 +164,22 @@ fn unknown(shard: &str) -> PageError {
 
 impl NodeRow {
     fn new(node: &NodeView) -> Self {
+        let report = &node.report;
         let text = |text: &str| visible(text).into_owned();
         Self {
-            hostname: text(&node.hostname),
+            hostname: text(&report.hostname),
             id: text(&node.id),
             is_self: node.is_self,
             state: text(&node.state),
             tag: if node.state == "away" { "critical" } else { "muted" },
             figures: node.age_seconds.map(|age| NodeFigures {
-                version: text(&node.version),
-                uptime: figures::whole_duration(node.uptime_seconds),
-                rate: figures::rate(node.jobs_per_second),
-                busy: figures::count(node.busy),
-                cores: figures::count(node.cores.into()),
-                workers: figures::count(node.workers),
-                connections: figures::count(node.connections),
+                version: text(&report.version),
+                uptime: figures::whole_duration(report.uptime_seconds),
+                rate: figures::rate(report.jobs_per_second),
+                busy: figures::count(report.busy),
+                cores: figures::count(report.cores.into()),
+                workers: figures::count(report.workers),
+                connections: figures::count(report.connections),
                 age: figures::whole_duration(age),
             }),
         }

@@ -106,23 +106,12 @@ fn shard(shard: ShardState) -> view::ShardView {
 }
 
 fn node(node: NodeState) -> view::NodeView {
-    let state = node.condition().label().to_owned();
-    let has_report = node.report.is_some();
-    let report = node.report.unwrap_or_default();
     view::NodeView {
+        state: node.condition().label().to_owned(),
+        age_seconds: node.report.is_some().then_some(node.age.as_secs_f64()),
         id: node.id,
         is_self: node.is_self,
-        state,
-        age_seconds: has_report.then_some(node.age.as_secs_f64()),
-        hostname: report.hostname,
-        version: report.version,
-        pid: report.pid,
-        cores: report.cores,
-        uptime_seconds: report.uptime_seconds,
-        jobs_per_second: report.jobs_per_second,
-        busy: report.busy,
-        workers: report.workers,
-        connections: report.connections,
+        report: node.report.unwrap_or_default(),
     }
 }
 

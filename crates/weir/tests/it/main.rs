@@ -1,6 +1,7 @@
 //! The whole product as a process on port 0.
 
 mod admin;
+mod alert_rules;
 mod cli;
 mod config;
 mod crash;

@@ -190,8 +190,8 @@ fn killed_exports_continue_and_equal_a_whole_one() {
     assert!(weir.stop().success());
 }
 
-#[test]
-fn killed_imports_continue_without_a_second_copy() {
+/// Runs a test of imports of the same 5,000 lines, `jobs.jsonl`, into each kind of store.
+fn for_each_store(test: impl Fn(Weir, &str)) {
     let source = start_embedded();
     fill(&source);
     let text = export(&source, "jobs.jsonl");
@@ -199,24 +199,25 @@ fn killed_imports_continue_without_a_second_copy() {
     let on_redis = redis.as_ref().map(|redis| start_on(&[redis]));
     for target in [Some(start_embedded()), on_redis].into_iter().flatten() {
         target.site.write_file("jobs.jsonl", text.as_bytes());
-        run_with_kills(&target, || vec!["jobs", "import", "jobs.jsonl"]);
-        assert_same(&jobs(&export(&target, "copy.jsonl")), &jobs(&text));
-        let again = target.site.shown(&["jobs", "import", "jobs.jsonl"]);
-        assert!(again.contains("all 5001 lines of jobs.jsonl are imported already"), "{again}");
-        assert!(target.stop().success());
+        test(target, &text);
     }
     assert!(source.stop().success());
 }
 
 #[test]
+fn killed_imports_continue_without_a_second_copy() {
+    for_each_store(|target, text| {
+        run_with_kills(&target, || vec!["jobs", "import", "jobs.jsonl"]);
+        assert_same(&jobs(&export(&target, "copy.jsonl")), &jobs(text));
+        let again = target.site.shown(&["jobs", "import", "jobs.jsonl"]);
+        assert!(again.contains("all 5001 lines of jobs.jsonl are imported already"), "{again}");
+        assert!(target.stop().success());
+    });
+}
+
+#[test]
 fn an_import_whose_confirmation_was_lost_continues_without_a_second_copy() {
-    let source = start_embedded();
-    fill(&source);
-    let text = export(&source, "jobs.jsonl");
-    let redis = RedisServer::start();
-    let on_redis = redis.as_ref().map(|redis| start_on(&[redis]));
-    for target in [Some(start_embedded()), on_redis].into_iter().flatten() {
-        target.site.write_file("jobs.jsonl", text.as_bytes());
+    for_each_store(|target, text| {
         target.site.ok(&["jobs", "import", "jobs.jsonl"]);
         // As if the power failed before the last two batches were recorded, and while Weir ran.
         let path = file(&target, "jobs.jsonl.import.json");
@@ -229,10 +230,9 @@ fn an_import_whose_confirmation_was_lost_continues_without_a_second_copy() {
         let target = target.kill_parent().start();
         let again = target.site.ok(&["jobs", "import", "jobs.jsonl"]);
         assert_eq!(again, "5000 jobs imported, 0 rejected\n");
-        assert_same(&jobs(&export(&target, "copy.jsonl")), &jobs(&text));
+        assert_same(&jobs(&export(&target, "copy.jsonl")), &jobs(text));
         assert!(target.stop().success());
-    }
-    assert!(source.stop().success());
+    });
 }
 
 #[test]

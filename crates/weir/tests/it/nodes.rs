@@ -5,6 +5,7 @@ use std::path::Path;
 use redis::Commands as _;
 use serde_json::Value;
 
+use crate::alert_rules::assert_metrics_exist;
 use crate::doctor::redis_server::RedisServer;
 use crate::faktory::Client;
 use crate::http::get;
@@ -89,25 +90,12 @@ fn two_nodes_share_the_jobs_and_show_each_other() {
     let metrics = || get(one.console(), "/metrics", "").1;
     // They are published once a second.
     wait_until("both are counted", || metrics().contains("weir_jobs_nodes{state=\"up\"} 2"));
-    every_rule_has_its_metric(&metrics());
+    assert_metrics_exist(RULES, "weir_jobs_", 7, &metrics());
     assert!(other.stop().success());
     wait_until("the first node knows that the other one has stopped", || {
         nodes(&one).iter().any(|node| node["state"] == "stopped")
     });
     assert!(one.stop().success());
-}
-
-fn every_rule_has_its_metric(metrics: &str) {
-    let selectors = crate::front::selectors(RULES, "weir_jobs_");
-    assert!(selectors.len() >= 7, "{selectors:?}");
-    for (name, labels) in selectors {
-        let is_it = |line: &str| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        };
-        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
-    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use weir_jobs::export_lines::{ExportCheck, ExportTally};
 
-/// A batch is sent once it has this many lines or bytes.
+/// A batch is sent once it has this many lines or bytes. A response lists up to 1,000 rejected lines, so
+/// that all of a batch are known.
 const BATCH_LINES: u64 = 1_000;
 const BATCH_BYTES: usize = 1 << 20;
 /// Above what `jobs.limits.line_bytes_max` may be set to.
