@@ -8,8 +8,11 @@ use crate::finding::{self, Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::{self, Between, Forecast};
 use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
-use crate::rules;
+use crate::rules::{self, retry_flood};
 use crate::wording;
+
+/// Maximum number of growing queues that are named.
+const GROWING_MAX: usize = 3;
 
 /// The output of `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +36,8 @@ pub struct Summary {
     pub between: Option<Between>,
     /// Queues with jobs that no process serves. They never drain.
     pub unserved: Vec<String>,
+    /// What is growing, the largest first: "queue pull (194,000 jobs)", "the retry set".
+    pub growing: Vec<String>,
     /// The next step, from the first finding's [`Finding::to_do`].
     pub next: Option<String>,
 }
@@ -60,13 +65,35 @@ pub fn advise(observation: &Observation) -> Advice {
 
 fn verdict(observation: &Observation, findings: &[Finding]) -> Summary {
     let (drain, between, unserved) = drain(observation);
+    let growing = growing(observation);
     let Some(worst) = findings.first() else {
         let cause = "nothing is wrong".to_owned();
-        return Summary { severity: None, cause, drain, between, unserved, next: None };
+        return Summary { severity: None, cause, drain, between, unserved, growing, next: None };
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
-    let severity = Some(worst.severity);
-    Summary { severity, cause, drain, between, unserved, next: worst.to_do() }
+    let (severity, next) = (Some(worst.severity), worst.to_do());
+    Summary { severity, cause, drain, between, unserved, growing, next }
+}
+
+/// Returns the queues that are growing, and the retry set if it is.
+fn growing(observation: &Observation) -> Vec<String> {
+    let mut queues = Vec::new();
+    let mut sets = Vec::new();
+    for (shard, jobs) in observation.each_jobs() {
+        let Some(jobs) = jobs.known() else { continue };
+        let on = shard.map(finding::on).unwrap_or_default();
+        let forecast = Forecast::of(jobs);
+        let grows = |queue: &&ObservedQueue| forecast.queue(&queue.name) == Some(Drain::Grows);
+        queues.extend(
+            jobs.queues.iter().filter(grows).map(|it| (it.length, it.name.clone(), on.clone())),
+        );
+        sets.extend(retry_flood::is_growing(&jobs.retries).then(|| format!("the retry set{on}")));
+    }
+    queues.sort_by_key(|(length, ..)| std::cmp::Reverse(*length));
+    let words = |(length, name, on): (u64, String, String)| {
+        format!("queue {name}{on} ({})", wording::number(length, "job", "jobs"))
+    };
+    queues.into_iter().take(GROWING_MAX).map(words).chain(sets).collect()
 }
 
 /// The time to drain of the served queues, its range, and the names of the unserved queues.
@@ -111,10 +138,14 @@ impl std::fmt::Display for Summary {
                 let left = wording::about(left, self.between);
                 write!(formatter, "; {which} queues will be empty in {left}")?;
             }
-            Some(Drain::Grows) if self.severity.is_some() => {
-                formatter.write_str("; the backlog is growing")?;
-            }
             _ => {}
+        }
+        // A cause that is about the retry set says so.
+        let is_new = |it: &&str| !(it.starts_with("the retry set") && self.cause.starts_with(it));
+        let growing: Vec<&str> = self.growing.iter().map(String::as_str).filter(is_new).collect();
+        if self.severity.is_some() && !growing.is_empty() {
+            let are = if growing.len() == 1 { "is" } else { "are" };
+            write!(formatter, "; {} {are} growing", wording::list(growing))?;
         }
         match &self.next {
             Some(next) => write!(formatter, "; next: {next}"),
@@ -167,7 +198,35 @@ mod tests {
         assert_eq!(advice.verdict.drain, Some(Drain::Grows));
         let line = advice.verdict.to_string();
         assert!(line.starts_with("shared_buffers: 128 MB"), "{line}");
-        assert!(line.contains("; the backlog is growing; next: in postgresql.conf: "), "{line}");
+        assert!(line.contains("; queue push (194,000 jobs) is growing; next: "), "{line}");
+    }
+
+    #[test]
+    fn what_grows_is_named() {
+        let mut observation = healthy::observation();
+        let flow = |before, after| {
+            let window = Duration::from_secs(10);
+            Fact::Known(Flow { window, before, after, ..Flow::default() })
+        };
+        let jobs = observation.jobs.known_mut();
+        (jobs.retries.size, jobs.retries.flow) = (2_000, flow(1_000, 2_000));
+        let line = |observation: &Observation| advise(observation).verdict.to_string();
+        assert_eq!(
+            line(&observation),
+            "the retry set: 2,000 failed jobs wait for a retry and the number is growing"
+        );
+        let jobs = observation.jobs.known_mut();
+        (jobs.queue_mut("pull").length, jobs.queue_mut("pull").flow) = (60, flow(0, 60));
+        assert!(line(&observation).ends_with("; queue pull (60 jobs) is growing"));
+        jobs_without_server(&mut observation);
+        let shown = line(&observation);
+        assert!(shown.contains("; queue pull (60 jobs) and the retry set are growing"), "{shown}");
+    }
+
+    /// Makes something else the worst.
+    fn jobs_without_server(observation: &mut Observation) {
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[0].capsules[0].queues.retain(|it| it.name != "fasp");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Forecast {
     pub all: Option<Drain>,
     /// The range of `all` at 95 % confidence.
     pub between: Option<Between>,
+    /// No time to drain is forecast, because most jobs fail and return to their queues as retries.
+    pub is_withheld: bool,
     queues: BTreeMap<String, (Drain, Option<Between>)>,
 }
 
@@ -79,13 +81,33 @@ impl Forecast {
         }
         let has_end = is_known && forecast.all.is_some();
         forecast.between = worst.filter(|_| has_end).and_then(|end| end.between);
+        if jobs.most_fail() {
+            forecast.withhold();
+        }
         forecast
+    }
+
+    /// Removes each time to drain. What grows or stands still does.
+    fn withhold(&mut self) {
+        self.is_withheld = true;
+        self.all = self.all.filter(|drain| !matches!(drain, Drain::After(_)));
+        self.between = None;
+        self.queues.retain(|_, (drain, _)| !matches!(drain, Drain::After(_)));
     }
 
     /// Returns the time to drain of one queue, or `None` if it was not sampled twice.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Drain> {
         self.queues.get(name).map(|(drain, _)| *drain)
+    }
+
+    /// Returns the same, or the time to drain by the queue's own rates if it is in no group: no
+    /// process serves it, or it is paused.
+    #[must_use]
+    pub fn queue_or_own(&self, queue: &ObservedQueue) -> Option<Drain> {
+        let own = || queue.flow.known().map(Flow::drain);
+        let is_shown = |drain: &Drain| !(self.is_withheld && matches!(drain, Drain::After(_)));
+        self.queue(&queue.name).or_else(|| own().filter(is_shown))
     }
 
     /// Returns the range of the queue's time to drain.

@@ -139,6 +139,7 @@ fn redis() -> RedisServer {
         info: RedisInfo {
             keyspaces: vec![Keyspace { database: 0, keys: 40 }],
             used_memory_bytes: GIB / 8,
+            client_memory_bytes: GIB / 1024,
             system_memory_bytes: 8 * GIB,
             maxmemory_bytes: 0,
             maxmemory_policy: "noeviction".to_owned(),
@@ -149,6 +150,7 @@ fn redis() -> RedisServer {
                 last_snapshot_ok: true,
                 last_append_ok: true,
                 changes_since_snapshot: 10,
+                folder_is_gone: false,
             },
             latest_fork: Duration::from_millis(3),
             ..RedisInfo::default()

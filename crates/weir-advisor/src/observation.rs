@@ -24,21 +24,23 @@ pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException
 pub use self::fact::{Fact, Missing, MissingReason};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{
-    JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
+    FarAhead, JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
 };
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
-pub use self::machine::{ConnectionPools, Machine, POOL_VARIABLE, Pooler, is_sidekiq};
+pub use self::machine::{
+    ConnectionPools, Machine, POOL_VARIABLE, Pooler, RAILS_POOL_VARIABLE, is_sidekiq,
+};
 pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};
 pub use self::postgres::{
     ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, LockWait,
     PostgresSettings, ReadOnly, SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes,
-    is_nearly_full, slots_to_keep_free,
+    is_nearly_full, limit_for, slots_to_keep_free,
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{
     Capsule, JobInHand, JobProcess, Ordering, ProcessPlace, ProcessPresence, WeightedQueue,
 };
-pub use self::redis::{CommandRate, RedisOperations, RedisServer, SlowCommand};
+pub use self::redis::{CommandRate, RedisOperations, RedisServer, ServedDatabase, SlowCommand};
 pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
 pub use self::sidekiq::ShardJobs;

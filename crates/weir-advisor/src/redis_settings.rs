@@ -23,6 +23,15 @@ pub(crate) fn append_only(redis_cli: &str) -> String {
     )
 }
 
+/// Returns the command that saves all data in a file on the machine where it runs. Redis must not use
+/// its own disk for the copy, which it does without `repl-diskless-sync`.
+pub(crate) fn copy_to_file(redis_cli: &str) -> String {
+    format!(
+        "{redis_cli} CONFIG SET repl-diskless-sync yes | {IS_OK} && (umask 077; {redis_cli} --rdb \
+         redis-copy.rdb)"
+    )
+}
+
 /// Returns a command that waits until every job is in the append-only file.
 pub(crate) fn wait_for_file(redis_cli: &str) -> String {
     wait_while(

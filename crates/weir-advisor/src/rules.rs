@@ -14,6 +14,7 @@ mod connection_slots;
 mod dead_flood;
 mod duplicate_scheduler;
 mod failing_jobs;
+mod far_scheduled;
 mod ghost_process;
 mod host_clock;
 mod idle_connections;
@@ -39,7 +40,7 @@ mod redis_replica;
 mod redis_shared;
 mod redis_slow_log;
 mod replication_slot;
-mod retry_flood;
+pub(crate) mod retry_flood;
 mod slots_exhausted;
 mod small_pool;
 pub(crate) mod starving_queue;
@@ -135,6 +136,7 @@ pub const RULES: &[Rule] = &[
     // help.
     rule(untuned_database::NAME, untuned_database::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
+    of_sidekiq(far_scheduled::NAME, far_scheduled::check),
     rule(connection_slots::NAME, connection_slots::check),
     rule(connection_limit::NAME, connection_limit::check),
     rule(busy_pooler::NAME, busy_pooler::check),

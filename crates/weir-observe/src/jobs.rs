@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue, Ordering,
-    ProcessPlace, ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
+    Capsule, Fact, FarAhead, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue,
+    Ordering, ProcessPlace, ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CapsuleMode, JobSummary, ProcessSample, QueueSample, RedisSnapshot, RunningJobSample, SetSample,
+    CapsuleMode, FAR_AHEAD, JobSummary, ProcessSample, QueueSample, RedisSnapshot,
+    RunningJobSample, SetSample,
 };
 
 use crate::redis::{known, rejected};
@@ -214,6 +215,7 @@ fn queue(
     let sample = samples.into_iter().find(|sample| !sample.is_empty());
     ObservedQueue {
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
+        unlisted: newest.unlisted,
         paused: newest.paused,
         length: newest.length,
         in_hand: 0,
@@ -264,9 +266,29 @@ fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp
         overdue_moves: fewer > 0 || before.due > 0 && after.first > before.first,
         overdue_fewer_per_second: if seconds > 0.0 { fewer as f64 / seconds } else { 0.0 },
         died_lately: after.lately,
+        far_ahead: far_ahead(after, to),
         flow: Fact::Known(flow),
-        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(failed_sample_of(sample))),
     }
+}
+
+fn far_ahead(set: &SetSample, now: Timestamp) -> FarAhead {
+    FarAhead {
+        jobs: set.far,
+        as_millis: set.far_as_millis,
+        after_unix_seconds: now.as_millis() / 1_000 + FAR_AHEAD.as_secs(),
+    }
+}
+
+/// Returns the sample of a set, with the messages of its errors.
+fn failed_sample_of(jobs: &[JobSummary]) -> JobSample {
+    let sample = sample_of(jobs);
+    let message = |class: &SampleShare| {
+        let of_class = jobs.iter().filter(|job| job.error.as_deref() == Some(&class.name));
+        let messages = shares(of_class.map(|job| job.error_message.as_deref()));
+        Some((class.name.clone(), messages.into_iter().next()?.name))
+    };
+    JobSample { error_messages: sample.errors.iter().filter_map(message).collect(), ..sample }
 }
 
 fn sample_of(jobs: &[JobSummary]) -> JobSample {
@@ -275,6 +297,7 @@ fn sample_of(jobs: &[JobSummary]) -> JobSample {
         classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
         hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
         errors: shares(jobs.iter().map(|job| job.error.as_deref())),
+        ..JobSample::default()
     }
 }
 
@@ -331,7 +354,7 @@ fn ahead(at: Timestamp, seconds: f64) -> Timestamp {
 
 fn in_hand(work: &RunningJobSample, now: Timestamp) -> Option<JobInHand> {
     let class = work.job.as_ref().map(|job| job.class.clone()).unwrap_or_default();
-    Some(JobInHand { class, age: now.since(work.run_at?) })
+    Some(JobInHand { class, queue: work.queue.clone(), age: now.since(work.run_at?) })
 }
 
 fn capsule(sample: &weir_sidekiq::Capsule) -> Capsule {

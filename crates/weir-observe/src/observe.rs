@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_advisor::observation::{
     ConnectionPools, Fact, JobProcess, Missing, Observation, PgBouncer, RedisServer,
-    SidekiqObservation,
+    ServedDatabase, SidekiqObservation,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
@@ -21,6 +21,10 @@ use crate::postgres::{Database, PostgresSource};
 use crate::recent::RecentSamples;
 use crate::shards::{self, Described, ShardSamples};
 use crate::{pooler, presence, redis, services};
+
+/// Maximum number of other databases of a Redis in which live processes are searched for. Redis has 16
+/// by default.
+const DATABASES_MAX: usize = 16;
 
 /// The sources to observe, and limits.
 #[derive(Clone, Debug)]
@@ -160,6 +164,7 @@ struct ObservedShard {
     seen: Result<(RedisConnection, RedisSnapshot), Missing>,
     counts: QueueLengths,
     lately: RecentSamples,
+    served_elsewhere: Vec<ServedDatabase>,
 }
 
 impl ObservedShard {
@@ -173,7 +178,11 @@ impl ObservedShard {
         if let Ok((_, RedisSnapshot { at, processes: Ok(processes), .. })) = &seen {
             note_in_hand(&mut lately, *at, processes);
         }
-        Self { name, database, master, seen, counts, lately }
+        let served_elsewhere = match &seen {
+            Ok((_, first)) => served_elsewhere(endpoint, first, limits).await,
+            Err(_) => Vec::new(),
+        };
+        Self { name, database, master, seen, counts, lately, served_elsewhere }
     }
 
     async fn count(&mut self, limits: &SampleLimits) {
@@ -214,10 +223,34 @@ impl ObservedShard {
 
     fn server(&self) -> Fact<RedisServer> {
         match &self.seen {
-            Ok((_, snapshot)) => redis::server(&self.name, self.database, snapshot),
+            Ok((_, snapshot)) => redis::server(&self.name, self.database, snapshot).map(|server| {
+                RedisServer { served_elsewhere: self.served_elsewhere.clone(), ..server }
+            }),
             Err(missing) => Fact::Unknown(missing.clone()),
         }
     }
+}
+
+/// Returns the other databases of a Redis with live processes, if the one that was read has none. Each
+/// takes a connection of its own; errors are ignored, because this is only a hint.
+async fn served_elsewhere(
+    endpoint: &RedisEndpoint,
+    first: &RedisSnapshot,
+    limits: &SampleLimits,
+) -> Vec<ServedDatabase> {
+    let has_none = first.processes.as_ref().is_ok_and(Vec::is_empty);
+    let Some(Ok(server)) = first.server.as_ref().filter(|_| has_none) else { return Vec::new() };
+    let others = server.info.keyspaces.iter().map(|it| it.database);
+    let mut served = Vec::new();
+    for database in others.filter(|it| *it != endpoint.database).take(DATABASES_MAX) {
+        let other = RedisEndpoint { database, ..endpoint.clone() };
+        let Ok(mut connection) = RedisConnection::open(&other, limits).await else { break };
+        let Ok(Ok(processes)) = connection.processes(limits).await else { break };
+        if !processes.is_empty() {
+            served.push(ServedDatabase { database, processes: processes.len() as u64 });
+        }
+    }
+    served
 }
 
 fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessSample]) {

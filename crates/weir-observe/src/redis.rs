@@ -10,8 +10,8 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    Blocker, CommandSample, ForeignKeys, NetworkErrorKind, Read, RedisErrorKind, RedisSnapshot,
-    RejectedCommand, ServerSample, SidekiqError, TlsErrorKind,
+    Blocker, CommandSample, ConnectError, ForeignKeys, NetworkErrorKind, Read, RedisErrorKind,
+    RedisSnapshot, RejectedCommand, ServerSample, SidekiqError, TlsErrorKind,
 };
 
 /// Smaller samples of keys do not show what a Redis is used for.
@@ -25,11 +25,13 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
     known(read, "the status of Redis", |sample| RedisServer {
         name: name.to_owned(),
         database,
+        served_elsewhere: Vec::new(),
         info: RedisInfo {
             persistence: Persistence {
                 append_fsync: sample.append_fsync,
                 // If unknown, the state of the append-only file is decisive, which INFO reports.
                 snapshots: sample.snapshots.as_ref().ok().copied(),
+                folder_is_gone: sample.folder_is_gone,
                 ..sample.info.persistence
             },
             ..sample.info.clone()
@@ -45,6 +47,7 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
         slow_commands: known(&sample.slow_commands, "Redis' slow log", |slow| {
             slow.iter().map(|it| slow_command(it, snapshot.at)).collect()
         }),
+        has_more_slow_commands: sample.has_more_slow_commands,
         cache_like_share: match &snapshot.foreign_keys {
             None => Fact::NotAsked,
             Some(keys) => known(keys, "other users of this Redis", cache_like_share),
@@ -125,9 +128,10 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
             (obstacle(&error.kind), error.description(), error.remedy().map(str::to_owned))
         }
         // A local error: the Redis was not contacted.
-        SidekiqError::Certificate { .. } => {
+        SidekiqError::Connect(ConnectError::Certificate { .. }) => {
             (MissingReason::Login, error.to_string(), Some(FILES.to_owned()))
         }
+        SidekiqError::Deadline { .. } => (MissingReason::Slow, error.to_string(), None),
         _ => (MissingReason::Unreachable, error.to_string(), None),
     };
     Missing { what: what.to_owned(), obstacle, reason, remedy }
@@ -223,7 +227,8 @@ mod tests {
     #[test]
     fn a_missing_file_is_no_outage() {
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };
+        let path = "/ca.pem".to_owned();
+        let no_file = SidekiqError::Connect(ConnectError::Certificate { path, source });
         let missing = unreachable("Redis a:6379", &no_file);
         assert_eq!(missing.obstacle, MissingReason::Login);
         assert!(missing.remedy.unwrap().contains("--redis-ca"));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_advisor::observation::{
-    ClientProcess, ConnectionPools, Fact, JobProcess, POOL_VARIABLE, SidekiqObservation, is_sidekiq,
+    ClientProcess, ConnectionPools, Fact, JobProcess, POOL_VARIABLE, RAILS_POOL_VARIABLE,
+    SidekiqObservation, is_sidekiq,
 };
 
 use crate::environment::StartEnvironment;
@@ -89,7 +90,8 @@ fn is_same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// Returns the Sidekiq services. The pool size is the number of threads, unless `DB_POOL` is set.
+/// Returns the Sidekiq services. The pool size is the number of threads, unless `DB_POOL` is set, or
+/// `RAILS_MAX_THREADS` to fewer.
 /// Processes without threads are skipped, because their heartbeat was unreadable.
 fn sidekiq(
     jobs: &SidekiqObservation,
@@ -99,15 +101,18 @@ fn sidekiq(
     for process in jobs.processes.iter().filter(|process| process.concurrency() > 0) {
         let (name, threads) = (name(process), process.concurrency());
         let started = started.get(&process.identity).copied().unwrap_or_default();
-        let set_by = match started {
-            StartEnvironment { pool: Some(_), .. } => POOL_VARIABLE,
-            // Without `-c`, this variable sets Sidekiq's threads.
-            StartEnvironment { rails_max_threads: Some(number), .. } if number == threads => {
-                "RAILS_MAX_THREADS="
+        let (pool, set_by) = match started {
+            StartEnvironment { pool: Some(pool), .. } => (pool, POOL_VARIABLE),
+            // `-c` or Sidekiq's file sets the threads, and this variable the pool, unless the
+            // application's database.yml differs from that of Rails.
+            StartEnvironment { rails_max_threads: Some(pool), .. } if pool < threads => {
+                (pool, RAILS_POOL_VARIABLE)
             }
-            _ => "-c ",
+            // Whether the threads are from `-c` does not show, because Sidekiq overwrites its command
+            // line. The option has an effect in any case.
+            _ => (threads, "-c "),
         };
-        let (pool, set_by) = (started.pool.unwrap_or(threads), set_by.to_owned());
+        let set_by = set_by.to_owned();
         count(
             &mut services,
             ConnectionPools { name, processes: 1, pool, set_by, threads: Some(threads) },
@@ -201,8 +206,24 @@ mod tests {
         let services = services(&[], Some(&jobs()), &started);
         let lines: Vec<_> =
             services.known().unwrap().iter().map(|it| it.pool_line(it.pool)).collect();
-        let no_more = "DB_POOL=5, and at most as many threads (-c or RAILS_MAX_THREADS)";
-        assert_eq!(lines, [no_more, "-c 25", "RAILS_MAX_THREADS=5"]);
+        let no_more = "at most 5 threads (-c), and DB_POOL=5";
+        // With `-c 5` as well, RAILS_MAX_THREADS=4 would leave five threads with four connections.
+        assert_eq!(lines, [no_more, "-c 25", "-c 5"]);
+    }
+
+    #[test]
+    fn a_pool_of_rails_has_as_many_connections_as_its_variable_says() {
+        let rails = |number| {
+            let rails_max_threads = Some(number);
+            StartEnvironment { rails_max_threads, ..StartEnvironment::default() }
+        };
+        let started = BTreeMap::from([("a", rails(5)), ("b", rails(30)), ("c", rails(3))]);
+        let started = started.into_iter().map(|(id, it)| (id.to_owned(), it)).collect();
+        let services = services(&[], Some(&jobs()), &started);
+        let pools: Vec<_> =
+            services.known().unwrap().iter().map(|it| (it.pool, it.threads)).collect();
+        // 25 threads can't hold more than 25 connections, however large their pool is.
+        assert_eq!(pools, [(5, Some(25)), (25, Some(25)), (3, Some(5))]);
     }
 
     #[test]

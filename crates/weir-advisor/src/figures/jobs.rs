@@ -129,13 +129,13 @@ fn add_queue(
         // Rates that are only lower limits are not exported.
         if queues.iter().all(|queue| !queue.flow_is_least) {
             figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
-            figures.add("queue_served_per_second", label, flow.served_per_second());
+            figures.add("queue_served_per_second", label, jobs.completed_per_second(&flow));
         }
         let drain = match queues {
-            [queue] => forecast.queue(&queue.name).unwrap_or_else(|| flow.drain()),
-            _ => flow.drain(),
+            [queue] => forecast.queue_or_own(queue),
+            _ => Some(flow.drain()).filter(|_| !forecast.is_withheld),
         };
-        if let Some(seconds) = seconds(drain) {
+        if let Some(seconds) = drain.and_then(seconds) {
             figures.add("queue_drain_seconds", label, seconds);
         }
     }

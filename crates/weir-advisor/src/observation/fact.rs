@@ -37,6 +37,8 @@ pub enum MissingReason {
     Login,
     /// The source did not respond, or not in time.
     Unreachable,
+    /// The source responds, but too slowly.
+    Slow,
     /// All connection slots of the database are in use (SQLSTATE 53300).
     SlotsExhausted,
     /// A role's or a database's `CONNECTION LIMIT` is reached (SQLSTATE 53300).

@@ -1,5 +1,6 @@
 //! Sidekiq's queues, processes and sets.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,6 +10,11 @@ use crate::flow::Flow;
 
 /// Suffix that `weir sidekiq set-aside` appends to the name of a queue.
 pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
+
+/// Unreachable remote servers explain a smaller share of failures, but not half of all jobs.
+const FAILING_SHARE_MIN: f64 = 0.5;
+/// Fewer failures may be retries of a single job.
+const FAILING_JOBS_MIN: f64 = 20.0;
 
 /// State of one Sidekiq, from its Redis.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,6 +54,8 @@ pub struct ObservedQueue {
     pub name: String,
     /// Whether jobs have ever been pushed to it. If not, only a process names it.
     pub pushed: bool,
+    /// Whether the set of queues does not name it: its client has not added it.
+    pub unlisted: bool,
     /// Jobs that are waiting.
     pub length: u64,
     /// Jobs of this queue that are in progress.
@@ -89,6 +97,10 @@ pub struct JobSample {
     pub hosts: Vec<SampleShare>,
     /// By error class.
     pub errors: Vec<SampleShare>,
+    /// By error class: the most frequent message of its errors, on one short line without passwords.
+    /// Of sets only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_messages: BTreeMap<String, String>,
 }
 
 /// The number of jobs in a sample that share a property.
@@ -115,10 +127,32 @@ pub struct JobSet {
     pub overdue_fewer_per_second: f64,
     /// In the dead set: jobs that died within the last hour.
     pub died_lately: u64,
+    /// In the scheduled set: jobs that are due in more than ten years.
+    #[serde(skip_serializing_if = "FarAhead::is_empty")]
+    pub far_ahead: FarAhead,
     /// Change between two samples.
     pub flow: Fact<Flow>,
     /// Composition of a bounded sample.
     pub sample: Fact<JobSample>,
+}
+
+/// Jobs that are scheduled for a time in more than ten years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FarAhead {
+    /// Their number.
+    pub jobs: u64,
+    /// Those whose time is within ten years of now if it is read as milliseconds.
+    pub as_millis: u64,
+    /// In ten years, in seconds since 1970.
+    pub after_unix_seconds: u64,
+}
+
+impl FarAhead {
+    /// Reports whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.jobs == 0
+    }
 }
 
 impl SidekiqObservation {
@@ -190,17 +224,49 @@ impl SidekiqObservation {
             && counts.iter().all(|count| count.known().is_none_or(|count| *count == 0))
     }
 
-    /// Returns the arrival and completion rates over all queues. Uses the queues' flows if they are
-    /// exact, otherwise Sidekiq's counter. `None` if neither is available.
+    /// Returns the arrival and completion rates over all queues, the latter without failed jobs. Uses
+    /// the queues' flows if they are exact, otherwise Sidekiq's counter. `None` if neither is
+    /// available.
     #[must_use]
     pub fn pace(&self) -> Option<(f64, f64)> {
         let flow = self.flow()?;
         let (come, served) = (flow.arrivals_per_second, flow.served_per_second());
         if self.queues.iter().all(|queue| !queue.flow_is_least) {
-            return Some((come, served));
+            return Some((come, served * self.completed_share()));
         }
         let counted = self.processed_per_second.known()?.max(served);
-        Some(((counted + flow.net_per_second()).max(come), counted))
+        let completed = counted * self.completed_share();
+        Some(((counted + flow.net_per_second()).max(come), completed))
+    }
+
+    /// Returns the share of jobs that failed between the samples, if most did and enough jobs
+    /// finished to tell.
+    pub(crate) fn failing_share(&self) -> Option<f64> {
+        let share = *self.failed_share.known()?;
+        let window = self.retries.flow.known()?.window;
+        let finished = self.processed_per_second.known()? * window.as_secs_f64();
+        (share >= FAILING_SHARE_MIN && finished >= FAILING_JOBS_MIN).then_some(share)
+    }
+
+    /// Reports whether most jobs fail. They leave their queue and return to it as retries, so its
+    /// rates say neither when it will be empty nor what the application pushes.
+    #[must_use]
+    pub fn most_fail(&self) -> bool {
+        self.failing_share().is_some()
+    }
+
+    /// Returns the rate at which jobs of a queue complete without an error. Sidekiq counts failures
+    /// for all queues together, so each queue gets the same share of them.
+    #[must_use]
+    pub fn completed_per_second(&self, flow: &Flow) -> f64 {
+        flow.served_per_second() * self.completed_share()
+    }
+
+    /// Returns the share of finished jobs that did not fail. Sidekiq counts a failed job as
+    /// processed, too.
+    #[must_use]
+    pub fn completed_share(&self) -> f64 {
+        1.0 - self.failed_share.known().copied().unwrap_or_default()
     }
 
     /// Returns the number of waiting jobs in all queues.
@@ -222,6 +288,15 @@ impl ObservedQueue {
     #[must_use]
     pub fn paced(&self) -> Option<&Flow> {
         self.flow.known().filter(|_| !self.flow_is_least)
+    }
+
+    /// Returns the arrival rate of jobs that are no retries, by the share of sampled jobs that have
+    /// not failed before. `None` if that is unknown.
+    pub(crate) fn pushed_per_second(&self) -> Option<f64> {
+        let (flow, sample) = (self.flow.known()?, self.sample.known()?);
+        let failed: u64 = sample.errors.iter().map(|error| error.count).sum();
+        let retried = failed as f64 / sample.size.max(1) as f64;
+        Some(flow.arrivals_per_second * (1.0 - retried).max(0.0))
     }
 
     /// Reports whether none of its jobs was completed between two samples.

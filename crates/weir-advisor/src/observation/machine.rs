@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::wording;
+
 /// The machine that the observer runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Machine {
@@ -59,7 +61,9 @@ impl ConnectionPools {
         // threads.
         match self.threads {
             Some(threads) if threads > pool && self.has_pool_of_its_own() => {
-                format!("{line}, and at most as many threads ({})", self.threads_set_by())
+                // The threads first: the line must not leave any without a connection.
+                let threads = wording::number(pool, "thread", "threads");
+                format!("at most {threads} ({}), and {line}", self.threads_set_by())
             }
             _ => line,
         }
@@ -68,18 +72,39 @@ impl ConnectionPools {
     /// Reports whether the pool has a setting apart from the number of threads.
     #[must_use]
     pub fn has_pool_of_its_own(&self) -> bool {
-        self.set_by == POOL_VARIABLE
+        self.set_by == POOL_VARIABLE || self.set_by == RAILS_POOL_VARIABLE
     }
 
-    /// Returns the name of the setting for the number of threads.
+    /// Returns the name of the setting for the number of threads. Sidekiq's option overrides both its
+    /// file and `RAILS_MAX_THREADS`, so it has an effect however they were set.
     #[must_use]
     pub fn threads_set_by(&self) -> &'static str {
-        if is_sidekiq(&self.name) { "-c or RAILS_MAX_THREADS" } else { "MAX_THREADS" }
+        if is_sidekiq(&self.name) { "-c" } else { "MAX_THREADS" }
+    }
+
+    /// Returns the place and the line that set the number of threads.
+    #[must_use]
+    pub fn threads_line(&self, threads: u32) -> (String, String) {
+        match is_sidekiq(&self.name) {
+            true => (format!("the command line of {}", self.name), format!("-c {threads}")),
+            false => (
+                format!("the command that starts {}", self.name),
+                format!(
+                    "{} ({})",
+                    wording::number(threads, "thread", "threads"),
+                    self.threads_set_by()
+                ),
+            ),
+        }
     }
 }
 
 /// The variable with which applications set the size of their pool, up to the number.
 pub const POOL_VARIABLE: &str = "DB_POOL=";
+
+/// The variable that Rails' own `config/database.yml` reads as the size of the pool, up to the number.
+/// Sidekiq reads it as its number of threads, unless its option `-c` sets that.
+pub const RAILS_POOL_VARIABLE: &str = "RAILS_MAX_THREADS=";
 
 /// Reports whether the name of a service stands for Sidekiq processes.
 #[must_use]

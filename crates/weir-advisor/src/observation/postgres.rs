@@ -160,6 +160,13 @@ pub fn is_nearly_full(open: u32, usable: u32) -> bool {
     usable.saturating_sub(open) < slots_to_keep_free(usable)
 }
 
+/// Returns the lowest limit with which `connections` leave enough slots free.
+#[must_use]
+pub fn limit_for(connections: u32) -> u32 {
+    let mut limits = connections..=connections.saturating_add(2 * FREE_MIN);
+    limits.find(|limit| !is_nearly_full(connections, *limit)).unwrap_or(u32::MAX)
+}
+
 /// Returns how many of the usable slots are to stay free for psql, migrations and deploys.
 #[must_use]
 #[expect(
@@ -275,6 +282,8 @@ pub struct LockWait {
     pub blocking_event: Option<String>,
     /// The locked relation.
     pub relation: Option<String>,
+    /// The lock is an advisory one (`pg_locks.locktype`), which an application takes by a number.
+    pub is_advisory: bool,
     /// How long it has been blocked.
     pub waited: Duration,
 }

@@ -76,6 +76,8 @@ pub enum ProcessPresence {
 pub struct JobInHand {
     /// Job class, or empty if it could not be read.
     pub class: String,
+    /// The queue that it was taken from, or empty if unknown.
+    pub queue: String,
     /// How long the job has been running.
     pub age: Duration,
 }
@@ -115,6 +117,13 @@ pub enum Ordering {
     /// Not known: Sidekiq 6 reports only the order of the queues.
     #[default]
     Unknown,
+}
+
+impl Capsule {
+    /// Returns the place of a queue in the order in which the queues are checked.
+    pub(crate) fn position(&self, queue: &str) -> Option<usize> {
+        self.queues.iter().position(|served| served.name == queue)
+    }
 }
 
 impl JobProcess {

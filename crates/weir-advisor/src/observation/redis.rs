@@ -18,6 +18,9 @@ pub struct RedisServer {
     /// Values from `INFO`.
     #[serde(flatten)]
     pub info: RedisInfo,
+    /// Other databases of the server with live Sidekiq processes. Searched for only if the one that
+    /// was read has none.
+    pub served_elsewhere: Vec<ServedDatabase>,
     /// What Weir waits for before it acknowledges a push to this Redis; `None`: it keeps no jobs of
     /// Weir.
     pub push_confirmation: Option<PushConfirmation>,
@@ -25,10 +28,21 @@ pub struct RedisServer {
     pub namespaces: Vec<String>,
     /// The newest entries of its slow log.
     pub slow_commands: Fact<Vec<SlowCommand>>,
+    /// The slow log may have older entries than those.
+    pub has_more_slow_commands: bool,
     /// Commands executed between two samples.
     pub lately: Fact<RedisOperations>,
     /// Share of keys in a bounded sample that expire and are not Sidekiq's, from 0 to 1.
     pub cache_like_share: Fact<f64>,
+}
+
+/// A numbered database with live Sidekiq processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ServedDatabase {
+    /// Its number.
+    pub database: i64,
+    /// Processes with a heartbeat.
+    pub processes: u64,
 }
 
 /// Activity of a server between two samples.
@@ -123,6 +137,13 @@ impl RedisServer {
     pub fn is_nearly_full(&self) -> bool {
         let (used, ceiling) = (self.info.used_memory_bytes, self.info.maxmemory_bytes);
         ceiling > 0 && used.saturating_mul(10) >= ceiling.saturating_mul(9)
+    }
+
+    /// Reports whether the buffers of clients, and not keys, have most of the memory. More memory would
+    /// be filled as well.
+    #[must_use]
+    pub fn is_filled_by_clients(&self) -> bool {
+        self.info.client_memory_bytes.saturating_mul(2) >= self.info.used_memory_bytes
     }
 
     /// Returns why heartbeats of running processes may be missing.

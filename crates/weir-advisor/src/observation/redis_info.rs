@@ -26,6 +26,8 @@ pub struct RedisInfo {
     pub delays_writes: bool,
     /// `used_memory`.
     pub used_memory_bytes: u64,
+    /// `mem_clients_normal`: buffers of clients, part of `used_memory`.
+    pub client_memory_bytes: u64,
     /// `total_system_memory`.
     pub system_memory_bytes: u64,
     /// `maxmemory`; 0: no limit.
@@ -59,6 +61,8 @@ pub struct Persistence {
     pub last_append_ok: bool,
     /// Writes since the last snapshot.
     pub changes_since_snapshot: u64,
+    /// The folder of its files was removed, as far as known (`CONFIG GET`).
+    pub folder_is_gone: bool,
 }
 
 /// `appendfsync`: when Redis writes its append-only file to disk.
@@ -137,6 +141,7 @@ impl RedisInfo {
             }),
             delays_writes: matches!(field("paused_actions"), Some("write" | "all")),
             used_memory_bytes: number("used_memory"),
+            client_memory_bytes: number("mem_clients_normal"),
             system_memory_bytes: number("total_system_memory"),
             maxmemory_bytes: number("maxmemory"),
             maxmemory_policy: text("maxmemory_policy"),
@@ -148,6 +153,7 @@ impl RedisInfo {
                 last_snapshot_ok: ok("rdb_last_bgsave_status"),
                 last_append_ok: ok("aof_last_write_status"),
                 changes_since_snapshot: number("rdb_changes_since_last_save"),
+                folder_is_gone: false,
             },
             latest_fork: Duration::from_micros(number("latest_fork_usec")),
             clients: number("connected_clients"),
@@ -170,10 +176,10 @@ mod tests {
     #[test]
     fn fields_are_found_by_their_whole_name() {
         let info = "# Memory\r\nused_memory_peak:9\r\nused_memory:7\r\nmaxmemory_policy:noeviction\r\n\
-                    maxmemory:0\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:err\r\n\
+                    maxmemory:0\r\nmem_clients_normal:3\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:err\r\n\
                     rdb_last_bgsave_status:ok\r\nlatest_fork_usec:250\r\n";
         let server = RedisInfo::parse(info);
-        assert_eq!(server.used_memory_bytes, 7);
+        assert_eq!((server.used_memory_bytes, server.client_memory_bytes), (7, 3));
         assert_eq!(server.maxmemory_policy, "noeviction");
         let kept = server.persistence;
         assert!(kept.append_only && kept.last_snapshot_ok && !kept.last_append_ok);

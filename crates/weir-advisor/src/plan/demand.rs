@@ -103,9 +103,11 @@ pub fn demands_held_up(jobs: &SidekiqObservation, pushes: &[String]) -> Demands 
 
 fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) -> Demands {
     let mut demands = Demands::default();
+    // Most jobs fail: their durations, and the rate of their retries, are not the application's.
+    let is_held_up = is_held_up || jobs.most_fail();
     for queue in &jobs.queues {
         match why_not(jobs, pushes, queue) {
-            None if is_held_up => demands.queues.push(demand_held_up(queue)),
+            None if is_held_up => demands.queues.push(demand_held_up(jobs, queue)),
             None => demands.queues.push(demand(queue)),
             Some(why) => demands.left_out.push(LeftOut { name: queue.name.clone(), why }),
         }
@@ -127,11 +129,13 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
 
 /// Returns the load without durations, and without rates derived from them, because the delay
 /// distorts both.
-fn demand_held_up(queue: &ObservedQueue) -> QueueDemand {
+fn demand_held_up(jobs: &SidekiqObservation, queue: &ObservedQueue) -> QueueDemand {
     let seen = demand(queue);
+    let arrivals = || queue.flow.known().map_or(0.0, |flow| flow.arrivals_per_second);
     let arrivals_per_second = match seen.known {
         DemandSource::Nothing => return seen,
-        DemandSource::Busy => queue.flow.known().map_or(0.0, |flow| flow.arrivals_per_second),
+        _ if jobs.most_fail() => queue.pushed_per_second().unwrap_or_default(),
+        DemandSource::Busy => arrivals(),
         _ => seen.arrivals_per_second,
     };
     let said = QueueDemand::said(seen.name, arrivals_per_second, SERVICE_SECONDS);

@@ -32,7 +32,16 @@ pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_cores = machine
         .filter(|it| works_here && it.cores_idle < CORES_IDLE_MIN)
         .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
-    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).collect()
+    let failing = failing(observation);
+    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).chain(failing).collect()
+}
+
+/// Describes that most jobs fail. A failed job ends early, and its retry is no push of the
+/// application.
+fn failing(observation: &Observation) -> Option<String> {
+    let share = observation.jobs.known()?.failing_share()?;
+    let share = wording::percent(share);
+    Some(format!("{share} of the jobs fail and return as retries, which are no new arrivals"))
 }
 
 /// Describes clients that wait for a connection of a pooler: the durations of their jobs contain the
@@ -116,7 +125,9 @@ mod tests {
     use super::*;
     use crate::healthy;
     use crate::healthy::sessions;
-    use crate::observation::{Fact, LockWait, PgBouncer, Pooler, SessionWait};
+    use crate::observation::{
+        Fact, JobSample, LockWait, PgBouncer, Pooler, SampleShare, SessionWait, SidekiqObservation,
+    };
     use crate::plan::{DemandSource, demands, demands_held_up};
 
     #[test]
@@ -207,6 +218,35 @@ mod tests {
         let held_up = of(demands_held_up(jobs, &[]));
         assert_eq!((held_up.known, held_up.service_seconds), (DemandSource::HeldUp, 0.2));
         assert_eq!(held_up.threads_now, 5, "of 25 for 5 queues beside mail");
+    }
+
+    #[test]
+    fn retries_of_jobs_that_fail_are_no_rate_of_the_application() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        let queue = jobs.queue_mut("push");
+        queue.in_hand = 5;
+        let flow = queue.flow.known_mut();
+        (flow.before, flow.after, flow.arrivals_per_second) = (9_050, 6_000, 45.0);
+        let retries = *flow;
+        // Two of three waiting jobs have failed before.
+        let errors = vec![SampleShare { name: "IOError".to_owned(), count: 40 }];
+        queue.sample = Fact::Known(JobSample { size: 60, errors, ..JobSample::default() });
+        jobs.retries.flow = Fact::Known(retries);
+        let push = |jobs: &SidekiqObservation| {
+            demands(jobs, &[]).queues.into_iter().find(|it| it.name == "push").unwrap()
+        };
+        assert_eq!(push(jobs).arrivals_per_second.round(), 350.0, "the completion rate");
+        (jobs.processed_per_second, jobs.failed_share) = (Fact::Known(350.0), Fact::Known(0.96));
+        let failing = push(jobs);
+        assert_eq!(
+            (failing.known, failing.arrivals_per_second.round()),
+            (DemandSource::HeldUp, 15.0)
+        );
+        jobs.queue_mut("push").sample = Fact::NotAsked;
+        assert!(!push(jobs).knows_rate(), "how many are retries is unknown");
+        let expected = "96 % of the jobs fail and return as retries, which are no new arrivals";
+        assert_eq!(held_up(&observation), [expected]);
     }
 
     #[test]

@@ -83,6 +83,7 @@ mod tests {
                 last_snapshot_ok: true,
                 last_append_ok: true,
                 changes_since_snapshot: 0,
+                folder_is_gone: false,
             },
             ..RedisInfo::default()
         };

@@ -45,8 +45,10 @@ fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<St
 fn connections(layout: &ProcessLayout) -> String {
     let kept = layout.reserve.max(layout.reserved_connections);
     let least = layout.connections().saturating_add(u64::from(kept));
-    let raised = (least <= MAX_CONNECTIONS_MAX)
-        .then(|| format!("max_connections = {least} in Postgres (--max-connections {least})"));
+    let raised = format!(
+        "max_connections = {least} in Postgres, which then needs a restart (--max-connections {least})"
+    );
+    let raised = (least <= MAX_CONNECTIONS_MAX).then_some(raised);
     let pooler = match layout.pooler_connections {
         None => Some(
             "PgBouncer in between (--pgbouncer NUMBER, or --pgbouncer-url if there is one already)"

@@ -1,5 +1,6 @@
 //! A queue has a backlog; reports its growth and its time to drain.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
@@ -9,8 +10,8 @@ use crate::observation::{
     Fact, JobProcess, Observation, ObservedQueue, SET_ASIDE_SUFFIX, SidekiqObservation,
 };
 use crate::queue_line::Repaired;
-use crate::rules::starving_queue;
-use crate::rules::waiting_jobs::{idle, is_long, refused};
+use crate::rules::waiting_jobs::{OLD_MIN, idle, is_long, refused};
+use crate::rules::{lock_waits, starving_queue, waiting_jobs};
 use crate::shell;
 use crate::wording::{self, counted_rate};
 
@@ -18,10 +19,11 @@ pub(crate) const NAME: &str = "backlog";
 
 /// Latency from which even a few jobs are a backlog, whether or not some are completed.
 const LATE_MIN: Duration = Duration::from_secs(1_800);
-/// Latency from which it is better to run new jobs before the backlog.
-const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
 /// Latency from which even a single job counts if none is completed.
 const STUCK_MIN: Duration = Duration::from_secs(600);
+
+const FAILING: &str = "No time to drain can be given: most jobs fail, and return to their queue as \
+                       retries. Repair what makes them fail first.";
 
 /// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
@@ -39,12 +41,27 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
-    let repaired = Repaired::of(observation);
+    let context = BacklogContext {
+        jobs,
+        repaired: Repaired::of(observation),
+        holders: starving_queue::holders(jobs),
+    };
     let found = queues.into_iter().map(|queue| match refused {
-        Some(why) => held_by_redis(queue, why),
-        None => found((jobs, &repaired), queue, &forecast),
+        Some(why) => held_by_redis(jobs, queue, why),
+        None => {
+            let is_held = lock_waits::may_hold_up(observation, jobs, &queue.name);
+            found(&context, queue, &forecast, is_held)
+        }
     });
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
+}
+
+/// What remedies of all queues depend on.
+struct BacklogContext<'a> {
+    jobs: &'a SidekiqObservation,
+    repaired: Repaired<'a>,
+    /// The queues whose long jobs hold every thread that serves other queues, with those.
+    holders: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
 /// Reports whether the queue may have been paused and forgotten.
@@ -81,19 +98,22 @@ fn ruby(text: &str) -> String {
 }
 
 fn found(
-    (jobs, repaired): (&SidekiqObservation, &Repaired<'_>),
+    context: &BacklogContext<'_>,
     queue: &ObservedQueue,
     forecast: &Forecast,
+    is_held: bool,
 ) -> Finding {
-    let drain = forecast.queue(&queue.name);
+    let (jobs, drain) = (context.jobs, forecast.queue(&queue.name));
     let is_set_aside = queue.is_set_aside();
     let severity = match drain {
         _ if is_set_aside => Severity::Notice,
         Some(Drain::Grows) => Severity::Critical,
+        Some(Drain::After(left)) if is_over_soon(queue, left, forecast) => Severity::Notice,
         _ => Severity::Warning,
     };
-    let finding = Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(queue))
-        .leads_to(consequence(queue, forecast));
+    let finding =
+        Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(jobs, queue))
+            .leads_to(consequence(queue, forecast));
     if let Some(process) = idle(jobs, queue) {
         return not_taken(finding, process);
     }
@@ -114,22 +134,59 @@ fn found(
         let process = jobs.serving_queue(&queue.name).next();
         return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
     }
+    let finding = match context.holders.get(queue.name.as_str()) {
+        Some(waiting) => holding(finding, waiting),
+        None => finding,
+    };
     match drain {
+        // More threads or another order would only fail more jobs.
+        None if forecast.is_withheld => finding,
         // The queue is empty before any remedy takes effect.
-        Some(Drain::After(left)) if left < SET_ASIDE_MIN => finding,
-        _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
+        Some(Drain::After(left)) if left < OLD_MIN => finding,
+        // New jobs would wait for the same lock.
+        None | Some(Drain::Grows | Drain::Stands) if is_held => held_by_lock(finding),
+        _ if is_to_be_set_aside(context, queue) => set_aside(context, finding, &queue.name),
         _ => finding.next("weir plan"),
     }
 }
 
+/// Reports whether a young backlog will be empty soon, even if the forecast is too short.
+fn is_over_soon(queue: &ObservedQueue, left: Duration, forecast: &Forecast) -> bool {
+    let longest = match forecast.queue_between(&queue.name) {
+        Some(between) => between.longest.unwrap_or(Duration::MAX),
+        None => left,
+    };
+    waiting_jobs::is_over_soon(queue.latency, left, longest)
+}
+
 /// Reports that jobs wait for a Redis that rejects writes.
-fn held_by_redis(queue: &ObservedQueue, why: &str) -> Finding {
-    let finding =
-        Finding::new(NAME, Severity::Warning, format!("queue {}", queue.name), evidence(queue));
+fn held_by_redis(jobs: &SidekiqObservation, queue: &ObservedQueue, why: &str) -> Finding {
+    let subject = format!("queue {}", queue.name);
+    let finding = Finding::new(NAME, Severity::Warning, subject, evidence(jobs, queue));
     finding.leads_to(format!(
         "Redis rejects writes: {why}. Repair Redis first: until then set nothing aside and restart \
          no Sidekiq process, which may lose the jobs that it has in progress."
     ))
+}
+
+/// Reports that the queue's long jobs hold the threads of others, which its new jobs would as well.
+fn holding(finding: Finding, waiting: &[&str]) -> Finding {
+    let consequence = format!(
+        "{} Its jobs hold all threads that serve {}: threads of their own come first \
+         (starving-queue).",
+        finding.consequence,
+        wording::list(waiting.iter().copied())
+    );
+    finding.leads_to(consequence)
+}
+
+fn held_by_lock(finding: Finding) -> Finding {
+    let consequence = format!(
+        "{} Sessions wait for a lock of Postgres: end that wait first, then see whether the queue \
+         still grows.",
+        finding.consequence
+    );
+    finding.leads_to(consequence)
 }
 
 /// Reports that jobs wait although threads are free. Neither other jobs nor more threads explain
@@ -149,12 +206,8 @@ fn not_taken(finding: Finding, process: &JobProcess) -> Finding {
 
 /// Suggests to set the backlog aside. This takes two steps unless a process serves the backlog's
 /// queue already; without one, the command would report an error.
-fn set_aside(
-    jobs: &SidekiqObservation,
-    repaired: &Repaired<'_>,
-    finding: Finding,
-    queue: &str,
-) -> Finding {
+fn set_aside(context: &BacklogContext<'_>, finding: Finding, queue: &str) -> Finding {
+    let BacklogContext { jobs, repaired, .. } = context;
     let backlog = backlog_of(queue);
     let command = set_aside_command(queue);
     if jobs.serving_queue(&backlog).next().is_some() {
@@ -174,14 +227,17 @@ fn set_aside(
         return finding;
     }
     // A single line for all of them, because a second line would remove the first one's backlog.
-    let others = jobs.queues.iter().filter(|it| is_to_be_set_aside(jobs, it));
+    let others = jobs.queues.iter().filter(|it| is_to_be_set_aside(context, it));
     let backlogs: Vec<String> = others.map(|it| backlog_of(&it.name)).collect();
     repaired.with_last(finding, queue, &backlogs).next(command)
 }
 
-fn is_to_be_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
-    let is_late = !queue.paused && is_long(queue) && queue.latency >= SET_ASIDE_MIN;
-    let would_help = !starving_queue::explains(jobs, queue) && idle(jobs, queue).is_none();
+fn is_to_be_set_aside(context: &BacklogContext<'_>, queue: &ObservedQueue) -> bool {
+    let BacklogContext { jobs, holders, .. } = context;
+    let is_late = !queue.paused && is_long(queue) && queue.latency >= OLD_MIN;
+    let would_help = !starving_queue::explains(jobs, queue)
+        && idle(jobs, queue).is_none()
+        && !holders.contains_key(queue.name.as_str());
     is_late && would_help && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
 }
 
@@ -199,12 +255,12 @@ fn set_aside_command(queue: &str) -> String {
     format!("weir sidekiq set-aside {end_of_options}{}", shell::word(queue))
 }
 
-fn evidence(queue: &ObservedQueue) -> String {
+fn evidence(jobs: &SidekiqObservation, queue: &ObservedQueue) -> String {
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
             "; arrival rate {}, completion rate {}",
             counted_rate(flow.arrivals_per_second, flow.window),
-            counted_rate(flow.served_per_second(), flow.window)
+            counted_rate(jobs.completed_per_second(flow), flow.window)
         ),
         _ => String::new(),
     };
@@ -230,6 +286,7 @@ fn consequence(queue: &ObservedQueue, forecast: &Forecast) -> String {
             )
         }
         Some(Drain::Stands) => stands(queue),
+        None if forecast.is_withheld => FAILING.to_owned(),
         Some(Drain::Empty) | None => "New jobs wait equally long.".to_owned(),
     }
 }
@@ -258,7 +315,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{JobInHand, Ordering, WeightedQueue};
+    use crate::observation::{JobInHand, LockWait, Ordering, WeightedQueue};
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
         let mut observation = healthy::observation();
@@ -352,6 +409,51 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_whose_long_jobs_hold_all_threads_is_not_to_be_set_aside() {
+        let mut observation = behind("push", 9_000, 9_000, 900);
+        observation.pushed_queues = Fact::NotAsked;
+        let jobs = observation.jobs.known_mut();
+        jobs.processes.truncate(1);
+        jobs.queues.retain(|queue| queue.name != "scheduler");
+        let age = Duration::from_secs(30);
+        let import = JobInHand { class: "Import".to_owned(), queue: "push".to_owned(), age };
+        jobs.processes[0].in_hand = vec![import; 25];
+        let waiting = jobs.queue_mut("default");
+        (waiting.length, waiting.latency) = (30, Duration::from_secs(90));
+        waiting.flow.known_mut().after = 30;
+        waiting.flow.known_mut().arrivals_per_second = 2.8;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.subject, "queue push");
+        assert_eq!((finding.next.as_deref(), &finding.change), (Some("weir plan"), &None));
+        let expected =
+            "Its jobs hold all threads that serve default: threads of their own come first";
+        assert!(finding.consequence.contains(expected), "{finding:?}");
+        observation.jobs.known_mut().processes[0].in_hand.pop();
+        assert!(check(&observation)[0].change.is_some(), "a thread is free for default");
+    }
+
+    #[test]
+    fn jobs_that_fail_are_not_completed_and_their_queue_gets_no_forecast() {
+        let mut observation = behind("push", 43_400, 40_000, 120);
+        let jobs = observation.jobs.known_mut();
+        jobs.retries.flow = jobs.queue_mut("push").flow.clone();
+        (jobs.processed_per_second, jobs.failed_share) = (Fact::Known(350.0), Fact::Known(0.96));
+        let finding = check(&observation).remove(0);
+        let expected = "; arrival rate 10.0/s, completion rate 14.0/s";
+        assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
+        let expected = "No time to drain can be given: most jobs fail";
+        assert!(finding.consequence.starts_with(expected), "{}", finding.consequence);
+        assert_eq!((finding.change, finding.next), (None, None));
+        let verdict = crate::advise(&observation).verdict;
+        assert_eq!((verdict.drain, verdict.until_all_is_empty()), (None, None));
+        // A smaller part that fails leaves the forecast.
+        observation.jobs.known_mut().failed_share = Fact::Known(0.2);
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.ends_with("completion rate 280/s"), "{}", finding.evidence);
+        assert!(finding.consequence.starts_with("It will be empty"), "{}", finding.consequence);
+    }
+
+    #[test]
     fn what_was_not_counted_once_is_no_zero() {
         let mut observation = behind("push", 40_000, 40_000, 120);
         let queue = observation.jobs.known_mut().queue_mut("push");
@@ -390,6 +492,31 @@ mod tests {
         served.jobs.known_mut().processes[0].capsules[0].queues.push(queue);
         let finding = check(&served).remove(0);
         assert_eq!((finding.change, finding.next.is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_queue_that_a_lock_may_hold_up_is_not_to_be_set_aside() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        let waited = Duration::from_secs(30);
+        *observation.postgres.known_mut().lock_waits.known_mut() =
+            vec![LockWait { waited, ..LockWait::default() }];
+        let finding = check(&observation).remove(0);
+        assert_eq!(
+            (finding.severity, finding.change, finding.next),
+            (Severity::Critical, None, None)
+        );
+        assert!(finding.consequence.contains("end that wait first"), "{}", finding.consequence);
+        let waits = observation.postgres.known_mut().lock_waits.known_mut();
+        "web".clone_into(&mut waits[0].waiting_service);
+        let finding = check(&observation).remove(0);
+        assert_eq!(
+            finding.next.as_deref(),
+            Some("weir sidekiq set-aside push"),
+            "web runs no jobs"
+        );
+        let waits = observation.postgres.known_mut().lock_waits.known_mut();
+        "sidekiq scheduler".clone_into(&mut waits[0].waiting_service);
+        assert!(check(&observation)[0].next.is_some(), "it does not serve push");
     }
 
     #[test]
@@ -466,11 +593,27 @@ mod tests {
     }
 
     #[test]
+    fn a_young_backlog_that_is_over_soon_is_a_notice() {
+        let severity = |before, after, seconds| {
+            check(&behind("push", before, after, seconds)).remove(0).severity
+        };
+        assert_eq!(severity(3_000, 2_000, 599), Severity::Notice);
+        assert_eq!(severity(3_000, 2_000, 600), Severity::Warning, "its jobs are late already");
+        assert_eq!(severity(41_000, 40_000, 120), Severity::Notice, "400 s, at most 440 s");
+        assert_eq!(severity(11_220, 11_000, 120), Severity::Warning, "500 s, but up to 640 s");
+        assert_eq!(severity(2_000, 2_000, 120), Severity::Warning, "it does not shrink");
+    }
+
+    #[test]
     fn what_hangs_is_looked_into_and_not_set_aside() {
         let mut observation = behind("push", 40_000, 40_000, 900);
         let jobs = observation.jobs.known_mut();
         jobs.queue_mut("push").flow.known_mut().arrivals_per_second = 0.0;
-        let job = JobInHand { class: "Deliver".to_owned(), age: Duration::from_secs(900) };
+        let job = JobInHand {
+            class: "Deliver".to_owned(),
+            age: Duration::from_secs(900),
+            ..JobInHand::default()
+        };
         jobs.processes[0].in_hand = vec![job; 25];
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));

@@ -62,7 +62,8 @@ mod tests {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("pull");
         queue.length = 40_000;
-        queue.sample = Fact::Known(JobSample { size: 1_000, classes, hosts, errors: Vec::new() });
+        queue.sample =
+            Fact::Known(JobSample { size: 1_000, classes, hosts, ..JobSample::default() });
         check(&observation)
     }
 

@@ -7,14 +7,10 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "failing-jobs";
 
-/// Unreachable remote servers explain a smaller share of failures, but not half of all jobs.
-const SHARE_MIN: f64 = 0.5;
 /// Sidekiq has taken a job from its queue before it runs, and puts one that fails into the retry set
 /// with ZADD.
 const LOST: &str = "They are lost as well: Redis rejects the command that puts a failed job into \
                     the retry set, because its memory is full (OOM). Make room in Redis first.";
-/// Fewer failures may be retries of a single job.
-const JOBS_MIN: f64 = 20.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let redis = observation.redis.first().and_then(Fact::known);
@@ -23,12 +19,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn found(jobs: &SidekiqObservation, redis: Option<&RedisServer>) -> Option<Finding> {
-    let share = *jobs.failed_share.known()?;
+    let share = jobs.failing_share()?;
     let window = jobs.retries.flow.known()?.window;
-    let finished = jobs.processed_per_second.known()? * window.as_secs_f64();
-    if share < SHARE_MIN || finished < JOBS_MIN {
-        return None;
-    }
     let sample = jobs.retries.sample.known().and_then(retry_flood::most_common);
     let sample = sample.filter(|_| jobs.retries.size > 0);
     let sample = sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default();
@@ -97,6 +89,12 @@ mod tests {
                         PG::DiskFull, most often Import";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.starts_with("Those with retries"));
+        let mut observation = failing(0.97, 30.0, 40);
+        let sample = observation.jobs.known_mut().retries.sample.known_mut();
+        sample.error_messages = [("PG::DiskFull".to_owned(), "No space left".to_owned())].into();
+        let evidence = check(&observation).remove(0).evidence;
+        let expected = "with PG::DiskFull (for example: No space left), most often Import";
+        assert!(evidence.ends_with(expected), "{evidence}");
         let lost = with(1.0, 30.0, 0).unwrap();
         assert_eq!(lost.evidence, "100 % of the jobs of the last 10 s failed");
         assert!(lost.consequence.starts_with("None of them is in the retry set: they are lost"));

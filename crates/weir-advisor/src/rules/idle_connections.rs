@@ -8,6 +8,9 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "idle-connections";
 
+const HELD: &str = "They do nothing and take the slots that others may need: once the rest is in use, \
+                    new connections are rejected (SQLSTATE 53300).";
+
 /// Minimum share of one service's idle sessions in all usable slots.
 const IDLE_SHARE: f64 = 0.5;
 /// Minimum share of all open sessions in the usable slots. Below it, connections are not scarce.
@@ -36,8 +39,7 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     let share = percent(f64::from(idle) / usable);
     let number = wording::number(idle, "idle connection", "idle connections");
     let evidence = format!("{number}, {share} of all usable slots");
-    let finding = Finding::new(NAME, Severity::Warning, service, evidence)
-        .leads_to("Other processes lack them while jobs wait for a connection.");
+    let finding = Finding::new(NAME, Severity::Warning, service, evidence).leads_to(HELD);
     let pooler = observation.pooler.as_ref();
     if pooler.is_some_and(|it| it.name == service) {
         // PgBouncer's default is ten minutes.
@@ -47,7 +49,7 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     match services.iter().find(|known| known.name == service) {
         // The pools are smaller already, so reducing them would not help.
         Some(known) if idle > known.connections() => finding.leads_to(format!(
-            "Other processes lack them while jobs wait for a connection. Its pools hold at most \
+            "{HELD} Its pools hold at most \
              {}: it opens others in addition, or does not close those of threads that have ended.",
             known.connections()
         )),

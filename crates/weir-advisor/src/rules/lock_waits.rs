@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{LockWait, Observation, SessionState};
+use crate::observation::{
+    JobProcess, LockWait, Observation, SessionState, SidekiqObservation, is_sidekiq,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "lock-waits";
@@ -18,6 +20,17 @@ const AUTOVACUUM: &str = "autovacuum worker";
 /// allow to end those of superusers.
 const RIGHT: &str = "Ending a session requires its own role, pg_signal_backend or, for one of a \
                      superuser, a superuser: name one after -U.";
+/// An application takes an advisory lock by a number, so that no table has it.
+const ADVISORY: &str = "The session holds an advisory lock: ending the session releases it. Behind \
+                        PgBouncer in transaction mode, one that is taken for a session and not for \
+                        a transaction stays with the server connection after its client has left: \
+                        take it with pg_advisory_xact_lock, or without the pooler. ";
+const ELECTION: &str = "This may be intended: programs elect a leader by an advisory lock, for which the \
+                        others wait as long as the leader runs. No session of the web or of Sidekiq is \
+                        known to wait for it, and no job has waited in a queue for long.";
+/// Services that run no jobs of Sidekiq, by the programs that open their sessions. Any other name may
+/// be one that an application sets for all its processes, or that of a pooler.
+const OTHER_SERVICES: [&str; 5] = ["web", "streaming", "psql", "pg_dump", "pg_restore"];
 /// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -33,6 +46,52 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let found =
         |(blocker, victims): (&u32, &Vec<&LockWait>)| found(observation, waits, *blocker, victims);
     victims.iter().map(found).collect()
+}
+
+/// Reports whether sessions of `service` wait for the lock of another session.
+pub(super) fn holds_up(observation: &Observation, service: &str) -> bool {
+    waiting_services(observation).any(|waiting| waiting == service)
+}
+
+/// Reports whether jobs of `queue` may wait for the lock of another session. They do not if every
+/// session that waits is known to be of a service that does not serve the queue.
+pub(super) fn may_hold_up(
+    observation: &Observation,
+    jobs: &SidekiqObservation,
+    queue: &str,
+) -> bool {
+    let may_run_it = |service: &str| match is_sidekiq(service) {
+        true => may_serve(jobs, service, queue),
+        false => !OTHER_SERVICES.contains(&service),
+    };
+    waiting_services(observation).any(may_run_it)
+}
+
+/// Reports whether sessions that wait most likely hold up neither jobs nor requests. A session of
+/// Sidekiq may have another name, for example that of a pooler; then jobs wait in a queue as well.
+fn is_harmless(observation: &Observation, victims: &[&LockWait]) -> bool {
+    let serves = |service: &str| is_sidekiq(service) || matches!(service, "web" | "streaming");
+    !victims.iter().any(|wait| serves(&wait.waiting_service))
+        && observation
+            .jobs
+            .known()
+            .is_some_and(|jobs| jobs.queues.iter().all(|queue| queue.latency < WAIT_MIN))
+}
+
+/// Returns the service of each session that waits for a lock.
+fn waiting_services(observation: &Observation) -> impl Iterator<Item = &str> {
+    let waits = observation.postgres.known().and_then(|postgres| postgres.lock_waits.known());
+    let long = waits.into_iter().flatten().filter(|wait| wait.waited >= WAIT_MIN);
+    long.map(|wait| wait.waiting_service.as_str())
+}
+
+/// Reports whether processes of a service of Sidekiq may serve `queue`. "sidekiq push" stands for the
+/// processes whose first queue is `push`; other names may stand for any process.
+fn may_serve(jobs: &SidekiqObservation, service: &str, queue: &str) -> bool {
+    let first = service.strip_prefix("sidekiq ");
+    let is_it = |it: &&JobProcess| first.is_some() && it.served().next() == first;
+    let mut own = jobs.processes.iter().filter(is_it).peekable();
+    own.peek().is_none() || own.any(|process| process.serves(queue))
 }
 
 /// Returns the sessions that block `wait` and are not blocked themselves; those in between are
@@ -67,13 +126,15 @@ fn found(
     let direct = waits.iter().filter(|wait| wait.blocking_pid == blocker);
     let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
     let holds = direct.and_then(|wait| wait.relation.as_deref());
-    let holds = holds.map(|relation| format!(" on {relation}")).unwrap_or_default();
+    let is_advisory = direct.is_some_and(|wait| wait.is_advisory);
+    let holds = match (holds, is_advisory) {
+        (Some(relation), _) => format!("its lock on {relation}"),
+        (None, true) => "its advisory lock".to_owned(),
+        (None, false) => "its lock".to_owned(),
+    };
     let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
-    let waiting = format!(
-        "{} for its lock{holds}, the longest for {}",
-        waiting(victims),
-        wording::duration(longest)
-    );
+    let waiting =
+        format!("{} for {holds}, the longest for {}", waiting(victims), wording::duration(longest));
     if blocker == 0 {
         return prepared(observation, &waiting);
     }
@@ -87,17 +148,24 @@ fn found(
         return vacuum(observation, blocker, direct, &waiting);
     }
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
+    if is_advisory && is_harmless(observation, victims) {
+        return Finding::new(NAME, Severity::Notice, format!("session {blocker}"), evidence)
+            .leads_to(ELECTION);
+    }
     let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
+    let advisory = if is_advisory { ADVISORY } else { "" };
     match state {
         Some((SessionState::IdleInTransaction, _)) => finding
-            .leads_to(format!("Waiting threads run no jobs, and hold their connections. {RIGHT}"))
+            .leads_to(format!(
+                "Waiting threads run no jobs, and hold their connections. {advisory}{RIGHT}"
+            ))
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
         // It may be a migration or a process of the server, so an operator must decide whether to
         // terminate it.
         _ => finding
             .leads_to(format!(
-                "Waiting threads run no jobs, and hold their connections. If its work may be lost, \
-                 pg_terminate_backend({blocker}) ends it and rolls its transaction back. {RIGHT}"
+                "Waiting threads run no jobs, and hold their connections. {advisory}If its work may \
+                 be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed. {RIGHT}"
             ))
             .next(observation.psql(&format!(
                 "SELECT backend_type, application_name, usename, state, xact_start, query \
@@ -177,8 +245,12 @@ fn doing(state: Option<(SessionState, Duration)>) -> String {
     match state {
         None | Some((SessionState::Hidden, _)) => String::new(),
         Some((state, since)) => {
-            let (words, since) = (state.words(), wording::duration(since));
-            format!(", {words} for {since}")
+            // A session of a pooler may have begun its present statement just now.
+            let since = match since < Duration::from_secs(1) {
+                true => String::new(),
+                false => format!(" for {}", wording::duration(since)),
+            };
+            format!(", {}{since}", state.words())
         }
     }
 }
@@ -206,7 +278,7 @@ fn waiting(victims: &[&LockWait]) -> String {
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::PostgresAccess;
+    use crate::observation::{Fact, PostgresAccess};
 
     fn wait(waiting_pid: u32, blocking_pid: u32, seconds: u64) -> LockWait {
         LockWait {
@@ -217,7 +289,28 @@ mod tests {
             blocking_state: Some((SessionState::IdleInTransaction, Duration::from_secs(300))),
             blocking_event: None,
             relation: Some("statuses".to_owned()),
+            is_advisory: false,
             waited: Duration::from_secs(seconds),
+        }
+    }
+
+    #[test]
+    fn a_lock_holds_up_the_queues_of_the_service_that_waits_for_it_or_of_an_unknown_one() {
+        let held = |service: &str, queue: &str| {
+            let mut observation = healthy::observation();
+            let waiting_service = service.to_owned();
+            *observation.postgres.known_mut().lock_waits.known_mut() =
+                vec![LockWait { waiting_service, ..wait(1, 7, 20) }];
+            let jobs = observation.jobs.known().unwrap();
+            may_hold_up(&observation, jobs, queue)
+        };
+        assert!(!held("web", "push") && !held("streaming", "push") && !held("psql", "push"));
+        assert!(held("sidekiq", "push") && held("sidekiq scheduler", "scheduler"));
+        assert!(held("sidekiq default", "push"), "the process that begins with default serves it");
+        assert!(!held("sidekiq scheduler", "push"), "its process serves only scheduler");
+        assert!(held("sidekiq gone", "push"), "no process is known by that name");
+        for unknown in ["another service", "shop@app from 10.0.0.5", "pgbouncer", ""] {
+            assert!(held(unknown, "push"), "{unknown:?}");
         }
     }
 
@@ -255,6 +348,42 @@ mod tests {
         assert!(findings[0].evidence.starts_with("a session of client 7, "));
         assert!(findings[0].evidence.contains("3 sessions of sidekiq wait"), "{findings:?}");
         assert_eq!(super::blockers(&[wait(1, 2, 1), wait(2, 1, 1)], &wait(1, 2, 1)), [2].into());
+    }
+
+    #[test]
+    fn an_advisory_lock_is_named_with_what_releases_it() {
+        for state in [SessionState::Idle, SessionState::IdleInTransaction, SessionState::Active] {
+            let blocking_state = Some((state, Duration::from_secs(300)));
+            let advisory =
+                LockWait { relation: None, is_advisory: true, blocking_state, ..wait(1, 7, 20) };
+            let finding = findings(&[advisory]).remove(0);
+            let expected = "1 session of sidekiq waits for its advisory lock, the longest for 20 s";
+            assert!(finding.evidence.ends_with(expected), "{finding:?}");
+            assert!(finding.consequence.contains("holds an advisory lock"), "{finding:?}");
+            assert!(finding.consequence.contains("PgBouncer in transaction mode"), "{finding:?}");
+        }
+        let other = findings(&[LockWait { relation: None, ..wait(1, 7, 20) }]).remove(0);
+        assert!(other.evidence.contains("waits for its lock, the longest"), "{other:?}");
+        assert!(!other.consequence.contains("advisory"), "{other:?}");
+    }
+
+    #[test]
+    fn leaders_that_are_elected_by_an_advisory_lock_are_a_notice() {
+        let mut observation = healthy::observation();
+        let blocking_state = Some((SessionState::Idle, Duration::from_secs(60)));
+        let waiting_service = "clock".to_owned();
+        let wait = LockWait { relation: None, is_advisory: true, blocking_state, ..wait(1, 7, 20) };
+        observation.postgres.known_mut().lock_waits =
+            Fact::Known(vec![LockWait { waiting_service, ..wait.clone() }]);
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, &finding.next), (Severity::Notice, &None));
+        assert!(!finding.consequence.contains("terminate"), "{}", finding.consequence);
+        observation.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(60);
+        assert_eq!(check(&observation)[0].severity, Severity::Critical, "jobs wait");
+        let waiting_service = "sidekiq push".to_owned();
+        observation.postgres.known_mut().lock_waits =
+            Fact::Known(vec![LockWait { waiting_service, ..wait }]);
+        assert_eq!(check(&observation)[0].severity, Severity::Critical);
     }
 
     #[test]
@@ -314,7 +443,7 @@ mod tests {
         let next = finding.next.unwrap();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
         assert!(
-            finding.consequence.contains("rolls its transaction back"),
+            finding.consequence.contains("rolls back what it has not committed"),
             "{}",
             finding.consequence
         );

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Fact, JobProcess, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+    Fact, JobProcess, Observation, ProcessPresence, RedisServer, ServedDatabase, SidekiqObservation,
 };
 use crate::wording;
 
@@ -18,7 +18,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         |jobs: &&SidekiqObservation| !jobs.has_more_processes && jobs.serving().next().is_none();
     let redis = observation.redis.first().and_then(Fact::known);
     let loss = redis.and_then(RedisServer::loses_heartbeats);
-    let found = jobs.filter(nobody).and_then(found);
+    let place = redis.map(|redis| format!(" in database {}", redis.database)).unwrap_or_default();
+    let found = jobs.filter(nobody).and_then(|jobs| found(jobs, &place));
     let found = found.map(|finding| unless_lost(unless_running(finding, jobs), jobs, loss));
     found.map(|finding| or_elsewhere(finding, jobs, redis)).into_iter().collect()
 }
@@ -33,6 +34,9 @@ fn or_elsewhere(
     let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
     let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
     let finding = or_in_a_namespace(finding, redis);
+    if !redis.served_elsewhere.is_empty() {
+        return served_elsewhere(finding, redis);
+    }
     let others =
         redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
     let others: Vec<String> = others.map(|it| it.database.to_string()).collect();
@@ -47,6 +51,24 @@ fn or_elsewhere(
         wording::list(others.iter().map(String::as_str))
     );
     finding.leads_to(consequence)
+}
+
+/// Reports live processes in other databases. Does not suggest a start: either the jobs are pushed to
+/// the wrong database, or those processes use it.
+fn served_elsewhere(finding: Finding, redis: &RedisServer) -> Finding {
+    let of = |it: &ServedDatabase| {
+        let processes = wording::number(it.processes, "live process", "live processes");
+        format!("database {} of the same Redis has {processes}", it.database)
+    };
+    let served: Vec<String> = redis.served_elsewhere.iter().map(of).collect();
+    let served = wording::list(served.iter().map(String::as_str));
+    let evidence = format!("{}; {served}", finding.evidence);
+    Finding { evidence, next: None, ..finding }.leads_to(format!(
+        "Sidekiq serves no job of database {}. If those processes are of the same application, the \
+         REDIS_URL of what pushes and that of Sidekiq must name the same database. If they are of \
+         another one, start yours.",
+        redis.database
+    ))
 }
 
 /// Adds that a Sidekiq with a namespace may be running, which doctor does not examine.
@@ -90,12 +112,12 @@ fn unless_lost(
 
 /// Ignores quiet processes without jobs, which indicate a deployment. Another rule reports a Redis
 /// without Sidekiq keys.
-fn found(jobs: &SidekiqObservation) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation, place: &str) -> Option<Finding> {
     if jobs.backlog() > 0 {
-        return Some(waiting(jobs));
+        return Some(waiting(jobs, place));
     }
     let is_gone = jobs.processes.is_empty() && !jobs.is_nowhere();
-    let evidence = "no Sidekiq process has a heartbeat; no job is waiting yet";
+    let evidence = format!("no Sidekiq process has a heartbeat{place}; no job is waiting yet");
     is_gone.then(|| {
         Finding::new(NAME, Severity::Warning, "Sidekiq", evidence)
             .leads_to(
@@ -106,11 +128,11 @@ fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     })
 }
 
-fn waiting(jobs: &SidekiqObservation) -> Finding {
+fn waiting(jobs: &SidekiqObservation, place: &str) -> Finding {
     let waiting = wording::jobs_wait(jobs.backlog());
     let all_are_quiet = jobs.processes.iter().all(|it| it.quiet && it.is_alive());
     let evidence = match jobs.processes.as_slice() {
-        [] => format!("{waiting} and no Sidekiq process has a heartbeat"),
+        [] => format!("{waiting} and no Sidekiq process has a heartbeat{place}"),
         [one] => {
             format!("{waiting} and the only process, {}, {}", one.identity, one.why_it_takes_none())
         }
@@ -155,7 +177,8 @@ mod tests {
     fn waiting_jobs_without_a_process_are_found() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().processes.clear();
-        assert!(check(&observation)[0].evidence.contains("no Sidekiq process"));
+        let expected = " and no Sidekiq process has a heartbeat in database 0";
+        assert!(check(&observation)[0].evidence.ends_with(expected));
         for queue in &mut observation.jobs.known_mut().queues {
             queue.length = 0;
         }
@@ -207,6 +230,19 @@ mod tests {
         let finding = check(&observation).remove(0);
         let expected = "a database other than 1: there are keys in 0.";
         assert!(finding.consequence.ends_with(expected), "{finding:?}");
+    }
+
+    #[test]
+    fn processes_that_live_in_another_database_are_named_and_none_is_to_be_started() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().processes.clear();
+        let redis = observation.redis[0].known_mut();
+        redis.served_elsewhere = vec![ServedDatabase { database: 1, processes: 2 }];
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.next.clone()), (Severity::Critical, None));
+        let expected = "in database 0; database 1 of the same Redis has 2 live processes";
+        assert!(finding.evidence.ends_with(expected), "{finding:?}");
+        assert!(finding.consequence.contains("must name the same database"), "{finding:?}");
     }
 
     #[test]

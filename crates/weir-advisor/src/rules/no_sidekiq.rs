@@ -90,12 +90,15 @@ fn keys_here(redis: &RedisServer) -> Keyspace {
     own.copied().unwrap_or(Keyspace { database: redis.database, keys: 0 })
 }
 
-/// Returns the other databases with keys: first 0, Sidekiq's default, then by size.
+/// Returns the other databases with keys: first those with live processes, then 0, Sidekiq's default,
+/// then by size.
 fn others(redis: &RedisServer) -> Vec<Keyspace> {
     let others =
         redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
     let mut others: Vec<Keyspace> = others.copied().collect();
-    others.sort_by_key(|it| (it.database != 0, std::cmp::Reverse(it.keys)));
+    let is_served = |number| redis.served_elsewhere.iter().any(|it| it.database == number);
+    others
+        .sort_by_key(|it| (!is_served(it.database), it.database != 0, std::cmp::Reverse(it.keys)));
     others
 }
 

@@ -4,7 +4,9 @@
 //! counts is the pooler's limit, plus the pools of services with direct sessions.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionLimit, ConnectionPools, Fact, Observation, PgBouncer, Pooler};
+use crate::observation::{
+    ConnectionLimit, ConnectionPools, Fact, Observation, PgBouncer, Pooler, limit_for,
+};
 
 pub(crate) const NAME: &str = "over-commit";
 
@@ -31,7 +33,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             None => services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add),
             Some(pooler) => direct_sum.saturating_add(pooler?),
         };
-        over_limit(database_limit(observation)?, opened)
+        over_limit(database_limit(observation)?, opened, usable)
     });
     finding.into_iter().collect()
 }
@@ -43,7 +45,7 @@ fn database_limit(observation: &Observation) -> Option<&ConnectionLimit> {
 }
 
 /// Reports connections that fit the server but exceed the limit of a role or database.
-fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
+fn over_limit(limit: &ConnectionLimit, opened: u32, usable: u32) -> Option<Finding> {
     let ConnectionLimit { holder, connections, .. } = limit;
     (opened > *connections).then(|| {
         let evidence = format!(
@@ -52,7 +54,7 @@ fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
         );
         Finding::new(NAME, Severity::Warning, SUBJECT, evidence)
             .leads_to(CONSEQUENCE)
-            .change("psql, as a superuser", limit.line(opened))
+            .change("psql, as a superuser", limit.line(limit_for(opened).min(usable)))
     })
 }
 
@@ -224,11 +226,11 @@ mod tests {
         let (evidence, line) = with(healthy::observation(), 49).unwrap();
         let expected = "50 connections may be open, database app allows 49 (CONNECTION LIMIT)";
         assert_eq!(evidence, expected);
-        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 50;"#);
+        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 56;"#);
         // The pooler's 20 connections, and 10 of a service with direct sessions.
         assert_eq!(with(behind_pgbouncer(Some(20)), 30), None);
         let (_, line) = with(behind_pgbouncer(Some(20)), 29).unwrap();
-        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 30;"#);
+        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 34;"#);
     }
 
     #[test]

@@ -68,11 +68,14 @@ fn found(
     }
     if jobs.serving().all(|it| it.running_for.is_some_and(|age| age < OVERDUE_MIN)) {
         return finding(Severity::Warning).leads_to(
-            "Processes move them to their queues, beginning within a minute of their start.",
+            "All processes have just started, and begin to move due jobs to their queues within a \
+             minute. If these are still due after that, Sidekiq's log has the error of the poller: \
+             a Redis user without access to the set, for example.",
         );
     }
     let stuck = finding(Severity::Critical).leads_to(format!(
-        "Processes move them to their queues, but their pollers are stuck. {}",
+        "Processes move them to their queues, but their pollers are stuck or get errors: of a Redis \
+         user without access to the set, for example, which Sidekiq's log shows. {}",
         process.where_threads_show()
     ));
     Finding { next: process.print_threads_command(), ..stuck }
@@ -153,6 +156,7 @@ mod tests {
         let stuck = check(&observation).remove(0);
         assert_eq!(stuck.severity, Severity::Critical);
         assert!(stuck.next.is_some(), "{stuck:?}");
+        assert!(stuck.consequence.contains("which Sidekiq's log shows"), "{stuck:?}");
         let set = &mut observation.jobs.known_mut().scheduled;
         (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
         let moves = check(&observation).remove(0);
@@ -220,6 +224,7 @@ mod tests {
         }
         let young = check(&observation).remove(0);
         assert_eq!((young.severity, young.next), (Severity::Warning, None));
+        assert!(young.consequence.contains("Sidekiq's log"), "{}", young.consequence);
         observation.jobs.known_mut().processes[0].running_for = Some(Duration::from_secs(60));
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
 use crate::observation::{Observation, OwnQueue};
+use crate::rules::waiting_jobs;
 use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "own-queue";
@@ -48,12 +49,23 @@ fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
                  they raise goodput: use weir workers scale GROUP NUMBER.",
             )
             .next("weir workers list"),
-        Drain::After(left) => finding(Severity::Warning)
+        Drain::After(left) => finding(severity(queue, &flow, left))
             .leads_to(format!("It will be empty in {}.", wording::duration(left))),
         Drain::Stands | Drain::Empty => finding(Severity::Warning).leads_to(format!(
             "A window of {} is too short to tell whether it is growing or shrinking.",
             wording::duration(RATES_WINDOW)
         )),
+    }
+}
+
+/// A backlog that will be empty soon is a notice, as for Sidekiq's queues (rule `backlog`).
+fn severity(queue: &OwnQueue, flow: &Flow, left: Duration) -> Severity {
+    let longest = flow.spread().1.map(|factor| left.as_secs_f64() * factor);
+    let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let longest = longest.unwrap_or(Duration::MAX);
+    match waiting_jobs::is_over_soon(queue.latency, left, longest) {
+        true => Severity::Notice,
+        false => Severity::Warning,
     }
 }
 
@@ -83,7 +95,6 @@ mod tests {
     #[test]
     fn a_queue_that_is_behind_says_when_it_is_over_or_that_it_never_is() {
         let finding = with(|_| {}).remove(0);
-        assert_eq!(finding.severity, Severity::Warning);
         assert_eq!(finding.consequence, "It will be empty in 1 min 40 s.");
         let finding = with(|queue| queue.served_per_second = 1.0).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
@@ -94,6 +105,16 @@ mod tests {
             finding.consequence.contains("too short to tell whether it is growing"),
             "{finding:?}"
         );
+    }
+
+    #[test]
+    fn a_young_backlog_that_is_over_soon_is_a_notice() {
+        let severity = |change: fn(&mut OwnQueue)| with(change).remove(0).severity;
+        assert_eq!(severity(|_| {}), Severity::Notice, "100 s");
+        let old = |queue: &mut OwnQueue| queue.latency = Duration::from_secs(600);
+        assert_eq!(severity(old), Severity::Warning, "its jobs are late already");
+        assert_eq!(severity(|queue| queue.length = 29_000), Severity::Warning, "580 s or more");
+        assert_eq!(severity(|queue| queue.length = 40_000), Severity::Warning, "800 s");
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     vec![match limits {
         true => fewer_connections(observation, postgres, finding),
         false => finding
-            .leads_to("The database still uses the old values.")
+            .leads_to(
+                "The database still uses the old values. A restart ends all connections, with their \
+                 transactions.",
+            )
             .next("systemctl restart postgresql"),
     }]
 }

@@ -78,7 +78,11 @@ mod tests {
     }
 
     fn job(seconds: u64) -> JobInHand {
-        JobInHand { class: "Import".to_owned(), age: Duration::from_secs(seconds) }
+        JobInHand {
+            class: "Import".to_owned(),
+            age: Duration::from_secs(seconds),
+            ..JobInHand::default()
+        }
     }
 
     #[test]

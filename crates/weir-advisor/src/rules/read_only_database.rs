@@ -6,6 +6,10 @@ use crate::observation::{Observation, ReadOnly};
 
 pub(crate) const NAME: &str = "read-only-database";
 
+const WRITES_FAIL: &str = "Each job and request that writes fails (PG::ReadOnlySqlTransaction).";
+/// Sessions take values of their role or database when they start only.
+const RECONNECT: &str = "Open connections keep the old value: after the change, restart all processes of \
+                         the application, and with PgBouncer run RECONNECT in its console.";
 const SETTING: &str = "default_transaction_read_only";
 /// Shows the primary; any role with `pg_monitor` may execute it.
 const PRIMARY: &str = "SELECT sender_host, sender_port, status FROM pg_stat_wal_receiver";
@@ -23,7 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             .next(observation.psql(PRIMARY)),
         Some(ReadOnly::Setting) => {
             let finding = found(Severity::Critical, &format!("{SETTING} is on: it rejects writes"))
-                .leads_to("Each job and request that writes fails (PG::ReadOnlySqlTransaction).");
+                .leads_to(WRITES_FAIL);
             in_session_that_writes(database_settings::change(
                 finding,
                 postgres,
@@ -36,11 +40,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Makes the command work in the session that it is typed in: Postgres rejects `ALTER DATABASE` and
-/// `ALTER ROLE` in a read-only transaction.
+/// `ALTER ROLE` in a read-only transaction. Also says which sessions it does not change.
 fn in_session_that_writes(mut finding: Finding) -> Finding {
     let of_one = |line: &str| line.starts_with("ALTER DATABASE") || line.starts_with("ALTER ROLE");
     if let Some(change) = finding.change.as_mut().filter(|it| of_one(&it.line)) {
         change.line.insert_str(0, &format!("SET {SETTING} = off; "));
+        finding.consequence = format!("{} {RECONNECT}", finding.consequence);
     }
     finding
 }
@@ -67,6 +72,7 @@ mod tests {
         assert!(standby.next.unwrap().contains("pg_stat_wal_receiver"));
         let switched = of(ReadOnly::Setting);
         assert_eq!(switched.severity, Severity::Critical);
+        assert!(!switched.consequence.contains(RECONNECT), "a reload reaches open sessions");
         assert!(switched.change.unwrap().line.contains(SETTING));
     }
 
@@ -82,5 +88,12 @@ mod tests {
             of("default_transaction_read_only = off"),
             "default_transaction_read_only = off"
         );
+    }
+
+    #[test]
+    fn sessions_that_keep_the_value_are_to_be_restarted() {
+        let finding = found(Severity::Critical, "").leads_to(WRITES_FAIL);
+        let altered = in_session_that_writes(finding.change("psql", "ALTER ROLE \"shop\" SET"));
+        assert_eq!(altered.consequence, format!("{WRITES_FAIL} {RECONNECT}"));
     }
 }

@@ -29,7 +29,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let evicted = wording::number(redis.info.evicted_keys, "key was", "keys were");
     let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
-        .leads_to("When memory is short, Redis deletes whole queues without an error.");
+        .leads_to(harm(policy));
     if policy == KEEPS_ALL {
         return Some(finding);
     }
@@ -38,7 +38,18 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         return Some(finding.next(observation.redis_command(&redis.name, keep)));
     }
     // A full Redis that does not evict rejects every push.
-    let room = redis_memory::raised(redis);
+    if redis.is_filled_by_clients() {
+        let consequence = format!(
+            "{} Buffers of clients fill it: end that client first ({}), then set {KEEPS_ALL}.",
+            finding.consequence,
+            redis_memory::NAME
+        );
+        return Some(finding.leads_to(consequence));
+    }
+    let Some(room) = redis_memory::raised(redis) else {
+        let consequence = format!("{} {}", finding.consequence, redis_memory::NO_ROOM);
+        return Some(finding.leads_to(consequence));
+    };
     let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep(cli));
     let consequence = format!(
         "{} Redis is nearly full: the command raises maxmemory first, because otherwise every push \
@@ -46,6 +57,20 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         finding.consequence
     );
     Some(finding.leads_to(consequence).next(observation.redis_command(&redis.name, command)))
+}
+
+/// Says what Redis does when memory is short. Queues never expire; heartbeats do.
+fn harm(policy: &str) -> &'static str {
+    match policy {
+        KEEPS_ALL => {
+            "They were evicted under another policy. If queues were among them, their jobs are lost."
+        }
+        _ if policy.starts_with("volatile-") => {
+            "When memory is short, Redis deletes keys that expire, such as the heartbeats of \
+             processes, without an error. Once none is left, every push fails."
+        }
+        _ => "When memory is short, Redis deletes whole queues without an error.",
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +94,8 @@ mod tests {
             let finding = check(&observation).into_iter().next();
             let severity = finding.as_ref().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{policy} {maxmemory_bytes} {evicted_keys}");
+            let consequence = finding.as_ref().map_or("", |finding| finding.consequence.as_str());
+            assert_eq!(consequence.contains("whole queues"), policy == "allkeys-lru", "{policy}");
             let next = finding.and_then(|finding| finding.next);
             let expected = (policy != KEEPS_ALL).then_some(
                 "redis-cli -h 127.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction \
@@ -88,5 +115,9 @@ mod tests {
         let next = check(&observation).remove(0).next.unwrap();
         let room = next.find("CONFIG SET maxmemory 150mb && ").unwrap();
         assert!(room < next.find("maxmemory-policy noeviction").unwrap(), "{next}");
+        observation.redis[0].known_mut().info.client_memory_bytes = 49 << 20;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.next, None);
+        assert!(finding.consequence.contains("end that client first"), "{}", finding.consequence);
     }
 }

@@ -38,6 +38,9 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         bytes(limit)
     );
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence);
+    if redis.is_filled_by_clients() {
+        return Some(filled_by_clients(observation, redis, finding));
+    }
     Some(match redis.info.maxmemory_bytes {
         0 => finding
             .leads_to(
@@ -46,19 +49,52 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
             )
             .change("/etc/sysctl.d/90-redis.conf", "vm.overcommit_memory = 1")
             .next("sysctl --system"),
-        _ => finding.leads_to("At the limit every push fails (OOM command not allowed).").next(
-            observation.redis_command(&redis.name, |cli| {
-                redis_settings::set(cli, "maxmemory", &raised(redis))
-            }),
-        ),
+        _ => at_limit(observation, redis, finding),
     })
 }
 
+/// Reports buffers of clients, which include subscribers. Replies that a client does not read stay in
+/// its buffer, which a larger `maxmemory` would only let grow.
+fn filled_by_clients(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
+    let buffers = bytes(redis.info.client_memory_bytes);
+    let evidence = format!(
+        "{}; {buffers} of it are buffers of clients (mem_clients_normal)",
+        finding.evidence
+    );
+    Finding { evidence, ..finding }
+        .leads_to(
+            "A client does not read what Redis sends to it: a forgotten MONITOR, for example. More \
+             memory would be filled as well. The list has the client, with the largest omem: end \
+             it with CLIENT KILL ID and its id.",
+        )
+        .next(observation.redis_command(&redis.name, |cli| format!("{cli} CLIENT LIST")))
+}
+
+fn at_limit(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
+    let harm = match redis.info.maxmemory_policy.as_str() {
+        "noeviction" => "At the limit every push fails (OOM command not allowed).",
+        _ => "At the limit Redis evicts keys.",
+    };
+    match raised(redis) {
+        Some(value) => finding.leads_to(harm).next(
+            observation
+                .redis_command(&redis.name, |cli| redis_settings::set(cli, "maxmemory", &value)),
+        ),
+        None => finding.leads_to(format!("{harm} {NO_ROOM}")),
+    }
+}
+
+/// Replaces the command that raises `maxmemory`.
+pub(super) const NO_ROOM: &str = "The machine has no memory for half as much again: remove keys, or move \
+                                  Redis to a larger machine.";
+
 /// Returns a value for `maxmemory` above both the present one and the memory in use, as it may be
-/// set below that.
-pub(super) fn raised(redis: &RedisServer) -> String {
+/// set below that. `None` if the machine has less memory than that.
+pub(super) fn raised(redis: &RedisServer) -> Option<String> {
     let least = redis.info.maxmemory_bytes.max(redis.info.used_memory_bytes);
-    format!("{}mb", (least / 2 * 3).div_ceil(1 << 20))
+    let value = least / 2 * 3;
+    let machine = redis.info.system_memory_bytes;
+    (machine == 0 || value <= machine).then(|| format!("{}mb", value.div_ceil(1 << 20)))
 }
 
 #[cfg(test)]
@@ -94,5 +130,28 @@ mod tests {
         };
         assert!(next(100, 98).contains("maxmemory 150mb"), "{}", next(100, 98));
         assert!(next(100, 246).contains("maxmemory 369mb"), "{}", next(100, 246));
+    }
+
+    #[test]
+    fn memory_that_clients_fill_is_not_raised() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (80 << 20, 80 << 20);
+        redis.info.client_memory_bytes = 39 << 20;
+        assert!(check(&observation)[0].next.as_deref().unwrap().contains("maxmemory"));
+        observation.redis[0].known_mut().info.client_memory_bytes = 40 << 20;
+        let finding = check(&observation).remove(0);
+        assert!(finding.next.unwrap().ends_with(" CLIENT LIST"));
+        assert!(finding.evidence.contains("; 40 MB of it are buffers"), "{}", finding.evidence);
+    }
+
+    #[test]
+    fn a_ceiling_above_the_machines_memory_is_not_suggested() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (6 << 30, 6 << 30);
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
+        assert!(finding.consequence.ends_with(NO_ROOM), "of 8 GiB: {}", finding.consequence);
     }
 }

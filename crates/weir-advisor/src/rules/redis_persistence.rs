@@ -19,6 +19,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let kept = redis.info.persistence;
     let changes = wording::number(kept.changes_since_snapshot, "change is", "changes are");
+    if kept.folder_is_gone {
+        return Some(without_folder(observation, redis, &changes));
+    }
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
         return Some(failed(observation, redis, evidence.to_owned()));
@@ -42,11 +45,51 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
 fn failed(observation: &Observation, redis: &RedisServer, evidence: String) -> Finding {
     Finding::new(NAME, Severity::Critical, subject(redis), evidence)
         .leads_to(
-            "Redis rejects writes (MISCONF), so pushes fail; a restart loses unsaved changes.",
+            "Redis rejects writes (MISCONF), so pushes fail; a restart loses unsaved changes. The \
+             command is for the machine of Redis; its log has the error.",
         )
         .next(observation.redis_command(&redis.name, |cli| {
-            format!("df -h \"$({cli} CONFIG GET dir | tail -n 1)\"")
+            format!(
+                "(dir=$({cli} CONFIG GET dir | tail -n 1); df -h \"${{dir:?Redis has no folder}}\")"
+            )
         }))
+}
+
+/// Reports a removed folder. Redis stays in it, so that it can't be replaced while Redis runs, and
+/// Redis 7 rejects another one.
+fn without_folder(observation: &Observation, redis: &RedisServer, changes: &str) -> Finding {
+    let kept = redis.info.persistence;
+    let failed = match kept.last_snapshot_ok {
+        true => String::new(),
+        false => format!("; the last snapshot failed, {changes} not saved"),
+    };
+    let (harm, start) = match (kept.append_only, kept.snapshots) {
+        (true, _) => (
+            "Its append-only file no longer has a name, so a restart loses every job.",
+            "start Redis with appendonly no (with yes it starts empty) and set appendonly again once \
+             it runs",
+        ),
+        (false, Some(false)) => (
+            "Neither appendonly nor snapshots are on, and without a folder they can't be turned on: a \
+             restart loses every job.",
+            "start Redis",
+        ),
+        (false, _) => (
+            "It can't save a snapshot, so that it rejects writes (MISCONF) or soon will, and a \
+             restart loses every unsaved job.",
+            "start Redis",
+        ),
+    };
+    let evidence = format!("its folder (dir) was removed{failed}");
+    Finding::new(NAME, Severity::Critical, subject(redis), evidence)
+        .leads_to(format!(
+            "{harm} Do not restart it yet, and creating the folder does not help while it runs. The \
+             command saves all jobs in redis-copy.rdb through the network, for which Redis forks. Then \
+             CONFIG SET dir to another folder is enough, if Redis accepts it (by default, Redis 7 does \
+             not). If it does not: stop what pushes, run the command once more, SHUTDOWN NOSAVE, create \
+             the folder, put the copy there as dump.rdb (CONFIG GET dbfilename), and {start}."
+        ))
+        .next(observation.redis_command(&redis.name, redis_settings::copy_to_file))
 }
 
 fn subject(redis: &RedisServer) -> String {
@@ -69,6 +112,30 @@ mod tests {
     fn a_failed_write_is_critical() {
         assert_eq!(severity(|kept| kept.last_append_ok = false), Some(Severity::Critical));
         assert_eq!(severity(|kept| kept.last_snapshot_ok = false), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn a_removed_folder_is_found_and_the_data_is_saved_first() {
+        let mut observation = healthy::observation();
+        let kept = &mut observation.redis[0].known_mut().info.persistence;
+        kept.folder_is_gone = true;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Critical);
+        assert_eq!(finding.evidence, "its folder (dir) was removed");
+        assert!(finding.consequence.contains("start Redis with appendonly no"), "{finding:?}");
+        let command = finding.next.unwrap();
+        let steps = ["CONFIG SET repl-diskless-sync yes", "--rdb redis-copy.rdb"];
+        let places = steps.map(|step| command.find(step).unwrap());
+        assert!(places.is_sorted() && !command.contains("df "), "{command}");
+        let kept = &mut observation.redis[0].known_mut().info.persistence;
+        (kept.append_only, kept.last_snapshot_ok) = (false, false);
+        let finding = check(&observation).remove(0);
+        let expected =
+            "its folder (dir) was removed; the last snapshot failed, 10 changes are not saved";
+        assert_eq!(finding.evidence, expected);
+        observation.redis[0].known_mut().info.persistence.folder_is_gone = false;
+        let command = check(&observation).remove(0).next.unwrap();
+        assert!(command.contains("df -h \"${dir:?"), "df does not run without a folder: {command}");
     }
 
     #[test]

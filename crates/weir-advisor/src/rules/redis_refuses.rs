@@ -7,8 +7,8 @@ use crate::redis_settings;
 
 pub(crate) const NAME: &str = "redis-refuses";
 
-/// Twice the default. The present value cannot be queried any more.
-const MORE_CLIENTS: &str = "20000";
+/// Redis' default. The present value cannot be queried any more.
+const MORE_CLIENTS: &str = "10000";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.redis.iter().filter_map(Fact::missing);
@@ -73,7 +73,9 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
             finding
                 .leads_to(
                     "New connections are rejected: those of Sidekiq, of the application, and of \
-                 redis-cli, until you stop a process that is not needed.",
+                     redis-cli. First stop a client that is not needed, and no Sidekiq process, \
+                     which could not connect again; then the command has a connection. If a \
+                     program opens more and more connections, it will fill a higher limit as well.",
                 )
                 .next(observation.redis_command(name, |cli| {
                     redis_settings::set(cli, "maxclients", MORE_CLIENTS)
@@ -162,7 +164,7 @@ mod tests {
             (
                 MissingReason::ClientsExhausted,
                 "ERR max number of clients reached",
-                "CONFIG SET maxclients 20000 && ",
+                "CONFIG SET maxclients 10000 && ",
             ),
             (
                 MissingReason::Script,

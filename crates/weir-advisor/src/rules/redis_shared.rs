@@ -24,7 +24,7 @@ fn server(redis: &RedisServer) -> Option<Finding> {
         );
     Some(finding.change_and_restart(
         "the application's environment",
-        "CACHE_REDIS_URL = redis://a-second-server:6379",
+        "CACHE_REDIS_URL=redis://a-second-server:6379",
     ))
 }
 

@@ -23,8 +23,13 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let slow: Vec<_> = redis.slow_commands.known()?.iter().filter(recent).collect();
     let worst = slow.iter().max_by_key(|slow| slow.took)?;
     let slowest = if slow.len() == 1 { "" } else { ", the slowest" };
+    // The newest entries come first, so an older one shows that none is missing.
+    let is_recent = |slow: &SlowCommand| slow.age <= AGE_MAX;
+    let is_cut = redis.has_more_slow_commands
+        && redis.slow_commands.known().is_some_and(|all| all.iter().all(is_recent));
+    let at_least = if is_cut { "at least " } else { "" };
     let evidence = format!(
-        "{} in the last 10 min{slowest} ({}) took {}",
+        "{at_least}{} in the last 10 min{slowest} ({}) took {}",
         wording::number(slow.len() as u64, "slow command", "slow commands"),
         worst.command,
         wording::duration(worst.took)
@@ -59,5 +64,10 @@ mod tests {
         observation.redis[0].known_mut().slow_commands.known_mut().pop();
         let expected = "1 slow command in the last 10 min (LRANGE) took 1 s";
         assert_eq!(check(&observation)[0].evidence, expected);
+        // As many were read as were requested, but the oldest of them is older than ten minutes.
+        observation.redis[0].known_mut().has_more_slow_commands = true;
+        assert_eq!(check(&observation)[0].evidence, expected);
+        observation.redis[0].known_mut().slow_commands.known_mut().remove(1);
+        assert_eq!(check(&observation)[0].evidence, format!("at least {expected}"));
     }
 }

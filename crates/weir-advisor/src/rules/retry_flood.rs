@@ -21,7 +21,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let set = &jobs.retries;
     let grows = set.flow.known().is_some_and(grows);
-    let flood = set.size >= SIZE_MIN || (grows && set.size >= GROWING_SIZE_MIN);
+    let flood = set.size >= SIZE_MIN || is_growing(set);
     let refused = observation.redis.first().and_then(Fact::known).and_then(refused);
     if flood {
         let usual = || "They return to their queues, mostly to fail again.".to_owned();
@@ -39,6 +39,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn one_cause(sample: &JobSample) -> bool {
     let most = sample.errors.iter().map(|share| share.count).max().unwrap_or_default();
     most as f64 >= ONE_CAUSE_SHARE * sample.size as f64
+}
+
+/// Reports whether the set is large and growing.
+pub(crate) fn is_growing(set: &JobSet) -> bool {
+    set.size >= GROWING_SIZE_MIN && set.flow.known().is_some_and(grows)
 }
 
 fn grows(flow: &Flow) -> bool {
@@ -75,7 +80,10 @@ pub(super) fn most_common(sample: &JobSample) -> Option<String> {
     let share = percent(error.count as f64 / sample.size.max(1) as f64);
     let class = sample.classes.iter().max_by_key(|share| share.count);
     let class = class.map(|class| format!(", most often {}", class.name)).unwrap_or_default();
-    Some(format!("{share} of a sample with {}{class}", error.name))
+    // Messages differ in details, such as an address.
+    let message = sample.error_messages.get(&error.name);
+    let message = message.map(|it| format!(" (for example: {it})")).unwrap_or_default();
+    Some(format!("{share} of a sample with {}{message}{class}", error.name))
 }
 
 #[cfg(test)]
@@ -107,7 +115,7 @@ mod tests {
             size: 200,
             classes: vec![share("DeliveryWorker", 190)],
             errors: vec![share("HTTP::TimeoutError", 150)],
-            hosts: Vec::new(),
+            ..JobSample::default()
         });
         observation
     }
@@ -128,6 +136,21 @@ mod tests {
     fn a_flood_names_the_error() {
         let expected = "12,000 failed jobs wait for a retry; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
         assert_eq!(with(12_000, 12_000)[0].evidence, expected);
+    }
+
+    #[test]
+    fn the_message_of_the_most_frequent_error_is_shown() {
+        let mut observation = flood(12_000, 12_000);
+        let sample = observation.jobs.known_mut().retries.sample.known_mut();
+        let message = |class: &str, text: &str| (class.to_owned(), text.to_owned());
+        sample.error_messages = [
+            message("HTTP::TimeoutError", "connect timed out after 10 s"),
+            message("IOError", "closed stream"),
+        ]
+        .into();
+        let expected = "12,000 failed jobs wait for a retry; 75 % of a sample with HTTP::TimeoutError (for \
+                        example: connect timed out after 10 s), most often DeliveryWorker";
+        assert_eq!(check(&observation)[0].evidence, expected);
     }
 
     #[test]

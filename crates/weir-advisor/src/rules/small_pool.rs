@@ -1,7 +1,7 @@
 //! A process has more threads than connections, so its threads wait for each other.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionPools, Observation, POOL_VARIABLE};
+use crate::observation::{ConnectionPools, Observation, POOL_VARIABLE, RAILS_POOL_VARIABLE};
 use crate::wording;
 
 pub(crate) const NAME: &str = "small-pool";
@@ -10,34 +10,53 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(services) = observation.services.known() else { return Vec::new() };
     let short =
         services.iter().filter_map(|it| Some((it, it.threads.filter(|all| *all > it.pool)?)));
+    let short = short.filter(|(service, _)| !holds_more(observation, service));
     short.map(|(service, threads)| found(observation, service, threads)).collect()
+}
+
+/// Reports whether a service has more sessions than a pool of Rails' variable allows: its
+/// `database.yml` does not read it.
+fn holds_more(observation: &Observation, service: &ConnectionPools) -> bool {
+    let connections = observation.postgres.known().and_then(|it| it.connections.known());
+    let sessions =
+        connections.map(|it| it.sessions.iter().filter(|one| one.service == service.name));
+    let held = sessions.map(|all| all.map(|it| it.count).fold(0, u32::saturating_add));
+    service.set_by == RAILS_POOL_VARIABLE && held.is_some_and(|held| held > service.connections())
 }
 
 fn found(observation: &Observation, service: &ConnectionPools, threads: u32) -> Finding {
     let pool = service.pool;
+    let by_rails = match service.set_by == RAILS_POOL_VARIABLE {
+        true => format!(" ({RAILS_POOL_VARIABLE}{pool}, if config/database.yml reads it as usual)"),
+        false => String::new(),
+    };
     let evidence = format!(
-        "{threads} threads share a pool of {}",
+        "{threads} threads share a pool of {}{by_rails}",
         wording::number(pool, "connection", "connections")
     );
     let finding = Finding::new(NAME, Severity::Warning, service.name.as_str(), evidence).leads_to(
         "Threads wait for a connection from the pool of their process, and fail after some seconds \
          (ActiveRecord::ConnectionTimeoutError).",
     );
+    // In database.yml, the variable is that of the pool; a declared service has `DB_POOL`.
+    let variable = match service.set_by == RAILS_POOL_VARIABLE {
+        true => RAILS_POOL_VARIABLE,
+        false => POOL_VARIABLE,
+    };
     match room(observation, service, threads) {
         Room::Enough => finding.change_and_restart(
             format!("the environment of {} alone", service.name),
-            format!("{POOL_VARIABLE}{threads}"),
+            format!("{variable}{threads}"),
         ),
         // A larger pool would exceed the database's limit.
         Room::TooLittle => {
-            let line = wording::number(pool, "thread", "threads");
-            let line = format!("{line} ({})", service.threads_set_by());
-            finding.change_and_restart(format!("the command that starts {}", service.name), line)
+            let (place, line) = service.threads_line(pool);
+            finding.change_and_restart(place, line)
         }
         Room::Unknown => {
             let consequence = format!(
                 "{} No change is suggested: it is unknown whether the database has free \
-                 connections for a larger pool ({POOL_VARIABLE}{threads}). {} no larger pool.",
+                 connections for a larger pool ({variable}{threads}). {} no larger pool.",
                 finding.consequence,
                 wording::number(pool, "thread needs", "threads need"),
             );
@@ -97,6 +116,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_rails_takes_from_the_variable_of_threads_is_found() {
+        let mut observation = with(1, 5, Some(20));
+        let service = &mut observation.services.known_mut()[0];
+        "sidekiq push".clone_into(&mut service.name);
+        RAILS_POOL_VARIABLE.clone_into(&mut service.set_by);
+        let finding = check(&observation).remove(0);
+        let expected = "20 threads share a pool of 5 connections (RAILS_MAX_THREADS=5, if \
+                        config/database.yml reads it as usual)";
+        assert_eq!(finding.evidence, expected);
+        assert_eq!(finding.change.unwrap().line, "RAILS_MAX_THREADS=20");
+        observation.services.known_mut()[0].processes = 20;
+        let change = check(&observation).remove(0).change.unwrap();
+        assert_eq!(change.line, "-c 5", "which overrides the variable");
+        assert_eq!(change.place, "the command line of sidekiq push");
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.push(sessions("sidekiq push", SessionState::Idle, 101));
+        assert_eq!(check(&observation), [], "20 pools of 5 could not hold 101");
+    }
+
+    #[test]
     fn where_the_database_has_no_room_there_are_fewer_threads() {
         let change = check(&with(20, 5, Some(16))).remove(0).change.unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)");
@@ -140,7 +179,7 @@ mod tests {
     fn a_pool_is_not_made_smaller_without_its_threads() {
         let service =
             ConnectionPools { threads: Some(25), ..service("sidekiq push", 1, 25, "DB_POOL=") };
-        let line = "DB_POOL=20, and at most as many threads (-c or RAILS_MAX_THREADS)";
+        let line = "at most 20 threads (-c), and DB_POOL=20";
         assert_eq!(service.pool_line(20), line);
         let by_threads = ConnectionPools { set_by: "-c ".to_owned(), ..service };
         assert_eq!(by_threads.pool_line(20), "-c 20");

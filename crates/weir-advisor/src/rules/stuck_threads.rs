@@ -70,7 +70,11 @@ mod tests {
     fn severity(stuck: usize, seconds: u64) -> Option<Severity> {
         let mut observation = healthy::observation();
         let process = &mut observation.jobs.known_mut().processes[1];
-        let job = JobInHand { class: "Import".to_owned(), age: Duration::from_secs(seconds) };
+        let job = JobInHand {
+            class: "Import".to_owned(),
+            age: Duration::from_secs(seconds),
+            ..JobInHand::default()
+        };
         process.in_hand = vec![job; stuck];
         check(&observation).first().map(|finding| finding.severity)
     }
@@ -89,7 +93,8 @@ mod tests {
         let mut observation = healthy::observation();
         let process = &mut observation.jobs.known_mut().processes[1];
         process.capsules[0].concurrency = 1;
-        process.in_hand = vec![JobInHand { class: "Import".to_owned(), age: AGE_MIN }];
+        process.in_hand =
+            vec![JobInHand { class: "Import".to_owned(), age: AGE_MIN, ..JobInHand::default() }];
         let finding = check(&observation).remove(0);
         assert_eq!(finding.evidence, "its only thread has been running its job (Import) for 1 h");
         assert_eq!(finding.severity, Severity::Critical);
@@ -100,7 +105,7 @@ mod tests {
         let mut observation = healthy::observation();
         let age = Duration::from_secs(4 * 3_600);
         observation.jobs.known_mut().processes[1].in_hand =
-            vec![JobInHand { class: "Import".to_owned(), age }];
+            vec![JobInHand { class: "Import".to_owned(), age, ..JobInHand::default() }];
         let finding = check(&observation).remove(0);
         assert_eq!(
             finding.evidence,
@@ -122,7 +127,8 @@ mod tests {
     fn while_no_job_waits_for_it_a_long_job_is_no_emergency() {
         let mut observation = healthy::observation();
         let jobs = observation.jobs.known_mut();
-        jobs.processes[1].in_hand = vec![JobInHand { class: "Video".to_owned(), age: AGE_MIN }; 5];
+        jobs.processes[1].in_hand =
+            vec![JobInHand { class: "Video".to_owned(), age: AGE_MIN, ..JobInHand::default() }; 5];
         jobs.queue_mut("scheduler").length = 0;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Warning);

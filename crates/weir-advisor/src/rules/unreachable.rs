@@ -15,7 +15,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             sources.push(missing);
         }
     }
-    sources.into_iter().filter_map(found).collect()
+    sources.into_iter().filter_map(|missing| found(observation, missing)).collect()
 }
 
 /// Reports whether this rule handles `missing`.
@@ -39,7 +39,7 @@ fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
 /// and lower if only the observer is rejected. Unsupported features yield `None`.
 const fn severity(obstacle: MissingReason) -> Option<Severity> {
     match obstacle {
-        MissingReason::Unreachable => Some(Severity::Critical),
+        MissingReason::Unreachable | MissingReason::Slow => Some(Severity::Critical),
         MissingReason::Login | MissingReason::NotAllowed => Some(Severity::Warning),
         MissingReason::SlotsExhausted
         | MissingReason::LimitReached
@@ -52,7 +52,7 @@ const fn severity(obstacle: MissingReason) -> Option<Severity> {
     }
 }
 
-fn found(missing: &Missing) -> Option<Finding> {
+fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     let severity = severity(missing.obstacle)?;
     // The subject already contains the name.
     let evidence = match missing.reason.strip_prefix(&missing.what) {
@@ -60,6 +60,10 @@ fn found(missing: &Missing) -> Option<Finding> {
         None => missing.reason.clone(),
     };
     let consequence = match severity {
+        Severity::Critical if missing.obstacle == MissingReason::Slow => {
+            "Sidekiq and the application most likely wait as long for each command. The commands show \
+             what was slow: events of the disk (aof-fsync-always, fork) or commands of a client."
+        }
         Severity::Critical => {
             "Nothing is known about it, and other clients with the same address, such as Sidekiq \
              and the application, get no response either."
@@ -73,6 +77,11 @@ fn found(missing: &Missing) -> Option<Finding> {
             finding.change("the source, as its administrator", remedy.as_str())
         }
         (Some(remedy), _) => finding.next(remedy.as_str()),
+        (None, MissingReason::Slow) => {
+            let name = missing.what.strip_prefix("Redis ").unwrap_or(&missing.what);
+            let slow = |cli: &str| format!("{cli} LATENCY LATEST && {cli} SLOWLOG GET 10");
+            finding.next(observation.redis_command(name, slow))
+        }
         (None, _) => finding,
     })
 }
@@ -121,6 +130,19 @@ mod tests {
             assert_eq!(rules, expected);
             assert_eq!(findings[0].change.is_some(), obstacle == MissingReason::NotAllowed);
         }
+    }
+
+    #[test]
+    fn one_that_responds_too_slowly_is_not_said_to_be_silent() {
+        let mut observation = healthy::observation();
+        let (obstacle, remedy) = (MissingReason::Slow, None);
+        observation.redis =
+            vec![Fact::Unknown(Missing { remedy, ..missing("Redis a:6379", obstacle) })];
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Critical);
+        assert!(!finding.consequence.contains("no response"), "{}", finding.consequence);
+        let next = finding.next.unwrap();
+        assert!(next.contains("LATENCY LATEST && redis-cli"), "{next}");
     }
 
     #[test]

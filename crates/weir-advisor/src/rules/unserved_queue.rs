@@ -35,8 +35,14 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQue
         )
     });
     let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
-    let finding = Finding::new(NAME, Severity::Critical, subject, evidence)
-        .leads_to("Its jobs are never run.");
+    let consequence = match queue.unlisted {
+        false => "Its jobs are never run.",
+        true => {
+            "Its jobs are never run. The client that pushes them does not add the name to the set \
+             queues, as Sidekiq's own client does, so Sidekiq's pages do not list the queue."
+        }
+    };
+    let finding = Finding::new(NAME, Severity::Critical, subject, evidence).leads_to(consequence);
     repaired.change(finding, name)
 }
 
@@ -74,6 +80,11 @@ mod tests {
         let all = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
         assert_eq!(change.line, all, "one alone would strand the others");
         assert!(change.place.starts_with("all queues of shop:1:"), "{}", change.place);
+        assert_eq!(finding.consequence, "Its jobs are never run.");
+        let mut observation = unserved("fasp");
+        observation.jobs.known_mut().queue_mut("fasp").unlisted = true;
+        let unlisted = check(&observation).remove(0);
+        assert!(unlisted.consequence.contains("pages do not list the queue"), "{unlisted:?}");
     }
 
     #[test]

@@ -8,12 +8,20 @@ use crate::observation::{JobProcess, Observation, ObservedQueue, SidekiqObservat
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 /// Minimum number of jobs. Fewer are explained by single slow jobs.
 const LENGTH_MIN: u64 = 100;
+/// Latency from which it is better to run new jobs before the backlog. A younger backlog that is empty
+/// within that time is only a notice.
+pub(super) const OLD_MIN: Duration = Duration::from_secs(600);
 /// A free thread takes a job at once. After this time, each process has sent several heartbeats.
 const IDLE_MIN: Duration = Duration::from_secs(60);
 
 /// Reports whether the queue is long and late enough for a backlog.
 pub(super) fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
+}
+
+/// Reports whether a young backlog will be empty soon, even if it takes the `longest` time.
+pub(super) fn is_over_soon(latency: Duration, left: Duration, longest: Duration) -> bool {
+    latency < OLD_MIN && left.max(longest) < OLD_MIN
 }
 
 /// Returns the first process that serves the queue, if none of them takes jobs although none has a

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use weir_advisor::observation::{Observation, ObservedQueue};
+use weir_advisor::observation::{Observation, ObservedQueue, SidekiqObservation};
 use weir_advisor::{Drain, Forecast};
 use weir_base::clock::Timestamp;
 
@@ -36,7 +36,8 @@ pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Ob
         };
         let forecast = Forecast::of(jobs);
         for queue in &jobs.queues {
-            rows.push((key(shard, &queue.name), row(queue, forecast.queue(&queue.name))));
+            let drain = forecast.queue(&queue.name);
+            rows.push((key(shard, &queue.name), row(jobs, queue, drain)));
         }
     }
     histories.record(at, (&rows, extent), |(key, _)| key.as_ref(), |(_, row)| row.to_vec());
@@ -44,7 +45,11 @@ pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Ob
 
 /// Returns the values of [`COLUMNS`]; NaN: unknown, and for the last one that the queue never
 /// drains.
-fn row(queue: &ObservedQueue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
+fn row(
+    jobs: &SidekiqObservation,
+    queue: &ObservedQueue,
+    drain: Option<Drain>,
+) -> [f64; COLUMNS.len()] {
     let flow = queue.paced();
     let drain = match drain {
         Some(Drain::Empty) => 0.0,
@@ -56,7 +61,7 @@ fn row(queue: &ObservedQueue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
         as_float(queue.in_hand),
         queue.latency.as_secs_f64(),
         flow.map_or(f64::NAN, |flow| flow.arrivals_per_second),
-        flow.map_or(f64::NAN, |flow| flow.served_per_second()),
+        flow.map_or(f64::NAN, |flow| jobs.completed_per_second(flow)),
         drain,
     ]
 }

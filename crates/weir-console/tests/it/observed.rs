@@ -132,6 +132,7 @@ fn postgres() -> DatabaseObservation {
             blocking_pid: 4_711,
             blocking_state: None,
             relation: Some("accounts".to_owned()),
+            is_advisory: false,
             waited: Duration::from_secs(62),
         }]),
         waits: Fact::Known(vec![SessionWait {

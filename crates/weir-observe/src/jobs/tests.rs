@@ -233,6 +233,27 @@ fn the_largest_shares_are_kept() {
 }
 
 #[test]
+fn each_error_of_a_set_has_its_most_frequent_message() {
+    let job = |error: &str, message: Option<&str>| JobSummary {
+        error: Some(error.to_owned()),
+        error_message: message.map(str::to_owned),
+        ..JobSummary::default()
+    };
+    let jobs = [
+        job("IOError", Some("closed stream")),
+        job("Timeout", Some("after 9 s")),
+        job("Timeout", Some("after 10 s")),
+        job("Timeout", Some("after 10 s")),
+        job("KeyError", None),
+    ];
+    let messages = failed_sample_of(&jobs).error_messages;
+    let of = |error: &str| messages.get(error).map(String::as_str);
+    assert_eq!((of("IOError"), of("Timeout")), (Some("closed stream"), Some("after 10 s")));
+    assert_eq!(of("KeyError"), None);
+    assert_eq!(sample_of(&jobs).error_messages.len(), 0, "a queue's are not reported");
+}
+
+#[test]
 fn due_jobs_that_are_taken_move_however_many_become_due() {
     let due =
         |due, first| SetSample { size: 900, due, first: Some(at(first)), ..SetSample::default() };

@@ -15,7 +15,7 @@ const UNKNOWN: &str = "another service";
 /// is read by name, so that the query also works in earlier versions.
 const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-    THEN l.relation::regclass::text END AS relation, \
+    THEN l.relation::regclass::text END AS relation, l.locktype = 'advisory' AS advisory, \
     greatest(extract(epoch FROM clock_timestamp() - \
     coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds, \
     k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
@@ -51,6 +51,7 @@ fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> 
         blocking_state: backend(blocking_pid).map(|backend| (backend.state, backend.since)),
         blocking_event: backend(blocking_pid).and_then(|backend| backend.event.clone()),
         relation: row.get("relation").map(str::to_owned),
+        is_advisory: row.get("advisory") == Some("t"),
         waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
     })
 }

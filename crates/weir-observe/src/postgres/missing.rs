@@ -63,7 +63,9 @@ fn rejected(kind: &PostgresErrorKind, user: Option<&str>) -> (MissingReason, Opt
         PostgresErrorKind::SlotsExhausted => return (MissingReason::SlotsExhausted, None),
         PostgresErrorKind::NotSupported => return (MissingReason::NotSupported, None),
         PostgresErrorKind::LimitReached(holder) => {
-            let line = format!("{} CONNECTION LIMIT -1;", holder.alter());
+            // The server does not report the limit, and no limit at all would let the role or the
+            // database take every slot.
+            let line = format!("{} CONNECTION LIMIT NUMBER;", holder.alter());
             return (MissingReason::LimitReached, Some(line));
         }
         PostgresErrorKind::NoPrivilege => {
@@ -182,6 +184,8 @@ const fn broken(is_tls: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use weir_advisor::observation::Holder;
+
     use super::*;
 
     #[test]
@@ -195,6 +199,14 @@ mod tests {
         assert_eq!(remedy(PostgresErrorKind::NoSuchRole, "weir"), expected);
         let (obstacle, remedy) = rejected(&PostgresErrorKind::NoSuchRole, None);
         assert!(obstacle == MissingReason::Login && remedy.unwrap().contains("postgres://weir@"));
+    }
+
+    #[test]
+    fn a_limit_that_rejects_the_observer_is_raised_and_not_removed() {
+        let holder = Holder { role: Some("weir".to_owned()), database: None };
+        let (obstacle, line) = rejected(&PostgresErrorKind::LimitReached(holder), Some("weir"));
+        assert_eq!(obstacle, MissingReason::LimitReached);
+        assert_eq!(line.unwrap(), r#"ALTER ROLE "weir" CONNECTION LIMIT NUMBER;"#);
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn window(jobs: &SidekiqObservation, at: Timestamp) -> Option<LoadWindow> {
     let (threads, flow) = (jobs.threads(), jobs.flow()?);
     let waited = flow.before.min(flow.after) >= u64::from(threads);
     let are_busy = jobs.busy() as f64 >= BUSY_SHARE_MIN * f64::from(threads);
-    let done_share = 1.0 - jobs.failed_share.known().copied().unwrap_or_default();
+    let done_share = jobs.completed_share();
     let per_second = flow.served_per_second() * done_share;
     (waited && are_busy).then(|| LoadWindow {
         at,

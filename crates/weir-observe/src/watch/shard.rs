@@ -53,10 +53,8 @@ impl WatchedShard {
         let first_window = FIRST_WINDOW.min(schedule.interval);
         let deadline = schedule.sample_timeout.saturating_add(first_window);
         let samples = tokio::time::timeout(deadline, self.twice(limits, first_window)).await;
-        let samples = samples.unwrap_or_else(|_| {
-            let (name, after) = (self.endpoint.to_string(), schedule.sample_timeout);
-            Err(SidekiqError::Deadline { name, after })
-        });
+        let (name, after) = (self.endpoint.to_string(), schedule.sample_timeout);
+        let samples = samples.unwrap_or(Err(SidekiqError::Deadline { name, after }));
         let samples = samples.map_err(|error| self.unreachable(&error));
         self.retry.note(began, clock.now(), samples.as_ref().err().cloned());
         samples

@@ -101,6 +101,31 @@ async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
 }
 
 #[tokio::test]
+async fn long_jobs_that_hold_all_threads_are_told_in_a_window_that_is_shorter_than_they_are() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"critical":10,"imports":1}"#).await;
+    push(&redis, "imports", 1_500, 900.0).await;
+    push(&redis, "critical", 20, 90.0).await;
+    let started = now(&redis).await - 30.0;
+    let job = r#"{\"class\":\"Import\",\"args\":[]}"#;
+    let work = format!(r#"{{"queue":"imports","run_at":{started:.0},"payload":"{job}"}}"#);
+    let key = format!("{PROCESS}:work");
+    let threads: Vec<String> = (0..5).map(|thread| format!("t{thread}")).collect();
+    let fields = threads.iter().flat_map(|thread| [thread.as_str(), work.as_str()]);
+    let words: Vec<&str> = ["HSET", &key].into_iter().chain(fields).collect();
+    redis.run(&[&words, &["HSET", PROCESS, "busy", "5"]]);
+    let (_, advice) = sample(&redis).await;
+    assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
+    let finding = &advice.findings[0];
+    assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "queue critical"));
+    let expected = "jobs of imports hold all 5 threads that serve it, the oldest for ";
+    assert!(finding.evidence.contains(expected), "{finding:?}");
+    let line = &finding.change.as_ref().unwrap().line;
+    assert_eq!(line, "bundle exec sidekiq -c 5 -q critical");
+    assert_eq!(advice.findings[1].next.as_deref(), Some("weir plan"), "no set-aside");
+}
+
+#[tokio::test]
 async fn ghosts_quiet_processes_and_overdue_jobs_are_found() {
     let Some(redis) = RedisServer::start() else { return };
     serve(&redis, r#"{"default":1}"#).await;
@@ -114,6 +139,56 @@ async fn ghosts_quiet_processes_and_overdue_jobs_are_found() {
     let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["overdue-jobs", "ghost-process", "quiet-process"]);
     assert_eq!(advice.findings[2].severity, Severity::Notice, "since when is not known");
+}
+
+#[tokio::test]
+async fn the_message_of_an_error_is_told_without_its_password() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":1}"#).await;
+    let later = format!("{:.3}", now(&redis).await + 3_600.0);
+    let job = r#"{"class":"Import","error_class":"PG::ConnectionBad","error_message":"postgres://shop:hunter2@db/shop refused\nDETAIL: x"}"#;
+    let fill =
+        "for i = 1, 200 do redis.call('ZADD', 'retry', ARGV[1], ARGV[2] .. string.rep(' ', i)) end";
+    redis.run(&[&["EVAL", fill, "0", &later, job]]);
+    let (observation, advice) = sample(&redis).await;
+    assert_eq!(rules(&advice), ["retry-flood"]);
+    let expected = "200 failed jobs wait for a retry; 100 % of a sample with PG::ConnectionBad (for \
+                    example: postgres://***@db/shop refused), most often Import";
+    assert_eq!(advice.findings[0].evidence, expected);
+    assert!(!format!("{observation:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn times_in_milliseconds_are_told_from_times_in_seconds() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":1}"#).await;
+    let now = now(&redis).await;
+    let schedule = |seconds: f64, job: &str| {
+        redis.run(&[&[
+            "ZADD",
+            "schedule",
+            &format!("{seconds:.3}"),
+            &format!("{{\"class\":\"{job}\"}}"),
+        ]]);
+    };
+    schedule(now + 3_600.0, "A");
+    assert_eq!(sample(&redis).await.1.findings, []);
+    schedule(now + 20.0 * 31_557_600.0, "B");
+    let (_, advice) = sample(&redis).await;
+    assert_eq!(
+        (rules(&advice), advice.findings[0].severity),
+        (vec!["far-scheduled"], Severity::Notice)
+    );
+    schedule((now + 3_600.0) * 1_000.0, "C");
+    let (observation, advice) = sample(&redis).await;
+    let finding = &advice.findings[0];
+    assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
+    assert_eq!(finding.evidence, "2 of 3 scheduled jobs are due in more than ten years");
+    assert!(finding.consequence.contains("the times of 1 are within ten years"), "{finding:?}");
+    let far = observation.jobs.known().unwrap().scheduled.far_ahead;
+    let mut count = ::redis::cmd("ZCOUNT");
+    let count = count.arg("schedule").arg(far.after_unix_seconds).arg("+inf");
+    assert_eq!(count.query::<u64>(&mut redis.client()).unwrap(), 2);
 }
 
 #[tokio::test]

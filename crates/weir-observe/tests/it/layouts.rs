@@ -262,7 +262,7 @@ async fn jobs_without_a_process_are_as_old_in_each_layout() {
         let (observation, advice) = filled.sample().await;
         let finding = advice.findings.iter().find(|it| it.rule == "no-process").unwrap();
         let expected = "40 jobs wait and no Sidekiq process has a heartbeat";
-        assert_eq!(finding.evidence, expected, "{layout:?}");
+        assert!(finding.evidence.starts_with(expected), "{layout:?}: {finding:?}");
         let waited = observation.jobs.known().unwrap().queue("default").unwrap().latency;
         assert_eq!(waited.as_secs() / 600, 6, "{layout:?}: an hour and some minutes, {waited:?}");
     }

@@ -4,7 +4,7 @@ use weir_advisor::{Severity, advise};
 use weir_observe::observe;
 use weir_sidekiq::RedisEndpoint;
 
-use crate::findings::{push, rules, sample, serve, sources};
+use crate::findings::{PROCESS, push, rules, sample, serve, sources};
 use crate::redis_server::RedisServer;
 
 #[tokio::test]
@@ -20,6 +20,20 @@ async fn another_database_names_the_one_with_the_keys() {
     let expected = "there are no Sidekiq keys: database 1 is empty; database 0 has 4 keys";
     assert_eq!(finding.evidence, expected);
     assert_eq!(finding.change.as_ref().unwrap().line, "/0");
+}
+
+#[tokio::test]
+async fn processes_in_another_database_are_told_with_its_number() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "default", 3, 0.5).await;
+    serve(&redis, r#"{"default":1}"#).await;
+    redis.run(&[&["MOVE", "processes", "1"], &["MOVE", PROCESS, "1"]]);
+    let (_, advice) = sample(&redis).await;
+    assert_eq!(rules(&advice), ["no-process"]);
+    let finding = &advice.findings[0];
+    let expected = "3 jobs wait and no Sidekiq process has a heartbeat in database 0; database 1 of \
+                    the same Redis has 1 live process";
+    assert_eq!((finding.evidence.as_str(), &finding.next), (expected, &None));
 }
 
 #[tokio::test]
@@ -62,6 +76,6 @@ async fn queues_without_any_process_are_not_well() {
     let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["no-process"]);
     assert_eq!(advice.findings[0].severity, Severity::Warning);
-    let expected = "no Sidekiq process has a heartbeat; no job is waiting yet";
+    let expected = "no Sidekiq process has a heartbeat in database 0; no job is waiting yet";
     assert_eq!(advice.findings[0].evidence, expected);
 }

@@ -73,6 +73,33 @@ async fn a_script_that_does_not_end_is_told_with_what_ends_it() {
 }
 
 #[tokio::test]
+async fn a_redis_without_its_folder_is_told_with_how_to_save_the_jobs() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "default", 3, 0.5).await;
+    // The default before Redis 7: a copy is first written to the folder. And no wait for other copies.
+    redis.run(&[
+        &["CONFIG", "SET", "repl-diskless-sync", "no"],
+        &["CONFIG", "SET", "repl-diskless-sync-delay", "0"],
+    ]);
+    std::fs::remove_dir_all(redis.folder()).unwrap();
+    let advice = sample(&redis).await;
+    let finding = advice.findings.iter().find(|it| it.rule == "redis-persistence").unwrap();
+    assert_eq!(finding.severity, Severity::Critical);
+    assert!(finding.evidence.starts_with("its folder (dir) was removed"), "{finding:?}");
+    let kept = tempfile::tempdir().unwrap();
+    let command = finding.next.as_ref().unwrap();
+    let command = format!("unset REDISCLI_AUTH; cd {} && {command}", kept.path().display());
+    let (ended, printed) = pasted(&command, "");
+    assert_eq!(ended, Some(0), "{printed}");
+    let file = std::fs::read(kept.path().join("redis-copy.rdb")).unwrap();
+    assert!(file.starts_with(b"REDIS") && contains(&file, b"queue:default"), "{printed}");
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|it| it == word)
+}
+
+#[tokio::test]
 async fn a_redis_that_loads_is_told_with_how_to_wait() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dump.rdb");

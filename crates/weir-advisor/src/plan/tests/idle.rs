@@ -62,6 +62,17 @@ fn who_is_known_to_be_behind_is_behind_whatever_is_unknown_beside() {
 }
 
 #[test]
+fn more_connections_need_a_restart_of_postgres() {
+    let (_, mut wanted) = idle(8, &["default"]);
+    wanted.max_connections = 20;
+    let remedies = plan(&wanted).unwrap_err().remedies;
+    let is_said = |way: &String| {
+        way.starts_with("max_connections = ") && way.contains("which then needs a restart")
+    };
+    assert!(remedies.iter().any(is_said), "{remedies:?}");
+}
+
+#[test]
 fn a_target_rests_on_what_is_known() {
     let (_, mut wanted) = idle(8, &["default"]);
     wanted.queues[0].target_seconds = Some(30.0);

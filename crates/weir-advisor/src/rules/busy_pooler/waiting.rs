@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{NAME, without_free_slots};
 use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase};
+use crate::rules::lock_waits;
 use crate::wording::{duration, number};
 
 /// In transaction mode connections are released within milliseconds, so a longer wait means a
@@ -43,6 +44,14 @@ fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -
     };
     let finding =
         Finding::new(NAME, severity, subject, evidence).leads_to(consequence(pool, deadline));
+    if lock_waits::holds_up(observation, name(observation)) {
+        let consequence = format!(
+            "{} Its connections wait for a lock: end that wait first. More connections would wait \
+             as well.",
+            finding.consequence
+        );
+        return finding.leads_to(consequence);
+    }
     remedied(finding, observation, pgbouncer, pool, &why)
 }
 
@@ -184,7 +193,7 @@ fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
 mod tests {
     use super::*;
     use crate::healthy::{self, sessions};
-    use crate::observation::{Fact, PgBouncerSettings, Pooler, SessionState};
+    use crate::observation::{Fact, LockWait, PgBouncerSettings, Pooler, SessionState};
 
     fn pool(user: &str, waiting: u32, longest_wait: Duration) -> ConnectionPool {
         ConnectionPool {
@@ -217,14 +226,18 @@ mod tests {
         }
     }
 
-    /// Returns the findings for a database with 197 slots, `open` of which are in use.
-    fn all(pgbouncer: PgBouncer, open: u32) -> Vec<Finding> {
+    /// Returns a database with 197 slots, `open` of which are in use.
+    fn observed(pgbouncer: PgBouncer, open: u32) -> Observation {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().connections.known_mut().sessions =
             vec![sessions("pgbouncer", SessionState::Active, open)];
         observation.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
         observation.pgbouncer = Fact::Known(pgbouncer);
-        super::super::check(&observation)
+        observation
+    }
+
+    fn all(pgbouncer: PgBouncer, open: u32) -> Vec<Finding> {
+        super::super::check(&observed(pgbouncer, open))
     }
 
     fn only(pgbouncer: PgBouncer) -> Finding {
@@ -255,6 +268,17 @@ mod tests {
         one.pools[0].connections_active = 1;
         let why = "its one connection is in use, of at most 1";
         assert!(only(one).evidence.ends_with(why));
+    }
+
+    #[test]
+    fn a_pool_whose_connections_wait_for_a_lock_is_not_enlarged() {
+        let mut observation = observed(pgbouncer(7, 12), 20);
+        let (waited, waiting_service) = (Duration::from_secs(30), "pgbouncer".to_owned());
+        *observation.postgres.known_mut().lock_waits.known_mut() =
+            vec![LockWait { waited, waiting_service, ..LockWait::default() }];
+        let finding = super::super::check(&observation).pop().unwrap();
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.contains("end that wait first"), "{}", finding.consequence);
     }
 
     #[test]

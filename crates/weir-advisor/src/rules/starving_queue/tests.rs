@@ -1,7 +1,7 @@
 use super::*;
 use crate::flow::Flow;
 use crate::healthy;
-use crate::observation::{Pooler, SessionState};
+use crate::observation::{JobInHand, LockWait, Pooler, SessionState};
 
 /// Returns a flow without arrivals and completions.
 fn stands(length: u64) -> Fact<Flow> {
@@ -171,4 +171,140 @@ fn it_waits_its_turn_while_those_before_it_are_empty() {
     let mut observation = observation(Ordering::Strict);
     observation.jobs.known_mut().queue_mut("push").length = 0;
     assert_eq!(check(&observation), []);
+}
+
+/// Returns three processes whose threads have run long jobs of `push` for 10 s to 38 s, while jobs of
+/// `default` wait, which has a higher weight.
+fn held() -> Observation {
+    let mut observation = healthy::observation();
+    let jobs = observation.jobs.known_mut();
+    let queues = [("default", 10), ("push", 1)];
+    jobs.processes =
+        (1..=3).map(|pid| healthy::process(pid, 5, Ordering::Weighted, &queues)).collect();
+    let import = |seconds| JobInHand {
+        class: "Import".to_owned(),
+        queue: "push".to_owned(),
+        age: Duration::from_secs(seconds),
+    };
+    for process in &mut jobs.processes {
+        process.in_hand = [10, 17, 24, 31, 38].map(import).to_vec();
+    }
+    let queue = jobs.queue_mut("default");
+    (queue.length, queue.latency, queue.flow) = (30, Duration::from_secs(90), stands(30));
+    observation
+}
+
+#[test]
+fn long_jobs_that_hold_all_threads_keep_another_queue_waiting() {
+    let finding = check(&held()).remove(0);
+    assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "queue default"));
+    let expected = "30 jobs wait, the oldest for 1 min 30 s; jobs of push hold all 15 threads that serve \
+                    it, the oldest for 38 s";
+    assert_eq!(finding.evidence, expected);
+    assert!(finding.consequence.starts_with("It gets a thread only when one of those jobs ends."));
+    assert_eq!(finding.change.unwrap().line, "bundle exec sidekiq -c 5 -q default");
+    let jobs = held();
+    let holders = holders(jobs.jobs.known().unwrap());
+    assert_eq!(holders.get("push"), Some(&vec!["default"]));
+}
+
+#[test]
+fn the_severity_of_held_threads_depends_on_the_order_and_on_growth() {
+    let severity = |change: &dyn Fn(&mut SidekiqObservation)| {
+        let mut observation = held();
+        change(observation.jobs.known_mut());
+        check(&observation).remove(0).severity
+    };
+    let ordered = |ordering, own: u32| {
+        severity(&move |jobs: &mut SidekiqObservation| {
+            for process in &mut jobs.processes {
+                process.capsules[0].ordering = ordering;
+                process.capsules[0].queues[0].weight = own;
+            }
+        })
+    };
+    assert_eq!(ordered(Ordering::Weighted, 1), Severity::Warning, "as often as the other");
+    assert_eq!(ordered(Ordering::Weighted, 0), Severity::Notice, "it is meant to wait");
+    assert_eq!(ordered(Ordering::Random, 0), Severity::Notice);
+    assert_eq!(ordered(Ordering::Strict, 0), Severity::Warning, "it is the first");
+    assert_eq!(ordered(Ordering::Unknown, 0), Severity::Warning);
+    let grows = |jobs: &mut SidekiqObservation| {
+        let queue = jobs.queue_mut("default");
+        (queue.length, queue.flow) = (300, stands(300));
+        (queue.flow.known_mut().before, queue.flow.known_mut().arrivals_per_second) = (200, 12.0);
+    };
+    assert_eq!(severity(&grows), Severity::Critical, "a few were completed, and it grows");
+}
+
+#[test]
+fn long_jobs_are_named_unless_the_order_surely_keeps_the_queue_waiting() {
+    let evidence = |ordering| {
+        let mut observation = held();
+        let jobs = observation.jobs.known_mut();
+        let push = jobs.queue_mut("push");
+        (push.length, push.flow) = (500, stands(500));
+        for process in &mut jobs.processes {
+            process.capsules[0].ordering = ordering;
+            process.capsules[0].queues.swap(0, 1);
+        }
+        check(&observation).remove(0).evidence
+    };
+    assert!(evidence(Ordering::Unknown).contains("jobs of push hold all 15 threads"));
+    assert!(evidence(Ordering::Strict).contains("fetches from push first"));
+}
+
+#[test]
+fn threads_that_are_free_or_unknown_or_soon_free_do_not_starve_a_queue() {
+    let found = |change: &dyn Fn(&mut SidekiqObservation)| {
+        let mut observation = held();
+        change(observation.jobs.known_mut());
+        check(&observation).len()
+    };
+    assert_eq!(found(&|_| {}), 1);
+    assert_eq!(found(&|jobs| _ = jobs.processes[2].in_hand.pop()), 0, "a thread is free");
+    assert_eq!(found(&|jobs| jobs.processes[2].in_hand[0].queue.clear()), 0, "of an unknown queue");
+    assert_eq!(found(&|jobs| jobs.has_more_processes = true), 0, "others may serve it");
+    assert_eq!(found(&|jobs| jobs.queue_mut("default").in_hand = 1), 0, "it has a thread");
+    let short = |jobs: &mut SidekiqObservation| {
+        let in_hand = jobs.processes.iter_mut().flat_map(|it| &mut it.in_hand);
+        in_hand.for_each(|job| job.age = Duration::from_secs(13));
+    };
+    assert_eq!(found(&short), 0, "9 s at the last heartbeat");
+    let hang = |jobs: &mut SidekiqObservation| {
+        let in_hand = jobs.processes.iter_mut().flat_map(|it| &mut it.in_hand);
+        in_hand.for_each(|job| job.age = Duration::from_secs(600));
+    };
+    assert_eq!(found(&hang), 0, "the rule stuck-threads reports that");
+    let two = |jobs: &mut SidekiqObservation| {
+        let capsule = jobs.processes[0].capsules[0].clone();
+        jobs.processes[0].capsules.push(capsule);
+    };
+    assert_eq!(found(&two), 0, "which capsule has the jobs is unknown");
+    assert_eq!(found(&|jobs| jobs.processes[2].quiet = true), 1, "that one serves none");
+}
+
+#[test]
+fn jobs_that_may_wait_for_a_lock_are_no_reason_for_another_process() {
+    let mut observation = held();
+    let wait = LockWait {
+        waiting_service: "sidekiq".to_owned(),
+        waited: Duration::from_secs(30),
+        ..LockWait::default()
+    };
+    *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait];
+    let finding = check(&observation).remove(0);
+    assert_eq!((&finding.change, finding.assigns.len()), (&None, 0));
+    assert!(finding.consequence.ends_with("end that wait first."), "{finding:?}");
+}
+
+#[test]
+fn the_process_for_a_queue_behind_long_jobs_comes_before_their_backlog() {
+    let mut observation = held();
+    let jobs = observation.jobs.known_mut();
+    let push = jobs.queue_mut("push");
+    (push.length, push.latency, push.flow) = (1_500, Duration::from_secs(900), stands(1_500));
+    let findings = crate::advise(&observation).findings;
+    let of = |rule: &str| findings.iter().position(|it| it.rule == rule).unwrap();
+    assert!(of(NAME) < of("backlog"), "{findings:?}");
+    assert!(!findings.iter().any(|it| it.to_do().is_some_and(|it| it.contains("set-aside"))));
 }

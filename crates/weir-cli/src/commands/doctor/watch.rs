@@ -141,7 +141,7 @@ fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> V
     let mut queues: Vec<&ObservedQueue> = jobs.queues.iter().collect();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
     let forecast = Forecast::of(jobs);
-    let rows = queues.iter().take(QUEUES_MAX).map(|queue| queue_row(queue, &forecast));
+    let rows = queues.iter().take(QUEUES_MAX).map(|queue| queue_row(jobs, queue, &forecast));
     let rows: Vec<Vec<String>> = rows.collect();
     let head = ["QUEUE", "DEPTH", "LATENCY", "ARRIVAL RATE", "COMPLETION RATE", "TIME TO DRAIN"];
     let title = shard.map(|name| output::printable(&format!("Redis {name}")));
@@ -150,24 +150,22 @@ fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> V
     let all = all.map(|all| {
         format!(
             "Completion rate of all queues, counted by Sidekiq: {}",
-            wording::counted_rate(*all, window)
+            wording::counted_rate(*all * jobs.completed_share(), window)
         )
     });
     let table = output::columns(&head, &rows).into_iter();
     std::iter::once(String::new()).chain(title).chain(table).chain(all).collect()
 }
 
-fn queue_row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
-    let flow = queue.flow.known();
-    let rate = |rate_of: fn(&Flow) -> f64| rate(queue, rate_of);
+fn queue_row(jobs: &SidekiqObservation, queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
     let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
     vec![
         output::printable(&queue.name),
         wording::count(queue.length),
         oldest,
-        rate(|flow| flow.arrivals_per_second),
-        rate(Flow::served_per_second),
-        match forecast.queue(&queue.name).or_else(|| flow.map(Flow::drain)) {
+        rate(queue, |flow| flow.arrivals_per_second),
+        rate(queue, |flow| jobs.completed_per_second(flow)),
+        match forecast.queue_or_own(queue) {
             Some(Drain::After(left)) => wording::about(left, forecast.queue_between(&queue.name)),
             Some(Drain::Empty) => "-".to_owned(),
             Some(Drain::Stands) => "stands".to_owned(),
@@ -179,7 +177,7 @@ fn queue_row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
 
 /// Formats a rate; "?" if jobs may have passed unseen between samples, since the queues of a
 /// healthy system are mostly empty.
-fn rate(queue: &ObservedQueue, rate_of: fn(&Flow) -> f64) -> String {
+fn rate(queue: &ObservedQueue, rate_of: impl Fn(&Flow) -> f64) -> String {
     let Some(flow) = queue.flow.known() else { return "?".to_owned() };
     match (queue.flow_is_least, rate_of(flow)) {
         (true, least) if least > 0.0 => format!("at least {}", wording::rate(least)),

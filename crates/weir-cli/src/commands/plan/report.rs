@@ -54,17 +54,28 @@ fn head(input: &PlanInput) -> Vec<String> {
 
 fn machine(input: &PlanInput) -> String {
     let mut line = format!(
-        "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are reserved",
+        "{} cores, {} ({} for Postgres, {} for Redis), {} connections, {}",
         input.cores,
         wording::bytes(input.memory_bytes),
         wording::bytes(input.postgres_memory_bytes),
         wording::bytes(input.redis_memory_bytes),
         input.max_connections,
-        input.reserve.max(input.reserved_connections)
+        kept_free(input)
     );
     let pooler = input.pooler_connections;
-    line.extend(pooler.map(|connections| format!(" and {connections} belong to a pooler")));
+    line.extend(pooler.map(|connections| format!("; {connections} belong to a pooler")));
     line
+}
+
+/// Says for whom the plan leaves connections: Postgres reserves some for superusers, and the rest of
+/// the reserve is for sessions of others.
+fn kept_free(input: &PlanInput) -> String {
+    let superusers = input.reserved_connections;
+    let by_postgres = format!("{superusers} that Postgres reserves for superusers");
+    match input.reserve.saturating_sub(superusers) {
+        0 => format!("less {by_postgres}"),
+        others => format!("less {by_postgres} and {others} for sessions of others (--reserve)"),
+    }
 }
 
 fn web(demand: &WebDemand) -> String {
@@ -160,4 +171,37 @@ pub(super) fn proofs(proofs: &[Proof]) -> String {
 /// Joins lines, with an empty line before.
 fn block(lines: Vec<String>) -> String {
     format!("\n{}\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::plan::{ProcessMemory, Storage};
+
+    use super::*;
+
+    #[test]
+    fn connections_that_stay_free_are_named_by_who_needs_them() {
+        let mut input = PlanInput {
+            cores: 4,
+            memory_bytes: 8 << 30,
+            postgres_memory_bytes: 2 << 30,
+            redis_memory_bytes: 512 << 20,
+            storage: Storage::Ssd,
+            max_connections: 40,
+            reserve: 15,
+            reserved_connections: 3,
+            pooler_connections: None,
+            web: WebDemand { requests_per_second: 10.0, service_seconds: 0.1, threads: 5 },
+            streaming: (1, 10),
+            queues: Vec::new(),
+            process_memory: ProcessMemory::default(),
+        };
+        let expected = "40 connections, less 3 that Postgres reserves for superusers and 12 for \
+                        sessions of others (--reserve)";
+        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
+        (input.reserve, input.pooler_connections) = (2, Some(20));
+        let expected = "40 connections, less 3 that Postgres reserves for superusers; 20 belong to \
+                        a pooler";
+        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
+    }
 }

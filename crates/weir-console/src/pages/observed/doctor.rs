@@ -167,7 +167,11 @@ fn until(drain: Drain, verdict: &Summary) -> String {
             format!("{subject} queues are empty in {}.", wording::about(remaining, verdict.between))
         }
         Drain::Stands => "The backlog neither grows nor shrinks.".to_owned(),
-        Drain::Grows => "The backlog grows.".to_owned(),
+        Drain::Grows if verdict.growing.is_empty() => "The queues together grow.".to_owned(),
+        Drain::Grows => {
+            let growing = wording::list(verdict.growing.iter().map(String::as_str));
+            format!("Growing: {}.", displayable(&growing))
+        }
     }
 }
 

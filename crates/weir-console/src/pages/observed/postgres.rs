@@ -212,7 +212,11 @@ impl LockRow {
         Self {
             waiting: displayable(&wait.waiting_service),
             blocking: format!("{blocking} (pid {pid}){state_text}"),
-            relation: wait.relation.as_deref().map_or_else(|| "–".to_owned(), displayable),
+            relation: match &wait.relation {
+                Some(relation) => displayable(relation),
+                None if wait.is_advisory => "advisory lock".to_owned(),
+                None => "–".to_owned(),
+            },
             waited: figures::duration(wait.waited.as_secs_f64()),
         }
     }

@@ -180,7 +180,7 @@ fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
         tile("Waiting", figures::count(queue.length), false),
         tile("Oldest", if queue.length == 0 { unknown() } else { oldest }, false),
         tile("Arriving", rate(flow.map(|flow| flow.arrivals_per_second)), false),
-        tile("Completed", rate(flow.map(|flow| flow.served_per_second())), false),
+        tile("Completed", rate(flow.map(|flow| jobs.completed_per_second(flow))), false),
         tile("Time to drain", time_to_drain(queue, &forecast).unwrap_or_else(unknown), grows),
         tile("In progress", figures::count(queue.in_hand), false),
         tile("Processes", figures::number(served_by), served_by == 0 && queue.length > 0),

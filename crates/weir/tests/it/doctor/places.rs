@@ -29,7 +29,8 @@ fn wrong_database_namespace_and_missing_sidekiq_are_reported() {
     sidekiq.stop();
     let (ended, text) = said("0");
     assert_eq!(ended, 1);
-    assert!(text.contains("no Sidekiq process has a heartbeat; no job is waiting yet"), "{text}");
+    let expected = "no Sidekiq process has a heartbeat in database 0; no job is waiting yet";
+    assert!(text.contains(expected), "{text}");
 
     redis.run(&[&["FLUSHALL"], &["SADD", "shop:queues", "default"]]);
     let (ended, text) = said("0");

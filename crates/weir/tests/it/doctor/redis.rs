@@ -35,10 +35,12 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
     let failed = r#"{"class":"Deliver","args":[],"error_class":"Net::ReadTimeout"}"#;
     let fill = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2] + i, ARGV[3] .. string.rep(' ', i % 500) .. i) end";
     let (later, before) = (now(&redis) + 3_600.0, now(&redis) - 9_500.0);
+    let in_milliseconds = format!("{:.0}", later * 1e3);
     let (later, before) = (format!("{later}"), format!("{before}"));
     redis.run(&[
         &["EVAL", fill, "1", "retry", "10500", &later, failed],
         &["EVAL", fill, "1", "dead", "9500", &before, failed],
+        &["EVAL", fill, "1", "schedule", "600", &in_milliseconds, r#"{"class":"Later","args":[]}"#],
         &["EVAL", "for i = 1, 400 do redis.call('SET', 'cache:' .. i, 'x', 'EX', 999) end", "0"],
         &["EVAL", SLOW, "0"],
         &["EVAL", SLOW, "0"],
@@ -60,6 +62,7 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
             ("redis-memory", "`maxmemory` just above what is in use"),
             ("retry-flood", "10,500 jobs in the retry set"),
             ("dead-flood", "9,500 jobs in the dead set, a third of them of the last hour"),
+            ("far-scheduled", "600 jobs scheduled for a time in milliseconds"),
             ("redis-slow-log", "a script that runs for some tenths of a second, twice"),
             ("redis-shared", "400 keys that expire beside Sidekiq's"),
         ],

@@ -68,8 +68,7 @@ pub(in crate::pages::observed) fn time_to_drain(
     queue: &ObservedQueue,
     forecast: &Forecast,
 ) -> Option<String> {
-    let own_drain = || queue.flow.known().map(|flow| flow.drain());
-    forecast.queue(&queue.name).or_else(own_drain).map(|drain| match drain {
+    forecast.queue_or_own(queue).map(|drain| match drain {
         Drain::Empty => "empty".to_owned(),
         Drain::After(remaining) => wording::about(remaining, forecast.queue_between(&queue.name)),
         Drain::Stands => "stays level".to_owned(),
@@ -96,7 +95,8 @@ impl QueueRow {
             waiting: queue.length,
             oldest: figures::duration(queue.latency.as_secs_f64()),
             arriving: flow.map_or_else(unknown, |flow| figures::rate(flow.arrivals_per_second)),
-            completed: flow.map_or_else(unknown, |flow| figures::rate(flow.served_per_second())),
+            completed: flow
+                .map_or_else(unknown, |flow| figures::rate(jobs.completed_per_second(flow))),
             time_to_drain: time_to_drain(queue, forecast).unwrap_or_else(unknown),
             served_by,
             is_wrong: served_by == 0 && queue.length > 0,
