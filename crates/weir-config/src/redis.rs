@@ -1,9 +1,9 @@
-//! `[[observe.redis]]`, `[[jobs.store.redis]]`: one Redis, or each of several shards.
+//! `[[observe.redis]]`, `[[jobs.store.redis]]`, `[[realtime.broker.redis]]`: one Redis, or each of several shards.
 
 use std::path::PathBuf;
 
 use weir_base::secret::Secret;
-use weir_sidekiq::{RedisAddress, RedisEndpoint, TlsFiles};
+use weir_redis::{RedisAddress, RedisEndpoint, TlsFiles};
 
 use weir_settings::{Section, TableReader};
 
@@ -11,7 +11,7 @@ use weir_settings::{Section, TableReader};
 #[derive(Debug, Section)]
 #[section(restart)]
 struct Redis {
-    /// Sidekiq's Redis: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS), unix:///PATH,
+    /// The Redis: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS), unix:///PATH,
     /// redis+sentinel://HOST[,HOST]/SERVICE; without a password.
     #[setting(required_text)]
     url: String,

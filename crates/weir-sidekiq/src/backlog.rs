@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use redis::Script;
 use weir_base::clock::Timestamp;
+use weir_redis::RedisConnectionError;
+use weir_redis::error_kind::{self, RedisErrorKind};
 
 use crate::connection::RedisConnection;
-use crate::error::{RedisConnectionError, SidekiqError};
-use crate::error_kind::{self, RedisErrorKind};
+use crate::error::SidekiqError;
 use crate::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 use crate::keys;
 use crate::snapshot::{ProcessSample, RejectedCommand};

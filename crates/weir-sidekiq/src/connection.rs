@@ -1,31 +1,23 @@
 //! A connection to a Redis.
 
 use redis::aio::MultiplexedConnection;
-use redis::{ConnectionAddr, Pipeline, RedisError, TlsCertificates, Value};
+use redis::{Pipeline, Value};
+use weir_redis::{
+    ConnectOptions, NamedPrimary, RedisConnectionError, RedisEndpoint, RedisErrorKind,
+    ServerConnection, grant,
+};
 
-use crate::address::RedisAddress;
-use crate::client::{self, Login};
-use crate::endpoint::RedisEndpoint;
-use crate::error::{RedisConnectionError, SidekiqError};
-use crate::error_kind::{self, RedisErrorKind};
-use crate::explanation::Explanation;
-use crate::grant;
-use crate::greeting;
+use crate::error::SidekiqError;
 use crate::limits::SampleLimits;
-use crate::network_error::NetworkErrorKind;
 use crate::questions::{Question, READ_ONLY_ACL, ReadCommand, ReplyResult};
-use crate::sentinel::{self, NamedPrimary};
 use crate::snapshot::RejectedCommand;
 
 /// A connection. Its own methods only read.
 #[derive(Debug)]
 pub struct RedisConnection {
-    inner: MultiplexedConnection,
-    name: String,
-    address: RedisAddress,
-    /// The primary, if Sentinels named it, and its address.
-    primary: Option<(NamedPrimary, String)>,
-    user: Option<String>,
+    server: ServerConnection,
+    /// The address of the primary, if Sentinels named it.
+    master: Option<String>,
     /// Whether a reply was received. A failure before that may mean that the port uses another
     /// protocol.
     has_replied: bool,
@@ -43,87 +35,38 @@ impl RedisConnection {
         endpoint: &RedisEndpoint,
         limits: &SampleLimits,
     ) -> Result<Self, SidekiqError> {
-        let name = endpoint.to_string();
-        let certificates = client::certificates(&endpoint.tls)?;
-        let (address, primary) = server_of(endpoint, certificates.as_ref(), limits).await?;
-        let login = Login::of(endpoint.username.as_deref(), endpoint.password.as_ref());
-        let login = login.map_err(|problem| SidekiqError::Password { name: name.clone(), problem });
-        let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
-        let connecting = client::connect(target(&address), login?, certificates, limits);
-        let inner = match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(unusable(&name, &address, &error, false).await.into()),
-            Err(_) => return Err(SidekiqError::Deadline { name, after: timeout }),
+        let options = ConnectOptions {
+            connect_timeout: limits.connect_timeout,
+            reply_timeout: limits.answer_timeout,
+            acl_rules: format!("~* {READ_ONLY_ACL}"),
         };
-        let (user, has_replied, lacking) = (endpoint.username.clone(), false, None);
-        let mut connection = Self { inner, name, address, primary, user, has_replied, lacking };
-        if connection.primary.is_some() {
-            connection.reject_replica().await?;
-        }
-        if endpoint.database != 0 {
-            connection.select(endpoint.database).await?;
-        }
-        Ok(connection)
-    }
-
-    /// Rejects a server that Sentinels name although it is a replica. A user without permission for
-    /// `INFO` gets the server that they name.
-    async fn reject_replica(&mut self) -> Result<(), RedisConnectionError> {
-        let info = redis::cmd("INFO").arg("replication").query_async(&mut self.inner).await;
-        let info: String = match info {
-            Ok(info) => info,
-            Err(error) if error.is_io_error() => {
-                return Err(unusable(&self.name, &self.address, &error, false).await);
-            }
-            Err(_) => return Ok(()),
-        };
-        if !info.lines().any(|line| line == "role:slave") {
-            return Ok(());
-        }
-        let message = format!("{} has role:slave", self.master().unwrap_or_default());
-        let explanation = Some(Explanation::of_failover());
-        let (name, kind) = (self.name.clone(), RedisErrorKind::ReadOnly);
-        Err(RedisConnectionError { name, kind, message, explanation })
-    }
-
-    /// Selects the database. The client library does so as well, but hides the code of an error.
-    async fn select(&mut self, database: i64) -> Result<(), RedisConnectionError> {
-        const COMMAND: &str = "SELECT";
-        let selected = redis::cmd(COMMAND).arg(database).exec_async(&mut self.inner).await;
-        let Err(error) = selected else {
-            self.has_replied = true;
-            return Ok(());
-        };
-        let RedisErrorKind::NoPermission { command } = RedisErrorKind::of(&error, COMMAND) else {
-            return Err(unusable(&self.name, &self.address, &error, false).await);
-        };
-        // Without `SELECT`, missing permissions cannot be determined, so all are listed.
-        let rules = format!("~* {READ_ONLY_ACL} +select");
-        let grant = grant::line(self.user.as_deref(), &rules);
-        let message = error_kind::message(&error);
-        Err(RedisConnectionError::no_permission(&self.name, command, message, grant))
+        let server = ServerConnection::open(endpoint, &options).await?;
+        let master = server.primary().map(NamedPrimary::address);
+        // A database other than 0 was selected, with a reply.
+        let has_replied = endpoint.database != 0;
+        Ok(Self { server, master, has_replied, lacking: None })
     }
 
     /// Returns the name used in errors and reports.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.server.name()
     }
 
     /// Returns `HOST:PORT` of the master named by Sentinel, or `None` if Sentinel is not used.
     #[must_use]
     pub fn master(&self) -> Option<&str> {
-        self.primary.as_ref().map(|(_, address)| address.as_str())
+        self.master.as_deref()
     }
 
     /// Returns the primary that Sentinels named.
-    pub(crate) fn primary(&self) -> Option<&NamedPrimary> {
-        self.primary.as_ref().map(|(primary, _)| primary)
+    pub(crate) const fn primary(&self) -> Option<&NamedPrimary> {
+        self.server.primary()
     }
 
     /// Returns the underlying connection, for writing.
     pub(crate) const fn inner(&mut self) -> &mut MultiplexedConnection {
-        &mut self.inner
+        self.server.inner()
     }
 
     /// Sends the queries in one round trip. Each gets its own reply or error.
@@ -165,18 +108,17 @@ impl RedisConnection {
             pipeline.add_command(question.to_command());
         }
         pipeline.ignore_errors();
-        let values: Vec<Value> = match pipeline.query_async(&mut self.inner).await {
+        let values: Vec<Value> = match pipeline.query_async(self.server.inner()).await {
             Ok(values) => values,
             Err(error) => {
-                let has_replied = self.has_replied;
-                return Err(unusable(&self.name, &self.address, &error, has_replied).await);
+                return Err(self.server.unusable(&error, self.has_replied).await);
             }
         };
         self.has_replied = true;
         for value in &values {
             if let Value::ServerError(error) = value {
                 let text = error.details().unwrap_or_default();
-                unusable_by_reply(&self.name, error.code(), text).map_or(Ok(()), Err)?;
+                self.server.unusable_by_reply(error.code(), text).map_or(Ok(()), Err)?;
             }
         }
         let replies = questions.iter().zip(values);
@@ -194,7 +136,7 @@ impl RedisConnection {
                 (false, true) => rule,
                 (false, false) => format!("{lacking} {rule}"),
             };
-            grant::line(self.user.as_deref(), &rules)
+            grant::line(self.server.user(), &rules)
         };
         RejectedCommand { grant: rejected.grant.map(line), ..rejected }
     }
@@ -203,71 +145,11 @@ impl RedisConnection {
     pub(crate) fn rejected(&self, rejected: RejectedCommand) -> RedisConnectionError {
         let RejectedCommand { command, reason, grant } = rejected;
         match grant {
-            Some(grant) => RedisConnectionError::no_permission(&self.name, command, reason, grant),
+            Some(grant) => RedisConnectionError::no_permission(self.name(), command, reason, grant),
             None => {
                 let message = format!("{command}: {reason}");
-                RedisConnectionError::new(&self.name, RedisErrorKind::Other, message)
+                RedisConnectionError::new(self.name(), RedisErrorKind::Other, message)
             }
         }
     }
-}
-
-/// Returns the address of the server, and what Sentinels named.
-async fn server_of(
-    endpoint: &RedisEndpoint,
-    certificates: Option<&TlsCertificates>,
-    limits: &SampleLimits,
-) -> Result<(RedisAddress, Option<(NamedPrimary, String)>), RedisConnectionError> {
-    let RedisAddress::Sentinel(sentinel) = &endpoint.address else {
-        return Ok((endpoint.address.clone(), None));
-    };
-    let named = sentinel::primary(sentinel, certificates, limits.connect_timeout).await;
-    let named = named.map_err(|error| RedisConnectionError {
-        name: endpoint.to_string(),
-        explanation: Some(Explanation::of_sentinels(&error.kind)),
-        kind: error.kind,
-        message: error.message,
-    })?;
-    let (host, port, address) = (named.host.clone(), named.port, named.address());
-    Ok((RedisAddress::Tcp { host, port, tls: sentinel.tls }, Some((named, address))))
-}
-
-fn target(address: &RedisAddress) -> ConnectionAddr {
-    match address {
-        RedisAddress::Tcp { host, port, tls } => client::tcp(host, *port, *tls),
-        RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        RedisAddress::Sentinel(_) => unreachable!("it was replaced by the server that it names"),
-    }
-}
-
-/// Returns why no command gets a reply. A broken connection or a rejected password may be due to a
-/// server that rejects every client; a new connection gets the error that it sends to them.
-async fn unusable(
-    name: &str,
-    address: &RedisAddress,
-    error: &RedisError,
-    has_replied: bool,
-) -> RedisConnectionError {
-    use RedisErrorKind::{Network, Other, WrongPassword};
-    let kind = RedisErrorKind::of(error, "");
-    if matches!(kind, WrongPassword | Network(NetworkErrorKind::Closed) | Other) {
-        let greeting = greeting::of(address).await;
-        let reply = greeting.as_deref().and_then(|greeting| greeting.split_once(' '));
-        if let Some(error) = reply.and_then(|(code, text)| unusable_by_reply(name, code, text)) {
-            return error;
-        }
-    }
-    let explanation = match kind {
-        Network(kind) if !has_replied => Explanation::of_connecting(address, kind),
-        _ => Explanation::of_state(&kind),
-    };
-    let message = error_kind::message(error);
-    RedisConnectionError { name: name.to_owned(), kind, message, explanation }
-}
-
-/// Returns the error of a Redis that replies to all commands with this error.
-fn unusable_by_reply(name: &str, code: &str, text: &str) -> Option<RedisConnectionError> {
-    let kind = RedisErrorKind::of_reply(code, text, "");
-    let error = RedisConnectionError::new(name, kind, format!("{code} {text}"));
-    error.remedy().is_some().then_some(error)
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
-use crate::time;
+use crate::{error_message, time};
 
 /// Longer strings are truncated. Class names are not that long.
 const WORD_BYTES_MAX: usize = 200;
@@ -25,6 +25,8 @@ pub struct JobSummary {
     pub host: Option<String>,
     /// The class of the last error.
     pub error: Option<String>,
+    /// The message of the last error: one short line, in which passwords are masked.
+    pub error_message: Option<String>,
     /// Number of retries so far.
     pub retries: u64,
 }
@@ -45,6 +47,8 @@ struct Payload<'a> {
     created_at: Option<Timestamp>,
     #[serde(borrow, default)]
     error_class: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    error_message: Option<&'a RawValue>,
     #[serde(default)]
     retry_count: Option<u64>,
 }
@@ -59,9 +63,16 @@ impl JobSummary {
             enqueued_at: payload.enqueued_at.or(payload.created_at),
             host: payload.args.and_then(|arguments| host(arguments.get())),
             error: payload.error_class.map(|error| word(&error)),
+            error_message: payload.error_message.and_then(|message| error_message(message.get())),
             retries: payload.retry_count.map_or(0, |count| count.saturating_add(1)),
         })
     }
+}
+
+/// Returns the message of an error from its JSON. Anything other than a string is left out.
+fn error_message(json: &str) -> Option<String> {
+    let message: Cow<'_, str> = serde_json::from_str(json).ok()?;
+    error_message::shortened(&message)
 }
 
 fn word(text: &str) -> String {
@@ -118,6 +129,19 @@ mod tests {
         assert_eq!((job.class.as_str(), job.retries), ("CleanJob", 1));
         assert_eq!(job.enqueued_at, Some(Timestamp::from_millis(1_763_792_000_500)));
         assert_eq!(job.error.as_deref(), Some("IOError"));
+    }
+
+    #[test]
+    fn the_message_of_an_error_is_shown_without_its_password() {
+        let job = |message: &str| {
+            parse(&format!(r#"{{"class":"A","error_class":"IOError","error_message":{message}}}"#))
+        };
+        let told = job(r#""can't connect to redis://:hunter2@a:1\nreason""#);
+        assert_eq!(told.error_message.as_deref(), Some("can't connect to redis://***@a:1"));
+        for odd in ["7", "null", "{}", r#""""#] {
+            assert_eq!(job(odd).error_message, None, "{odd}");
+            assert_eq!(job(odd).error.as_deref(), Some("IOError"), "{odd}");
+        }
     }
 
     #[test]

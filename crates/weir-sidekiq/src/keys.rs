@@ -28,6 +28,11 @@ pub(crate) fn queue(name: &str) -> String {
     format!("queue:{name}")
 }
 
+/// Returns the queue whose list is `key`.
+pub(crate) fn queue_name(key: &str) -> Option<&str> {
+    key.strip_prefix("queue:").filter(|name| !name.is_empty())
+}
+
 /// Keys of the jobs in progress: Sidekiq 7 and later, and earlier versions.
 pub(crate) fn work(identity: &str) -> [String; 2] {
     [format!("{identity}:work"), format!("{identity}:workers")]

@@ -3,8 +3,7 @@
 //!
 //! This is the only crate that knows Sidekiq's keys and the formats of its jobs and heartbeats.
 //!
-//! - [`RedisEndpoint`]: address and credentials of a Redis; [`RedisConnection`]: a connection to
-//!   it;
+//! - [`RedisConnection`]: a connection to the Redis of a [`RedisEndpoint`];
 //! - [`RedisConnection::sample`]: returns a [`RedisSnapshot`], each part of which Redis may reject;
 //! - [`RedisConnection::lengths`]: returns the lengths of some queues, cheaply enough for frequent
 //!   use;
@@ -15,28 +14,21 @@
 //!
 //! Guarantees: samples use only commands of [`READ_ONLY_ACL`]. Lists, sets and hashes are read
 //! whole only if they were counted first and are small. The number of commands, the bytes of jobs
-//! and the time are limited. A sample contains no job arguments.
+//! and the time are limited. A sample contains no job arguments. Messages of errors are shortened,
+//! and passwords in them are masked.
 
-mod address;
 mod backlog;
-mod client;
 mod connection;
 mod counts;
-mod endpoint;
 mod error;
-mod error_kind;
-mod explanation;
-mod grant;
-mod greeting;
+mod error_message;
 mod heartbeat;
 mod heartbeats;
 mod job;
 mod keys;
 mod limits;
 mod look;
-mod network_error;
 mod questions;
-mod sentinel;
 mod server;
 mod shards;
 mod snapshot;
@@ -45,25 +37,27 @@ pub mod store;
 pub mod text;
 mod time;
 
-pub use self::address::{RedisAddress, Sentinel};
+/// What this crate's interface has of connections.
+pub use weir_redis::{
+    Blocker, ConnectError, NetworkErrorKind, RedisAddress, RedisConnectionError, RedisEndpoint,
+    RedisErrorKind, Sentinel, TlsErrorKind, TlsFiles,
+};
+
 pub use self::backlog::{
     Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 pub use self::connection::RedisConnection;
 pub use self::counts::Lengths;
-pub use self::endpoint::{RedisEndpoint, TlsFiles};
-pub use self::error::{RedisConnectionError, SidekiqError};
-pub use self::error_kind::{Blocker, RedisErrorKind};
+pub use self::error::SidekiqError;
 pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 pub use self::heartbeats::Heartbeat;
 pub use self::job::JobSummary;
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
-pub use self::network_error::{NetworkErrorKind, TlsErrorKind};
 pub use self::questions::READ_ONLY_ACL;
 pub use self::server::{CommandSample, ServerSample, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
-    ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot, RejectedCommand,
-    RunningJobSample, SetSample,
+    FAR_AHEAD, ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot,
+    RejectedCommand, RunningJobSample, SetSample,
 };

@@ -1,8 +1,8 @@
 //! The commands that are sent, none of which writes, and parsing of their replies.
 
 use redis::{Cmd, FromRedisValue, Value};
+use weir_redis::error_kind::{RedisErrorKind, missing_rule};
 
-use crate::error_kind::{RedisErrorKind, missing_rule};
 use crate::keys;
 use crate::snapshot::{Read, RejectedCommand};
 
@@ -118,6 +118,10 @@ pub(crate) struct Question {
     arguments: Vec<String>,
 }
 
+/// Sidekiq's keys have no hash tags, and its scripts use several of them.
+const CLUSTER: &str = "the key is on another node of a Redis Cluster, which Sidekiq cannot use. \
+                       `weir status` and `weir doctor --weir URL` report Weir's own jobs there";
+
 impl Question {
     pub(crate) fn new(command: ReadCommand, arguments: &[&str]) -> Self {
         Self { command, arguments: arguments.iter().map(ToString::to_string).collect() }
@@ -151,11 +155,15 @@ impl Question {
             return Ok(RedisReply { value, question: self.clone() });
         };
         let (command, text) = (self.command(), error.details().unwrap_or_default());
+        let mut reason = error.details().unwrap_or_else(|| error.code()).to_owned();
         let grant = match RedisErrorKind::of_reply(error.code(), text, &command) {
             RedisErrorKind::NoPermission { command } => Some(missing_rule(text, &command)),
+            RedisErrorKind::ClusterRedirect => {
+                reason = CLUSTER.to_owned();
+                None
+            }
             _ => None,
         };
-        let reason = error.details().unwrap_or_else(|| error.code()).to_owned();
         Err(RejectedCommand { command, reason, grant })
     }
 }

@@ -25,6 +25,10 @@ pub struct ServerSample {
     pub push_confirmation: Option<(bool, u64)>,
     /// The newest entries of the slow log.
     pub slow_commands: Read<Vec<SlowCommand>>,
+    /// The slow log may have older entries, because as many were read as were requested.
+    pub has_more_slow_commands: bool,
+    /// Redis does not know its working folder (`dir`), because that was removed.
+    pub folder_is_gone: bool,
 }
 
 /// Statistics of one command since the last reset.
@@ -85,6 +89,8 @@ impl ServerSample {
             append_fsync: None,
             push_confirmation: None,
             slow_commands: Ok(Vec::new()),
+            has_more_slow_commands: false,
+            folder_is_gone: false,
         }
     }
 }

@@ -75,6 +75,8 @@ fn set(mut one: SetSample, other: SetSample) -> SetSample {
     one.size = one.size.saturating_add(other.size);
     one.due = one.due.saturating_add(other.due);
     one.lately = one.lately.saturating_add(other.lately);
+    one.far = one.far.saturating_add(other.far);
+    one.far_as_millis = one.far_as_millis.saturating_add(other.far_as_millis);
     one.first = [one.first, other.first].into_iter().flatten().min();
     one.sample.extend(other.sample);
     one

@@ -77,6 +77,8 @@ pub struct QueueSample {
     pub name: String,
     /// Whether jobs have ever been pushed to it. If not, only a process names it.
     pub pushed: bool,
+    /// Whether its list exists, but the set of queues does not name it.
+    pub unlisted: bool,
     /// Paused (Sidekiq Pro).
     pub paused: bool,
     /// Jobs that are waiting.
@@ -92,6 +94,9 @@ pub struct QueueSample {
     pub sample: Vec<JobSummary>,
 }
 
+/// Jobs that are scheduled for later than this, ten years, are probably a mistake.
+pub const FAR_AHEAD: Duration = Duration::from_secs(10 * 31_557_600);
+
 /// The scheduled, retry or dead set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetSample {
@@ -101,6 +106,10 @@ pub struct SetSample {
     pub due: u64,
     /// In the dead set, jobs that died within the last hour; in the other sets 0.
     pub lately: u64,
+    /// In the scheduled set, jobs that are due in more than [`FAR_AHEAD`]; in the other sets 0.
+    pub far: u64,
+    /// Of those, jobs whose time is within [`FAR_AHEAD`] of now if it is read as milliseconds.
+    pub far_as_millis: u64,
     /// The lowest time in the set.
     pub first: Option<Timestamp>,
     /// In the retry set, the jobs due next; in the dead set, the ones that died last.

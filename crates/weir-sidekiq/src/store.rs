@@ -6,8 +6,10 @@
 //!
 //! - `keys`: the names of all keys. `scripts`: the atomic steps.
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
-//! - `link`, `link_state`, `link_connection`: the connection. `server_state`, `permissions`: what a
-//!   server must be, and allow. `inspection`: the same for `weir check`.
+//! - `link`, `link_state`, `link_connection`: the connection. `permissions`: what a server must allow.
+//!   `inspection`: the same for `weir check`.
+//! - `cluster`, `cluster_figures`, `slots`: the nodes of a Redis Cluster. `split`, `transfer`,
+//!   `fetch_split`: the steps that differ where each uses the keys of one slot.
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
@@ -19,7 +21,7 @@
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
 //!   `live_versions`: what Sidekiq's pages show about this node.
-//! - `server_figures`, `command_kinds`: what Redis reports of itself.
+//! - `server_figures`, `server_info`, `memory_reading`, `command_kinds`: what Redis reports of itself.
 //! - `sharded`: a store over several of these.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
@@ -32,6 +34,8 @@ mod adopted;
 mod backtrace;
 mod class_metrics;
 mod class_metrics_flush;
+mod cluster;
+mod cluster_figures;
 mod command_kinds;
 mod confirm;
 mod confirm_command;
@@ -40,6 +44,7 @@ mod confirmed_pushes;
 mod entries;
 mod fail;
 mod fetch;
+mod fetch_split;
 mod find;
 mod foreign;
 mod handover;
@@ -52,6 +57,7 @@ mod link_connection;
 mod link_state;
 mod live_versions;
 mod members;
+mod memory_reading;
 mod metrics_layout;
 mod moves;
 mod names;
@@ -81,15 +87,20 @@ mod scripts;
 mod seconds;
 mod serve;
 mod server_figures;
-mod server_state;
+mod server_info;
 mod settings;
+mod settlement;
 mod sharded;
+mod slots;
+mod split;
 mod statistics;
 mod store_core;
 mod stored;
 mod tasks;
+mod transfer;
 mod translate;
 mod undelivered;
+mod unsupported;
 mod vanish;
 mod waiting;
 
@@ -103,10 +114,13 @@ use weir_jobs::allocation::Allocation;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::StoreError;
+use weir_redis::RedisEndpoint;
 
 pub use self::confirm_settings::ConfirmSettings;
 use self::confirmed_pushes::ConfirmedPushes;
-pub use self::inspection::{acl_line, check_server};
+pub use self::inspection::{
+    ServerCheck, acl_line, check_server, cluster_acl_words, unchecked_server,
+};
 use self::keys::StoreKeys;
 use self::link::RedisLink;
 pub use self::metrics_layout::ClassMetricsLayout;
@@ -115,7 +129,6 @@ pub use self::sharded::{
     PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
 };
 use self::store_core::{StoreCore, StoreState};
-use crate::endpoint::RedisEndpoint;
 
 /// How the store reaches and uses one Redis.
 #[derive(Clone, Debug)]
@@ -176,7 +189,7 @@ impl RedisStore {
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
             page_end: RefCell::default(),
-            memory: Cell::new(None),
+            memory: RefCell::default(),
             counted_at: Cell::new(Timestamp::default()),
         });
         let tasks = tasks::spawn(&core, &options.settings);

@@ -10,6 +10,7 @@ from faktory_protocol import Faktory
 
 LOG = os.open(os.environ["JOBS_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 BEAT_SECONDS = 1
+JOB_SECONDS_MAX = float(os.environ.get("JOB_SECONDS_MAX", "0.05"))
 
 
 def log(word, jid, wid, node):
@@ -27,7 +28,7 @@ def work(client, node, wid, queues):
             continue
         jid = json.loads(job)["jid"]
         log("start", jid, wid, node)
-        time.sleep(random.uniform(0, 0.05))
+        time.sleep(random.uniform(0, JOB_SECONDS_MAX))
         log("done", jid, wid, node)
         client.run("ACK " + json.dumps({"jid": jid}))
 

@@ -10,7 +10,11 @@ const OF_REDIS: &str = "Redis decides when data is on its disk (appendfsync)";
 const NO_LOG: &str = "there is no segment log";
 const NO_LIMIT: &str = "Redis' maxmemory limits the jobs";
 
-const IGNORED: [(Setting, &str); 8] = [
+const NO_LOCKS: &str = "such jobs can't be unique (custom.unique_for is rejected)";
+const NO_TRACK: &str = "TRACK is not supported there";
+const NO_BATCHES: &str = "BATCH is not supported there";
+
+const IGNORED: [(Setting, &str); 15] = [
     (JobServerSettings::FSYNC, OF_REDIS),
     (JobServerSettings::FSYNC_ACKS, OF_REDIS),
     (JobServerSettings::ACK_SYNC_MAX, OF_REDIS),
@@ -19,6 +23,13 @@ const IGNORED: [(Setting, &str); 8] = [
     (JobServerLimits::RESERVE_BYTES, NO_LOG),
     (JobServerLimits::SET_ASIDE_BYTES_MAX, NO_LOG),
     (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
+    (JobServerLimits::UNIQUE_LOCKS_MAX, NO_LOCKS),
+    (JobServerLimits::TRACKS_MAX, NO_TRACK),
+    (JobServerLimits::TRACK_AGE_MAX, NO_TRACK),
+    (JobServerLimits::BATCHES_MAX, NO_BATCHES),
+    (JobServerLimits::BATCH_DEFINITION_BYTES_MAX, NO_BATCHES),
+    (JobServerLimits::BATCH_COMMIT_TIMEOUT, NO_BATCHES),
+    (JobServerLimits::BATCH_AGE_MAX, NO_BATCHES),
 ];
 
 pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<String>) {

@@ -10,8 +10,12 @@ use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
 use crate::snapshot::{QueueSample, Read};
 
+use super::redis_itself::SEARCH_WINDOW;
 use super::window::{EntryWindow, WindowStart};
 use super::{SampleScope, SnapshotReader};
+
+/// Steps of the search for lists of queues.
+const QUEUE_SEARCHES_MAX: usize = 3;
 
 impl SnapshotReader<'_> {
     /// Reads the queues that were pushed to and those that are `served`.
@@ -27,10 +31,14 @@ impl SnapshotReader<'_> {
         };
         // Only Sidekiq Pro has this set. Without permission, no queue counts as paused.
         let paused = self.members(keys::PAUSED, max, "queues_max").await?.unwrap_or_default();
-        let names = pushed.union(served).take(max);
-        let queues = names.map(|name| QueueSample {
+        let unlisted: BTreeSet<String> =
+            self.queue_lists().await?.difference(&pushed).cloned().collect();
+        let mut names: BTreeSet<&String> = pushed.union(served).take(max).collect();
+        names.extend(unlisted.iter().take(max.saturating_sub(names.len())));
+        let queues = names.into_iter().map(|name| QueueSample {
             name: name.clone(),
-            pushed: pushed.contains(name),
+            pushed: pushed.contains(name) || unlisted.contains(name),
+            unlisted: unlisted.contains(name),
             paused: paused.contains(name),
             ..QueueSample::default()
         });
@@ -39,7 +47,30 @@ impl SnapshotReader<'_> {
             return Ok(Err(refusal));
         }
         let filled = self.windows(scope, &mut queues).await?;
+        // A list of another library has no jobs of Sidekiq.
+        queues.retain(|queue| !queue.unlisted || queue.oldest.is_some());
         Ok(filled.map(|()| queues))
+    }
+
+    /// Returns queues by the names of their lists, which a client that does not add them to the set
+    /// of queues fills as well. Searches some thousand keys at most. They are only a hint, so errors
+    /// are ignored.
+    async fn queue_lists(&mut self) -> Result<BTreeSet<String>, SidekiqError> {
+        let (mut found, mut cursor) = (BTreeSet::new(), "0".to_owned());
+        let pattern = keys::queue("*");
+        for _ in 0..QUEUE_SEARCHES_MAX {
+            let words = [&cursor, "MATCH", &pattern, "COUNT", SEARCH_WINDOW];
+            let answer = self.query_one(Question::new(ReadCommand::Scan, &words)).await?;
+            let read = answer.and_then(RedisReply::read::<(String, Vec<Vec<u8>>)>);
+            let Ok((next, window)) = read else { break };
+            let names = window.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            found.extend(names.filter_map(keys::queue_name).map(str::to_owned));
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        Ok(found)
     }
 
     /// Reads the lengths. Keys that are not lists are recorded as odd and dropped.

@@ -22,7 +22,7 @@ const SCAN_WINDOW: &str = "50";
 /// Maximum number of scans when searching for a namespace. Each takes Redis some tenths of a
 /// millisecond.
 const SEARCHES_MAX: usize = 20;
-const SEARCH_WINDOW: &str = "1000";
+pub(super) const SEARCH_WINDOW: &str = "1000";
 
 /// Longer lists of clients are not read. Each has a line of about 300 bytes.
 const CLIENTS_MAX: u64 = 1_000;
@@ -57,6 +57,12 @@ impl RedisConnection {
     }
 }
 
+/// Reports whether Redis cannot name its working folder: it replies with the path of the folder that
+/// it is in, and with none if that was removed.
+fn is_gone(settings: &BTreeMap<String, String>) -> bool {
+    settings.get("dir").is_some_and(String::is_empty)
+}
+
 fn append_fsync(settings: &BTreeMap<String, String>) -> Option<AppendFsync> {
     AppendFsync::parse(settings.get("appendfsync")?)
 }
@@ -71,12 +77,16 @@ impl SnapshotReader<'_> {
             Question::new(ReadCommand::Info, &["commandstats"]),
             Question::new(ReadCommand::ConfigGet, &["appendfsync"]),
             Question::new(ReadCommand::Get, &[keys::PUSH_CONFIRMATION]),
+            Question::new(ReadCommand::ConfigGet, &["dir"]),
         ];
         let mut answers = self.query(&questions).await?.into_iter();
         let mut next = || answers.next().expect("a connection answers each question or fails");
         let (info, save, slow) = (next(), next(), next());
         let (commands, fsync, confirmation) = (next(), next(), next());
+        let folder = next().and_then(RedisReply::read).ok();
         let operations_max = self.limits.operations_max;
+        let slow_commands: Read<Vec<Value>> = slow.and_then(RedisReply::read);
+        let entries_max = self.limits.slow_commands;
         Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerSample {
             snapshots: save.and_then(RedisReply::read).map(|settings: BTreeMap<String, String>| {
                 settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
@@ -87,9 +97,10 @@ impl SnapshotReader<'_> {
                 .flatten()
                 .and_then(|text| keys::parse_push_confirmation(&text)),
             append_fsync: fsync.and_then(RedisReply::read).ok().as_ref().and_then(append_fsync),
-            slow_commands: slow
-                .and_then(RedisReply::read)
-                .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),
+            has_more_slow_commands: slow_commands.as_ref().is_ok_and(|it| it.len() >= entries_max),
+            slow_commands: slow_commands
+                .map(|entries| entries.into_iter().filter_map(slow_command).collect()),
+            folder_is_gone: folder.as_ref().is_some_and(is_gone),
             commands: commands
                 .and_then(RedisReply::read::<String>)
                 .map(|commands| CommandSample::parse(&commands, operations_max)),
@@ -221,6 +232,14 @@ mod tests {
             assert_eq!(is_delayed_write(&client(flags, command)), expected, "{flags} {command}");
         }
         assert!(!is_delayed_write(""));
+    }
+
+    #[test]
+    fn a_folder_without_a_path_is_gone() {
+        let replied = |dir: Option<&str>| {
+            is_gone(&dir.map(|dir| ("dir".to_owned(), dir.to_owned())).into_iter().collect())
+        };
+        assert_eq!([Some(""), Some("/data"), None].map(replied), [true, false, false]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::snapshot::{Read, SetSample};
+use crate::snapshot::{FAR_AHEAD, Read, SetSample};
 use crate::time;
 
 use super::window::{EntryWindow, WindowStart};
@@ -24,7 +24,7 @@ impl SnapshotReader<'_> {
         now: Timestamp,
     ) -> Result<[Read<SetSample>; 3], SidekiqError> {
         // No rule uses a sample of scheduled jobs.
-        let scheduled = self.set(keys::SCHEDULED, now).await?;
+        let scheduled = self.scheduled(now).await?;
         let mut retries = self.set(keys::RETRIES, now).await?;
         let mut dead = self.dead(now).await?;
         if scope == SampleScope::Everything {
@@ -43,6 +43,29 @@ impl SnapshotReader<'_> {
         ];
         let answers = self.query(&questions).await?;
         Ok(answers.into_iter().collect::<Read<Vec<RedisReply>>>().and_then(set))
+    }
+
+    /// Counts jobs that are due very late as well. Redis compares the scores as they are, so that a
+    /// time in milliseconds is one of the year 58,000.
+    async fn scheduled(&mut self, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
+        let set = self.set(keys::SCHEDULED, now).await?;
+        let (now, far) = (now.as_secs_f64(), FAR_AHEAD.as_secs_f64());
+        let number = |score: f64| format!("{score:.3}");
+        let (late, from, to) =
+            (number(now + far), number((now - far) * 1e3), number((now + far) * 1e3));
+        let questions = [
+            Question::new(ReadCommand::SortedCount, &[keys::SCHEDULED, &late, "+inf"]),
+            Question::new(ReadCommand::SortedCount, &[keys::SCHEDULED, &from, &to]),
+        ];
+        let answers = self.query(&questions).await?;
+        let counts = answers.into_iter().map(|it| it.and_then(RedisReply::read));
+        let counts: Read<Vec<u64>> = counts.collect();
+        Ok(set.and_then(|set| {
+            let mut counts = counts?.into_iter();
+            let mut next = || counts.next().unwrap_or_default();
+            let (far, far_as_millis) = (next(), next());
+            Ok(SetSample { far, far_as_millis, ..set })
+        }))
     }
 
     /// In the dead set, the score is the time of death.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
+use tokio::time::Instant;
 use weir_jobs::metrics::StaleReport;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
@@ -118,8 +119,12 @@ impl StoreCore {
         if sent.is_empty() {
             return Ok(BTreeSet::new());
         }
+        let asked = Instant::now();
         let deleted = pipeline.query_async(connection).await;
         let deleted: Vec<u64> = deleted.map_err(|error| self.link.failed(&error))?;
+        if sent.len() == 1 {
+            self.rounds.note_trip(asked.elapsed());
+        }
         let missing = sent.into_iter().zip(deleted).filter(|(_, deleted)| *deleted == 0);
         Ok(missing.map(|(number, _)| number).collect())
     }

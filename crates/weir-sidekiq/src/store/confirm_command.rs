@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::link_connection::LinkConnection;
 use redis::{Cmd, FromRedisValue, RedisError, Value};
+use weir_redis::RedisErrorKind;
 
 use super::confirm_settings::ConfirmSettings;
-use crate::error_kind::RedisErrorKind;
+use super::link_connection::LinkConnection;
 use crate::keys;
 
 /// How long the command waits when it is only tried.

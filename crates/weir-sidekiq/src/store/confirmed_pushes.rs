@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 use weir_jobs::store::StoreError;
+use weir_redis::RedisEndpoint;
 
 use super::confirm_command::{ConfirmCommand, ConfirmRefusal};
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
 use super::push_call::{PushCall, PushReply};
 use super::settings::RedisStoreSettings;
-use crate::endpoint::RedisEndpoint;
 
 pub(super) type PushOutcome = Result<PushReply, StoreError>;
 

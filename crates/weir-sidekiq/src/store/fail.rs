@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::{JobServerLimit, StaleReport};
-use weir_jobs::model::{FailureReport, FailureState, QueueName, Wid};
+use weir_jobs::model::{FailureReport, FailureState, QueueName, SetName, Wid};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
@@ -14,8 +14,10 @@ use super::class_metrics::RunOutcome;
 use super::link_connection::LinkConnection;
 use super::reservations::Reservation;
 use super::seconds;
+use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
+use super::transfer::{TransferOutcome, TransferSource, TransferTarget};
 use super::translate;
 
 impl StoreCore {
@@ -224,6 +226,19 @@ impl StoreCore {
         score: Timestamp,
         text: &[u8],
     ) -> Result<bool, StoreError> {
+        if self.is_split() {
+            let (list, reserved) = (self.keys.list(queue), self.keys.reserved(queue));
+            let source = TransferSource::Reserved { list: &list, reserved: &reserved };
+            let target = TransferTarget::Set { key: set.to_owned(), score: seconds::text(score) };
+            let jobs = [(field.as_bytes(), text)];
+            return match self.transfer(connection, source, &target, by, &jobs).await? {
+                TransferOutcome::Left(left) => Ok(left == [true]),
+                TransferOutcome::LeaseOver => Ok(false),
+                TransferOutcome::Rejected => {
+                    Err(StoreError::Unavailable(format!("{set} in Redis has another type")))
+                }
+            };
+        }
         let mut invocation = self.scripts.settle.key(self.keys.reserved(queue));
         invocation.key(set).key(self.keys.nodes());
         invocation.arg(field).arg(by.victim).arg(by.token).arg(seconds::text(score)).arg(text);
@@ -239,8 +254,11 @@ impl StoreCore {
         token: &str,
     ) -> Result<(), StoreError> {
         let oldest = seconds::text(self.now() - self.limits.dead_age_max);
+        if !token.is_empty() {
+            self.take_set_lease(connection, SetName::Dead).await?;
+        }
         let mut invocation = self.scripts.trim.key(self.keys.dead());
-        invocation.key(self.keys.nodes());
+        invocation.key(self.lease_key(&self.keys.dead()));
         invocation.arg(token).arg(oldest).arg(self.limits.dead_jobs_max);
         let trimmed: Result<u64, _> = invocation.invoke_async(connection).await;
         for _ in 0..trimmed.map_err(|error| self.link.failed(&error))? {
@@ -248,15 +266,6 @@ impl StoreCore {
         }
         Ok(())
     }
-}
-
-/// Whose leases the script checks when it moves a reserved job. Empty: it does not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settlement<'a> {
-    /// The owner of the reservation, whose lease must be over.
-    pub(super) victim: &'a str,
-    /// The owner that moves the job, whose lease must be alive.
-    pub(super) token: &'a str,
 }
 
 /// Sidekiq's `backtrace: false` stores no lines, which Faktory's rules do not know.

@@ -43,21 +43,18 @@ impl StoreCore {
         if plan.as_ref().is_some_and(Vec::is_empty) {
             return Ok(GroupOutcome { may_have_more: false });
         }
-        let invocation = self.invocation(group, plan.as_deref())?;
         let token = self.token()?;
-        let reply: Result<Vec<Value>, _> = invocation.invoke_async(&mut connection).await;
-        let reply = reply.map_err(|error| {
-            self.state.borrow_mut().reply_lost = true;
-            self.link.failed(&error)
-        })?;
-        if reply.is_empty() {
-            return Err(self.lose_lease(&token));
-        }
+        let next_number = self.state.borrow().next_number;
+        let _reserving = self.rounds.reserve(next_number);
+        let (since, jobs) = if self.is_split() {
+            self.reserve_by_queue(group, plan, &mut connection).await?
+        } else {
+            self.reserve_at_once(group, plan.as_deref(), &token, &mut connection).await?
+        };
         if !self.token().is_ok_and(|present| present == token) {
             // They are reserved under an epoch that is over, and return from there.
             return Err(lease_is_over());
         }
-        let (since, jobs) = popped_jobs(reply);
         let (handovers, malformed) = self.accept(group, since, jobs);
         if !self.has_lease() {
             // Another node may have returned these jobs already. Those that it has not go back.
@@ -74,13 +71,32 @@ impl StoreCore {
         Ok(GroupOutcome { may_have_more: has_malformed || served == group.fetches.len() })
     }
 
-    fn has_rules(&self, queues: &[QueueName]) -> bool {
+    async fn reserve_at_once(
+        &self,
+        group: &FetchGroup,
+        plan: Option<&[Choice]>,
+        token: &str,
+        connection: &mut LinkConnection,
+    ) -> Result<(Timestamp, Vec<PoppedJob>), StoreError> {
+        let invocation = self.invocation(group, plan)?;
+        let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
+        let reply = reply.map_err(|error| {
+            self.state.borrow_mut().reply_lost = true;
+            self.link.failed(&error)
+        })?;
+        if reply.is_empty() {
+            return Err(self.lose_lease(token));
+        }
+        Ok(popped_jobs(reply))
+    }
+
+    pub(super) fn has_rules(&self, queues: &[QueueName]) -> bool {
         let state = self.state.borrow();
         let rules = &state.allocation.queues;
         !rules.is_empty() && queues.iter().any(|queue| rules.contains_key(queue))
     }
 
-    fn invocation(
+    pub(super) fn invocation(
         &self,
         group: &FetchGroup,
         plan: Option<&[Choice]>,
@@ -92,7 +108,13 @@ impl StoreCore {
             invocation.key(self.keys.list(queue));
             invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
         }
-        invocation.key(self.keys.nodes()).key(self.keys.reserving());
+        if let [queue] = &*group.queues
+            && self.is_split()
+        {
+            invocation.key(self.lease_key(&self.keys.list(queue.as_str())));
+        } else {
+            invocation.key(self.keys.nodes()).key(self.keys.reserving());
+        }
         let owner = self.owner.borrow().as_ref().map(ToString::to_string);
         let Some(owner) = owner.filter(|_| self.has_lease()) else {
             return Err(lease_is_over());

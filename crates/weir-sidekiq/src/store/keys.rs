@@ -122,12 +122,12 @@ impl StoreKeys {
 
     /// A hash: the reserved jobs of a queue.
     pub(super) fn reserved(&self, queue: &str) -> String {
-        format!("{}:{{{}}}:reserved", self.prefix, self.list(queue))
+        self.beside(&self.list(queue), "reserved")
     }
 
     /// A hash: what operators set for a queue.
     pub(super) fn control(&self, queue: &str) -> String {
-        format!("{}:{{{}}}:control", self.prefix, self.list(queue))
+        self.beside(&self.list(queue), "control")
     }
 
     /// A string: what the nodes wait for before they acknowledge a push.
@@ -138,7 +138,43 @@ impl StoreKeys {
     /// Two sets: the jobs that were pushed recently to a list or a sorted set. They carry its key as
     /// hash tag.
     pub(super) fn pushed(&self, target: &str) -> [String; 2] {
-        ["a", "b"].map(|half| format!("{}:{{{target}}}:pushed:{half}", self.prefix))
+        ["pushed:a", "pushed:b"].map(|half| self.beside(target, half))
+    }
+
+    // --- On the slot of a key of Sidekiq's, where keys are divided among servers ------------------
+
+    /// A sorted set: the end of each owner's lease, as `nodes`.
+    pub(super) fn lease_beside(&self, key: &str) -> String {
+        self.beside(key, "nodes")
+    }
+
+    /// A hash: as `vanished`, of the jobs of one queue.
+    pub(super) fn vanished_beside(&self, key: &str) -> String {
+        self.beside(key, "vanished")
+    }
+
+    /// A hash: as `counted`, of one counter.
+    pub(super) fn counted_beside(&self, key: &str, node: &str) -> String {
+        self.beside(key, &format!("counted:{node}"))
+    }
+
+    /// A hash: the jobs that have left a list or a set and have not arrived in another one yet.
+    pub(super) fn leaving(&self, key: &str) -> String {
+        self.beside(key, "leaving")
+    }
+
+    /// A sorted set: the moves that have arrived in a list or a set, with their times.
+    pub(super) fn arrived(&self, key: &str) -> String {
+        self.beside(key, "arrived")
+    }
+
+    /// What nodes share, which has one slot then: `leases` (as `nodes`), `epochs`, `clean`, `reports`.
+    pub(super) fn of_nodes(&self, name: &str) -> String {
+        self.beside("nodes", name)
+    }
+
+    fn beside(&self, key: &str, name: &str) -> String {
+        format!("{}:{{{key}}}:{name}", self.prefix)
     }
 
     fn weirs(&self, key: &str) -> String {
@@ -149,6 +185,28 @@ impl StoreKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::slots::slot_of;
+
+    #[test]
+    fn the_companions_of_a_list_or_a_set_are_on_its_slot() {
+        for namespace in ["", "shop"] {
+            let keys = StoreKeys::new(namespace, "weir");
+            let list = keys.list("default");
+            let slot = slot_of(list.as_bytes());
+            let [one, other] = keys.pushed(&list);
+            let companions = [keys.reserved("default"), keys.control("default"), one, other];
+            assert!(companions.iter().all(|key| slot_of(key.as_bytes()) == slot));
+            for key in [list, keys.scheduled(), keys.retries(), keys.statistic("processed", None)] {
+                let slot = slot_of(key.as_bytes());
+                assert_eq!(keys.of_nodes("epochs"), "weir:{nodes}:epochs");
+                let (lease, counted) = (keys.lease_beside(&key), keys.counted_beside(&key, "n"));
+                let (leaving, arrived) = (keys.leaving(&key), keys.arrived(&key));
+                for companion in [lease, counted, leaving, arrived, keys.vanished_beside(&key)] {
+                    assert_eq!(slot_of(companion.as_bytes()), slot, "{companion}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_list_is_the_hash_tag_of_its_companions() {

@@ -14,7 +14,10 @@ use super::owner::LeaseOwner;
 use super::store_core::StoreCore;
 
 /// The layout of Weir's keys that this version writes and reads.
-pub(super) const LAYOUT: &str = "1";
+const LAYOUT: &str = "1";
+/// The same with keys for leases and counts on the slot of each list and set (`split`), which versions
+/// without it reject.
+const SPLIT_LAYOUT: &str = "1 slots";
 
 impl StoreCore {
     /// Returns the connection, once this node is registered in Redis.
@@ -40,11 +43,19 @@ impl StoreCore {
         connection: &mut LinkConnection,
     ) -> Result<Option<String>, StoreError> {
         let key = self.keys.layout();
+        let own = if self.link.is_split() { SPLIT_LAYOUT } else { LAYOUT };
         let mut pipeline = Pipeline::new();
-        pipeline.cmd("SET").arg(&key).arg(LAYOUT).arg("NX").ignore().get(&key);
+        pipeline.cmd("SET").arg(&key).arg(own).arg("NX").ignore().get(&key);
         let found: Result<(String,), _> = pipeline.query_async(connection).await;
         let (found,) = found.map_err(|error| self.link.failed(&error))?;
-        Ok((found != LAYOUT).then(|| layout_error(&key, &found)))
+        if found == SPLIT_LAYOUT {
+            self.link.split();
+        } else if found == LAYOUT && own == SPLIT_LAYOUT {
+            // It was a server without slots before.
+            let written = connection.set(&key, SPLIT_LAYOUT).await;
+            let () = written.map_err(|error| self.link.failed(&error))?;
+        }
+        Ok(layout_error(&key, &found))
     }
 
     async fn register(self: &Rc<Self>, connection: &mut LinkConnection) -> Result<(), StoreError> {
@@ -52,10 +63,14 @@ impl StoreCore {
         let lease_until = Instant::now() + self.lease;
         let owner = LeaseOwner { node: self.node.clone(), epoch, lease_until };
         self.take_lease(connection, &owner, "take").await?;
+        self.state.borrow_mut().leases_beside.clear();
         self.publish_confirmation(connection).await?;
         *self.owner.borrow_mut() = Some(owner);
-        let outcome =
-            if is_clean { self.adopt(connection).await } else { self.reap(connection).await };
+        let outcome = match is_clean {
+            true => self.adopt(connection).await,
+            // A node of a cluster that is away has nothing that this node must know now.
+            false => self.reap(connection).await.or_else(|error| self.reap_later(error)),
+        };
         if outcome.is_err() {
             // Without its predecessor's reservations this node is not registered.
             *self.owner.borrow_mut() = None;
@@ -65,20 +80,32 @@ impl StoreCore {
 
     /// Returns this node's epoch, and whether its predecessor has left the reservations to it.
     async fn next_epoch(&self, connection: &mut LinkConnection) -> Result<(u64, bool), StoreError> {
-        let mut invocation = self.scripts.epoch.key(self.keys.epochs());
-        invocation.key(self.keys.clean()).key(self.keys.nodes()).arg(&self.node);
+        self.carry_epoch(connection).await?;
+        let mut invocation = self.scripts.epoch.key(self.epochs_key());
+        invocation.key(self.clean_key()).key(self.nodes_key()).arg(&self.node);
         let begun: Result<(u64, u8), _> = invocation.invoke_async(connection).await;
         let (epoch, is_clean) = begun.map_err(|error| self.link.failed(&error))?;
         Ok((epoch, is_clean == 1))
     }
 
-    async fn take_lease(
+    pub(super) async fn take_lease(
         &self,
         connection: &mut LinkConnection,
         owner: &LeaseOwner,
         how: &str,
     ) -> Result<bool, StoreError> {
-        let mut invocation = self.scripts.lease.key(self.keys.nodes());
+        self.take_lease_at(connection, self.nodes_key(), owner, how).await
+    }
+
+    /// Takes or renews a lease in the sorted set `key`.
+    pub(super) async fn take_lease_at(
+        &self,
+        connection: &mut LinkConnection,
+        key: String,
+        owner: &LeaseOwner,
+        how: &str,
+    ) -> Result<bool, StoreError> {
+        let mut invocation = self.scripts.lease.key(key);
         invocation.arg(owner.to_string()).arg(self.lease.as_secs_f64()).arg(how);
         let taken: Result<u8, _> = invocation.invoke_async(connection).await;
         taken.map(|taken| taken == 1).map_err(|error| self.link.failed(&error))
@@ -94,7 +121,7 @@ impl StoreCore {
             self.forget_reservations();
             drop(self.registered().await?);
         }
-        Ok(())
+        self.renew_leases_beside(&mut connection).await
     }
 
     /// Notes the outcome of a renewal. Returns whether the lease is lost.
@@ -141,6 +168,7 @@ impl StoreCore {
             jobs += 1;
         }
         state.undelivered.clear();
+        state.leases_beside.clear();
         tracing::warn!(
             jobs,
             "the lease of this node in Redis was over: its jobs are delivered again (jobs.redis.lease)"
@@ -155,8 +183,7 @@ impl StoreCore {
         self.report_stop(&mut connection).await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;
-        let left: Result<(), _> =
-            connection.hset(self.keys.clean(), &owner.node, owner.epoch).await;
+        let left: Result<(), _> = connection.hset(self.clean_key(), &owner.node, owner.epoch).await;
         left.map_err(|error| self.link.failed(&error))
     }
 }
@@ -167,9 +194,11 @@ pub(super) fn lease_is_over() -> StoreError {
 }
 
 /// Returns the error of a layout that this version does not know.
-pub(super) fn layout_error(key: &str, found: &str) -> String {
-    format!(
-        "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: upgrade \
-         this node, or give it another jobs.redis.prefix"
-    )
+pub(super) fn layout_error(key: &str, found: &str) -> Option<String> {
+    (![LAYOUT, SPLIT_LAYOUT].contains(&found)).then(|| {
+        format!(
+            "{key} in Redis is {found:?}, and this version of Weir knows layout {LAYOUT} only: \
+             upgrade this node, or give it another jobs.redis.prefix"
+        )
+    })
 }

@@ -7,34 +7,48 @@
 //! A server is used only after it was checked: its version, its role, and the permissions of its
 //! user. A connection ends when its server becomes a replica or denies a command, so that the next
 //! one finds the primary, or names what is missing.
+//!
+//! A server that is a node of a Redis Cluster leads to all its nodes, each with a link of its own. A
+//! server that rejects steps over several slots (a proxy before several servers) gets the same steps
+//! as a cluster.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::RedisError;
+use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value};
 use tokio::sync::Mutex;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::store::StoreError;
+use weir_jobs::store::{StoreCondition, StoreError};
+use weir_redis::error_kind::{self, RedisErrorKind};
+use weir_redis::server_state::{self, OldestVersion, ServerMode};
+use weir_redis::{
+    NetworkErrorKind, RedisAddress, RedisConnectionError, RedisEndpoint, TlsErrorKind,
+};
 
+use super::cluster::{self, Cluster, NodeLink, NodeLinks};
 use super::link_connection::{CommandLimit, LinkConnection, reason_of};
 use super::link_state::LinkState;
 use super::permissions::Permissions;
-use super::server_state;
 use super::settings::RedisStoreSettings;
-use crate::address::RedisAddress;
-use crate::client;
 use crate::connection::RedisConnection;
-use crate::endpoint::RedisEndpoint;
-use crate::error::{RedisConnectionError, SidekiqError};
-use crate::error_kind::{self, RedisErrorKind};
+use crate::error::SidekiqError;
 use crate::limits::SampleLimits;
-use crate::sentinel;
 
 /// Connecting takes up to `connect_timeout` for each of: the Sentinels, if there are any; the
 /// connection with its login; the checks.
 const CONNECT_STEPS: u32 = 2;
+
+/// The first version of Redis with all commands that the store uses.
+const OLDEST: OldestVersion = OldestVersion { version: (6, 2), part_needs: "jobs need" };
+
+/// The reason of a node of a cluster whose certificate is for another host. The address is the cluster's.
+const UNNAMED_NODE: &str = "its certificate is not valid for this address, which the cluster announces; \
+                            set cluster-announce-hostname to the host name of the certificate, and \
+                            cluster-preferred-endpoint-type hostname, on each node (Redis 7 or later)";
 
 /// The connection, or since when there is none.
 #[derive(Debug)]
@@ -45,6 +59,12 @@ pub(super) struct RedisLink {
     /// What a server must allow. `None`: servers are not checked.
     permissions: Option<Permissions>,
     command_limit: Option<CommandLimit>,
+    /// Whether the server may be a node of a cluster to which another link belongs.
+    is_cluster_node: bool,
+    /// How the server stores keys, once it was reached.
+    mode: OnceLock<ServerMode>,
+    /// All nodes, once the server was found to be one of them.
+    cluster: OnceLock<Arc<Cluster>>,
     /// Held while a connection is opened, so that many commands open one. Across awaits, so tokio's.
     opening: Mutex<()>,
 }
@@ -68,6 +88,9 @@ impl RedisLink {
             state: Arc::new(state),
             permissions: None,
             command_limit: None,
+            is_cluster_node: false,
+            mode: OnceLock::new(),
+            cluster: OnceLock::new(),
             opening: Mutex::default(),
         }
     }
@@ -85,6 +108,73 @@ impl RedisLink {
     pub(super) fn with_command_limit(self, max: usize, metrics: JobsMetrics) -> Self {
         let in_flight = Arc::<AtomicUsize>::default();
         Self { command_limit: Some(CommandLimit { max, in_flight, metrics }), ..self }
+    }
+
+    /// Returns a link to a node of the cluster of this server.
+    fn of_node(links: &LinksOfCluster, host: &str, port: u16) -> Self {
+        let LinksOfCluster { endpoint, limits, permissions, timeouts: [command, retry] } = links;
+        let tls = match &endpoint.address {
+            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Sentinel(sentinel) => sentinel.tls,
+            RedisAddress::Unix(_) => false,
+        };
+        let address = RedisAddress::Tcp { host: host.to_owned(), port, tls };
+        let endpoint = RedisEndpoint { address, ..endpoint.clone() };
+        let link = Self::new(endpoint, limits.connect_timeout, *command, *retry);
+        link.state.split();
+        Self { permissions: permissions.clone(), is_cluster_node: true, ..link }
+    }
+
+    /// Returns whether each step may use the keys of one slot only. Known once there was a connection.
+    pub(super) fn is_split(&self) -> bool {
+        self.state.is_split()
+    }
+
+    /// Uses steps for the keys of one slot from now on.
+    pub(super) fn split(&self) {
+        self.state.split();
+    }
+
+    /// Returns whether the server is a node of a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.cluster.get().is_some()
+    }
+
+    /// Returns the cluster that the server is a node of.
+    pub(super) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.get().map(|cluster| &**cluster)
+    }
+
+    /// Returns whether the jobs can be reached.
+    pub(super) fn condition(&self) -> StoreCondition {
+        match self.cluster() {
+            Some(cluster) => cluster.condition(),
+            None => self.absence_text().map_or(StoreCondition::Ok, StoreCondition::Unavailable),
+        }
+    }
+
+    /// Returns the command that grants the user all that the store needs, once the server was reached.
+    pub(super) fn acl_line(&self) -> Option<String> {
+        let permissions = self.permissions.as_ref()?;
+        match self.mode.get()? {
+            ServerMode::ClusterNode => Some(permissions.for_cluster().line()),
+            ServerMode::Alone => Some(permissions.line()),
+        }
+    }
+
+    /// Connects to all nodes, if the server leads to a cluster. Each has users of its own.
+    pub(super) async fn check_nodes(&self) -> Result<(), String> {
+        match self.cluster.get() {
+            Some(cluster) => cluster.check_nodes().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tries to connect to the nodes of a cluster that are away.
+    pub(super) async fn probe_nodes(&self) {
+        if let Some(cluster) = self.cluster.get() {
+            cluster.probe().await;
+        }
     }
 
     /// Returns the connection, opening one if there is none and it is time for another attempt.
@@ -107,6 +197,11 @@ impl RedisLink {
             return Err(StoreError::Unavailable(text));
         }
         match self.open().await {
+            Ok(opened) if self.is_cluster() => {
+                drop(opened);
+                self.state.reached();
+                self.present().ok_or_else(|| StoreError::Unavailable(self.endpoint.to_string()))
+            }
             Ok(mut opened) => {
                 let primary = opened.primary().cloned();
                 let inner = opened.inner().clone();
@@ -118,6 +213,10 @@ impl RedisLink {
     }
 
     fn present(&self) -> Option<LinkConnection> {
+        if let Some(cluster) = self.cluster.get() {
+            let (cluster, state) = (Arc::<Cluster>::clone(cluster), Arc::clone(&self.state));
+            return Some(LinkConnection::of_many(cluster, state, self.command_limit.clone()));
+        }
         self.state.present().map(|(inner, generation)| self.usable(inner, generation))
     }
 
@@ -145,16 +244,76 @@ impl RedisLink {
     async fn check(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         let Some(permissions) = &self.permissions else { return Ok(()) };
         let info: Result<String, _> = redis::cmd("INFO").query_async(connection).await;
-        match info {
-            Ok(info) => server_state::check(&info).map_err(|error| format!("it {error}"))?,
-            Err(error) if is_no_permission(&error) => {}
+        let mode = match info {
+            // Any node of a cluster leads to the others.
+            Ok(info) if self.is_node_of_cluster(&info) => ServerMode::ClusterNode,
+            Ok(info) => {
+                server_state::check(&info, OLDEST).map_err(|error| format!("it {error}"))?
+            }
+            Err(error) if is_no_permission(&error) => mode_without_info(connection).await,
             Err(error) => return Err(self.describe_unanswered(&error)),
+        };
+        self.mode.get_or_init(|| mode);
+        if mode == ServerMode::ClusterNode && !self.is_cluster_node {
+            return self.find_cluster(connection, permissions).await;
         }
-        let missing = permissions.missing(connection).await;
-        let missing = missing.map_err(|error| self.describe_unanswered(&error))?;
-        match missing.is_empty() {
-            true => Ok(()),
-            false => Err(permissions.error(&missing)),
+        let lacking = permissions.lacking(connection).await;
+        let lacking = lacking.map_err(|error| self.describe_unanswered(&error))?;
+        if let Some(text) = permissions.error_of(&lacking) {
+            return Err(text);
+        }
+        if !self.is_split() && self.rejects_several_slots(connection, permissions).await? {
+            permissions.check_split()?;
+            self.state.split();
+        }
+        Ok(())
+    }
+
+    fn is_node_of_cluster(&self, info: &str) -> bool {
+        !self.is_cluster_node && server_state::mode(info) == ServerMode::ClusterNode
+    }
+
+    /// Reads the nodes of the cluster that the server belongs to. Each is checked with its first
+    /// command.
+    async fn find_cluster(
+        &self,
+        connection: &mut MultiplexedConnection,
+        permissions: &Permissions,
+    ) -> Result<(), String> {
+        permissions.check_split()?;
+        let permissions = permissions.for_cluster();
+        let links = LinksOfCluster {
+            endpoint: self.endpoint.clone(),
+            limits: self.limits,
+            permissions: Some(permissions.clone()),
+            timeouts: [self.state.command_timeout(), self.state.retry_wait_max()],
+        };
+        let cluster = match Cluster::open(Box::new(links), connection).await {
+            Ok(cluster) => cluster.map_err(|error| format!("it {error}"))?,
+            Err(error) => {
+                return Err(match is_no_permission(&error) {
+                    true => permissions.error(&["+cluster|slots".to_owned()]),
+                    false => self.describe_unanswered(&error),
+                });
+            }
+        };
+        self.state.split();
+        // Another connection cannot have set it: one opens at a time.
+        drop(self.cluster.set(Arc::new(cluster)));
+        Ok(())
+    }
+
+    /// Tries a script that uses keys of two slots and does nothing.
+    async fn rejects_several_slots(
+        &self,
+        connection: &mut MultiplexedConnection,
+        permissions: &Permissions,
+    ) -> Result<bool, String> {
+        let tried: Result<Value, _> = permissions.two_slots().query_async(connection).await;
+        match tried {
+            Err(error) if RedisErrorKind::of(&error, "") == RedisErrorKind::CrossSlot => Ok(true),
+            Err(error) if error.is_io_error() => Err(self.describe_unanswered(&error)),
+            _ => Ok(false),
         }
     }
 
@@ -163,12 +322,23 @@ impl RedisLink {
         if let Some(text) = CommandLimit::text_of(error) {
             return StoreError::Limit(text.to_owned());
         }
+        if let Some((code, text)) = error_kind::server_error(error)
+            && code == cluster::AWAY
+        {
+            return StoreError::Unavailable(text);
+        }
         if RedisErrorKind::of(error, "") == RedisErrorKind::OutOfMemory {
             return StoreError::Full(format!(
                 "Redis {} is full (maxmemory): job not stored; free memory there, pushes resume \
                  by themselves",
                 self.endpoint
             ));
+        }
+        if let Some(cluster) = self.cluster.get()
+            && (error.is_io_error() || error.is_timeout())
+            && let Some(text) = cluster.absence_text_of_a_node()
+        {
+            return StoreError::Unavailable(text);
         }
         let ended = reason_of(error, &self.state);
         let absence = ended.and_then(|_| self.state.absence_text());
@@ -184,9 +354,10 @@ impl RedisLink {
         StoreError::Unavailable(self.state.absence_text().unwrap_or(reason))
     }
 
-    /// Returns why there is no connection, or `None` if there is one or none was needed yet.
+    /// Returns why there is no connection, or `None` if there is one or none was needed yet. A cluster
+    /// is there as long as one of its nodes is.
     pub(super) fn absence_text(&self) -> Option<String> {
-        self.state.absence_text()
+        self.cluster.get().map_or_else(|| self.state.absence_text(), |it| it.absence_text())
     }
 
     /// Returns whether Sentinels name the server.
@@ -198,12 +369,10 @@ impl RedisLink {
     /// if they name another one: a primary that was cut off or stopped accepts writes until it
     /// learns of its successor, and loses them then.
     pub(super) async fn check_primary(&self) {
-        let RedisAddress::Sentinel(sentinel) = &self.endpoint.address else { return };
         let Some((used, generation)) = self.state.primary() else { return };
-        let Ok(certificates) = client::certificates(&self.endpoint.tls) else { return };
         let timeout = self.limits.connect_timeout;
-        let named = sentinel::primary(sentinel, certificates.as_ref(), timeout).await;
-        if let Ok(named) = named
+        let named = weir_redis::named_primary(&self.endpoint, timeout).await;
+        if let Some(named) = named
             && named.replaces(&used)
         {
             let (named, used) = (named.address(), used.address());
@@ -231,6 +400,9 @@ impl RedisLink {
         {
             return permissions.error(&[format!("+{}", command.to_ascii_lowercase())]);
         }
+        if self.is_cluster_node && has_wrong_name(error) {
+            return UNNAMED_NODE.to_owned();
+        }
         let text = error.to_string();
         let rest = text.strip_prefix("Redis ").and_then(|it| it.strip_prefix(self.state.name()));
         match rest.and_then(|rest| rest.split_at_checked(1)) {
@@ -243,13 +415,80 @@ impl RedisLink {
     /// Returns the reason of an error of a command that checks the server.
     fn describe_unanswered(&self, error: &RedisError) -> String {
         let timeout = error.is_timeout().then(|| reason_of(error, &self.state)).flatten();
-        timeout.unwrap_or_else(|| self.describe(&self.error_of(error).into()))
+        timeout.unwrap_or_else(|| self.describe(&self.unanswered(error).into()))
+    }
+
+    /// Returns the error of the first command.
+    fn unanswered(&self, error: &RedisError) -> RedisConnectionError {
+        self.error_of(error).of_first_command(&self.endpoint.address)
     }
 
     fn error_of(&self, error: &RedisError) -> RedisConnectionError {
         let kind = RedisErrorKind::of(error, "");
         RedisConnectionError::new(self.state.name(), kind, error_kind::message(error))
     }
+}
+
+/// What the links to the nodes of a cluster have in common.
+#[derive(Clone, Debug)]
+struct LinksOfCluster {
+    /// Of the server that leads to the cluster.
+    endpoint: RedisEndpoint,
+    limits: SampleLimits,
+    permissions: Option<Permissions>,
+    /// For a command, and the longest wait before another attempt to connect.
+    timeouts: [Duration; 2],
+}
+
+impl NodeLink for RedisLink {
+    fn connection(&self) -> BoxFuture<'_, Result<LinkConnection, StoreError>> {
+        Box::pin(self.connection())
+    }
+
+    fn absence_text(&self) -> Option<String> {
+        self.state.absence_text()
+    }
+
+    fn absence_lasts(&self) -> Option<Duration> {
+        self.state.absence_lasts()
+    }
+}
+
+impl NodeLinks for LinksOfCluster {
+    fn link(&self, host: &str, port: u16) -> Arc<dyn NodeLink> {
+        Arc::new(RedisLink::of_node(self, host, port))
+    }
+
+    fn seed_host(&self) -> &str {
+        match &self.endpoint.address {
+            RedisAddress::Tcp { host, .. } => host,
+            _ => "127.0.0.1",
+        }
+    }
+
+    fn read_slots(&self) -> BoxFuture<'_, Option<Value>> {
+        Box::pin(async move {
+            let opened = RedisConnection::open(&self.endpoint, &self.limits).await;
+            cluster::slots_command().query_async(opened.ok()?.inner()).await.ok()
+        })
+    }
+}
+
+/// Returns how a server that denies `INFO` stores keys. `HELLO` needs no permission.
+async fn mode_without_info(connection: &mut MultiplexedConnection) -> ServerMode {
+    let hello: Result<HashMap<String, Value>, _> =
+        redis::cmd("HELLO").query_async(connection).await;
+    let is_cluster = |mode: &Value| matches!(mode, Value::BulkString(mode) if mode == b"cluster");
+    match hello.is_ok_and(|hello| hello.get("mode").is_some_and(is_cluster)) {
+        true => ServerMode::ClusterNode,
+        false => ServerMode::Alone,
+    }
+}
+
+/// Returns whether the certificate of a server is for another host.
+fn has_wrong_name(error: &SidekiqError) -> bool {
+    const WRONG_NAME: NetworkErrorKind = NetworkErrorKind::Tls(TlsErrorKind::WrongName);
+    matches!(error, SidekiqError::Redis(error) if error.kind == RedisErrorKind::Network(WRONG_NAME))
 }
 
 fn is_no_permission(error: &RedisError) -> bool {

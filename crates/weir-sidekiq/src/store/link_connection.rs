@@ -1,25 +1,54 @@
 //! A connection of a link: counts the commands in flight, and ends when its server is of no use.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::BoxFuture;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use weir_jobs::metrics::{JobServerLimit, JobsMetrics};
+use weir_redis::error_kind::{self, RedisErrorKind};
 
 use super::link_state::LinkState;
 use super::settings::RedisStoreSettings;
-use crate::error_kind::{self, RedisErrorKind};
 
 /// A connection of a link. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LinkConnection {
-    inner: MultiplexedConnection,
-    /// Its number in the link.
-    generation: u64,
+    target: LinkTarget,
     state: Arc<LinkState>,
     limit: Option<CommandLimit>,
 }
+
+/// Where commands go.
+#[derive(Clone, Debug)]
+enum LinkTarget {
+    Server {
+        inner: MultiplexedConnection,
+        /// The connection's number in the link.
+        generation: u64,
+    },
+    Many(Arc<dyn ManyServers>),
+}
+
+/// Several servers that each have some of the keys.
+pub(super) trait ManyServers: fmt::Debug + Send + Sync {
+    fn send<'a>(&'a self, command: &'a Cmd) -> RedisFuture<'a, Value>;
+
+    fn send_pipeline<'a>(
+        &'a self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>>;
+
+    /// Sends a command to each server.
+    fn send_to_all<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, Vec<NamedReply>>;
+}
+
+/// The address of a server, and its reply.
+pub(super) type NamedReply = (String, RedisResult<Value>);
 
 /// The maximum number of commands that were sent, or wait to be sent, and have no reply yet.
 #[derive(Clone, Debug)]
@@ -69,17 +98,78 @@ impl LinkConnection {
         state: Arc<LinkState>,
         limit: Option<CommandLimit>,
     ) -> Self {
-        Self { inner, generation, state, limit }
+        Self { target: LinkTarget::Server { inner, generation }, state, limit }
+    }
+
+    /// A connection to several servers.
+    pub(super) const fn of_many(
+        servers: Arc<dyn ManyServers>,
+        state: Arc<LinkState>,
+        limit: Option<CommandLimit>,
+    ) -> Self {
+        Self { target: LinkTarget::Many(servers), state, limit }
+    }
+
+    /// Sends a command without keys to each server. Returns the replies that are no errors, by address.
+    pub(super) async fn send_to_all(&self, command: &Cmd) -> Vec<(String, Value)> {
+        let replies = match &self.target {
+            LinkTarget::Server { .. } => {
+                vec![(self.state.name().to_owned(), self.send_to_server(command).await)]
+            }
+            LinkTarget::Many(servers) => servers.send_to_all(command).await,
+        };
+        let named = |(name, reply): NamedReply| {
+            reply.ok().filter(|value| !matches!(value, Value::ServerError(_))).map(|it| (name, it))
+        };
+        replies.into_iter().filter_map(named).collect()
+    }
+
+    /// Sends a command to the one server of this connection.
+    pub(super) async fn send_to_server(&self, command: &Cmd) -> RedisResult<Value> {
+        let (mut inner, generation) = self.server()?;
+        let reply = inner.send_packed_command(command).await;
+        self.note(generation, &reply, |value| reason_in(value, &self.state));
+        reply
+    }
+
+    /// Sends a pipeline to the one server of this connection.
+    pub(super) async fn send_pipeline_to_server(
+        &self,
+        pipeline: &Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let (mut inner, generation) = self.server()?;
+        let reply = inner.send_packed_commands(pipeline, offset, count).await;
+        self.note(generation, &reply, |values| {
+            values.iter().find_map(|value| reason_in_transaction(value, &self.state))
+        });
+        reply
+    }
+
+    fn server(&self) -> RedisResult<(MultiplexedConnection, u64)> {
+        match &self.target {
+            LinkTarget::Server { inner, generation } => Ok((inner.clone(), *generation)),
+            LinkTarget::Many(_) => Err(RedisError::from((
+                ErrorKind::Client,
+                "a node of a cluster is itself a cluster",
+            ))),
+        }
     }
 
     /// Ends the connection in the link if the reply shows that it is of no use any more.
-    fn note<T>(&self, reply: &RedisResult<T>, find: impl Fn(&T) -> Option<String>) {
+    fn note<T>(
+        &self,
+        generation: u64,
+        reply: &RedisResult<T>,
+        find: impl Fn(&T) -> Option<String>,
+    ) {
         let reason = match reply {
             Ok(value) => find(value),
             Err(error) => reason_of(error, &self.state),
         };
         if let Some(reason) = reason {
-            self.state.broke(self.generation, reason);
+            self.state.broke(generation, reason);
         }
     }
 }
@@ -89,9 +179,10 @@ impl ConnectionLike for LinkConnection {
         Box::pin(async move {
             let limit = self.limit.clone();
             let _in_flight = limit.as_ref().map(CommandLimit::enter).transpose()?;
-            let reply = self.inner.send_packed_command(command).await;
-            self.note(&reply, reason_in);
-            reply
+            match &self.target {
+                LinkTarget::Server { .. } => self.send_to_server(command).await,
+                LinkTarget::Many(servers) => servers.send(command).await,
+            }
         })
     }
 
@@ -104,14 +195,20 @@ impl ConnectionLike for LinkConnection {
         Box::pin(async move {
             let limit = self.limit.clone();
             let _in_flight = limit.as_ref().map(CommandLimit::enter).transpose()?;
-            let reply = self.inner.send_packed_commands(pipeline, offset, count).await;
-            self.note(&reply, |values| values.iter().find_map(reason_in_transaction));
-            reply
+            match &self.target {
+                LinkTarget::Server { .. } => {
+                    self.send_pipeline_to_server(pipeline, offset, count).await
+                }
+                LinkTarget::Many(servers) => servers.send_pipeline(pipeline, offset, count).await,
+            }
         })
     }
 
     fn get_db(&self) -> i64 {
-        self.inner.get_db()
+        match &self.target {
+            LinkTarget::Server { inner, .. } => inner.get_db(),
+            LinkTarget::Many(_) => 0,
+        }
     }
 }
 
@@ -125,30 +222,37 @@ pub(super) fn reason_of(error: &RedisError, state: &LinkState) -> Option<String>
         return Some(format!("the connection broke ({error})"));
     }
     let (code, text) = error_kind::server_error(error)?;
-    reason_of_reply(&code, &text)
+    reason_of_reply(&code, &text, state)
 }
 
-fn reason_in(value: &Value) -> Option<String> {
+fn reason_in(value: &Value, state: &LinkState) -> Option<String> {
     let Value::ServerError(error) = value else { return None };
-    reason_of_reply(error.code(), error.details().unwrap_or_default())
+    reason_of_reply(error.code(), error.details().unwrap_or_default(), state)
 }
 
 /// Like [`reason_in`], also for the replies in that of `EXEC`.
-fn reason_in_transaction(value: &Value) -> Option<String> {
+fn reason_in_transaction(value: &Value, state: &LinkState) -> Option<String> {
     match value {
-        Value::Array(values) => values.iter().find_map(reason_in),
-        value => reason_in(value),
+        Value::Array(values) => values.iter().find_map(|value| reason_in(value, state)),
+        value => reason_in(value, state),
     }
 }
 
-fn reason_of_reply(code: &str, text: &str) -> Option<String> {
-    use RedisErrorKind::{AuthRequired, ClusterRedirect, MasterDown, NoPermission, ReadOnly};
+fn reason_of_reply(code: &str, text: &str, state: &LinkState) -> Option<String> {
+    use RedisErrorKind::{
+        AuthRequired, ClusterRedirect, CrossSlot, MasterDown, NoPermission, ReadOnly,
+    };
     match RedisErrorKind::of_reply(code, text, "") {
         ReadOnly | MasterDown => Some(format!("it became a replica ({code} {text})")),
         NoPermission { .. } | AuthRequired => {
             Some(format!("its user lost a permission ({code} {text})"))
         }
-        ClusterRedirect => Some(format!("it became a node of a cluster ({code} {text})")),
+        ClusterRedirect if !state.is_split() => {
+            Some(format!("it became a node of a cluster ({code} {text})"))
+        }
+        CrossSlot if !state.is_split() => {
+            Some(format!("it rejects steps over several slots ({code} {text})"))
+        }
         _ => None,
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Each connection has a number. What an old connection reports late does not end a newer one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
-
-use crate::sentinel::NamedPrimary;
+use weir_redis::NamedPrimary;
 
 /// The first wait before another attempt to connect. Each further one is twice as long.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(50);
@@ -20,6 +20,8 @@ pub(super) struct LinkState {
     name: String,
     command_timeout: Duration,
     retry_wait_max: Duration,
+    /// Whether each step may use the keys of one slot only. Once it is so, it stays.
+    is_split: AtomicBool,
     /// Connections are used by futures that may move between threads, so it is std's. Held for
     /// moments, never across an await.
     slot: Mutex<Slot>,
@@ -44,7 +46,8 @@ struct RedisAbsence {
 
 impl LinkState {
     pub(super) fn new(name: String, command_timeout: Duration, retry_wait_max: Duration) -> Self {
-        Self { name, command_timeout, retry_wait_max, slot: Mutex::default() }
+        let (is_split, slot) = (AtomicBool::new(false), Mutex::default());
+        Self { name, command_timeout, retry_wait_max, is_split, slot }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -53,6 +56,19 @@ impl LinkState {
 
     pub(super) const fn command_timeout(&self) -> Duration {
         self.command_timeout
+    }
+
+    pub(super) fn is_split(&self) -> bool {
+        self.is_split.load(Ordering::Relaxed)
+    }
+
+    /// Notes that each step may use the keys of one slot only.
+    pub(super) fn split(&self) {
+        self.is_split.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) const fn retry_wait_max(&self) -> Duration {
+        self.retry_wait_max
     }
 
     /// Returns the connection with its number.
@@ -93,6 +109,11 @@ impl LinkState {
         }
     }
 
+    /// Notes that the server was reached, without a connection to keep.
+    pub(super) fn reached(&self) {
+        self.slot().absence = None;
+    }
+
     /// Notes an attempt to connect that failed. Returns the text for clients.
     pub(super) fn not_opened(&self, reason: String) -> String {
         let mut slot = self.slot();
@@ -122,7 +143,12 @@ impl LinkState {
         self.slot().absence.as_ref().map(|absence| self.text_of(absence))
     }
 
-    /// Returns the same while it is too early for another attempt to connect.
+    /// Returns for how long there has been no connection, or `None` as above.
+    pub(super) fn absence_lasts(&self) -> Option<Duration> {
+        self.slot().absence.as_ref().map(|absence| absence.since.elapsed())
+    }
+
+    /// Returns the same text while it is too early for another attempt to connect.
     pub(super) fn absence_text_before_retry(&self) -> Option<String> {
         let slot = self.slot();
         let absence = slot.absence.as_ref().filter(|it| Instant::now() < it.retry_at);

@@ -1,5 +1,6 @@
 //! Moves waiting jobs, each only if it is still where it was read.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
@@ -9,8 +10,10 @@ use weir_jobs::store::StoreError;
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
 use super::seconds;
+use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
+use super::transfer::{TransferOutcome, TransferSource, TransferTarget};
 use super::translate;
 
 /// Where jobs are taken from.
@@ -64,20 +67,15 @@ impl StoreCore {
         token: &str,
     ) -> Result<Shifted, StoreError> {
         let mut moved = Shifted::default();
-        let mut run: (String, Vec<TextPair>) = Default::default();
+        let mut queues: BTreeMap<String, Vec<TextPair>> = BTreeMap::new();
         for entry in entries {
             let Some((queue, text)) = self.enqueued_text(source, &entry) else { continue };
-            if queue != run.0 && !run.1.is_empty() {
-                let (queue, pairs) = std::mem::take(&mut run);
-                let target = MoveTarget::List(queue);
-                moved.add(self.shift(connection, source, &target, &pairs, token).await?);
-            }
-            run.0 = queue;
-            run.1.push((entry.payload, text));
+            queues.entry(queue).or_default().push((entry.payload, text));
         }
-        let (queue, pairs) = run;
-        let target = MoveTarget::List(queue);
-        moved.add(self.shift(connection, source, &target, &pairs, token).await?);
+        for (queue, pairs) in queues {
+            let target = MoveTarget::List(queue);
+            moved.add(self.shift(connection, source, &target, &pairs, token).await?);
+        }
         Ok(moved)
     }
 
@@ -110,13 +108,18 @@ impl StoreCore {
             MoveSource::List(queue) => (self.keys.list(queue.as_str()), "list"),
             MoveSource::Set(set) => (self.set_key(*set), "set"),
         };
+        if let Some(target) = self.transfer_target(&from, target) {
+            return self.shift_between_slots(connection, source, &target, pairs, token).await;
+        }
         let mut invocation = self.scripts.shift.key(&from);
+        let lease = self.lease_key(&from);
         let (to, target, argument) = match target {
             MoveTarget::List(queue) => (self.keys.list(queue), "list", queue.clone()),
             MoveTarget::Dead(at) => (self.keys.dead(), "set", seconds::text(*at)),
             MoveTarget::Nowhere => (from, "none", String::new()),
         };
-        invocation.key(to).key(self.keys.queues()).key(self.keys.nodes());
+        invocation.key(to).key(lease);
+        self.add_queues_key(&mut invocation);
         invocation.arg(kind).arg(target).arg(argument).arg(token);
         for (old, new) in pairs {
             invocation.arg(old).arg(new);
@@ -129,6 +132,61 @@ impl StoreCore {
         let count = |outcome| moved.iter().filter(|it| **it == outcome).count() as u64;
         let stay = pairs.iter().zip(&moved).filter(|(_, outcome)| **outcome == STAYS);
         let rejected = stay.map(|((old, _), _)| old.clone()).collect();
+        if let MoveSource::List(queue) = source
+            && target == "list"
+        {
+            self.add_queues(connection, &[queue.as_str()]).await?;
+        }
         Ok(Shifted { moved: count(MOVED), rejected })
+    }
+
+    /// Returns the target of a move that needs a step on each of two slots.
+    fn transfer_target(&self, from: &str, target: &MoveTarget) -> Option<TransferTarget> {
+        let target = match target {
+            MoveTarget::List(queue) if self.keys.list(queue) != from => {
+                TransferTarget::Queue(queue.clone())
+            }
+            MoveTarget::Dead(at) if self.keys.dead() != from => {
+                TransferTarget::Set { key: self.keys.dead(), score: seconds::text(*at) }
+            }
+            _ => return None,
+        };
+        self.is_split().then_some(target)
+    }
+
+    async fn shift_between_slots(
+        &self,
+        connection: &mut LinkConnection,
+        source: &MoveSource,
+        target: &TransferTarget,
+        pairs: &[TextPair],
+        token: &str,
+    ) -> Result<Shifted, StoreError> {
+        let key = match source {
+            MoveSource::List(queue) => self.keys.list(queue.as_str()),
+            MoveSource::Set(set) => self.set_key(*set),
+        };
+        let from = match source {
+            MoveSource::List(_) => TransferSource::List(&key),
+            MoveSource::Set(_) => TransferSource::Set(&key),
+        };
+        if let MoveSource::Set(set) = source
+            && !token.is_empty()
+        {
+            self.take_set_lease(connection, *set).await?;
+        }
+        let by = Settlement { victim: "", token };
+        let jobs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(old, new)| (&**old, &**new)).collect();
+        match self.transfer(connection, from, target, by, &jobs).await? {
+            TransferOutcome::Left(left) => {
+                let moved = left.into_iter().filter(|left| *left).count() as u64;
+                Ok(Shifted { moved, rejected: Vec::new() })
+            }
+            TransferOutcome::Rejected => {
+                let rejected = pairs.iter().map(|(old, _)| old.clone()).collect();
+                Ok(Shifted { moved: 0, rejected })
+            }
+            TransferOutcome::LeaseOver => Err(self.lose_lease_at(&key, token)),
+        }
     }
 }

@@ -37,8 +37,8 @@ impl StoreCore {
         own: NodeReport,
     ) -> Result<(), StoreError> {
         let text = serde_json::to_vec(&own).unwrap_or_default();
-        let mut invocation = self.scripts.nodes.key(self.keys.reports());
-        invocation.key(self.keys.nodes()).arg(&self.node).arg(text).arg(REPORTS_KEPT.as_secs());
+        let mut invocation = self.scripts.nodes.key(self.reports_key());
+        invocation.key(self.nodes_key()).arg(&self.node).arg(text).arg(REPORTS_KEPT.as_secs());
         invocation.arg(NODES_READ_MAX).arg(REPORT_BYTES_MAX);
         let reply: Result<NodesReply, _> = invocation.invoke_async(connection).await;
         let reply = reply.map_err(|error| self.link.failed(&error))?;
@@ -62,8 +62,8 @@ impl StoreCore {
         connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
         let cursor = self.state.borrow().nodes.forget_cursor.clone();
-        let mut invocation = self.scripts.forget.key(self.keys.nodes());
-        invocation.key(self.keys.epochs()).key(self.keys.clean()).key(self.keys.reports());
+        let mut invocation = self.scripts.forget.key(self.nodes_key());
+        invocation.key(self.epochs_key()).key(self.clean_key()).key(self.reports_key());
         invocation.arg(self.token()?).arg(if cursor.is_empty() { "0" } else { &cursor });
         invocation.arg(NODES_PER_STEP).arg(NODE_KEPT.as_secs()).arg(NODES_KEPT_MAX);
         let next: Result<Option<String>, _> = invocation.invoke_async(connection).await;

@@ -14,6 +14,7 @@ use weir_jobs::store::{
     Storage, Store, StoreError, StoreOpenError, WorkerReport,
 };
 
+use super::unsupported::check_supported;
 use super::{RedisStore, RedisStoreOptions};
 
 impl OpenStore for RedisStoreOptions {
@@ -64,10 +65,17 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: true }
+        Capabilities {
+            durable: true,
+            both_ends: true,
+            scan_aside: true,
+            shared: true,
+            custom: false,
+        }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        check_supported(jobs)?;
         self.timed(StoreOperation::Push, self.core.push(jobs)).await
     }
 

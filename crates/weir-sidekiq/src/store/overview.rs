@@ -1,14 +1,16 @@
 //! Sizes of queues and sets, reservations, and the state of Redis itself.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::{Pipeline, Value, from_redis_value};
+use redis::{Pipeline, ScriptInvocation, Value, from_redis_value};
 use tokio::time::Instant;
 use weir_jobs::model::QueueName;
-use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreCondition, StoreError};
+use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreError};
 
 use super::link_connection::LinkConnection;
+use super::memory_reading::MemoryReading;
 use super::replies::QueueReading;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
@@ -57,7 +59,7 @@ impl StoreCore {
         let mut set = || sets.next().unwrap_or_default();
         let shown = queues.iter().zip(&readings).filter(|(queue, _)| visible.contains(*queue));
         let totals = self.state.borrow().totals;
-        Ok(Counts {
+        let mut counts = Counts {
             queues: shown.map(|(queue, reading)| self.queue_counts(queue, reading)).collect(),
             scheduled: set(),
             retries: set(),
@@ -67,7 +69,9 @@ impl StoreCore {
             failed_total: totals.failed,
             pushed_total: totals.pushed,
             ..Counts::default()
-        })
+        };
+        self.keep_figures_of_absent_nodes(&mut counts);
+        Ok(counts)
     }
 
     /// Reads what is shown of queues, in their order.
@@ -76,19 +80,28 @@ impl StoreCore {
         connection: &mut LinkConnection,
         queues: &[QueueName],
     ) -> Result<Vec<QueueReading>, StoreError> {
+        if self.is_split() {
+            return self.queue_readings_by_queue(connection, queues).await;
+        }
         let mut readings = Vec::with_capacity(queues.len());
         for step in queues.chunks(QUEUES_PER_SCRIPT_MAX) {
-            let mut invocation = self.scripts.counts.prepare_invoke();
-            for queue in step {
-                let queue = queue.as_str();
-                invocation.key(self.keys.list(queue));
-                invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
-            }
-            invocation.arg(OLDEST_BYTES_MAX);
+            let invocation = self.readings_of(step);
             let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
             readings.extend(QueueReading::all_of(reply.map_err(|error| self.link.failed(&error))?));
         }
         Ok(readings)
+    }
+
+    /// Returns the script that reads what is shown of queues.
+    pub(super) fn readings_of(&self, queues: &[QueueName]) -> ScriptInvocation<'_> {
+        let mut invocation = self.scripts.counts.prepare_invoke();
+        for queue in queues {
+            let queue = queue.as_str();
+            invocation.key(self.keys.list(queue));
+            invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
+        }
+        invocation.arg(OLDEST_BYTES_MAX);
+        invocation
     }
 
     fn queue_counts(&self, name: &QueueName, reading: &QueueReading) -> QueueCounts {
@@ -123,32 +136,41 @@ impl StoreCore {
 
     pub(super) async fn storage(self: &Rc<Self>) -> Storage {
         let (bytes, age) = self.memory_and_age().await;
-        let condition = match self.link.absence_text() {
-            Some(text) => StoreCondition::Unavailable(text),
-            None => StoreCondition::Ok,
-        };
-        let nodes = self.known_nodes();
-        Storage { kind: "redis", bytes, condition, age, nodes, ..Storage::default() }
+        let (condition, nodes) = (self.link.condition(), self.known_nodes());
+        let shards = self.cluster_shards();
+        Storage { kind: "redis", bytes, condition, age, shards, nodes, ..Storage::default() }
     }
 
     /// Returns Redis' memory as it was read last, at most [`MEMORY_AGE_MAX`] ago unless Redis is away.
     async fn memory_and_age(self: &Rc<Self>) -> (u64, Duration) {
-        let is_fresh = |(_, read): &(u64, Instant)| read.elapsed() < MEMORY_AGE_MAX;
-        if !self.memory.get().as_ref().is_some_and(is_fresh)
-            && let Ok(mut connection) = self.ready().await
-        {
-            let last = self.memory.get().map_or(0, |(bytes, _)| bytes);
-            let bytes = self.memory_bytes(&mut connection).await.unwrap_or(last);
-            self.memory.set(Some((bytes, Instant::now())));
+        let is_recent = |reading: &MemoryReading| reading.at.elapsed() < MEMORY_AGE_MAX;
+        let is_fresh = self.memory.borrow().as_ref().is_some_and(is_recent);
+        if !is_fresh && let Ok(connection) = self.ready().await {
+            let read = memory_bytes(&connection).await;
+            let mut bytes = self.memory.take().map(|last| last.bytes).unwrap_or_default();
+            if let Some(cluster) = self.link.cluster() {
+                // A node that is away keeps its figure.
+                let nodes = cluster.node_states();
+                bytes.retain(|name, _| nodes.iter().any(|node| node.name == *name));
+            }
+            bytes.extend(read);
+            self.memory.replace(Some(MemoryReading { bytes, at: Instant::now() }));
         }
-        self.memory.get().map_or((0, Duration::ZERO), |(bytes, read)| (bytes, read.elapsed()))
+        let memory = self.memory.borrow();
+        let sum = |reading: &MemoryReading| (reading.bytes.values().sum(), reading.at.elapsed());
+        memory.as_ref().map_or((0, Duration::ZERO), sum)
     }
+}
 
-    async fn memory_bytes(&self, connection: &mut LinkConnection) -> Option<u64> {
-        let info: String = redis::cmd("INFO").arg("memory").query_async(connection).await.ok()?;
+/// Reads the memory of each server.
+async fn memory_bytes(connection: &LinkConnection) -> BTreeMap<String, u64> {
+    let infos = connection.send_to_all(redis::cmd("INFO").arg("memory")).await;
+    let bytes = infos.into_iter().filter_map(|(server, info)| {
+        let info: String = from_redis_value(info).ok()?;
         let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"))?;
-        line.trim().parse().ok()
-    }
+        Some((server, line.trim().parse::<u64>().ok()?))
+    });
+    bytes.collect()
 }
 
 /// INFO costs Redis more than all other reads together, and its memory changes slowly.

@@ -7,49 +7,17 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
+use weir_redis::acl::{self, CommandTrial, TrialKey, escaped, is_unknown, missing_word};
+use weir_redis::{RedisEndpoint, grant};
 
 use super::keys::StoreKeys;
 use super::metrics_layout::ClassMetricsLayout;
 use super::settings::RedisStoreSettings;
-use crate::endpoint::RedisEndpoint;
-use crate::error_kind::{self, RedisErrorKind};
-use crate::grant;
-
-/// Where a command is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TrialKey {
-    None,
-    List,
-    Set,
-    Hash,
-    Sorted,
-    Text,
-    All,
-}
-
-impl TrialKey {
-    const WITH_VALUES: [Self; 5] = [Self::List, Self::Set, Self::Hash, Self::Sorted, Self::Text];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::None | Self::All => "",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::Hash => "hash",
-            Self::Sorted => "sorted",
-            Self::Text => "text",
-        }
-    }
-}
-
-/// A script that does nothing, and its hash.
-const SCRIPT: &str = "return 1";
-const SCRIPT_HASH: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// All commands of the store and of its scripts, as ACL rules name them, in the order in which they
 /// are tried. Nothing is left behind. `MULTI` and `EXEC` are last: where `EXEC` is denied, the
 /// connection is of no use afterwards.
-const COMMANDS: [(&str, TrialKey, &[&str]); 46] = [
+const COMMANDS: [CommandTrial; 46] = [
     ("time", TrialKey::None, &[]),
     ("info", TrialKey::None, &["memory"]),
     ("set", TrialKey::Text, &["1"]),
@@ -92,18 +60,22 @@ const COMMANDS: [(&str, TrialKey, &[&str]); 46] = [
     ("zremrangebyrank", TrialKey::Sorted, &["1", "1"]),
     ("zrem", TrialKey::Sorted, &["x"]),
     ("del", TrialKey::All, &[]),
-    ("script|load", TrialKey::None, &[SCRIPT]),
-    ("evalsha", TrialKey::None, &[SCRIPT_HASH, "0"]),
+    ("script|load", TrialKey::None, &[acl::SCRIPT]),
+    ("evalsha", TrialKey::None, &[acl::SCRIPT_HASH, "0"]),
     ("multi", TrialKey::None, &[]),
     ("exec", TrialKey::None, &[]),
 ];
 
 /// The commands of the push memory, if it is on.
-const PUSH_MEMORY_COMMANDS: [(&str, TrialKey, &[&str]); 3] = [
+const PUSH_MEMORY_COMMANDS: [CommandTrial; 3] = [
     ("pttl", TrialKey::Text, &[]),
     ("pexpire", TrialKey::Text, &["60000"]),
     ("unlink", TrialKey::Text, &[]),
 ];
+
+/// What the nodes of a cluster need as well. First of all: `ASKING` concerns the next command.
+const CLUSTER_COMMANDS: [CommandTrial; 2] =
+    [("asking", TrialKey::None, &[]), ("cluster|slots", TrialKey::None, &[])];
 
 /// A database other than 0 needs it as well. A connection that lacks it fails before it is checked.
 const SELECT: &str = "select";
@@ -118,6 +90,15 @@ struct KeyTrial {
     command: Cmd,
 }
 
+/// What the store needs and a server does not give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lacking {
+    /// Missing words of the line.
+    words: Vec<String>,
+    /// Commands that the server does not know, as ACL rules name them.
+    commands: Vec<&'static str>,
+}
+
 /// What a user needs for one deployment of Weir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permissions {
@@ -128,6 +109,7 @@ pub(super) struct Permissions {
     needs_select: bool,
     class_metrics: ClassMetricsLayout,
     has_push_memory: bool,
+    is_cluster: bool,
     /// The rule and the arguments of the command that confirms pushes, if they are confirmed.
     confirming: Option<(&'static str, &'static [&'static str])>,
 }
@@ -142,6 +124,7 @@ impl Permissions {
             needs_select: database != 0,
             class_metrics: ClassMetricsLayout::Auto,
             has_push_memory: false,
+            is_cluster: false,
             confirming: None,
         }
     }
@@ -160,6 +143,56 @@ impl Permissions {
         Self { class_metrics, has_push_memory, confirming, ..any }
     }
 
+    /// Returns what the nodes of a cluster must allow.
+    pub(super) fn for_cluster(&self) -> Self {
+        Self { is_cluster: true, ..self.clone() }
+    }
+
+    /// Returns the words that a cluster needs in addition: `+asking +cluster|slots`.
+    pub(super) fn cluster_words() -> String {
+        CLUSTER_COMMANDS.map(|(rule, ..)| format!("+{rule}")).join(" ")
+    }
+
+    /// Returns an error if these settings can't be kept where each step uses the keys of one slot.
+    pub(super) fn check_split(&self) -> Result<(), String> {
+        const WHAT: &str = "it accepts only steps with the keys of one slot (Redis Cluster, or \
+                            several servers behind one address)";
+        if self.confirming.is_some() {
+            return Err(format!(
+                "{WHAT}, where pushes can't be confirmed: remove jobs.redis.confirm, or use servers \
+                 without cluster mode as shards"
+            ));
+        }
+        if self.namespace.contains(['{', '}']) {
+            return Err(format!("{WHAT}: use a jobs.redis.namespace without braces"));
+        }
+        Ok(())
+    }
+
+    /// Returns a use of a script with keys of two slots.
+    pub(super) fn two_slots(&self) -> Cmd {
+        let key = |tag: &str| format!("{}:{{acl-check{tag}}}:text", self.prefix);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(acl::SCRIPT_HASH).arg(2).arg(key("")).arg(key("-2"));
+        command
+    }
+
+    /// Returns the error of a server that lacks something.
+    pub(super) fn error_of(&self, lacking: &Lacking) -> Option<String> {
+        let Lacking { words, commands } = lacking;
+        if !words.is_empty() {
+            return Some(self.error(words));
+        }
+        let names = commands.iter().map(|rule| rule.replace('|', " ").to_uppercase());
+        let names = names.collect::<Vec<_>>().join(", ");
+        (!commands.is_empty()).then(|| {
+            format!(
+                "it does not know commands that jobs need: {names}; use a Redis or Valkey server, or \
+                 a proxy that passes them on"
+            )
+        })
+    }
+
     /// Returns the error of a user that lacks these words.
     pub(super) fn error(&self, missing: &[String]) -> String {
         let user = self.user.as_deref().unwrap_or("default");
@@ -171,71 +204,61 @@ impl Permissions {
     pub(super) fn line(&self) -> String {
         let patterns = self.key_trials().into_iter().map(|trial| trial.pattern);
         let own = std::iter::once(self.own_pattern());
-        let commands = self.push_memory_commands().iter().chain(&COMMANDS);
-        let commands = commands.map(|(rule, ..)| *rule);
+        let commands = self.commands().map(|(rule, ..)| *rule);
         let commands = commands.chain(self.confirming.map(|(rule, _)| rule));
         let commands = commands.chain(self.needs_select.then_some(SELECT));
         let words = patterns.chain(own).chain(commands.map(|rule| format!("+{rule}")));
         grant::line(self.user.as_deref(), &words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Returns the missing words of the line. Empty: the user has all permissions.
+    /// Tries all that the store does.
     ///
     /// # Errors
     /// Returns an error if there is no reply.
-    pub(super) async fn missing(
+    pub(super) async fn lacking(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<Vec<String>, RedisError> {
+    ) -> Result<Lacking, RedisError> {
         let mut pipeline = Pipeline::new();
         let mut trials: Vec<(&str, String)> = Vec::new();
         for KeyTrial { pattern, rule, command } in self.key_trials() {
             pipeline.add_command(command);
             trials.push((rule, pattern));
         }
-        for (rule, key, arguments) in self.push_memory_commands().iter().chain(&COMMANDS) {
-            pipeline.add_command(self.trial(rule, *key, arguments));
-            trials.push((*rule, self.own_pattern()));
+        for trial in self.commands() {
+            pipeline.add_command(acl::trial(&self.prefix, *trial));
+            trials.push((trial.0, self.own_pattern()));
         }
         if let Some((rule, arguments)) = self.confirming {
-            pipeline.add_command(self.trial(rule, TrialKey::None, arguments));
+            pipeline.add_command(acl::trial(&self.prefix, (rule, TrialKey::None, arguments)));
             trials.push((rule, self.own_pattern()));
         }
         pipeline.ignore_errors();
         let replies: Vec<Value> = pipeline.query_async(connection).await?;
-        let mut missing = Vec::new();
+        let mut lacking = Lacking::default();
         for ((rule, pattern), reply) in trials.into_iter().zip(replies) {
-            if let Some(word) = missing_word(rule, pattern, &reply)
-                && !missing.contains(&word)
+            // Whether the server can confirm pushes is checked elsewhere.
+            let is_confirming = self.confirming.is_some_and(|(confirming, _)| confirming == rule);
+            if is_unknown(&reply) && !is_confirming && !lacking.commands.contains(&rule) {
+                lacking.commands.push(rule);
+            }
+            if let Some(word) = missing_word(rule, &pattern, &reply)
+                && !lacking.words.contains(&word)
             {
-                missing.push(word);
+                lacking.words.push(word);
             }
         }
-        Ok(missing)
+        Ok(lacking)
     }
 
-    const fn push_memory_commands(
-        &self,
-    ) -> &'static [(&'static str, TrialKey, &'static [&'static str])] {
+    /// Returns the commands in the order in which they are tried.
+    fn commands(&self) -> impl Iterator<Item = &'static CommandTrial> {
+        let cluster = if self.is_cluster { CLUSTER_COMMANDS.as_slice() } else { &[] };
+        cluster.iter().chain(self.push_memory_commands()).chain(&COMMANDS)
+    }
+
+    const fn push_memory_commands(&self) -> &'static [CommandTrial] {
         if self.has_push_memory { &PUSH_MEMORY_COMMANDS } else { &[] }
-    }
-
-    /// Returns a use of a command that leaves nothing behind.
-    fn trial(&self, rule: &str, key: TrialKey, arguments: &[&str]) -> Cmd {
-        let mut words = rule.split('|');
-        let mut command = redis::cmd(&words.next().unwrap_or_default().to_ascii_uppercase());
-        for word in words {
-            command.arg(word.to_ascii_uppercase());
-        }
-        // One hash tag: the keys are in one slot of a cluster.
-        let name = |key: TrialKey| format!("{}:{{acl-check}}:{}", self.prefix, key.name());
-        match key {
-            TrialKey::None => &mut command,
-            TrialKey::All => command.arg(TrialKey::WITH_VALUES.map(name).as_slice()),
-            key => command.arg(name(key)),
-        };
-        command.arg(arguments);
-        command
     }
 
     /// Returns a trial for each pattern of Sidekiq's keys.
@@ -272,31 +295,6 @@ impl Permissions {
     }
 }
 
-/// Returns the word of the line whose lack a reply reports.
-fn missing_word(rule: &str, pattern: String, reply: &Value) -> Option<String> {
-    let Value::ServerError(error) = reply else { return None };
-    let text = error.details().unwrap_or_default();
-    match RedisErrorKind::of_reply(error.code(), text, rule) {
-        RedisErrorKind::NoPermission { .. } if error_kind::is_about_keys(text) => Some(pattern),
-        RedisErrorKind::NoPermission { .. } => Some(format!("+{rule}")),
-        // An empty transaction is aborted only if its EXEC is denied.
-        _ if error.code() == "EXECABORT" => Some(format!("+{rule}")),
-        _ => None,
-    }
-}
-
-/// Escapes the special characters of Redis' patterns.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if "*?[]\\".contains(letter) {
-            escaped.push('\\');
-        }
-        escaped.push(letter);
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,6 +318,5 @@ mod tests {
         rules.sort_unstable();
         rules.dedup();
         assert_eq!(rules.len(), COMMANDS.len());
-        assert_eq!(redis::Script::new(SCRIPT).get_hash(), SCRIPT_HASH);
     }
 }

@@ -63,7 +63,10 @@ impl StoreCore {
         let key = self.keys.process(&identity);
         let mut pipeline = Pipeline::new();
         // A key of another type takes away what it shows, and no directive.
-        pipeline.atomic().ignore_errors();
+        pipeline.ignore_errors();
+        if !self.is_split() {
+            pipeline.atomic();
+        }
         pipeline.sadd(self.keys.processes(), &identity).ignore();
         pipeline.cmd("HSET").arg(&key);
         pipeline.arg("info").arg(info(worker, &identity)).arg("busy").arg(worker.busy);

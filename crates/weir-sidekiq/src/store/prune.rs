@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use redis::AsyncCommands as _;
+
 use super::link_connection::LinkConnection;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
@@ -33,6 +35,9 @@ impl StoreCore {
         connection: &mut LinkConnection,
         unused: &Unused,
     ) -> Result<(), StoreError> {
+        if self.is_split() {
+            return self.prune_by_queue(connection, unused).await;
+        }
         let mut owners = Some(&unused.owners);
         let mut queues = unused.queues.chunks(QUEUES_PER_STEP);
         let first = queues.next().unwrap_or_default();
@@ -67,5 +72,54 @@ impl StoreCore {
         let reply: Vec<String> = reply.map_err(|error| self.link.failed(&error))?;
         self.state.borrow_mut().prune_cursor = reply.into_iter().next().unwrap_or_default();
         Ok(())
+    }
+
+    /// Does the same with a step for each queue that has no reservations.
+    async fn prune_by_queue(
+        &self,
+        connection: &mut LinkConnection,
+        unused: &Unused,
+    ) -> Result<(), StoreError> {
+        let mut failed = None;
+        for queue in &unused.queues {
+            let pruned = self.prune_queue(connection, queue).await;
+            failed = failed.or(pruned.err());
+        }
+        if !unused.owners.is_empty() && failed.is_none() {
+            // A lease that is over is never renewed.
+            let owners: Vec<&String> = unused.owners.iter().collect();
+            let pruned = connection.zrem(self.nodes_key(), owners).await;
+            let () = pruned.map_err(|error| self.link.failed(&error))?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn prune_queue(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+    ) -> Result<(), StoreError> {
+        let list = self.keys.list(queue.as_str());
+        let mut cursor = "0".to_owned();
+        let is_used = loop {
+            let mut invocation = self.scripts.prune.key(self.lease_key(&list));
+            invocation.key(self.keys.vanished_beside(&list));
+            invocation.arg("").arg(self.seconds_argument());
+            invocation.arg(COUNT_AGE_MAX.as_secs()).arg(COUNTS_KEPT_MAX).arg(&cursor);
+            let reply = invocation.arg(COUNTS_PER_STEP).invoke_async(connection).await;
+            let (next, counts, leases): (String, u64, u64) =
+                reply.map_err(|error| self.link.failed(&error))?;
+            if next == "0" {
+                break counts > 0 || leases > 0;
+            }
+            cursor = next;
+        };
+        let moving = connection.exists(self.keys.leaving(&list)).await;
+        let moving: bool = moving.map_err(|error| self.link.failed(&error))?;
+        if is_used || moving {
+            return Ok(());
+        }
+        let forgotten = connection.srem(self.keys.reserving(), queue.as_str()).await;
+        forgotten.map_err(|error| self.link.failed(&error))
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
 use weir_jobs::store::{Restored, StoreError};
 
 use super::link_connection::LinkConnection;
-use super::push_call::{PlacedJob, PushCall, PushReply};
+use super::push_call::{self, PlacedJob, PushCall, PushReply};
 use super::push_memory::PushMemory;
 use super::store_core::StoreCore;
 
@@ -37,6 +38,9 @@ impl StoreCore {
             return Ok(());
         }
         self.make_room_for_queues(&mut connection, jobs).await?;
+        if self.is_split() {
+            return self.push_by_target(&connection, jobs, memory).await;
+        }
         let call = PushCall::new(jobs, &self.keys, memory, || self.next_order());
         let reply = if self.confirmed.is_on() {
             self.push_confirmed(call).await?
@@ -64,6 +68,48 @@ impl StoreCore {
             tokio::join!(adding, self.serve()).0
         } else {
             adding.await
+        }
+    }
+
+    /// Stores jobs with one script for each queue and each set. If some can't be stored, the others may
+    /// be, and the error says so.
+    async fn push_by_target(
+        self: &Rc<Self>,
+        connection: &LinkConnection,
+        jobs: &[PlacedJob<'_>],
+        memory: PushMemory,
+    ) -> Result<(), StoreError> {
+        let parts = push_call::by_target(jobs);
+        let calls = parts.iter().map(|part| {
+            (part, PushCall::of_one_slot(part, &self.keys, memory, || self.next_order()))
+        });
+        let calls: Vec<_> = calls.collect();
+        let queued = jobs.iter().filter(|(_, set)| set.is_none()).map(|(job, _)| job.queue);
+        let queued: Vec<&str> = queued.collect::<BTreeSet<_>>().into_iter().collect();
+        let pushing = calls.iter().map(|(part, call)| async move {
+            self.push_unconfirmed(connection.clone(), part, call).await
+        });
+        let mut naming = connection.clone();
+        let (named, outcomes) =
+            tokio::join!(self.add_queues(&mut naming, &queued), join_all(pushing));
+        let (mut stored, mut error) = (0, None);
+        for ((part, _), outcome) in calls.iter().zip(outcomes) {
+            match outcome {
+                Ok(reply) => {
+                    self.count_pushed(part, &reply);
+                    stored += part.len();
+                }
+                Err(failed) => error = error.or(Some(failed)),
+            }
+        }
+        match error.or(named.err()) {
+            None => Ok(()),
+            Some(error) if stored == 0 => Err(error),
+            Some(error) => Err(StoreError::Uncertain(format!(
+                "{stored} of {} jobs are stored: {error}; {}",
+                jobs.len(),
+                memory.advice()
+            ))),
         }
     }
 

@@ -47,7 +47,34 @@ enum PushTarget<'a> {
     Set(SetName),
 }
 
+/// Returns the target of a job.
+fn target_of<'a>((job, set): &PlacedJob<'a>) -> PushTarget<'a> {
+    set.map_or(PushTarget::List(job.queue), |(set, _)| PushTarget::Set(set))
+}
+
+/// Divides a batch by the lists and sets that its jobs enter.
+pub(super) fn by_target<'a>(jobs: &[PlacedJob<'a>]) -> Vec<Vec<PlacedJob<'a>>> {
+    let mut parts: BTreeMap<PushTarget<'_>, Vec<PlacedJob<'a>>> = BTreeMap::new();
+    for job in jobs {
+        parts.entry(target_of(job)).or_default().push(*job);
+    }
+    parts.into_values().collect()
+}
+
 impl PushCall {
+    /// Returns the call for jobs with one target. The names of queues are added with a step of their
+    /// own.
+    pub(super) fn of_one_slot(
+        jobs: &[PlacedJob<'_>],
+        keys: &StoreKeys,
+        memory: PushMemory,
+        next_order: impl Fn() -> Timestamp,
+    ) -> Self {
+        let mut call = Self::new(jobs, keys, memory, next_order);
+        call.keys.remove(0);
+        call
+    }
+
     /// Returns the call for a batch. `next_order` returns a unique time of enqueueing.
     pub(super) fn new(
         jobs: &[PlacedJob<'_>],
@@ -56,9 +83,8 @@ impl PushCall {
         next_order: impl Fn() -> Timestamp,
     ) -> Self {
         let mut targets: BTreeMap<PushTarget<'_>, Vec<usize>> = BTreeMap::new();
-        for (place, (job, set)) in jobs.iter().enumerate() {
-            let target = set.map_or(PushTarget::List(job.queue), |(set, _)| PushTarget::Set(set));
-            targets.entry(target).or_default().push(place);
+        for (place, job) in jobs.iter().enumerate() {
+            targets.entry(target_of(job)).or_default().push(place);
         }
         let mut call = Self {
             keys: vec![keys.queues()],

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
-use weir_jobs::model::QueueName;
+use weir_jobs::model::{QueueName, SetName};
 use weir_jobs::store::{QueueAction, StoreError};
 
 use super::link_connection::LinkConnection;
@@ -47,20 +47,21 @@ impl StoreCore {
             QueueAction::Pause => pipeline.hset(control, "paused", 1).ignore(),
             QueueAction::Resume => pipeline.hdel(control, "paused").ignore(),
             QueueAction::Clear => pipeline.del(list).ignore(),
-            QueueAction::Remove => pipeline
-                .del(list)
-                .ignore()
-                .del(control)
-                .ignore()
-                .srem(self.keys.queues(), name)
-                .ignore(),
+            QueueAction::Remove => pipeline.del(list).ignore().del(control).ignore(),
         };
+        if action == QueueAction::Remove && !self.is_split() {
+            pipeline.srem(self.keys.queues(), name).ignore();
+        }
         let reply = pipeline.query_async(connection).await;
         let (length,): (u64,) = reply.map_err(|error| self.link.failed(&error))?;
         match action {
             QueueAction::Pause | QueueAction::Resume => Ok(0),
             QueueAction::Clear => Ok(length),
             QueueAction::Remove => {
+                if self.is_split() {
+                    let removed = connection.srem(self.keys.queues(), name).await;
+                    let () = removed.map_err(|error| self.link.failed(&error))?;
+                }
                 let mut state = self.state.borrow_mut();
                 state.known.remove(name);
                 state.queues.remove(queue);
@@ -84,15 +85,14 @@ impl StoreCore {
                 break;
             }
         }
-        let keys = [
-            self.keys.queues(),
-            self.keys.scheduled(),
-            self.keys.retries(),
-            self.keys.dead(),
-            self.keys.reserving(),
-            self.keys.vanished(),
-        ];
-        let deleted: Result<(), _> = connection.del(&keys).await;
+        let mut pipeline = Pipeline::new();
+        for key in [self.keys.queues(), self.keys.reserving(), self.keys.vanished()] {
+            pipeline.del(key).ignore();
+        }
+        for set in SetName::ALL.map(|set| self.keys.set(set)) {
+            pipeline.del(&[&self.keys.leaving(&set), &set]).ignore();
+        }
+        let deleted: Result<(), _> = pipeline.query_async(&mut connection).await;
         deleted.map_err(|error| self.link.failed(&error))?;
         let mut state = self.state.borrow_mut();
         state.reservations = Default::default();
@@ -112,13 +112,14 @@ impl StoreCore {
         connection: &mut LinkConnection,
         queues: &[&str],
     ) -> Result<(), StoreError> {
-        let mut keys = Vec::new();
+        let mut pipeline = Pipeline::new();
         for queue in queues {
             let (list, reserved) = (self.keys.list(queue), self.keys.reserved(queue));
-            keys.extend([list, reserved, self.keys.control(queue)]);
+            let (leaving, vanished) = (self.keys.leaving(&list), self.keys.vanished_beside(&list));
+            let keys = [list, reserved, self.keys.control(queue), leaving, vanished];
+            pipeline.del(&keys).ignore();
         }
-        let mut pipeline = Pipeline::new();
-        pipeline.del(keys).ignore().srem(self.keys.queues(), queues).ignore();
+        pipeline.srem(self.keys.queues(), queues).ignore();
         pipeline.srem(self.keys.reserving(), queues).ignore().ignore_errors();
         let deleted: Result<(), _> = pipeline.query_async(connection).await;
         deleted.map_err(|error| self.link.failed(&error))

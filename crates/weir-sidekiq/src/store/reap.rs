@@ -17,10 +17,10 @@ use weir_jobs::model::{FailureReport, FailureState, QueueName};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
-use super::fail::Settlement;
 use super::link_connection::LinkConnection;
 use super::owner::parse_field;
 use super::prune::Unused;
+use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 use super::translate;
@@ -84,7 +84,14 @@ impl StoreCore {
         let leases = self.leases(connection).await?;
         let mut unused = Unused { queues: Vec::new(), owners: leases.ended.clone() };
         let mut failed = None;
-        for queue in self.reserving_queues(connection).await? {
+        let moved = self.end_left_moves(connection, |owner| leases.alive.contains(owner)).await;
+        failed = failed.or(moved.err());
+        let queues = match self.is_split() {
+            // A node may have stopped before it noted the name of a queue.
+            true => self.all_queues(connection).await?,
+            false => self.reserving_queues(connection).await?,
+        };
+        for queue in queues {
             match self.reap_queue(connection, &queue, &leases, known_below).await {
                 Ok(orphaned) if orphaned.is_empty_queue => unused.queues.push(queue),
                 Ok(orphaned) => unused.owners.retain(|it| !orphaned.by_owner.contains_key(it)),
@@ -106,16 +113,22 @@ impl StoreCore {
     /// Returns a number: all jobs below it that this node has reserved are in its table, unless the
     /// reply was lost.
     fn settled_below(&self) -> u64 {
-        if self.rounds.is_running() { 0 } else { self.state.borrow().next_number }
+        self.rounds.reserving_from().unwrap_or_else(|| self.state.borrow().next_number)
     }
 
     async fn leases(&self, connection: &mut LinkConnection) -> Result<Leases, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("TIME");
-        pipeline.zrange_withscores(self.keys.nodes(), 0, LEASES_READ_MAX - 1);
+        pipeline.zrange_withscores(self.nodes_key(), 0, LEASES_READ_MAX - 1);
         let reply = pipeline.query_async(connection).await;
-        let ((seconds, _), owners): LeasesReply =
+        let ((seconds, _), mut owners): LeasesReply =
             reply.map_err(|error| self.link.failed(&error))?;
+        if self.is_split() {
+            // Where they were before this Redis was used with slots.
+            let earlier = connection.zrange_withscores(self.keys.nodes(), 0, LEASES_READ_MAX - 1);
+            let earlier: Vec<_> = earlier.await.map_err(|error| self.link.failed(&error))?;
+            owners.extend(earlier);
+        }
         let mut leases = Leases::default();
         for (owner, end) in owners {
             // Any other text is no owner.
@@ -192,16 +205,19 @@ impl StoreCore {
         owner: &str,
         numbers: &[u64],
     ) -> Result<(), StoreError> {
+        self.take_queue_leases(connection, std::iter::once(queue.as_str())).await?;
         let token = self.token()?;
-        let by = Settlement { victim: owner, token: &token };
+        // An earlier process of this node has ended, whatever is left of its lease beside the list.
+        let is_own = self.is_split() && owner.split('-').next() == Some(self.node.as_str());
+        let by = Settlement { victim: if is_own { "" } else { owner }, token: &token };
         let fields: Vec<String> =
             numbers.iter().map(|number| format!("{owner}:{number}")).collect();
         let values = connection.hmget(self.keys.reserved(queue.as_str()), &fields).await;
         let values: Vec<Option<Vec<u8>>> = values.map_err(|error| self.link.failed(&error))?;
         let jids: Vec<Option<String>> =
             values.iter().map(|value| jid_of(value.as_deref()?)).collect();
-        let counts =
-            self.return_counts(connection, jids.iter().flatten().map(String::as_str)).await?;
+        let counted = jids.iter().flatten().map(String::as_str);
+        let counts = self.return_counts(connection, queue.as_str(), counted).await?;
         let mut returning = Vec::new();
         for ((field, value), jid) in fields.into_iter().zip(&values).zip(jids) {
             match (value, jid) {
@@ -238,7 +254,7 @@ impl StoreCore {
         if moved {
             self.metrics.limit_hit(JobServerLimit::ReturnsMax);
             tracing::warn!(%queue, jid, "a job has lost too many workers: moved to the dead set");
-            self.forget_returns(connection, jid).await?;
+            self.forget_returns(connection, queue.as_str(), jid).await?;
             self.trim_dead(connection, by.token).await?;
         }
         Ok(())

@@ -5,6 +5,9 @@
 //! a node does by itself also carries its owner, the fencing token: the script does nothing once the
 //! owner's lease is over. No script removes a job before its target has accepted it, so a key of
 //! another type loses none.
+//!
+//! Where a script can't use keys of several slots (Redis Cluster, or several servers behind one
+//! address), it gets fewer keys, and the callers do the rest in steps of their own (`split`).
 
 use redis::Script;
 
@@ -27,6 +30,8 @@ pub(super) struct StoreScripts {
     pub(super) trim: Script,
     pub(super) counts: Script,
     pub(super) statistics: Script,
+    pub(super) leave: Script,
+    pub(super) arrive: Script,
 }
 
 impl Default for StoreScripts {
@@ -48,6 +53,8 @@ impl Default for StoreScripts {
             trim: Script::new(include_str!("scripts/trim.lua")),
             counts: Script::new(include_str!("scripts/counts.lua")),
             statistics: Script::new(include_str!("scripts/statistics.lua")),
+            leave: Script::new(include_str!("scripts/leave.lua")),
+            arrive: Script::new(include_str!("scripts/arrive.lua")),
         }
     }
 }

@@ -4,11 +4,13 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use weir_jobs::metrics::{JobServerLimit, StoreOperation};
-use weir_jobs::model::Delivery;
+use weir_jobs::model::{Delivery, QueueName};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FetchRequest, StoreError};
 
+use super::handover::Handover;
 use super::store_core::StoreCore;
+use super::waiting::FetchTicket;
 
 impl StoreCore {
     /// Reserves jobs, and waits when there are none. The FETCH is registered at once, so
@@ -20,12 +22,15 @@ impl StoreCore {
         self.check_open()?;
         let has_room = self.waiting.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
-        let mut ticket = self.waiting.add(&request, may_wait && has_room);
-        let outcome = self.measured.timed(StoreOperation::Fetch, self.serve()).await;
-        if let Ok(jobs) = ticket.jobs.try_recv() {
-            return Ok(jobs.deliver());
+        let asks_alone = self.asks_alone(request.queues);
+        let mut ticket = self.waiting.add(&request, may_wait && has_room, asks_alone);
+        match self.first_jobs(&mut ticket).await {
+            Ok(Some(jobs)) => return Ok(jobs.deliver()),
+            Ok(None) => {}
+            // The FETCH ends like all that wait.
+            Err(StoreError::Closed) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         }
-        outcome?;
         if may_wait && !has_room {
             return Err(self.too_many_wait());
         }
@@ -35,6 +40,37 @@ impl StoreCore {
         self.wait_began.notify_one();
         let served = tokio::time::timeout(request.wait, &mut ticket.jobs).await;
         Ok(served.ok().and_then(Result::ok).map(|jobs| jobs.deliver()).unwrap_or_default())
+    }
+
+    /// Returns the first jobs of a FETCH. `None`: there are none now.
+    pub(super) async fn first_jobs(
+        self: &Rc<Self>,
+        ticket: &mut FetchTicket,
+    ) -> Result<Option<Handover>, StoreError> {
+        let jobs = ticket.first_jobs(|ticket| self.ask_alone(ticket), || self.serve());
+        self.measured.timed(StoreOperation::Fetch, jobs).await
+    }
+
+    /// Reports whether a FETCH of these queues asks alone first. It does not overtake one that waits.
+    pub(super) fn asks_alone(&self, queues: &[QueueName]) -> bool {
+        self.rounds.is_far()
+            && !self.is_split()
+            && !self.has_rules(queues)
+            && !self.waiting.any_for(queues.iter().map(QueueName::as_str))
+    }
+
+    /// Reserves jobs for one FETCH, which goes on by itself if the future is dropped.
+    fn ask_alone(
+        self: &Rc<Self>,
+        ticket: u64,
+    ) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        let core = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            let connection = core.ready().await?;
+            let Some(group) = core.waiting.alone(ticket) else { return Ok(()) };
+            core.reserve(&group, connection).await.map(drop)
+        });
+        async move { task.await.unwrap_or(Err(StoreError::Closed)) }
     }
 
     fn too_many_wait(&self) -> StoreError {
@@ -65,8 +101,8 @@ impl StoreCore {
         if self.rounds.served.get() < request {
             let requested = self.rounds.requested.get();
             let mut outcome = self.round().await;
-            if outcome.is_err() && self.owner.borrow().is_none() {
-                // The lease was over: once more under a new one.
+            if outcome.is_err() && !self.has_lease() && self.renew_lease().await.is_ok() {
+                // The lease was over: once more under the renewed or a new one.
                 outcome = self.round().await;
             }
             self.rounds.served.set(requested);
@@ -85,9 +121,14 @@ impl StoreCore {
             if groups.is_empty() {
                 return Ok(());
             }
-            let reserving = groups.iter().map(|group| self.reserve(group, connection.clone()));
+            let reserved = if self.is_split() {
+                self.reserve_in_turn(&groups, &connection).await
+            } else {
+                let reserving = groups.iter().map(|group| self.reserve(group, connection.clone()));
+                join_all(reserving).await
+            };
             let mut is_over = true;
-            for reserved in join_all(reserving).await {
+            for reserved in reserved {
                 is_over &= !reserved?.may_have_more;
             }
             if is_over {

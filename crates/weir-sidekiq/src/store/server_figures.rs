@@ -3,43 +3,55 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::link_connection::LinkConnection;
-use redis::{Pipeline, Value, from_redis_value};
-use weir_advisor::observation::redis_field;
-use weir_jobs::metrics::{CommandFigures, StoreServerFigures};
+use redis::{AsyncCommands as _, Pipeline, Value, from_redis_value};
+use weir_jobs::metrics::StoreServerFigures;
 use weir_jobs::store::StoreError;
 
-use super::command_kinds::kind_of;
+use super::cluster_figures::{NodeFigures, sum_of};
+use super::link_connection::LinkConnection;
+use super::server_info::{INFO_SECTIONS, ServerInfo};
 use super::store_core::StoreCore;
-use crate::server::CommandSample;
 
 /// How often Redis is asked.
 pub(super) const FIGURES_EVERY: Duration = Duration::from_secs(5);
-/// Commands that are read, those with the most time first. Redis has about 250.
-const COMMANDS_MAX: usize = 300;
 
 impl StoreCore {
     /// Reads the figures and publishes them. A Redis that is away, or permits no `INFO`, has none.
     pub(super) async fn publish_server_figures(self: &Rc<Self>) -> Result<(), StoreError> {
         let read = match self.ready().await {
-            Ok(connection) => self.read_server_figures(connection).await,
+            Ok(connection) if self.link.is_cluster() => Ok(self.read_cluster(connection).await),
+            Ok(connection) => self.read_server(connection).await.map(|it| (it, Vec::new())),
             Err(error) => Err(error),
         };
-        let (figures, outcome) = match read {
+        let ((figures, nodes), outcome) = match read {
             Ok(figures) => (figures, Ok(())),
-            Err(error) => (None, Err(error)),
+            Err(error) => ((None, Vec::new()), Err(error)),
         };
         self.measured.publish_server(figures);
+        self.measured.publish_nodes(nodes);
         outcome
     }
 
-    async fn read_server_figures(
+    /// Returns the sums of all nodes, and the figures of each.
+    async fn read_cluster(
+        &self,
+        mut connection: LinkConnection,
+    ) -> (Option<StoreServerFigures>, NodeFigures) {
+        let nodes = self.read_node_figures(&connection).await;
+        let processed: Result<Option<u64>, _> =
+            connection.get(self.keys.statistic("processed", None)).await;
+        let processed_total = processed.unwrap_or_default().unwrap_or_default();
+        let sum = sum_of(&nodes).map(|sum| StoreServerFigures { processed_total, ..sum });
+        (sum, nodes)
+    }
+
+    async fn read_server(
         &self,
         mut connection: LinkConnection,
     ) -> Result<Option<StoreServerFigures>, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.ignore_errors();
-        for section in ["memory", "cpu", "commandstats"] {
+        for section in INFO_SECTIONS {
             pipeline.cmd("INFO").arg(section);
         }
         pipeline.get(self.keys.statistic("processed", None));
@@ -54,36 +66,9 @@ impl StoreCore {
 fn figures(reply: Vec<Value>) -> Option<StoreServerFigures> {
     let mut values = reply.into_iter();
     let mut text = || from_redis_value::<String>(values.next()?).ok();
-    let (memory, cpu, commands) = (text()?, text()?, text()?);
+    let info = ServerInfo { memory: text()?, cpu: text()?, commands: text()? };
     let processed = text().and_then(|total| total.parse().ok());
-    let number = |name| redis_field(&memory, name).and_then(|value| value.parse().ok());
-    Some(StoreServerFigures {
-        memory_bytes: number("used_memory")?,
-        memory_bytes_max: number("maxmemory").unwrap_or_default(),
-        cpu_seconds: cpu_seconds(&cpu)?,
-        processed_total: processed.unwrap_or_default(),
-        commands: command_figures(&commands),
-        ..StoreServerFigures::default()
-    })
-}
-
-/// Returns the CPU time of the thread that runs the commands, or of all where Redis does not
-/// distinguish them.
-fn cpu_seconds(info: &str) -> Option<f64> {
-    let field = |name: &str| redis_field(info, name)?.parse::<f64>().ok();
-    let sum = |names: [&str; 2]| Some(field(names[0])? + field(names[1])?);
-    sum(["used_cpu_user_main_thread", "used_cpu_sys_main_thread"])
-        .or_else(|| sum(["used_cpu_user", "used_cpu_sys"]))
-}
-
-fn command_figures(info: &str) -> Vec<CommandFigures> {
-    let figures = |command: CommandSample| CommandFigures {
-        kind: kind_of(&command.name),
-        name: command.name,
-        calls: command.calls,
-        took: command.took,
-    };
-    CommandSample::parse(info, COMMANDS_MAX).into_iter().map(figures).collect()
+    Some(StoreServerFigures { processed_total: processed.unwrap_or_default(), ..info.figures()? })
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use super::keys::StoreKeys;
 use super::known_nodes::KnownNodes;
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
+use super::memory_reading::MemoryReading;
 use super::metrics_layout::{ClassMetricsLayout, LayoutsRead};
 use super::owner::LeaseOwner;
 use super::page_end::PageEnd;
@@ -71,8 +72,7 @@ pub(super) struct StoreCore {
     pub(super) last_counts: RefCell<Counts>,
     /// Where the last page of a list ended, for the walk that goes on there.
     pub(super) page_end: RefCell<Option<PageEnd>>,
-    /// Redis' memory, and when it was read.
-    pub(super) memory: Cell<Option<(u64, Instant)>>,
+    pub(super) memory: RefCell<Option<MemoryReading>>,
     pub(super) counted_at: Cell<Timestamp>,
 }
 
@@ -103,6 +103,10 @@ pub(super) struct StoreState {
     pub(super) lost: RecentlyReturned,
     /// Whether a script may have reserved jobs that are not in the table.
     pub(super) reply_lost: bool,
+    /// The leases of this node beside lists and sets, by their keys, and when each was used last.
+    pub(super) leases_beside: BTreeMap<String, Instant>,
+    /// Ids of the moves between slots that are in progress.
+    pub(super) moving: BTreeSet<String>,
     pub(super) reap_passes: u64,
     /// Where the next step through the counts of returned jobs begins.
     pub(super) prune_cursor: String,

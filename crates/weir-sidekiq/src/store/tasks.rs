@@ -21,6 +21,9 @@ const IDLE_SLEEP: Duration = Duration::from_secs(60);
 const RENEWALS_PER_LEASE: u32 = 6;
 const REAPS_PER_LEASE: u32 = 12;
 
+/// How often nodes of a cluster that are away are tried again. Attempts become rarer.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+
 /// How often Sidekiq's counters and the metrics of classes are written, as by Sidekiq.
 const STATISTICS_EVERY: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,7 @@ pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),
         tokio::task::spawn_local(repeat(weak(), STATISTICS_EVERY, Duty::Statistics)),
         tokio::task::spawn_local(repeat(weak(), FIGURES_EVERY, Duty::Figures)),
+        tokio::task::spawn_local(repeat(weak(), PROBE_EVERY, Duty::ProbeNodes)),
     ];
     if core.link.uses_sentinels() {
         let checking = repeat(weak(), settings.sentinel_interval, Duty::CheckPrimary);
@@ -82,6 +86,7 @@ enum Duty {
     Reap,
     Statistics,
     Figures,
+    ProbeNodes,
     CheckPrimary,
 }
 
@@ -96,6 +101,10 @@ impl Duty {
             }
             Self::CheckPrimary => {
                 core.link.check_primary().await;
+                Ok(())
+            }
+            Self::ProbeNodes => {
+                core.link.probe_nodes().await;
                 Ok(())
             }
             Self::Statistics => {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
-use super::fail::Settlement;
 use super::handover::GiveBack;
 use super::link_connection::LinkConnection;
+use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::vanish::COUNT_AGE_MAX;
 
@@ -85,8 +85,9 @@ impl StoreCore {
         fields: &[(String, String)],
     ) -> Result<Vec<bool>, StoreError> {
         let mut invocation = self.scripts.give_back.key(self.keys.reserved(queue));
-        invocation.key(self.keys.list(queue)).key(self.keys.queues()).key(self.keys.nodes());
-        invocation.key(self.keys.vanished());
+        let list = self.keys.list(queue);
+        invocation.key(&list).key(self.lease_key(&list)).key(self.vanished_key(queue));
+        self.add_queues_key(&mut invocation);
         invocation.arg(queue).arg(by.victim).arg(by.token);
         invocation.arg(self.seconds_argument()).arg(COUNT_AGE_MAX.as_secs());
         for (field, jid) in fields {
@@ -94,6 +95,9 @@ impl StoreCore {
         }
         let moved: Result<Vec<u8>, _> = invocation.invoke_async(connection).await;
         let moved = moved.map_err(|error| self.link.failed(&error))?;
+        if moved.contains(&1) {
+            self.add_queues(connection, &[queue]).await?;
+        }
         Ok(moved.into_iter().map(|moved| moved == 1).collect())
     }
 }

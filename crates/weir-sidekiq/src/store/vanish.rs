@@ -50,8 +50,14 @@ impl StoreCore {
                 .map(|(number, job)| (number, job.jid.clone(), job.queue.clone()))
                 .collect()
         };
-        let jids = held.iter().map(|(_, jid, _)| &**jid);
-        let counts = self.return_counts(&mut connection, jids).await?;
+        let mut jids: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (_, jid, queue) in &held {
+            jids.entry(queue.as_str()).or_default().push(jid);
+        }
+        let mut counts = ReturnCounts::new();
+        for (queue, jids) in jids {
+            counts.extend(self.return_counts(&mut connection, queue, jids.into_iter()).await?);
+        }
         let mut returning: BTreeMap<QueueName, Vec<(u64, Box<str>)>> = BTreeMap::new();
         let released = held.len();
         for (number, jid, queue) in held {
@@ -59,7 +65,7 @@ impl StoreCore {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 let report = rules::worker_vanished(jid.clone());
                 ignore_lost(self.fail_job(&mut connection, number, report).await)?;
-                self.forget_returns(&mut connection, &jid).await?;
+                self.forget_returns(&mut connection, queue.as_str(), &jid).await?;
             } else {
                 returning.entry(queue).or_default().push((number, jid));
             }
@@ -73,17 +79,18 @@ impl StoreCore {
         Ok(released)
     }
 
-    /// Reads how often each of these jobs was returned before.
+    /// Reads how often each of these jobs of a queue was returned before.
     pub(super) async fn return_counts<'j>(
         &self,
         connection: &mut LinkConnection,
+        queue: &str,
         jids: impl Iterator<Item = &'j str>,
     ) -> Result<ReturnCounts, StoreError> {
         let jids: Vec<&str> = jids.collect();
         if jids.is_empty() {
             return Ok(ReturnCounts::new());
         }
-        let counts = connection.hmget(self.keys.vanished(), &jids).await;
+        let counts = connection.hmget(self.vanished_key(queue), &jids).await;
         let counts: Vec<redis::Value> = match counts {
             // Of a key of another type, nothing is known.
             Err(error) if error.code() == Some("WRONGTYPE") => Vec::new(),
@@ -107,9 +114,10 @@ impl StoreCore {
     pub(super) async fn forget_returns(
         &self,
         connection: &mut LinkConnection,
+        queue: &str,
         jid: &str,
     ) -> Result<(), StoreError> {
-        let forgotten: Result<(), _> = connection.hdel(self.keys.vanished(), jid).await;
+        let forgotten: Result<(), _> = connection.hdel(self.vanished_key(queue), jid).await;
         forgotten.map_err(|error| self.link.failed(&error))
     }
 }

@@ -10,6 +10,7 @@ use weir_sidekiq::{
     SidekiqError, TlsFiles, join,
 };
 
+use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
 const JOB: &str = r#"{"class":"A","args":[],"enqueued_at":1763790000.5}"#;
@@ -53,6 +54,22 @@ async fn a_sentinel_says_where_the_server_is() {
     assert_eq!(connection.master(), Some(format!("127.0.0.1:{}", redis.port).as_str()));
     let unknown = format!("redis+sentinel://127.0.0.1:{}/another", sentinel.port);
     assert!(length_at(&RedisEndpoint::parse(&unknown).unwrap()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_named_as_one() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let mut reasons = Vec::new();
+    for master in &cluster.masters {
+        let endpoint = master.endpoint();
+        let limits = SampleLimits::default();
+        let mut connection = RedisConnection::open(&endpoint, &limits).await.unwrap();
+        let snapshot = connection.sample(SampleScope::Everything, &limits).await.unwrap();
+        reasons.extend(snapshot.processes.err());
+    }
+    // One of the three has the key.
+    assert_eq!(reasons.len(), 2);
+    assert!(reasons.iter().all(|it| it.reason.contains("Redis Cluster")), "{reasons:?}");
 }
 
 #[tokio::test]

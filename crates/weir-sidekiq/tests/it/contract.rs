@@ -40,7 +40,7 @@ mod world;
 
 mod restricted;
 
-use harness::RedisHarness;
+use harness::{OneAddressHarness, RedisHarness};
 use sharded::ShardedHarness;
 
 /// Defines the test of one promise. The first rules are the promises that are not kept.
@@ -89,6 +89,7 @@ macro_rules! contract_of_redis {
     ($tests:tt) => {
         contract!(redis_store: RedisHarness, $tests);
         contract!(sharded_store: ShardedHarness, $tests);
+        contract!(one_address_store: OneAddressHarness, $tests);
     };
 }
 
@@ -96,6 +97,7 @@ macro_rules! durable_contract_of_redis {
     ($tests:tt) => {
         contract!(redis_survives: RedisHarness, $tests);
         contract!(sharded_survives: ShardedHarness, $tests);
+        contract!(one_address_survives: OneAddressHarness, $tests);
     };
 }
 

@@ -1,6 +1,7 @@
 //! The connections of the store: how operators set them up, and how they fail.
 
 mod authority;
+mod cluster_tls;
 mod credentials;
 mod outage;
 mod permissions;

@@ -16,8 +16,10 @@ mod limits;
 mod links;
 mod power_cut;
 mod real_sidekiq;
+mod redis_cluster;
 #[allow(dead_code, reason = "the tests of weir start one where another was")]
 mod redis_server;
 mod shared_redis;
+mod slot_proxy;
 mod store;
 mod versions;

@@ -3,6 +3,7 @@
 //! `WEIR_POWER_CUTS` sets the number of cuts of each kind. Each job that is lost must be in the part of the
 //! append-only file that was cut off: nothing else may lose one.
 
+mod cluster;
 mod failover;
 mod load;
 mod server;
@@ -132,10 +133,19 @@ async fn cut_once(
 }
 
 fn cut_often(kind: &str, binary: &Path, fsync: &str, confirm: &ConfirmSettings) -> Option<Tally> {
+    repeat(kind, TRIAL_TIME_MAX, async |_| cut_once(binary, fsync, confirm).await)
+}
+
+/// Repeats a trial, which gets its number, and prints the sums. `None`: the trial cannot run here.
+fn repeat(
+    kind: &str,
+    time_max: Duration,
+    trial: impl AsyncFn(u64) -> Option<(Account, Duration)>,
+) -> Option<Tally> {
     let mut tally = Tally::default();
-    for _ in 0..cuts() {
+    for cut in 0..cuts() {
         let mut outcome = None;
-        run_for(TRIAL_TIME_MAX, async { outcome = cut_once(binary, fsync, confirm).await });
+        run_for(time_max, async { outcome = trial(cut).await });
         let (account, recovery) = outcome?;
         tally.add(&account, recovery);
     }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_sidekiq::{RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope};
@@ -158,6 +159,15 @@ impl RedisServer {
     pub(crate) fn client(&self) -> redis::Connection {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         client.get_connection().unwrap()
+    }
+
+    /// `None`: it does not run, or does not respond.
+    pub(crate) fn try_client(&self) -> Option<redis::Connection> {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let connection = client.get_connection_with_timeout(TIMEOUT).ok()?;
+        connection.set_read_timeout(Some(TIMEOUT)).ok()?;
+        Some(connection)
     }
 
     /// Commands, one a line, as `redis-cli` takes them: words in quotes where they hold spaces.

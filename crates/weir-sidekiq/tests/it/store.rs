@@ -2,6 +2,8 @@
 
 mod bounds;
 mod class_metrics;
+pub(crate) mod cluster;
+mod cluster_failover;
 mod confirmed;
 mod cutting_proxy;
 mod fencing;
@@ -10,6 +12,7 @@ mod measured;
 mod node_reports;
 mod nodes;
 mod odd_keys;
+mod one_address;
 mod pages;
 mod push_memory;
 pub(crate) mod rig;

@@ -135,13 +135,16 @@ fn a_node_refuses_a_later_layout_by_name() {
 }
 
 #[test]
-fn the_files_of_the_compose_file_exist() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/two-nodes");
-    let compose = std::fs::read_to_string(folder.join("compose.yml")).expect("a compose file");
-    let mounted = compose.split("\"./").skip(1).filter_map(|rest| rest.split(':').next());
-    let files: Vec<&str> = mounted.collect();
-    assert_eq!(files.len(), 4, "{files:?}");
-    for file in files {
-        assert!(folder.join(file).exists(), "{file}");
+fn the_files_of_the_compose_files_exist() {
+    for (name, mounts) in [("two-nodes", 4), ("three-nodes", 4)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
+        let compose = std::fs::read_to_string(folder.join("compose.yml")).expect("a compose file");
+        let words =
+            compose.split('"').filter(|word| word.starts_with("./") || word.starts_with("../"));
+        let files: Vec<&str> = words.filter_map(|word| word.split(':').next()).collect();
+        assert_eq!(files.len(), mounts, "{name}: {files:?}");
+        for file in files {
+            assert!(folder.join(file).exists(), "{name}: {file}");
+        }
     }
 }

@@ -37,6 +37,8 @@ fn check_prints_the_permissions_and_says_whether_redis_can_be_used() {
     assert!(!printed.contains("hunter2"), "{printed}");
     let offline = site.shown(&["check", "--offline"]);
     assert!(offline.starts_with("exit: 0\n") && offline.contains(line), "{offline}");
+    let of_cluster = "if it is a Redis Cluster, its user needs as well: +asking +cluster|slots";
+    assert!(offline.contains(of_cluster), "{offline}");
     // The printed line is all that is needed.
     let report = site.run(&["check", "--offline", "--json"]).stdout;
     let report: Value = serde_json::from_slice(&report).expect("JSON");
@@ -46,6 +48,7 @@ fn check_prints_the_permissions_and_says_whether_redis_can_be_used() {
     redis.run(&[&words]);
     let printed = site.shown(&["check"]);
     assert!(printed.starts_with("exit: 0\n") && !printed.contains("problem"), "{printed}");
+    assert!(!printed.contains("Redis Cluster"), "it is none: {printed}");
     redis.run(&[&["ACL", "SETUSER", "weir", "-zadd"]]);
     let report = site.run(&["check", "--json"]).stdout;
     let report: Value = serde_json::from_slice(&report).expect("JSON");

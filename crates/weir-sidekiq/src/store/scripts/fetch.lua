@@ -1,6 +1,6 @@
 -- Reserves jobs for several workers that ask for the same queues, in the order of these queues.
--- KEYS: for each queue its list, its reservations and its control hash; then the leases and the set
--- of queues with reservations.
+-- KEYS: for each queue its list, its reservations and its control hash; then the leases, and the set
+-- of queues with reservations, unless the caller adds the names itself.
 -- ARGV: time in microseconds ('' for Redis' clock), owner, first number, count of workers, for each
 -- worker its id, the maximum of jobs and of bytes; then the names of the queues.
 -- Returns the time, and for each job: worker, queue (both from 1), number, payload. Returns nothing
@@ -12,13 +12,15 @@ local CHUNK_BYTES_MAX = 4194304
 local CHUNK_JOBS_MAX = 1000
 
 local owner, number, workers = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local queues = math.floor(#KEYS / 3)
+local leases, reserving = KEYS[3 * queues + 1], KEYS[3 * queues + 2]
 local time = redis.call('TIME')
-local lease = redis.call('ZSCORE', KEYS[#KEYS - 1], owner)
+local lease = redis.call('ZSCORE', leases, owner)
 if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return {} end
 local since = ARGV[1]
 if since == '' then since = time[1] .. string.format('%06d', time[2]) end
 
-local queues, names = (#KEYS - 2) / 3, 4 + 3 * workers
+local names = 4 + 3 * workers
 local reserved = {since}
 local wanted = 0
 for worker = 1, workers do wanted = wanted + tonumber(ARGV[3 + 3 * worker]) end
@@ -34,8 +36,8 @@ local function is_usable(place)
   local length = redis.pcall('HLEN', KEYS[3 * place - 1])
   if type(length) ~= 'number' then return false end
   if redis.pcall('HGET', KEYS[3 * place], 'paused') == '1' then return false end
-  if length == 0 and redis.pcall('EXISTS', KEYS[3 * place - 2]) == 1 then
-    redis.pcall('SADD', KEYS[#KEYS], ARGV[names + place])
+  if reserving and length == 0 and redis.pcall('EXISTS', KEYS[3 * place - 2]) == 1 then
+    redis.pcall('SADD', reserving, ARGV[names + place])
   end
   return true
 end

@@ -1,7 +1,7 @@
 -- Stores jobs: all of them, or none.
 -- A job whose mark is in the push memory of its target was stored before and is not stored again.
--- KEYS: the set of queues, and for each target its list or sorted set and both halves of its push
--- memory.
+-- KEYS: the set of queues, unless the caller adds the names itself, and for each target its list or
+-- sorted set and both halves of its push memory.
 -- ARGV: milliseconds of push memory (0 for none), marks in one half; then for each target its queue
 -- ('' for a sorted set), the count of its jobs, and for each job its mark, its score ('' in a
 -- list) and its text.
@@ -77,8 +77,9 @@ local function read_target(at)
   return target
 end
 
+local queues = #KEYS % 3 == 1 and KEYS[1]
 local targets, at, number = {}, 3, 0
-for place = 2, #KEYS, 3 do
+for place = queues and 2 or 1, #KEYS, 3 do
   local target = read_target(at)
   target.key, target.is_list = KEYS[place], target.queue ~= ''
   local kind = redis.call('TYPE', target.key).ok
@@ -107,7 +108,7 @@ for place = 2, #KEYS, 3 do
 end
 
 for _, target in ipairs(targets) do
-  if #target.values > 0 and target.is_list then write('SADD', KEYS[1], target.queue) end
+  if #target.values > 0 and target.is_list and queues then write('SADD', queues, target.queue) end
   write_all(target.is_list and 'LPUSH' or 'ZADD', target.key, target.values)
 end
 if memory > 0 then

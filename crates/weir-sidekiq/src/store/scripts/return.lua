@@ -1,6 +1,7 @@
 -- Returns reserved jobs to the end of their queue that is served next, and counts how often that
 -- happened to each.
--- KEYS: reservations, list, set of queue names, leases, hash of returns.
+-- KEYS: reservations, list, leases, hash of returns, set of queue names, unless the caller adds the
+-- name itself.
 -- ARGV: queue name, owner whose lease must be over ('' for any), owner that returns the jobs, whose
 -- lease must be alive ('' for any), time in seconds ('' for Redis' clock), age in seconds at which a
 -- count starts again, then for each job its id and its jid ('' not to count it), in the order in
@@ -10,7 +11,7 @@
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 local function is_alive(owner)
-  local lease = redis.call('ZSCORE', KEYS[4], owner)
+  local lease = redis.call('ZSCORE', KEYS[3], owner)
   return lease and tonumber(lease) > now
 end
 if ARGV[2] ~= '' and is_alive(ARGV[2]) then return {} end
@@ -19,14 +20,14 @@ if ARGV[3] ~= '' and not is_alive(ARGV[3]) then return {} end
 local seconds, age_max = math.floor(tonumber(ARGV[4]) or now), tonumber(ARGV[5])
 local function count(jid)
   local times, since = 0, seconds
-  local text = redis.pcall('HGET', KEYS[5], jid)
+  local text = redis.pcall('HGET', KEYS[4], jid)
   if type(text) == 'string' then
     local last, from = string.match(text, '^(%d+) (%d+)$')
     if last and seconds - tonumber(from) <= age_max then
       times, since = tonumber(last), tonumber(from)
     end
   end
-  redis.pcall('HSET', KEYS[5], jid, string.format('%d %.0f', math.min(times + 1, 255), since))
+  redis.pcall('HSET', KEYS[4], jid, string.format('%d %.0f', math.min(times + 1, 255), since))
 end
 
 local moved = {}
@@ -38,7 +39,7 @@ for place = 6, #ARGV, 2 do
     local payload = string.sub(value, (string.find(value, '\n', 1, true) or 0) + 1)
     if type(redis.pcall('RPUSH', KEYS[2], payload)) == 'number' then
       redis.call('HDEL', KEYS[1], ARGV[place])
-      redis.pcall('SADD', KEYS[3], ARGV[1])
+      if KEYS[5] then redis.pcall('SADD', KEYS[5], ARGV[1]) end
       if ARGV[place + 1] ~= '' then count(ARGV[place + 1]) end
       done = 1
     end

@@ -1,23 +1,32 @@
 -- Adds a node's jobs to Sidekiq's counters, each job once, however often the script runs.
--- KEYS: leases, what was added for the node, then for processed and failed jobs: the counter of all
--- time and the counter of the day.
--- ARGV: owner whose lease must be alive, id of the process, seconds that the second key and the
--- counters of the day are kept, then the processed and the failed jobs of the process since its start.
+-- KEYS: what was added for the node, the counters, and the leases if a lease must be alive.
+-- ARGV: owner whose lease must be alive ('' for any), id of the process, seconds that the first key is
+-- kept; then for each counter its field in the first key, the jobs of the process since its start, those
+-- of them that were added before if the field is missing, and the seconds that the counter is kept ('' for
+-- ever).
 -- Returns 1, or 0 if the lease is over.
-local time = redis.call('TIME')
-local lease = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return 0 end
-local last = redis.pcall('HMGET', KEYS[2], 'process', 'processed', 'failed')
-if last.err or last[1] ~= ARGV[2] then last = {ARGV[2], 0, 0} end
-for place = 1, 2 do
-  local more = tonumber(ARGV[4 + place]) - (tonumber(last[place + 1]) or 0)
-  if more > 0 then
-    local amount = string.format("%.0f", more)
-    redis.pcall('INCRBY', KEYS[1 + 2 * place], amount)
-    redis.pcall('INCRBY', KEYS[2 + 2 * place], amount)
-    redis.pcall('EXPIRE', KEYS[2 + 2 * place], ARGV[4])
-  end
+if ARGV[1] ~= '' then
+  local time = redis.call('TIME')
+  local lease = redis.call('ZSCORE', KEYS[#KEYS], ARGV[1])
+  if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return 0 end
 end
-redis.pcall('HSET', KEYS[2], 'process', ARGV[2], 'processed', ARGV[5], 'failed', ARGV[6])
-redis.pcall('EXPIRE', KEYS[2], ARGV[3])
+local counted, last = KEYS[1], {}
+local is_same = redis.pcall('HGET', counted, 'process') == ARGV[2]
+if not is_same then redis.pcall('DEL', counted) end
+local written = {'process', ARGV[2]}
+for place = 4, #ARGV, 4 do
+  local field, total = ARGV[place], tonumber(ARGV[place + 1])
+  if last[field] == nil then
+    local added = is_same and redis.pcall('HGET', counted, field)
+    last[field] = type(added) == 'string' and tonumber(added) or tonumber(ARGV[place + 2])
+  end
+  local counter = KEYS[1 + (place - 4) / 4 + 1]
+  if total > last[field] then
+    redis.pcall('INCRBY', counter, string.format('%.0f', total - last[field]))
+    if ARGV[place + 3] ~= '' then redis.pcall('EXPIRE', counter, ARGV[place + 3]) end
+  end
+  written[#written + 1], written[#written + 2] = field, ARGV[place + 1]
+end
+redis.pcall('HSET', counted, unpack(written))
+redis.pcall('EXPIRE', counted, ARGV[3])
 return 1

@@ -4,13 +4,15 @@
 -- (from 1) and 'oldest' or 'newest'.
 -- Returns the same as fetch.lua.
 local owner, number, workers = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local queues = math.floor(#KEYS / 3)
+local leases, reserving = KEYS[3 * queues + 1], KEYS[3 * queues + 2]
 local time = redis.call('TIME')
-local lease = redis.call('ZSCORE', KEYS[#KEYS - 1], owner)
+local lease = redis.call('ZSCORE', leases, owner)
 if not lease or tonumber(lease) <= time[1] + time[2] / 1000000 then return {} end
 local since = ARGV[1]
 if since == '' then since = time[1] .. string.format('%06d', time[2]) end
 
-local queues, names = (#KEYS - 2) / 3, 4 + 3 * workers
+local names = 4 + 3 * workers
 local limits = names + queues
 local step = limits + queues + 1
 local reserved = {since}
@@ -22,8 +24,8 @@ local function pop(queue, from)
   if type(length) ~= 'number' then return nil end
   local most = tonumber(ARGV[limits + queue])
   if most and length >= most then return nil end
-  if length == 0 and redis.pcall('EXISTS', KEYS[3 * queue - 2]) == 1 then
-    redis.pcall('SADD', KEYS[#KEYS], ARGV[names + queue])
+  if reserving and length == 0 and redis.pcall('EXISTS', KEYS[3 * queue - 2]) == 1 then
+    redis.pcall('SADD', reserving, ARGV[names + queue])
   end
   local job = redis.pcall(from == 'oldest' and 'RPOP' or 'LPOP', KEYS[3 * queue - 2])
   return type(job) == 'string' and job or nil

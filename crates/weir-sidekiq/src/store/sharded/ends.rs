@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
+use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{FailureReport, Wid};
 use weir_jobs::store::{FailOutcome, Store as _, StoreError};
 
@@ -118,7 +119,7 @@ impl ShardedCore {
         let with_jobs = self.shards.iter().filter(|shard| shard.store.busy(wid) > 0);
         let releasing = with_jobs.map(async |shard: &Shard| {
             let outcome = match shard.check() {
-                Ok(()) => shard.note(shard.core().release(wid).await),
+                Ok(()) => shard.timed(StoreOperation::Release, shard.core().release(wid)).await,
                 Err(error) => Err(error),
             };
             if outcome.is_err() && !shard.is_usable() {
@@ -162,7 +163,7 @@ impl Shard {
     ) -> Result<Vec<usize>, StoreError> {
         self.check()?;
         let some: Vec<&str> = places.iter().map(|place| jids[*place]).collect();
-        let unknown = self.note(self.core().ack(reporter, &some).await)?;
+        let unknown = self.timed(StoreOperation::Ack, self.core().ack(reporter, &some)).await?;
         Ok(unknown.into_iter().map(|place| places[place]).collect())
     }
 
@@ -174,7 +175,8 @@ impl Shard {
         if let Err(error) = self.check() {
             return reports.iter().map(|_| Err(error.clone())).collect();
         }
-        let outcomes = self.core().fail_all(reporter, reports).await;
+        let failing = self.core().fail_all(reporter, reports);
+        let outcomes = self.core().measured.timed(StoreOperation::Fail, failing).await;
         outcomes.into_iter().map(|outcome| self.note(outcome)).collect()
     }
 }

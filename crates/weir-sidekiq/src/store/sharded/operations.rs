@@ -16,6 +16,7 @@ use weir_jobs::store::{
 };
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
+use crate::store::unsupported::check_supported;
 
 impl OpenStore for ShardedStoreOptions {
     fn open(
@@ -68,10 +69,17 @@ impl ShardedStore {
 
 impl Store for ShardedStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: true }
+        Capabilities {
+            durable: true,
+            both_ends: true,
+            scan_aside: true,
+            shared: true,
+            custom: false,
+        }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        check_supported(jobs)?;
         self.core.add(jobs).await
     }
 

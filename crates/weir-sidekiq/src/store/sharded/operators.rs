@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use redis::AsyncCommands as _;
+use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{JobLocation, QueueName};
 use weir_jobs::store::{
     Action, FindOutcome, QueueAction, Reserved, Selection, Store as _, StoreError,
@@ -22,8 +23,9 @@ impl ShardedCore {
         action: Action,
     ) -> Result<u64, StoreError> {
         self.check_open()?;
-        let acted =
-            self.on_all(async |shard: &Shard| shard.core().act(location, what, action).await);
+        let acted = self.on_all(async |shard: &Shard| {
+            shard.timed(StoreOperation::Act, shard.core().act(location, what, action)).await
+        });
         let acted = acted.await;
         self.serve_waiting().await?;
         match what {
@@ -43,7 +45,8 @@ impl ShardedCore {
             QueueAction::Pause | QueueAction::Resume => self.pause(queues, action).await,
             QueueAction::Remove | QueueAction::Clear => {
                 let acted = self.on_all(async |shard: &Shard| {
-                    let removed = shard.core().act_on_queues(queues, action).await?;
+                    let acting = shard.core().act_on_queues(queues, action);
+                    let removed = shard.timed(StoreOperation::Act, acting).await?;
                     if action == QueueAction::Remove {
                         // The pause is on shards that do not have the queue as well.
                         shard.core().set_paused(queues, false).await?;
@@ -96,7 +99,7 @@ impl ShardedCore {
         let mut answers = 0;
         for shard in shards {
             let found = match shard.check() {
-                Ok(()) => shard.note(shard.core().find(jid).await),
+                Ok(()) => shard.timed(StoreOperation::Find, shard.core().find(jid)).await,
                 Err(error) => Err(error),
             };
             match found {

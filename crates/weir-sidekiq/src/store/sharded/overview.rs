@@ -44,22 +44,27 @@ impl ShardedCore {
 
     pub(super) async fn storage(&self) -> Storage {
         let read = self.shards.iter().map(async |shard: &Shard| {
+            let mut problem = None;
             if shard.is_usable() {
-                shard.memory_bytes.set(shard.store.storage().await.bytes);
+                let storage = shard.store.storage().await;
+                shard.memory_bytes.set(storage.bytes);
+                problem = part_away(&storage.condition);
             }
-            shard.state()
+            (shard.state(), problem)
         });
-        let shards = join_all(read).await;
+        let (shards, partly): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
         let away: Vec<String> = self
             .shards
             .iter()
             .filter_map(|shard| shard.check().err())
             .map(|error| error.to_string())
             .collect();
-        let condition = match away.len() {
-            0 => StoreCondition::Ok,
-            all if all == self.shards.len() => StoreCondition::Unavailable(away.join("; ")),
-            _ => StoreCondition::Degraded(away.join("; ")),
+        let all_away = away.len() == self.shards.len();
+        let problems: Vec<String> = away.into_iter().chain(partly.into_iter().flatten()).collect();
+        let condition = match problems.join("; ") {
+            _ if problems.is_empty() => StoreCondition::Ok,
+            text if all_away => StoreCondition::Unavailable(text),
+            text => StoreCondition::Degraded(text),
         };
         let bytes = shards.iter().map(|shard| shard.memory_bytes).sum();
         let nodes = self.known_nodes();
@@ -99,6 +104,14 @@ impl ShardedCore {
         });
         // What is missed now is reported with the next call.
         reported.await.done.into_iter().flat_map(|(_, directives)| directives).collect()
+    }
+}
+
+/// Returns what is away of a shard that is a Redis Cluster.
+fn part_away(condition: &StoreCondition) -> Option<String> {
+    match condition {
+        StoreCondition::Degraded(text) => Some(text.clone()),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use redis::AsyncCommands as _;
-use weir_jobs::metrics::JobServerLimit;
+use weir_jobs::metrics::{JobServerLimit, StoreOperation};
 use weir_jobs::model::NewJob;
 use weir_jobs::store::{Restored, StoreError};
 
@@ -121,7 +121,10 @@ impl ShardedCore {
 impl Shard {
     async fn add<T: AddedJob>(&self, jobs: &[T]) -> Result<(), AddError> {
         match self.core().ready().await {
-            Ok(_) => self.note(T::add(self.core(), jobs).await).map_err(AddError::Failed),
+            Ok(_) => {
+                let added = self.timed(StoreOperation::Push, T::add(self.core(), jobs)).await;
+                added.map_err(AddError::Failed)
+            }
             Err(StoreError::Closed) => Err(AddError::Failed(StoreError::Closed)),
             Err(error) => {
                 self.leave_out(error.to_string());

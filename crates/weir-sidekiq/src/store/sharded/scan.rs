@@ -3,6 +3,7 @@
 //! The order is that of the times, then of the shards, then of a shard itself. A key tells its time
 //! but not its shard, so a page that goes on behind one first finds out which shards have it.
 
+use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{EntryKey, JobLocation};
 use weir_jobs::store::{ScanPage, ScanRequest, StoreError, StoredJob};
 
@@ -32,7 +33,8 @@ impl ShardedCore {
                 .after
                 .as_ref()
                 .map(|key| start_after(key, place_of(shard), holder, request.newest_first));
-            shard.core().scan(&ScanRequest { after, ..request.clone() }).await
+            let request = ScanRequest { after, ..request.clone() };
+            shard.timed(StoreOperation::Scan, shard.core().scan(&request)).await
         });
         let pages = pages.await;
         let missing = pages.missing_text();

@@ -37,12 +37,15 @@ impl ShardedCore {
         self.check_open()?;
         let has_room = self.line.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
-        let mut ticket = self.line.add(&request, may_wait && has_room);
-        let outcome = self.serve().await;
-        if let Ok(jobs) = ticket.jobs.try_recv() {
-            return Ok(jobs.deliver());
+        let asks_alone = self.asks_alone(request.queues);
+        let mut ticket = self.line.add(&request, may_wait && has_room, asks_alone);
+        match ticket.first_jobs(|ticket| self.ask_alone(ticket), || self.serve()).await {
+            Ok(Some(jobs)) => return Ok(jobs.deliver()),
+            Ok(None) => {}
+            // The FETCH ends like all that wait.
+            Err(StoreError::Closed) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         }
-        outcome?;
         if may_wait && !has_room {
             return Err(self.too_many_wait());
         }
@@ -52,6 +55,32 @@ impl ShardedCore {
         self.work_arrived.notify_one();
         let served = tokio::time::timeout(request.wait, &mut ticket.jobs).await;
         Ok(served.ok().and_then(Result::ok).map(HeldJobs::deliver).unwrap_or_default())
+    }
+
+    /// Reports whether a FETCH of these queues asks alone first. It does not overtake one that waits.
+    fn asks_alone(&self, queues: &[QueueName]) -> bool {
+        self.shards.iter().any(|shard| shard.core().rounds.is_far())
+            && !self.has_rules(queues)
+            && !self.line.any_for(queues.iter().map(QueueName::as_str))
+    }
+
+    /// Takes jobs for one FETCH, which goes on by itself if the future is dropped.
+    fn ask_alone(
+        self: &Rc<Self>,
+        ticket: u64,
+    ) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        let core = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            let Some(group) = core.line.alone(ticket) else { return Ok(()) };
+            let mut readings = core.read_queues(&group.queues, false).await?;
+            for fetch in group.fetches {
+                if let Some(planned) = core.planned(fetch, &group.queues, &mut readings) {
+                    core.take(planned).await;
+                }
+            }
+            Ok(())
+        });
+        async move { task.await.unwrap_or(Err(StoreError::Closed)) }
     }
 
     fn too_many_wait(&self) -> StoreError {
@@ -173,11 +202,8 @@ impl StoreCore {
         request: FetchRequest<'_>,
     ) -> Result<Option<Handover>, StoreError> {
         self.check_open()?;
-        let mut ticket = self.waiting.add(&request, false);
-        let outcome = self.serve().await;
-        match ticket.jobs.try_recv() {
-            Ok(jobs) => Ok(Some(jobs)),
-            Err(_) => outcome.map(|()| None),
-        }
+        let asks_alone = self.asks_alone(request.queues);
+        let mut ticket = self.waiting.add(&request, false, asks_alone);
+        self.first_jobs(&mut ticket).await
     }
 }

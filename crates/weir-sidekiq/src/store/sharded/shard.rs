@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::Wid;
 use weir_jobs::store::StoreError;
+use weir_redis::RedisEndpoint;
 
-use crate::endpoint::RedisEndpoint;
 use crate::store::RedisStore;
 use crate::store::store_core::StoreCore;
 
@@ -96,6 +97,15 @@ impl Shard {
             drop(self.absence());
         }
         outcome
+    }
+
+    /// Counts and times an operation on this shard, and leaves the shard out as `note` does.
+    pub(super) async fn timed<T>(
+        &self,
+        operation: StoreOperation,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.note(self.core().measured.timed(operation, work).await)
     }
 
     /// Leaves the shard out until a probe succeeds.

@@ -11,6 +11,7 @@ use weir_sidekiq::RedisEndpoint;
 use weir_sidekiq::store::RedisStore;
 
 use crate::shared_redis;
+use crate::slot_proxy::SlotProxy;
 use crate::store::rig::options;
 
 /// A way to open a store and to move its time, as in weir-jobs.
@@ -39,6 +40,38 @@ pub(crate) struct RedisHarness {
     settings: JobServerSettings,
     clock: Clock,
     directory: TempDir,
+}
+
+/// A node behind a proxy that stands for several servers.
+pub(crate) struct OneAddressHarness {
+    node: RedisHarness,
+    _proxy: SlotProxy,
+}
+
+impl Harness for OneAddressHarness {
+    type Store = RedisStore;
+
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
+        let endpoints = shared_redis::two_databases().expect("the test runs only where Redis is");
+        let proxy = SlotProxy::start(&endpoints);
+        let directory = tempfile::tempdir().unwrap();
+        let node = RedisHarness::open_in(directory, proxy.endpoint(), settings, clock);
+        Self { node, _proxy: proxy }
+    }
+
+    fn store(&self) -> &Rc<RedisStore> {
+        self.node.store()
+    }
+
+    async fn tick(&self) {
+        self.node.tick().await;
+    }
+}
+
+impl Durable for OneAddressHarness {
+    fn reopen(self) -> Self {
+        Self { node: self.node.reopen(), ..self }
+    }
 }
 
 impl RedisHarness {

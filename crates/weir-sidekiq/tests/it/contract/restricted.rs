@@ -15,17 +15,22 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{Store, WorkerReport};
 use weir_sidekiq::RedisEndpoint;
-use weir_sidekiq::store::{RedisStoreSettings, acl_line};
+use weir_sidekiq::store::{RedisStoreSettings, acl_line, check_server};
 
 use super::harness::{Durable, Harness, RedisHarness};
 use super::world;
+use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 use crate::store::rig::{Node, queue_name, report, run_alone};
 
 /// Databases of the server, and so the number of stores.
 const DATABASES: i64 = 1_000;
 
+const PASSWORD: &str = "hunter2";
+
 static SERVER: OnceLock<RedisEndpoint> = OnceLock::new();
+/// With the ports of its masters.
+static CLUSTER: OnceLock<(RedisEndpoint, Vec<u16>)> = OnceLock::new();
 static NEXT_DATABASE: AtomicI64 = AtomicI64::new(1);
 
 /// A database that only the restricted user uses.
@@ -61,49 +66,148 @@ impl Durable for RestrictedHarness {
     }
 }
 
+/// A store of the restricted user in a cluster, which is emptied for each store.
+struct RestrictedClusterHarness(RedisHarness);
+
+impl Harness for RestrictedClusterHarness {
+    type Store = <RedisHarness as Harness>::Store;
+
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
+        let (endpoint, ports) = CLUSTER.get().expect("the test starts it");
+        for port in ports {
+            let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+            let mut connection = client.get_connection().unwrap();
+            let () = redis::cmd("FLUSHALL").query(&mut connection).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        Self(RedisHarness::open_in(directory, endpoint.clone(), settings, clock))
+    }
+
+    fn store(&self) -> &std::rc::Rc<Self::Store> {
+        self.0.store()
+    }
+
+    async fn tick(&self) {
+        self.0.tick().await;
+    }
+}
+
+impl Durable for RestrictedClusterHarness {
+    fn reopen(self) -> Self {
+        Self(self.0.reopen())
+    }
+}
+
 /// Runs one promise, unless this store does not keep it.
 macro_rules! keep {
-    (scheduled, a_job_waits_for_its_time_to_the_microsecond) => {};
-    (restore, a_restored_job_rests_where_it_was) => {};
-    (durable, a_restart_keeps_every_state) => {};
-    ($module:ident, $test:ident) => {
-        world::run(super::$module::$test::<RestrictedHarness>);
+    ($harness:ty, scheduled, a_job_waits_for_its_time_to_the_microsecond) => {};
+    ($harness:ty, restore, a_restored_job_rests_where_it_was) => {};
+    ($harness:ty, durable, a_restart_keeps_every_state) => {};
+    ($harness:ty, $module:ident, $test:ident) => {
+        world::run(super::$module::$test::<$harness>);
     };
 }
 
 macro_rules! all_in_turn {
-    ({ $($module:ident: $($test:ident),+;)+ }) => { $($(keep!($module, $test);)+)+ };
+    ({ $($module:ident: $($test:ident),+;)+ }) => {
+        $($(keep!(RestrictedHarness, $module, $test);)+)+
+    };
+}
+
+macro_rules! all_in_turn_in_a_cluster {
+    ({ $($module:ident: $($test:ident),+;)+ }) => {
+        $($(keep!(RestrictedClusterHarness, $module, $test);)+)+
+    };
 }
 
 #[test]
 fn the_documented_permissions_suffice_for_the_contract_and_each_is_used() {
     let databases = |_: &std::path::Path, _| ["--databases", "1000"].map(str::to_owned).to_vec();
     let Some(redis) = RedisServer::start_with(databases) else { return };
-    let url = format!("redis://weir@127.0.0.1:{}/1", redis.port);
-    let password = Some(Secret::new("hunter2"));
-    let endpoint = RedisEndpoint { password, ..RedisEndpoint::parse(&url).unwrap() };
+    let endpoint = restricted(&redis, "/1");
     let line = acl_line(&endpoint, &RedisStoreSettings::default());
-    let mut words: Vec<&str> = line.split(' ').collect();
-    words.splice(3..3, ["reset", "on", ">hunter2"]);
-    redis.run(&[&words]);
+    grant(&redis, &line);
     SERVER.set(endpoint).expect("there is one test");
 
     let monitor = Monitor::start(redis.port);
     promises_of_every_store!(all_in_turn);
     promises_of_durable_stores!(all_in_turn);
-    run_alone(nodes_and_pages());
+    run_alone(nodes_and_pages(database()));
     let used = monitor.end(&redis);
+    assert_all_used(&line, &used);
+    assert_none_denied(&redis);
+}
 
-    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut redis.client()).unwrap();
-    assert_eq!(log.len(), 0, "{log:?}");
-    let commands = words.iter().filter_map(|word| word.strip_prefix('+'));
+#[test]
+fn the_permissions_for_a_cluster_suffice_for_the_contract_and_each_is_used() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let endpoint = restricted(&cluster.masters[0], "");
+    // It is not known to the others, and may do nothing.
+    cluster.masters[0].run(&[&["ACL", "SETUSER", "weir", "on", &format!(">{PASSWORD}")]]);
+    let line = acl_line_of_cluster(&endpoint);
+    cluster.masters.iter().for_each(|master| grant(master, &line));
+    cluster.masters[0].run(&[&["ACL", "LOG", "RESET"]]);
+    let ports = cluster.masters.iter().map(|master| master.port).collect();
+    CLUSTER.set((endpoint.clone(), ports)).expect("there is one test");
+
+    let monitors = cluster.masters.iter().map(|master| Monitor::start(master.port));
+    let monitors: Vec<Monitor> = monitors.collect();
+    promises_of_every_store!(all_in_turn_in_a_cluster);
+    promises_of_durable_stores!(all_in_turn_in_a_cluster);
+    run_alone(nodes_and_pages(endpoint.clone()));
+    run_alone(push_while_a_slot_moves(&cluster, &endpoint));
+    let ended = monitors.into_iter().zip(&cluster.masters);
+    let used: BTreeSet<String> = ended.flat_map(|(monitor, master)| monitor.end(master)).collect();
+    assert_all_used(&line, &used);
+    cluster.masters.iter().for_each(assert_none_denied);
+}
+
+/// The endpoint of the restricted user.
+fn restricted(redis: &RedisServer, database: &str) -> RedisEndpoint {
+    let url = format!("redis://weir@127.0.0.1:{}{database}", redis.port);
+    let password = Some(Secret::new(PASSWORD));
+    RedisEndpoint { password, ..RedisEndpoint::parse(&url).unwrap() }
+}
+
+/// What `weir check` prints.
+fn acl_line_of_cluster(endpoint: &RedisEndpoint) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(check_server(endpoint, &RedisStoreSettings::default())).acl_line
+}
+
+/// Gives the restricted user the permissions of the line and no others.
+fn grant(redis: &RedisServer, line: &str) {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    let password = format!(">{PASSWORD}");
+    words.splice(3..3, ["reset", "on", &password]);
+    redis.run(&[&words]);
+}
+
+fn assert_all_used(line: &str, used: &BTreeSet<String>) {
+    let commands = line.split(' ').filter_map(|word| word.strip_prefix('+'));
     let unused: Vec<&str> = commands.filter(|command| !used.contains(*command)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "of {used:?}");
 }
 
+fn assert_none_denied(redis: &RedisServer) {
+    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut redis.client()).unwrap();
+    assert_eq!(log.len(), 0, "{log:?}");
+}
+
+/// The names of queues are about to be on another master.
+async fn push_while_a_slot_moves(cluster: &RedisCluster, redis: &RedisEndpoint) {
+    let node = Node::open(redis);
+    let from = cluster.owner_of("queues");
+    let to = (from + 1) % 3;
+    cluster.begin_move("queues", to);
+    let job = r#"{"jid":"job-00001","jobtype":"Test","args":[],"queue":"new"}"#;
+    node.push(job).await.unwrap();
+    cluster.end_move("queues", from, to);
+    assert_eq!(node.fetch_now("new").await.as_deref(), Some("job-00001"));
+}
+
 /// What only a store in Redis does: several nodes, and Sidekiq's pages.
-async fn nodes_and_pages() {
-    let redis = database();
+async fn nodes_and_pages(redis: RedisEndpoint) {
     let job = |jid: &str| format!(r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q"}}"#);
     let (one, other) = (Node::open(&redis), Node::open(&redis));
     for jid in ["job-00001", "job-00002", "job-00003"] {
@@ -167,7 +271,7 @@ fn command_in(line: &str) -> Option<String> {
     let mut words = words.split(' ').map(|word| word.trim_matches('"').to_lowercase());
     let command = words.next()?;
     match command.as_str() {
-        "script" => Some(format!("script|{}", words.next()?)),
+        "script" | "cluster" => Some(format!("{command}|{}", words.next()?)),
         _ => Some(command),
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use weir_sidekiq::TlsFiles;
+use weir_redis::TlsFiles;
 
 /// A folder with `NAME.pem` and `NAME.key` of an authority, a server and a client.
 pub(crate) struct Authority {
@@ -15,6 +15,11 @@ impl Authority {
     /// Writes certificates into `folder`, over those of an earlier authority. The server's is for
     /// the address 127.0.0.1.
     pub(crate) fn write(folder: &Path) -> Self {
+        Self::write_for(folder, "127.0.0.1")
+    }
+
+    /// Like [`Self::write`], for another address or host name of this machine.
+    pub(crate) fn write_for(folder: &Path, host: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -23,7 +28,7 @@ impl Authority {
         let authority = Issuer::new(params, key);
         for name in ["server", "client"] {
             let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+            let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
             // OpenSSL takes a certificate with its issuer's name for one that signed itself.
             params.distinguished_name.push(DnType::CommonName, name);
             let certificate = params.signed_by(&key, &authority).unwrap();

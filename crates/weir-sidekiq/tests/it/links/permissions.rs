@@ -8,6 +8,7 @@ use weir_sidekiq::RedisEndpoint;
 use weir_sidekiq::store::{RedisStoreSettings, acl_line, check_server};
 
 use super::rig::{open, pass_a_job, push_error, settings, until_error, until_pushed};
+use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 use crate::store::rig::run_alone;
 
@@ -15,16 +16,23 @@ const PASSWORD: &str = "hunter2";
 
 /// The endpoint of user `weir`, in a database that needs `SELECT`.
 fn endpoint(redis: &RedisServer) -> RedisEndpoint {
-    let url = format!("redis://weir@127.0.0.1:{}/3", redis.port);
+    endpoint_in(redis, "/3")
+}
+
+fn endpoint_in(redis: &RedisServer, database: &str) -> RedisEndpoint {
+    let url = format!("redis://weir@127.0.0.1:{}{database}", redis.port);
     let password = Some(Secret::new(PASSWORD));
     RedisEndpoint { password, ..RedisEndpoint::parse(&url).unwrap() }
 }
 
-/// The words of the line behind `ACL SETUSER weir`.
-fn words(redis: &RedisServer, settings: &RedisStoreSettings) -> Vec<String> {
-    let line = acl_line(&endpoint(redis), settings);
+/// The words of a line behind `ACL SETUSER weir`.
+fn words_of(line: &str) -> Vec<String> {
     let words = line.strip_prefix("ACL SETUSER weir ").expect("the user of the URL");
     words.split(' ').map(str::to_owned).collect()
+}
+
+fn words(redis: &RedisServer, settings: &RedisStoreSettings) -> Vec<String> {
+    words_of(&acl_line(&endpoint(redis), settings))
 }
 
 /// Gives the user these permissions and no others.
@@ -41,6 +49,39 @@ fn denials(redis: &RedisServer) -> usize {
     log.len()
 }
 
+/// Checks that the words of `line` suffice on these servers, and that the error names each one that is
+/// left out.
+async fn each_word_is_needed(
+    servers: &[RedisServer],
+    endpoint: &RedisEndpoint,
+    line: &str,
+    settings: &RedisStoreSettings,
+) {
+    let words = words_of(line);
+    let without = |left_out: Option<&String>| {
+        let left = || words.iter().filter(|it| Some(*it) != left_out).map(String::as_str);
+        servers.iter().for_each(|redis| grant(redis, left()));
+    };
+    without(None);
+    let found = check_server(endpoint, settings).await;
+    assert_eq!((found.problem, found.acl_line.as_str()), (None, line));
+    assert_eq!(servers.iter().map(denials).sum::<usize>(), 0);
+    for word in &words {
+        without(Some(word));
+        let found = check_server(endpoint, settings).await;
+        let error = found.problem.unwrap_or_else(|| panic!("{word} is not needed"));
+        let named = format!("its user weir lacks permissions: {word}; to grant");
+        assert!(error.contains(&named), "without {word}: {error}");
+        assert!(error.contains(line), "without {word}: {error}");
+        assert_eq!(found.acl_line, line, "without {word}");
+    }
+    for redis in servers {
+        redis.run(&[&["ACL", "LOG", "RESET"]]);
+        let left: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis.client()).unwrap();
+        assert!(left.is_empty(), "the checks leave nothing behind: {left:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_error_names_each_word_that_is_left_out() {
     let Some(redis) = RedisServer::start() else { return };
@@ -50,23 +91,42 @@ async fn the_error_names_each_word_that_is_left_out() {
         push_memory: Some(std::time::Duration::from_secs(60)),
         ..settings()
     };
+    let servers = [redis];
     for settings in [settings(), in_a_namespace] {
-        let words = words(&redis, &settings);
-        grant(&redis, words.iter().map(String::as_str));
-        assert_eq!(check_server(&endpoint(&redis), &settings).await, Ok(()));
-        assert_eq!(denials(&redis), 0);
-        for word in &words {
-            grant(&redis, words.iter().filter(|it| *it != word).map(String::as_str));
-            let error = check_server(&endpoint(&redis), &settings).await.unwrap_err();
-            let named = format!("its user weir lacks permissions: {word}; to grant");
-            assert!(error.contains(&named), "without {word}: {error}");
-            let line = format!("ACL SETUSER weir {}", words.join(" "));
-            assert!(error.contains(&line), "without {word}: {error}");
-        }
-        redis.run(&[&["ACL", "LOG", "RESET"]]);
+        let endpoint = endpoint(&servers[0]);
+        let line = acl_line(&endpoint, &settings);
+        each_word_is_needed(&servers, &endpoint, &line, &settings).await;
     }
-    let left: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis.client()).unwrap();
-    assert!(left.is_empty(), "the checks leave nothing behind: {left:?}");
+}
+
+#[tokio::test]
+async fn the_error_names_each_word_that_is_left_out_on_a_cluster() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let endpoint = endpoint_in(&cluster.masters[0], "");
+    let settings = settings();
+    // A user without any permission is told all of them.
+    cluster.masters.iter().for_each(|redis| grant(redis, [].into_iter()));
+    let line = check_server(&endpoint, &settings).await.acl_line;
+    assert!(line.contains(" +asking +cluster|slots "), "{line}");
+    cluster.masters.iter().for_each(|redis| redis.run(&[&["ACL", "LOG", "RESET"]]));
+    each_word_is_needed(&cluster.masters, &endpoint, &line, &settings).await;
+}
+
+#[tokio::test]
+async fn each_node_of_a_cluster_is_checked() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let endpoint = endpoint_in(&cluster.masters[0], "");
+    cluster.masters.iter().for_each(|redis| grant(redis, [].into_iter()));
+    let words = words_of(&check_server(&endpoint, &settings()).await.acl_line);
+    cluster.masters.iter().for_each(|redis| grant(redis, words.iter().map(String::as_str)));
+    for redis in &cluster.masters {
+        redis.run(&[&["ACL", "SETUSER", "weir", "-zadd"]]);
+        let error = check_server(&endpoint, &settings()).await.problem.unwrap();
+        let named = format!("Redis 127.0.0.1:{} can't be used", redis.port);
+        assert!(error.contains(&named) && error.contains("lacks permissions: +zadd;"), "{error}");
+        redis.run(&[&["ACL", "SETUSER", "weir", "+zadd"]]);
+    }
+    assert_eq!(check_server(&endpoint, &settings()).await.problem, None);
 }
 
 #[test]

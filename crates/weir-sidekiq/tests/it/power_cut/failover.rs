@@ -9,9 +9,8 @@ use weir_sidekiq::store::ConfirmSettings;
 
 use super::load::{Account, Load};
 use super::server::{MortalSentinel, MortalServer};
-use super::{Tally, cuts, is_long_run, node, run_a_while, stored, system_redis};
+use super::{Tally, is_long_run, node, repeat, run_a_while, stored, system_redis};
 use crate::redis_server::with_waitaof;
-use crate::store::rig::run_for;
 
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(120);
 
@@ -75,16 +74,7 @@ fn fail_over_often(
         eprintln!("skipped: {kind}: a failover may take minutes; WEIR_POWER_CUTS=5 runs it");
         return None;
     }
-    let mut tally = Tally::default();
-    for _ in 0..cuts() {
-        let mut outcome = None;
-        run_for(TRIAL_TIME_MAX, async { outcome = fail_over(binary, confirm, aftermath).await });
-        let (account, recovery) = outcome?;
-        tally.add(&account, recovery);
-    }
-    tally.print(kind);
-    assert_eq!(tally.stored_twice, 0);
-    Some(tally)
+    repeat(kind, TRIAL_TIME_MAX, async |_| fail_over(binary, confirm, aftermath).await)
 }
 
 #[test]

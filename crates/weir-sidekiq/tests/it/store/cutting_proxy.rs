@@ -1,10 +1,12 @@
-//! A proxy before a Redis that passes a command on and breaks the connection before its reply.
+//! A proxy before a Redis that delays commands, or passes one on and breaks the connection before its
+//! reply.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_sidekiq::{RedisAddress, RedisEndpoint};
@@ -20,6 +22,11 @@ pub(crate) struct CuttingProxy {
 impl CuttingProxy {
     /// Starts a proxy before the server at `socket`. Its threads end with the test's process.
     pub(crate) fn start(socket: &Path) -> Self {
+        Self::start_far(socket, Duration::ZERO)
+    }
+
+    /// Starts one that passes commands on after `delay`.
+    pub(crate) fn start_far(socket: &Path, delay: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let proxy = Self { folder, cut: Arc::default() };
         let listener = UnixListener::bind(proxy.socket()).unwrap();
@@ -29,7 +36,7 @@ impl CuttingProxy {
                 let server = UnixStream::connect(&socket).unwrap();
                 let (back, forth) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let cut = Arc::clone(&cut);
-                thread::spawn(move || pass_commands(client, forth, &cut));
+                thread::spawn(move || pass_commands(client, forth, &cut, delay));
                 thread::spawn(move || pass_replies(server, back));
             }
         });
@@ -50,7 +57,7 @@ impl CuttingProxy {
     }
 }
 
-fn pass_commands(mut client: UnixStream, mut server: UnixStream, cut: &CutText) {
+fn pass_commands(mut client: UnixStream, mut server: UnixStream, cut: &CutText, delay: Duration) {
     let mut buffer = [0; 64 << 10];
     while let Ok(bytes @ 1..) = client.read(&mut buffer) {
         let has = |text: &mut &str| String::from_utf8_lossy(&buffer[..bytes]).contains(*text);
@@ -60,6 +67,7 @@ fn pass_commands(mut client: UnixStream, mut server: UnixStream, cut: &CutText) 
             let _ = server.write_all(&buffer[..bytes]);
             return;
         }
+        thread::sleep(delay);
         if server.write_all(&buffer[..bytes]).is_err() {
             break;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_jobs::store::Store;
 
 use super::rig::{Node, report, run};
+use super::sharded_rig::{self, ShardedNode};
 
 /// Between two scrapes.
 const SCRAPE_WAIT: Duration = Duration::from_millis(50);
@@ -40,6 +41,38 @@ fn operations_are_timed_without_the_wait_for_a_job() {
         }
         let waited = value(&scrape, &series("seconds_sum", "fetch")).unwrap();
         assert!(waited > 0.0 && waited < WAIT.as_secs_f64(), "{waited}");
+    });
+}
+
+#[test]
+fn operations_of_several_shards_are_counted_on_the_shard_that_has_the_job() {
+    sharded_rig::run(async |[one, two]| {
+        let node = ShardedNode::open_with(tempfile::tempdir().unwrap(), &[&one, &two], |options| {
+            sharded_rig::in_turn(options);
+        });
+        let queues = ["q".to_owned()];
+        for jid in ["job-00001", "job-00002", "job-00003", "job-00004"] {
+            node.push("q", jid).await.unwrap();
+        }
+        for fails in [false, false, true, true] {
+            let jobs = node.fetch(&queues, 1, Duration::ZERO).await.unwrap();
+            if fails {
+                node.store.fail(report(&jobs[0].jid)).await.unwrap();
+            } else {
+                assert_eq!(node.store.ack(&[&jobs[0].jid]).await, Ok(vec![]));
+            }
+        }
+        let scrape = node.scrape();
+        for server in [&one, &two] {
+            let count = |operation: &str| {
+                let label = format!("shard=\"{}\",operation=\"{operation}\"", server.endpoint());
+                value(&scrape, &format!("weir_jobs_store_operations_total{{{label}}}"))
+            };
+            for operation in ["push", "fetch"] {
+                assert_eq!(count(operation), Some(2.0), "{operation}: {scrape}");
+            }
+            assert_eq!(count("ack").unwrap() + count("fail").unwrap(), 2.0, "{scrape}");
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use weir_base::clock::Clock;
 use weir_jobs::job::JobBatch;
@@ -49,6 +50,7 @@ pub(crate) fn sharded_options(
 /// A node on several servers.
 pub(crate) struct ShardedNode {
     pub(crate) store: ShardedStore,
+    registry: Registry,
     directory: TempDir,
 }
 
@@ -68,9 +70,17 @@ impl ShardedNode {
         options.settings.retry_wait_max = RETRY_WAIT_MAX;
         change(&mut options);
         let settings = JobServerSettings::default();
-        let metrics = JobsMetrics::detached();
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
         let store = ShardedStore::open(&options, &settings, Clock::system(), metrics).unwrap();
-        Self { store, directory }
+        Self { store, registry, directory }
+    }
+
+    /// What `/metrics` says of the node.
+    pub(crate) fn scrape(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
     }
 
     /// Ends the process in order.

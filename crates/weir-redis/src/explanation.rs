@@ -84,21 +84,20 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
              has no password (requirepass), pass none",
         ),
         RedisErrorKind::ClientsExhausted => (
-            "accepts no more connections (maxclients), including Sidekiq's",
+            "accepts no more connections (maxclients), from any program",
             "stop a client that is not needed, then: redis-cli CONFIG SET maxclients 20000",
         ),
         RedisErrorKind::Busy(Blocker::Script) => (
-            "is blocked by a script, also for Sidekiq",
+            "is blocked by a script, for all programs",
             "redis-cli SCRIPT KILL, which ends it unless it has already written",
         ),
         RedisErrorKind::Busy(Blocker::Function) => (
-            "is blocked by a function, also for Sidekiq",
+            "is blocked by a function, for all programs",
             "redis-cli FUNCTION KILL, which ends it unless it has already written",
         ),
         RedisErrorKind::MasterDown => (
             "is a replica that has lost its master",
-            "use the address of the master, also for Sidekiq, or check why the replica cannot \
-             reach it",
+            "use the address of the master, or check why the replica cannot reach it",
         ),
         RedisErrorKind::ReadOnly => (
             "is a replica, which rejects writes",
@@ -120,6 +119,7 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
         | RedisErrorKind::UnknownCommand
         | RedisErrorKind::NoPermission { .. }
         | RedisErrorKind::ClusterRedirect
+        | RedisErrorKind::CrossSlot
         | RedisErrorKind::WrongType
         | RedisErrorKind::Other => return None,
     })

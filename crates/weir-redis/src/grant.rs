@@ -4,7 +4,8 @@
 const NOBODYS: &str = "default";
 
 /// Returns the command in `redis-cli` syntax: `ACL SETUSER weir +zcard`.
-pub(crate) fn line(user: Option<&str>, rules: &str) -> String {
+#[must_use]
+pub fn line(user: Option<&str>, rules: &str) -> String {
     format!("ACL SETUSER {} {rules}", word(user.unwrap_or(NOBODYS)))
 }
 

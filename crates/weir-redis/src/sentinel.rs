@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use redis::{AsyncConnectionConfig, RedisError, TlsCertificates};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, TlsCertificates};
 
-use crate::address::Sentinel;
+use crate::address::{RedisAddress, Sentinel};
 use crate::client::{self, Login};
+use crate::endpoint::RedisEndpoint;
 use crate::error_kind::{self, RedisErrorKind};
 use crate::network_error::NetworkErrorKind;
 
 /// The server that Sentinels name as the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedPrimary {
+pub struct NamedPrimary {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Each failover has a higher one.
@@ -27,12 +28,14 @@ pub(crate) struct NamedPrimary {
 
 impl NamedPrimary {
     /// Returns `HOST:PORT`.
-    pub(crate) fn address(&self) -> String {
+    #[must_use]
+    pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
     /// Returns whether this is another server, which was not named before `other`.
-    pub(crate) fn replaces(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn replaces(&self, other: &Self) -> bool {
         (&self.host, self.port) != (&other.host, other.port) && self.epoch >= other.epoch
     }
 }
@@ -45,12 +48,23 @@ pub(crate) struct SentinelError {
     pub(crate) message: String,
 }
 
+/// No reply of a Sentinel needs another.
+const PROTOCOL: ProtocolVersion = ProtocolVersion::RESP2;
+
 /// Why one Sentinel has not named the primary.
 #[derive(Debug)]
 struct SentinelFailure {
     index: usize,
     kind: RedisErrorKind,
     message: String,
+}
+
+/// Asks the Sentinels of an endpoint for the primary. Returns `None` if it has none, or if none of
+/// them names one within `timeout`.
+pub async fn named_primary(endpoint: &RedisEndpoint, timeout: Duration) -> Option<NamedPrimary> {
+    let RedisAddress::Sentinel(sentinel) = &endpoint.address else { return None };
+    let certificates = client::certificates(&endpoint.tls).ok()?;
+    primary(sentinel, certificates.as_ref(), timeout).await.ok()
 }
 
 /// Returns the primary of the service. Each Sentinel has `timeout` to reply.
@@ -93,7 +107,8 @@ async fn ask(
     timeout: Duration,
 ) -> Result<NamedPrimary, SentinelFailure> {
     let asking = async {
-        let client = client::build(client::tcp(host, *port, sentinel.tls), login, certificates)?;
+        let client =
+            client::build(client::tcp(host, *port, sentinel.tls), login, certificates, PROTOCOL)?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut command = redis::cmd("SENTINEL");

@@ -36,6 +36,8 @@ pub enum RedisErrorKind {
     NoReplicas,
     /// The key is on another node of a cluster (`MOVED`, `ASK`).
     ClusterRedirect,
+    /// The keys of a command are in several slots (`CROSSSLOT`).
+    CrossSlot,
     /// The key has a value of another type (`WRONGTYPE`).
     WrongType,
     /// It does not know the command (`ERR`): an earlier version, or a proxy.
@@ -75,7 +77,8 @@ mod text {
 
 impl RedisErrorKind {
     /// Classifies a reply to `command`. The first word of an error is its code; `text` is the rest.
-    pub(crate) fn of_reply(code: &str, text: &str, command: &str) -> Self {
+    #[must_use]
+    pub fn of_reply(code: &str, text: &str, command: &str) -> Self {
         match code {
             "NOAUTH" => Self::AuthRequired,
             "WRONGPASS" => Self::WrongPassword,
@@ -89,6 +92,7 @@ impl RedisErrorKind {
             "OOM" => Self::OutOfMemory,
             "NOREPLICAS" => Self::NoReplicas,
             "MOVED" | "ASK" => Self::ClusterRedirect,
+            "CROSSSLOT" => Self::CrossSlot,
             "WRONGTYPE" => Self::WrongType,
             "ERR" if text.contains(text::READ_ONLY_IN_SCRIPT) => Self::ReadOnly,
             "ERR" if text.starts_with(text::CLIENTS_EXHAUSTED) => Self::ClientsExhausted,
@@ -103,7 +107,8 @@ impl RedisErrorKind {
     }
 
     /// Classifies an error of the client library, which may contain a reply to `command`.
-    pub(crate) fn of(error: &RedisError, command: &str) -> Self {
+    #[must_use]
+    pub fn of(error: &RedisError, command: &str) -> Self {
         if let Some((code, text)) = server_error(error) {
             return Self::of_reply(&code, &text, command);
         }
@@ -118,7 +123,8 @@ impl RedisErrorKind {
 
 /// Returns the code and the text of a reply that is an error. For several commands, those of the first
 /// one that failed; the `EXECABORT` of a transaction says nothing.
-pub(crate) fn server_error(error: &RedisError) -> Option<(String, String)> {
+#[must_use]
+pub fn server_error(error: &RedisError) -> Option<(String, String)> {
     let errors = error.clone().into_server_errors();
     if let Some((_, first)) = errors.as_deref().and_then(<[_]>::first) {
         let text = first.details().unwrap_or_default();
@@ -129,7 +135,8 @@ pub(crate) fn server_error(error: &RedisError) -> Option<(String, String)> {
 }
 
 /// Returns the ACL rule that `command` lacks, from the text of `NOPERM`: `+config|get`, or `~*`.
-pub(crate) fn missing_rule(text: &str, command: &str) -> String {
+#[must_use]
+pub fn missing_rule(text: &str, command: &str) -> String {
     match is_about_keys(text) {
         true => "~*".to_owned(),
         false => format!("+{}", command.to_ascii_lowercase().replace(' ', "|")),
@@ -137,12 +144,14 @@ pub(crate) fn missing_rule(text: &str, command: &str) -> String {
 }
 
 /// Returns whether the text of `NOPERM` denies a key, not a command.
-pub(crate) fn is_about_keys(text: &str) -> bool {
+#[must_use]
+pub fn is_about_keys(text: &str) -> bool {
     text.contains(text::ACCESS)
 }
 
 /// Returns Redis' message with its code, or the client library's.
-pub(crate) fn message(error: &RedisError) -> String {
+#[must_use]
+pub fn message(error: &RedisError) -> String {
     match server_error(error) {
         Some((code, text)) => format!("{code} {text}"),
         // The client library does not return the message.

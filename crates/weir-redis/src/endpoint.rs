@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use weir_base::secret::Secret;
 
 use crate::address::{RedisAddress, Sentinel};
-use crate::error::SidekiqError;
+use crate::error::ConnectError;
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -43,8 +43,8 @@ impl RedisEndpoint {
     /// # Errors
     /// Returns an error if the URL is invalid or contains a password, which would be visible in
     /// process lists.
-    pub fn parse(url: &str) -> Result<Self, SidekiqError> {
-        parse(url).map_err(|problem| SidekiqError::Address { address: redacted(url), problem })
+    pub fn parse(url: &str) -> Result<Self, ConnectError> {
+        parse(url).map_err(|problem| ConnectError::Address { address: redacted(url), problem })
     }
 }
 

@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, TlsCertificates,
+    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 use weir_base::secret::Secret;
 
 use crate::endpoint::TlsFiles;
-use crate::error::SidekiqError;
-use crate::limits::SampleLimits;
+use crate::error::ConnectError;
 
 /// A user and a password.
 #[derive(Clone, Debug, Default)]
@@ -44,13 +44,11 @@ pub(crate) async fn connect(
     address: ConnectionAddr,
     login: Login,
     certificates: Option<TlsCertificates>,
-    limits: &SampleLimits,
+    protocol: ProtocolVersion,
+    config: &AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, RedisError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(limits.connect_timeout))
-        .set_response_timeout(Some(limits.answer_timeout));
-    let client = build(address, login, certificates)?;
-    client.get_multiplexed_async_connection_with_config(&config).await
+    let client = build(address, login, certificates, protocol)?;
+    client.get_multiplexed_async_connection_with_config(config).await
 }
 
 /// Returns a client, which has not connected yet.
@@ -58,16 +56,20 @@ pub(crate) fn build(
     address: ConnectionAddr,
     login: Login,
     certificates: Option<TlsCertificates>,
+    protocol: ProtocolVersion,
 ) -> Result<Client, RedisError> {
     // `CLIENT SETINFO` is not in the documented ACL.
-    let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let mut settings =
+        RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(protocol);
     if let Some(username) = login.username {
         settings = settings.set_username(username);
     }
     if let Some(password) = &login.password {
         settings = settings.set_password(password.expose());
     }
-    let info = address.into_connection_info()?.set_redis_settings(settings);
+    // Commands that follow each other would wait for a round trip: the library leaves Nagle's algorithm on.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let info = address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp);
     match certificates {
         Some(certificates) => Client::build_with_tls(info, certificates),
         None => Client::open(info),
@@ -84,7 +86,7 @@ pub(crate) fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
 }
 
 /// Reads certificates and key.
-pub(crate) fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, SidekiqError> {
+pub(crate) fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, ConnectError> {
     if *files == TlsFiles::default() {
         return Ok(None);
     }
@@ -98,7 +100,19 @@ pub(crate) fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, 
     Ok(Some(TlsCertificates { client_tls, root_cert }))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, SidekiqError> {
-    let failed = |source| SidekiqError::Certificate { path: path.display().to_string(), source };
+fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
+    let failed = |source| ConnectError::Certificate { path: path.display().to_string(), source };
     fs::read(path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_commands_are_sent_at_once() {
+        let address = tcp("127.0.0.1", 6379, false);
+        let client = build(address, Login::default(), None, ProtocolVersion::RESP2).unwrap();
+        assert!(client.get_connection_info().tcp_settings().nodelay());
+    }
 }

@@ -1,0 +1,35 @@
+//! Connections to Redis, for all crates that use one.
+//!
+//! - [`RedisEndpoint`]: address and credentials of a Redis, with [`RedisAddress`], [`Sentinel`] and
+//!   [`TlsFiles`].
+//! - [`ServerConnection`]: a connection that is logged in, opened with [`ConnectOptions`].
+//! - [`named_primary`]: the primary that Sentinels name now, as a [`NamedPrimary`].
+//! - [`ConnectError`], and [`RedisConnectionError`]: an error by its [`RedisErrorKind`], with a
+//!   remedy. [`error_kind`] is the only module that reads the text of Redis' errors.
+//! - [`server_state`]: whether a server can be used, by its `INFO`.
+//! - [`acl`], [`grant`]: the permissions of a user, and the command that grants them.
+//!
+//! Promise: certificates, keys and passwords in files are read for each connection, so that they can
+//! be replaced while Weir runs. No error contains a password.
+
+pub mod acl;
+mod address;
+mod client;
+mod connection;
+mod endpoint;
+mod error;
+pub mod error_kind;
+mod explanation;
+pub mod grant;
+mod greeting;
+mod network_error;
+mod sentinel;
+pub mod server_state;
+
+pub use self::address::{RedisAddress, Sentinel};
+pub use self::connection::{ConnectOptions, ServerConnection};
+pub use self::endpoint::{RedisEndpoint, TlsFiles};
+pub use self::error::{ConnectError, RedisConnectionError};
+pub use self::error_kind::{Blocker, RedisErrorKind};
+pub use self::network_error::{NetworkErrorKind, TlsErrorKind};
+pub use self::sentinel::{NamedPrimary, named_primary};
