@@ -11,6 +11,8 @@
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
+//! | `GET cron` | a list of [`view::CronView`] |
+//! | `POST cron/act` `{name,action}` | `{"count":1}` |
 //! | `GET damage` | [`view::Damage`] of each place that is not acknowledged, at most 1000 |
 //! | `POST damage/acknowledge` | `{"count":n}`: places acknowledged |
 //!
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
-use weir_jobs::handle::{Handle, ImportMode, JobQuery, Queues, Which, WorkerSignal};
+use weir_jobs::handle::{CronAction, Handle, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
 
@@ -64,6 +66,13 @@ pub struct SignalWorkers {
     #[serde(default)]
     pub wid: Option<String>,
     pub signal: WorkerSignal,
+}
+
+/// The body of `POST cron/act`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActOnCron {
+    pub name: String,
+    pub action: CronAction,
 }
 
 /// [`Action`] by name.
@@ -118,6 +127,8 @@ pub fn router(handle: Handle) -> Router {
         .route("/workers", get(workers))
         .route("/workers/signal", post(signal_workers))
         .route("/reservations", get(reservations))
+        .route("/cron", get(cron))
+        .route("/cron/act", post(act_on_cron))
         .route("/damage", get(damage))
         .route("/damage/acknowledge", post(acknowledge_damage))
         .route("/export", get(export_jobs))
@@ -135,6 +146,18 @@ async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOv
 
 async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
     Ok(Json(handle.queues().await.map_err(errors::handle_error)?))
+}
+
+async fn cron(State(handle): State<Handle>) -> AdminResult<Vec<view::CronView>> {
+    Ok(Json(handle.cron().await.map_err(errors::handle_error)?))
+}
+
+async fn act_on_cron(
+    State(handle): State<Handle>,
+    JsonInput(body): JsonInput<ActOnCron>,
+) -> AdminResult<JobCount> {
+    handle.act_on_cron(body.name, body.action).await.map_err(errors::handle_error)?;
+    Ok(Json(JobCount { count: 1 }))
 }
 
 async fn list(

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use weir_advisor::durability::PushConfirmation;
 use weir_base::secret::Secret;
+use weir_jobs::cron::CronSettings;
+use weir_jobs::job::JobBatch;
 use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::TlsSettings;
 use weir_settings::{Section, TableReader};
@@ -44,6 +46,23 @@ impl Jobs {
         if let Some(problem) = job_shards::problem(&self.redis_shards) {
             table.error_at(store.name, &problem);
         }
+        for (index, cron) in self.settings.cron.iter().enumerate() {
+            if let Some(problem) = self.cron_problem(cron) {
+                table.error_at(&format!("cron[{index}]"), &problem);
+            }
+        }
+    }
+
+    /// Returns why the job of a cron job could not be stored. What is missing is reported elsewhere.
+    fn cron_problem(&self, cron: &CronSettings) -> Option<String> {
+        if cron.name.is_empty() || cron.job.jobtype.is_empty() {
+            return None;
+        }
+        let json = cron.job.json("cron-check");
+        let limits = &self.settings.limits;
+        let checked =
+            JobBatch::new().parse_one(json.as_bytes(), Default::default(), limits).map(drop);
+        checked.err().map(|error| error.to_string())
     }
 
     /// Returns what Weir waits for before it acknowledges a push to Redis.

@@ -4,25 +4,31 @@
 //! The modules, from the inside out:
 //! - `arena`, `index`, `waiting_list`, `queues`, `reservations`, `cleared`, `segments`, `state`:
 //!   the data in memory.
-//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the records of the log,
-//!   and recovery from them.
-//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations, none of which
-//!   waits.
+//! - `varint`, `head`, `head_features`, `kept_key`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the
+//!   records of the log, and recovery from them.
+//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`, `kept`, `tracking`, `batching`,
+//!   `batch_record`, `crons`: the operations, none of which waits.
 //! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the
 //!   asynchronous code around the operations.
 
 mod arena;
+mod batch_record;
+mod batching;
 mod body;
 mod bulk;
 mod cleared;
 mod core;
+mod crons;
 mod due;
 mod durability;
 mod embedded;
 mod head;
+mod head_features;
 mod index;
 mod inner;
 mod journal;
+mod kept;
+mod kept_key;
 mod look;
 mod moves;
 mod push;
@@ -39,6 +45,7 @@ mod snapshot;
 mod state;
 mod sync_thread;
 mod timer;
+mod tracking;
 mod waiting_list;
 
 mod varint;

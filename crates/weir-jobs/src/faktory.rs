@@ -21,6 +21,7 @@ mod fetch;
 mod flush;
 mod hello;
 mod info;
+mod job_batch;
 mod lines;
 mod mutate;
 mod password;
@@ -30,9 +31,9 @@ mod queue;
 mod replies;
 mod session;
 mod signal;
+mod track;
 mod wire;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use connection::{Admission, reject_immediately, serve};
-pub(crate) use push::{push_all, store_all};
 pub(crate) use signal::{Signal, SignalLevel};

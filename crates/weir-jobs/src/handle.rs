@@ -106,6 +106,16 @@ pub enum WorkerSignal {
     Terminate,
 }
 
+/// What an operator does with a cron job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CronAction {
+    /// Enqueues its job now; its times do not change.
+    Run,
+    Pause,
+    Resume,
+}
+
 /// Creates a handle and the receiver of its requests.
 pub(crate) fn channel(
     limits: &JobServerLimits,
@@ -216,6 +226,16 @@ impl Handle {
         signal: WorkerSignal,
     ) -> Result<u64, HandleError> {
         self.ask(|reply| HandleRequest::SignalWorkers(wid, signal, reply)).await
+    }
+
+    /// Returns all cron jobs, in the order of the settings.
+    pub async fn cron(&self) -> Result<Vec<view::CronView>, HandleError> {
+        self.ask(HandleRequest::Cron).await
+    }
+
+    /// Runs a cron job now, pauses or resumes it.
+    pub async fn act_on_cron(&self, name: String, action: CronAction) -> Result<(), HandleError> {
+        self.ask(|reply| HandleRequest::ActOnCron(name, action, reply)).await
     }
 
     /// Returns an error unless the store accepts jobs. Serves health checks.

@@ -5,6 +5,7 @@
 //! Faktory is lenient without documenting it, the function that applies the rule describes it.
 
 mod checks;
+mod custom_members;
 mod error;
 mod fields;
 mod ignored;
@@ -21,6 +22,7 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
+use crate::custom::CustomMembers;
 use crate::job_text::{self, Added};
 use crate::model::{NewJob, QueueName};
 use crate::settings::JobServerLimits;
@@ -28,7 +30,7 @@ use crate::stamp::Stamps;
 pub use error::JobError;
 use fields::{CheckedFields, RETRY_DEFAULT, Rules};
 pub(crate) use ignored::{IgnoredCounts, IgnoredMember};
-use members::{JobMember, JobMembers};
+use members::JobMembers;
 
 /// Limits the buffer that is kept between batches, so that one giant job doesn't hold memory for as
 /// long as the connection lasts.
@@ -63,6 +65,7 @@ struct ParsedJob {
     json: Range<usize>,
     base_bytes: usize,
     rules: Rules,
+    custom: CustomMembers,
 }
 
 impl JobBatch {
@@ -79,7 +82,7 @@ impl JobBatch {
         self.text.shrink_to(SCRATCH_BYTES_KEPT_MAX);
     }
 
-    /// Returns how many jobs had each of the ignored members since the last call.
+    /// Returns how many jobs had each of the members that a store may ignore since the last call.
     pub(crate) fn take_ignored(&mut self) -> IgnoredCounts {
         std::mem::take(&mut self.ignored)
     }
@@ -175,6 +178,7 @@ impl JobBatch {
             at: rules.at,
             json: &self.text[parsed.json.clone()],
             base_bytes: parsed.base_bytes,
+            custom: parsed.custom,
         }
     }
 
@@ -207,9 +211,7 @@ impl JobBatch {
         fields: &CheckedFields<'_>,
         now: Timestamp,
     ) -> ParsedJob {
-        if let Some(custom) = members.value(JobMember::Custom) {
-            ignored::count(custom, &mut self.ignored);
-        }
+        ignored::count(&fields.custom, &mut self.ignored);
         let jid = self.write(&fields.jid);
         let jobtype = self.write(&fields.jobtype);
         let queue = self.write(fields.queue.as_deref().unwrap_or(QueueName::DEFAULT));
@@ -226,7 +228,7 @@ impl JobBatch {
         job_text::write_tail(b"", enqueued_at, &mut self.stamps, &mut self.text);
         let json = start..self.text.len();
         let rules = fields.rules;
-        ParsedJob { jid, jobtype, queue, json, base_bytes, rules }
+        ParsedJob { jid, jobtype, queue, json, base_bytes, rules, custom: fields.custom }
     }
 
     fn write(&mut self, text: &str) -> Range<usize> {

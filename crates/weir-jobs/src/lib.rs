@@ -2,10 +2,13 @@
 //!
 //! - [`model`], [`settings`], [`allocation`]: the parsed types that all other modules share.
 //! - [`job`], [`job_text`], [`stamp`]: parsing of a pushed job's JSON, and its later changes.
+//! - [`custom`]: the members of `custom` that the server obeys. `features`, `unique`, [`tracks`],
+//!   [`batches`], `callback_text`: what it does for them in any store.
 //! - [`rules`], [`dispatch`]: pure functions that decide how a failure ends and which queue is
 //!   served next.
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
+//! - [`cron`]: jobs that are enqueued at the times of a schedule.
 //! - `faktory`: the wire protocol. `workers`: the connected worker processes.
 //! - [`node`]: what the nodes that share a store report about themselves.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
@@ -15,10 +18,15 @@
 //! - [`metrics`]: the counters and histograms.
 
 pub mod allocation;
+pub mod batches;
+mod callback_text;
+pub mod cron;
+pub mod custom;
 pub mod dispatch;
 pub mod engine;
 pub mod export_lines;
 mod faktory;
+mod features;
 pub mod filter;
 pub mod handle;
 pub mod job;
@@ -33,6 +41,8 @@ pub mod server;
 pub mod settings;
 pub mod stamp;
 pub mod store;
+pub mod tracks;
+mod unique;
 pub mod view;
 mod waiters;
 mod workers;

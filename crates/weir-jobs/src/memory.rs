@@ -3,12 +3,14 @@
 //!
 //! It keeps every promise of the trait but durability. It lives on one thread, in a `LocalSet`.
 
+mod batching;
 mod look;
 mod moves;
 mod state;
 mod work;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -18,6 +20,9 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use crate::allocation::Allocation;
+use crate::batches::{BatchDefinition, BatchStatus};
+use crate::cron::CronState;
+use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
@@ -26,6 +31,7 @@ use crate::store::{
     Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition,
     StoreError,
 };
+use crate::tracks::{Track, TrackUpdate};
 use crate::waiters::Waiters;
 use state::MemoryState;
 use work::MemoryFetch;
@@ -159,6 +165,13 @@ impl MemoryStoreInner {
         }
     }
 
+    /// Stores the callbacks of batches that are due.
+    fn run_batches(&self) {
+        let queues = self.state.borrow_mut().run_batches(self.clock.now());
+        self.offer(&queues);
+        self.note_due();
+    }
+
     fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: BatchSize) -> Vec<MemoryFetch> {
         let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
         let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
@@ -199,7 +212,13 @@ fn deliveries(taken: Vec<MemoryFetch>) -> Vec<Delivery> {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: false, both_ends: true, scan_aside: false, shared: false }
+        Capabilities {
+            durable: false,
+            both_ends: true,
+            scan_aside: false,
+            shared: false,
+            custom: true,
+        }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
@@ -208,6 +227,14 @@ impl Store for MemoryStore {
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(())
+    }
+
+    async fn push_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
+        let mut results = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            results.push(self.push(std::slice::from_ref(job)).await);
+        }
+        results
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
@@ -243,6 +270,7 @@ impl Store for MemoryStore {
             }
             self.inner.offer(&freed);
         }
+        self.inner.run_batches();
         Ok(unknown)
     }
 
@@ -260,6 +288,7 @@ impl Store for MemoryStore {
             Ok(outcome)
         };
         let outcomes = reports.into_iter().map(fail).collect();
+        self.inner.run_batches();
         self.inner.note_due();
         outcomes
     }
@@ -277,6 +306,77 @@ impl Store for MemoryStore {
         Ok(self.inner.state.borrow_mut().extend(jid, until))
     }
 
+    async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().features.tracks.get(jid).cloned())
+    }
+
+    async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        let now = self.inner.clock.now();
+        self.inner.state.borrow_mut().features.tracks.update(jid, update, now);
+        Ok(())
+    }
+
+    async fn batch_new(&self, definition: BatchDefinition) -> Result<BatchId, StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().batch_new(&definition, self.inner.clock.now())
+    }
+
+    async fn batch_open(&self, id: BatchId) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().batch_open(id, self.inner.clock.now())
+    }
+
+    async fn batch_commit(&self, id: BatchId) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().batch_commit(id, self.inner.clock.now())?;
+        self.inner.run_batches();
+        Ok(())
+    }
+
+    async fn batch_status(&self, id: BatchId) -> Result<BatchStatus, StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow().batch_status(id)
+    }
+
+    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().features.cron.states().clone())
+    }
+
+    async fn cron_run(
+        &self,
+        name: &str,
+        at: Timestamp,
+        job: Option<NewJob<'_>>,
+    ) -> Result<bool, StoreError> {
+        self.inner.check_open()?;
+        if !self.inner.state.borrow().features.cron.is_open(name, at) {
+            return Ok(false);
+        }
+        if let Some(job) = job {
+            match self.push(std::slice::from_ref(&job)).await {
+                Ok(()) | Err(StoreError::NotUnique) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.inner.state.borrow_mut().features.cron.handled(name, at);
+        Ok(true)
+    }
+
+    async fn cron_pause(&self, name: &str, paused: bool) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().features.cron.pause(name, paused);
+        Ok(())
+    }
+
+    async fn cron_forget(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().features.cron.remove(name);
+        Ok(())
+    }
+
     async fn act(
         &self,
         place: &JobLocation,
@@ -287,6 +387,7 @@ impl Store for MemoryStore {
         let now = self.inner.clock.now();
         let acted = self.inner.state.borrow_mut().act(place, what, action, now);
         self.inner.offer(&acted.queues);
+        self.inner.run_batches();
         self.inner.note_due();
         Ok(acted.jobs)
     }
@@ -310,6 +411,7 @@ impl Store for MemoryStore {
         let act = |name: &QueueName| self.inner.state.borrow_mut().act_on_queue(name, action);
         let gone = queues.iter().map(act).sum();
         self.inner.offer(queues);
+        self.inner.run_batches();
         Ok(gone)
     }
 

@@ -75,6 +75,8 @@ struct JobServerCounters {
     ignored_members: [Counter; IgnoredMember::ALL.len()],
     stale_reports: stale::StaleReports,
     repeated_pushes: Counter,
+    expired: Counter,
+    not_unique: Counter,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -128,6 +130,8 @@ impl JobsMetrics {
             ignored_members: register_ignored_members(registry),
             stale_reports: stale::register(registry),
             repeated_pushes: Counter::default(),
+            expired: Counter::default(),
+            not_unique: Counter::default(),
         };
         registry.register(
             "wait_seconds",
@@ -143,6 +147,16 @@ impl JobsMetrics {
             "repeated_pushes",
             "Pushed jobs that were stored already (jobs.redis.push_memory)",
             inner.repeated_pushes.clone(),
+        );
+        registry.register(
+            "expired",
+            "Jobs that were dropped because their custom.expires_at had passed",
+            inner.expired.clone(),
+        );
+        registry.register(
+            "not_unique",
+            "Pushed jobs that were rejected because an equal job holds the unique lock",
+            inner.not_unique.clone(),
         );
         registry.register(
             "log_sync_seconds",
@@ -216,6 +230,16 @@ impl JobsMetrics {
         self.0.repeated_pushes.inc_by(jobs);
     }
 
+    /// Counts a job that was dropped because it expired.
+    pub fn expired(&self) {
+        self.0.expired.inc();
+    }
+
+    /// Counts a pushed job whose unique lock is held.
+    pub(crate) fn not_unique(&self) {
+        self.0.not_unique.inc();
+    }
+
     /// Counts a hit of a limit.
     pub fn limit_hit(&self, limit: JobServerLimit) {
         self.0.limits[limit as usize].inc();
@@ -284,7 +308,7 @@ fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember:
     let family = Family::<MemberLabel, Counter>::default();
     registry.register(
         "ignored_members",
-        "Jobs with a member of custom that Weir ignores",
+        "Jobs with a member of custom that the store ignores",
         family.clone(),
     );
     IgnoredMember::ALL
@@ -384,6 +408,21 @@ mod tests {
         ] {
             assert!(text.contains(&format!("weir_jobs_{line}")), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_exported_instead_of_their_sum() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        let shard = metrics.store("cluster:6379", 1);
+        let of = |memory_bytes| StoreServerFigures { memory_bytes, ..Default::default() };
+        shard.publish_server(Some(of(5)));
+        shard.publish_nodes(vec![("a:1".to_owned(), of(2)), ("b:1".to_owned(), of(3))]);
+        let text = scrape(&registry);
+        for line in ["{shard=\"a:1\"} 2", "{shard=\"b:1\"} 3"] {
+            assert!(text.contains(&format!("weir_jobs_store_memory_bytes{line}")), "{text}");
+        }
+        assert!(!text.contains("weir_jobs_store_memory_bytes{shard=\"cluster"), "{text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
 
+use crate::custom::CustomMembers;
 use crate::settings::JobServerLimits;
 
 /// A queue's name: `[a-zA-Z0-9._-]+`, at most `queue_name_bytes_max` bytes. Cheap to clone.
@@ -165,6 +166,7 @@ pub struct NewJob<'a> {
     pub at: Option<Timestamp>,
     pub json: &'a [u8],
     pub base_bytes: usize,
+    pub custom: CustomMembers,
 }
 
 /// A job that is sent to a worker.

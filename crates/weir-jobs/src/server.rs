@@ -5,6 +5,7 @@
 //! Shutdown is implemented in one function, `owner::serve_until_told`.
 
 mod accept;
+pub(crate) mod cron;
 mod descriptors;
 pub(crate) mod import;
 pub(crate) mod memory;

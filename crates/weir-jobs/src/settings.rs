@@ -1,12 +1,13 @@
 //! The settings of the job server, with their defaults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, TableReader, WAIT};
 
+use crate::cron::CronSettings;
 use crate::model::QueueName;
 
 /// Where jobs are kept.
@@ -75,11 +76,15 @@ pub struct JobServerSettings {
     /// Per-queue settings; a queue without an entry gets the defaults.
     #[setting(skip)]
     pub queues: BTreeMap<QueueName, QueueSettings>,
+    /// Jobs that are enqueued at the times of a schedule.
+    #[setting(skip)]
+    pub cron: Vec<CronSettings>,
 }
 
 impl JobServerSettings {
     /// Reads the tables of queues and checks their names against the limits.
     fn read_queues(&mut self, table: &mut TableReader<'_>) {
+        self.read_cron(table);
         let Self { queues, limits, .. } = self;
         table.named("queues", |name, table| {
             let mut queue = QueueSettings::default();
@@ -89,7 +94,24 @@ impl JobServerSettings {
                 Err(error) => table.error(error.to_string()),
             }
         });
-        table.later(&["resources", "cron"]);
+        table.later(&["resources"]);
+    }
+
+    fn read_cron(&mut self, table: &mut TableReader<'_>) {
+        let mut names = BTreeSet::new();
+        let is_external = self.store == StoreKind::External;
+        table.each("cron", |table| {
+            let mut cron = CronSettings::default();
+            cron.read(table);
+            if is_external {
+                let error = "cron jobs need the embedded store; jobs.store is a Redis".to_owned();
+                table.error(error);
+            }
+            if !names.insert(cron.name.clone()) {
+                table.error_at("name", &format!("{:?} is the name of another one", cron.name));
+            }
+            self.cron.push(cron);
+        });
     }
 }
 
@@ -224,6 +246,30 @@ pub struct JobServerLimits {
     /// in this time, the oldest are forgotten early. One takes about 100 bytes.
     #[setting(restart, advanced, range = 2..=100_000_000, default = 200_000)]
     pub push_memory_jobs_max: usize,
+    /// Unique jobs (custom.unique_for) that hold a lock at once; one more is rejected. One takes about
+    /// 350 bytes of memory.
+    #[setting(restart, range = COUNT, default = 1_000_000)]
+    pub unique_locks_max: usize,
+    /// Jobs whose progress is known to TRACK at once; for one more, the one that was updated longest ago
+    /// is forgotten. One takes about 300 bytes of memory and its description.
+    #[setting(restart, range = COUNT, default = 100_000)]
+    pub tracks_max: usize,
+    /// How long TRACK knows a job after its last update.
+    #[setting(advanced, restart, range = SECOND..=DAY.saturating_mul(30), default = Duration::from_secs(1_800))]
+    pub track_age_max: Duration,
+    /// Batches (BATCH NEW) that exist at once; one more is rejected.
+    #[setting(restart, range = 1..=1_000_000, default = 10_000)]
+    pub batches_max: usize,
+    /// Bytes of a BATCH NEW: its description and its callbacks.
+    #[setting(advanced, size, range = 1 << 10..=1 << 20, default = 64 << 10)]
+    pub batch_definition_bytes_max: usize,
+    /// A batch that is not committed for this long is forgotten. A batch whose jobs and callbacks have
+    /// succeeded is kept for as long, so that its status can be read.
+    #[setting(advanced, restart, range = SECOND..=DAY.saturating_mul(30), default = Duration::from_secs(1_800))]
+    pub batch_commit_timeout: Duration,
+    /// A committed batch is forgotten after this long, whether or not its jobs have ended.
+    #[setting(advanced, restart, range = SECOND..=DAY.saturating_mul(4_000), default = DAY.saturating_mul(30))]
+    pub batch_age_max: Duration,
     /// Requests of the console, the admin API and the command line that run or wait at once.
     #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,

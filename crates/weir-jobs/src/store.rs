@@ -6,17 +6,24 @@
 //! position.
 
 mod object;
+mod parts;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
+pub(crate) use parts::store_parts;
 
 use crate::allocation::Allocation;
+use crate::batches::{BatchDefinition, BatchStatus};
+use crate::cron::CronState;
+use crate::custom::BatchId;
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
     WorkerDirective,
 };
 use crate::node::{NodeReport, NodeState};
+use crate::tracks::{Track, TrackUpdate};
 use weir_base::clock::Timestamp;
 pub use weir_log::Damage;
 
@@ -41,6 +48,15 @@ pub enum StoreError {
     /// There is no room outside of this machine; the text says where and what to do.
     #[error("{0}")]
     Full(String),
+    /// An equal job holds the unique lock.
+    #[error("Job not unique")]
+    NotUnique,
+    /// The batch does not exist, or has expired.
+    #[error("No such batch {0}")]
+    NoSuchBatch(BatchId),
+    /// The store lacks a feature; the text names both.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The data can't be reached; the text says what, since when and what to do.
     #[error("{0}")]
     Unavailable(String),
@@ -50,6 +66,21 @@ pub enum StoreError {
     /// The store is closing.
     #[error("server is shutting down")]
     Closed,
+}
+
+impl StoreError {
+    /// Returns whether the error is about one job of a batch, so that the others can be stored.
+    #[must_use]
+    pub const fn is_of_one_job(&self) -> bool {
+        matches!(
+            self,
+            Self::Limit(_)
+                | Self::TooLarge { .. }
+                | Self::NotUnique
+                | Self::NoSuchBatch(_)
+                | Self::Unsupported(_)
+        )
+    }
 }
 
 /// The optional features of a store.
@@ -63,6 +94,8 @@ pub struct Capabilities {
     pub scan_aside: bool,
     /// Others (nodes, Sidekiq) change the data as well.
     pub shared: bool,
+    /// The store obeys the members of `custom` that [`crate::custom`] knows.
+    pub custom: bool,
 }
 
 /// A request for work.
@@ -258,6 +291,11 @@ pub struct Counts {
     pub failed_total: u64,
     pub pushed_total: u64,
     pub fetches_waiting: u64,
+    /// Unique jobs that hold a lock.
+    pub unique_locks: u64,
+    /// Tracked jobs, live or not.
+    pub tracked: u64,
+    pub batches: u64,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
 }
@@ -360,6 +398,18 @@ pub struct WorkerReport {
     pub busy: u64,
 }
 
+const NO_TRACK: StoreError = StoreError::Unsupported(
+    "TRACK is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+);
+
+const NO_BATCH: StoreError = StoreError::Unsupported(
+    "BATCH is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+);
+
+const NO_CRON: StoreError = StoreError::Unsupported(
+    "jobs.cron is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+);
+
 /// The interval of [`Store::exchange_reports`].
 pub const WORKER_REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -372,6 +422,12 @@ pub trait Store: 'static {
     /// Stores all `jobs` in order, or none. Returns once they are as durable as the store's setting
     /// demands.
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError>;
+
+    /// Like [`Store::push`], but a job that is refused on its own account
+    /// ([`StoreError::is_of_one_job`]) does not affect the others. Returns a result for each job.
+    async fn push_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
+        store_parts(jobs, StoreError::is_of_one_job, async |part| self.push(part).await).await
+    }
 
     /// Stores exported `jobs` in order, or none. Works like [`Store::push`], but puts each job into
     /// its former set with its time and its failures so far, which the next failure continues to
@@ -425,6 +481,63 @@ pub trait Store: 'static {
     /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
     /// reservation.
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError>;
+
+    /// Returns what is known of a tracked job.
+    async fn track(&self, _jid: &str) -> Result<Option<Track>, StoreError> {
+        Err(NO_TRACK)
+    }
+
+    /// Notes the progress of a job; ignored if it is not tracked.
+    async fn set_track(&self, _jid: &str, _update: TrackUpdate) -> Result<(), StoreError> {
+        Err(NO_TRACK)
+    }
+
+    /// Creates a batch.
+    async fn batch_new(&self, _definition: BatchDefinition) -> Result<BatchId, StoreError> {
+        Err(NO_BATCH)
+    }
+
+    /// Prepares a batch for more jobs.
+    async fn batch_open(&self, _id: BatchId) -> Result<(), StoreError> {
+        Err(NO_BATCH)
+    }
+
+    /// Commits a batch: its callbacks are stored once its jobs are over.
+    async fn batch_commit(&self, _id: BatchId) -> Result<(), StoreError> {
+        Err(NO_BATCH)
+    }
+
+    /// Returns the counts of a batch.
+    async fn batch_status(&self, _id: BatchId) -> Result<BatchStatus, StoreError> {
+        Err(NO_BATCH)
+    }
+
+    /// Returns what is remembered of the cron jobs, by name.
+    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+        Err(NO_CRON)
+    }
+
+    /// Handles the time `at` of a cron job, and stores `job` for it, if it is given: both or neither.
+    /// Returns false if that or a later time was handled before. A job whose unique lock is held is left
+    /// out.
+    async fn cron_run(
+        &self,
+        _name: &str,
+        _at: Timestamp,
+        _job: Option<NewJob<'_>>,
+    ) -> Result<bool, StoreError> {
+        Err(NO_CRON)
+    }
+
+    /// Pauses or resumes a cron job that is known.
+    async fn cron_pause(&self, _name: &str, _paused: bool) -> Result<(), StoreError> {
+        Err(NO_CRON)
+    }
+
+    /// Forgets a cron job.
+    async fn cron_forget(&self, _name: &str) -> Result<(), StoreError> {
+        Err(NO_CRON)
+    }
 
     /// Applies `action` to waiting jobs. Ignores keys that match no job. Returns the number of jobs
     /// affected.

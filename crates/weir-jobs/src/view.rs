@@ -328,6 +328,21 @@ pub struct ReservationView {
     pub expires_at: f64,
 }
 
+/// A cron job: `[[jobs.cron]]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CronView {
+    pub name: String,
+    pub schedule: String,
+    pub timezone: String,
+    pub jobtype: String,
+    pub queue: String,
+    /// `None`: never.
+    pub next_at: Option<f64>,
+    /// The last time that was handled, whether or not a job was enqueued for it.
+    pub last_at: Option<f64>,
+    pub paused: bool,
+}
+
 /// The result of an import or a push.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pushed {

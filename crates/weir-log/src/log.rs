@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::error::{AppendError, OpenError, Poison, RecordError, SyncError};
 use crate::format::{
     self, ENTRY_BYTES_MAX, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, VERSION,
+    VERSION_WITH_FIRST,
 };
 use crate::index::{Index, IndexedRecord};
 use crate::options::SegmentLogOptions;
@@ -57,6 +58,10 @@ pub(crate) struct SegmentTail<F> {
 }
 
 impl<F> SegmentTail<F> {
+    fn is_current(&self) -> bool {
+        self.version == VERSION
+    }
+
     /// Returns the bytes left for marks, records and their footer entries.
     fn room_bytes(&self) -> u32 {
         self.free_bytes().saturating_sub(MARK_BYTES)
@@ -83,8 +88,8 @@ impl<D: Disk> SegmentLog<D> {
         let Opened { shared, tail, report } = recovery::open(disk, options, Depth::Recent)?;
         let mut log = SegmentLog { shared: Arc::new(shared), tail, rotated: false };
         log.prepare()?;
-        // Nothing is appended to a segment of an older format, so begin a new one.
-        let is_current = log.tail.as_ref().is_some_and(|tail| tail.version == VERSION);
+        // No job is appended to a segment of an older format, so begin a new one.
+        let is_current = log.tail.as_ref().is_some_and(SegmentTail::is_current);
         if !is_current && matches!(lock(&log.shared.catalogue).next, NextSegment::Ready(_)) {
             log.begin_segment();
             log.prepare()?;
@@ -128,7 +133,8 @@ impl<D: Disk> SegmentLog<D> {
     ) -> Result<RoomOutcome, AppendError> {
         let needed = self.footprint(head_bytes, body_bytes)?;
         self.admit(class)?;
-        let room = self.tail.as_ref().map_or(0, SegmentTail::room_bytes);
+        let tail = self.tail.as_ref().filter(|tail| class == Class::Essential || tail.is_current());
+        let room = tail.map_or(0, SegmentTail::room_bytes);
         let reserve = match class {
             Class::Job => self.shared.options.reserve_bytes,
             Class::Essential => 0,
@@ -377,7 +383,7 @@ impl<D: Disk> SegmentLog<D> {
         let Some(tail) = self.tail.as_mut().filter(|tail| tail.free_bytes() >= MARK_BYTES) else {
             return false;
         };
-        if tail.version >= VERSION {
+        if tail.version >= VERSION_WITH_FIRST {
             lock(&self.shared.pending).push_first(&tail.segment, tail.offset, first);
             tail.offset += MARK_BYTES;
         }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toml::Spanned;
 use toml::de::DeValue;
 use weir_base::hint;
 use weir_base::listen_address::ListenAddress;
@@ -53,6 +54,53 @@ fn to_integer(value: &DeValue<'_>) -> Option<u64> {
 
 fn in_range<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
     range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
+}
+
+/// Converts a value to JSON. Dates become texts.
+pub(crate) fn to_json(value: &DeValue<'_>) -> Result<String, String> {
+    let joined = |parts: Result<Vec<String>, String>| parts.map(|parts| parts.join(","));
+    Ok(match value {
+        DeValue::String(text) => json_text(text),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(time) => json_text(&time.to_string()),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+            .map_err(|_| format!("{} is over 64 bits", integer.as_str()))?
+            .to_string(),
+        DeValue::Float(float) => {
+            let text = float.as_str();
+            let is_finite = text.parse().is_ok_and(f64::is_finite);
+            if !is_finite {
+                return Err(format!("{text} is no number in JSON"));
+            }
+            text.trim_start_matches('+').to_owned()
+        }
+        DeValue::Array(values) => {
+            let parts = values.iter().map(|value| to_json(value.get_ref())).collect();
+            format!("[{}]", joined(parts)?)
+        }
+        DeValue::Table(table) => {
+            let part = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let key: &std::borrow::Cow<'_, str> = key.get_ref();
+                Ok(format!("{}:{}", json_text(key), to_json(value.get_ref())?))
+            };
+            format!("{{{}}}", joined(table.iter().map(part).collect())?)
+        }
+    })
+}
+
+fn json_text(text: &str) -> String {
+    let mut json = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            control if control.is_control() && control.is_ascii() => {
+                json.push_str(&format!("\\u{:04x}", u32::from(control)));
+            }
+            other => json.push(other),
+        }
+    }
+    json.push('"');
+    json
 }
 
 pub(crate) fn to_duration(
@@ -121,6 +169,27 @@ pub(crate) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<Socke
         ListenAddress::Tcp(address) => Ok(address),
         ListenAddress::Unix(_) => {
             Err(format!("a unix socket is not supported here; write for example {example:?}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod json_tests {
+    use super::*;
+
+    #[test]
+    fn values_become_json() {
+        for (toml, expected) in [
+            (r#"[1, "a\"\n", true, 0x10, -7, 1_000]"#, r#"[1,"a\"\u000a",true,16,-7,1000]"#),
+            ("{ a = { b = [] }, c = 1.5 }", r#"{"a":{"b":[]},"c":1.5}"#),
+            ("[2026-11-28]", r#"["2026-11-28"]"#),
+        ] {
+            let value = DeValue::parse(toml).expect("valid");
+            assert_eq!(to_json(value.get_ref()).as_deref(), Ok(expected), "{toml}");
+        }
+        for toml in ["[nan]", "[inf]", "[99999999999999999999]"] {
+            let value = DeValue::parse(toml).expect("valid");
+            assert!(to_json(value.get_ref()).is_err(), "{toml}");
         }
     }
 }

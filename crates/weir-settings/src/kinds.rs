@@ -13,7 +13,7 @@ use weir_base::token_bucket::Rate;
 
 use crate::Choice;
 use crate::convert::{
-    OFF, expected, none, quoted, suggestion, to_duration, to_number, to_path, to_size,
+    OFF, expected, none, quoted, suggestion, to_duration, to_json, to_number, to_path, to_size,
     to_tcp_address, to_thousandths,
 };
 use crate::report::Allowed;
@@ -241,6 +241,17 @@ impl TableReader<'_> {
         let read = |value: &DeValue<'_>| to_parsed(value).map(Some);
         self.read(setting, "text", Allowed::Any, field, show, read);
         self.require(setting.name);
+    }
+
+    /// Reads a list or a table, and keeps it as JSON of the same kind as the default.
+    pub fn json(&mut self, setting: Setting, field: &mut String) {
+        let is_list = field.starts_with('[');
+        let kind = if is_list { "list" } else { "table" };
+        let read = |value: &DeValue<'_>| {
+            let is_kind = if is_list { value.is_array() } else { value.is_table() };
+            if is_kind { to_json(value) } else { Err(expected(&format!("a {kind}"), value)) }
+        };
+        self.read(setting, kind, Allowed::Any, field, Clone::clone, read);
     }
 
     pub fn texts(&mut self, setting: Setting, field: &mut Vec<String>) {

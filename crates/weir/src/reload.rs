@@ -103,6 +103,10 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         ("gems.postgres.url", gems.url != gems_after.url),
         ("observe", old.settings.observe.secrets() != new.settings.observe.secrets()),
         ("jobs.store", old.settings.jobs.redis_secrets() != new.settings.jobs.redis_secrets()),
+        (
+            "realtime.broker",
+            old.settings.realtime.redis_secrets() != new.settings.realtime.redis_secrets(),
+        ),
         ("gems.postgres.password", gems.settings.password != gems_after.settings.password),
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);

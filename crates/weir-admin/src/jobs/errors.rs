@@ -44,8 +44,10 @@ const fn status(error: &StoreError) -> StatusCode {
         StoreError::DiskFull | StoreError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         StoreError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         StoreError::Limit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        StoreError::NotUnique => StatusCode::CONFLICT,
+        StoreError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
         StoreError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        StoreError::NotFound(_) => StatusCode::NOT_FOUND,
+        StoreError::NotFound(_) | StoreError::NoSuchBatch(_) => StatusCode::NOT_FOUND,
         StoreError::Closed | StoreError::Unavailable(_) | StoreError::Uncertain(_) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
@@ -57,6 +59,11 @@ const fn hint(error: &StoreError) -> &'static str {
         StoreError::DiskFull => "free space in data_dir",
         StoreError::Failed(_) => "see the log, check the disk, then restart",
         StoreError::Limit(_) => "the limit is a setting under [jobs.limits]",
+        StoreError::NotUnique => "wait for the equal job, or push without unique_for",
+        StoreError::NoSuchBatch(_) => "it may have expired; create it with BATCH NEW",
+        StoreError::Unsupported(_) => {
+            "docs/faktory-compatibility.md lists what each store supports"
+        }
         StoreError::TooLarge { .. } => "keep large data elsewhere and put its address into the job",
         StoreError::NotFound(_) => "it may be done already",
         StoreError::Full(_) => "free memory there, or raise its limit",

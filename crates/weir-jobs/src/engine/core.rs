@@ -15,6 +15,7 @@ use weir_log::{
 
 use super::arena::{ArenaEntry, JobIndex};
 use super::head::{RecordHead, RemovalReason};
+use super::head_features::BatchJob;
 use super::journal::Journal;
 use super::reclaim::Reclaim;
 use super::recover::{self, RecoverError};
@@ -105,6 +106,10 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) metrics: JobsMetrics,
     pub(crate) random: fastrand::Rng,
     pub(crate) reclaim: Reclaim,
+    /// Queues whose jobs the next tick offers to the fetches that wait.
+    pub(crate) woken: Vec<u16>,
+    /// Callbacks of batches that could not be stored wait until then.
+    pub(crate) callbacks_wait_until: Timestamp,
     /// How often each job was returned because its worker vanished. Few entries, in memory only.
     pub(crate) returns: HashMap<JobIndex, u8>,
     pub(crate) buffer: Vec<u8>,
@@ -135,6 +140,8 @@ impl<D: Disk> Engine<D> {
             metrics,
             random,
             reclaim: Reclaim::default(),
+            woken: Vec::new(),
+            callbacks_wait_until: Timestamp::default(),
             returns: HashMap::new(),
             buffer: Vec::new(),
         };
@@ -169,12 +176,19 @@ impl<D: Disk> Engine<D> {
         self.note_damage(position, error);
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
         if matches!(error, RecordError::Damaged { .. }) {
-            let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
+            let head = self.removal(job, RemovalReason::Deleted);
             // Without this record the next start finds and reports the damage again.
             let _ = self.journal.note(&head, &self.state);
         }
         self.forget(job);
         Unreadable::Dropped
+    }
+
+    /// Returns the record that removes a job.
+    pub(crate) fn removal(&self, job: JobIndex, gone: RemovalReason) -> RecordHead<'static> {
+        let position = self.state.arena.get(job).position;
+        let batch = BatchJob::of(&self.state.features.get(job));
+        RecordHead::Remove { gone, position, batch }
     }
 
     /// Records damage at `position`. The next sync sets its bytes aside.

@@ -32,7 +32,7 @@ pub(crate) struct Ticked {
 impl<D: Disk> Engine<D> {
     /// Handles up to one slice of the work that is due.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
-        let mut queues = Vec::new();
+        let mut queues = std::mem::take(&mut self.woken);
         let mut left = SLICE_JOBS;
         while left > 0
             && let Some(queue) = self.lapse_one(now)?
@@ -46,7 +46,7 @@ impl<D: Disk> Engine<D> {
                 let Some((_, job)) = self.state.set(set).first().copied() else {
                     break;
                 };
-                queues.extend(self.requeue(job, now)?);
+                queues.extend(self.requeue_due(job, now)?);
                 self.metrics.tasks().was_due(set);
                 left -= 1;
             }
@@ -61,6 +61,9 @@ impl<D: Disk> Engine<D> {
             left -= 1;
         }
         self.forget_cleared(CLEARED_SLICE_JOBS);
+        self.expire_tracks(SLICE_JOBS, now);
+        self.run_batches_due(now)?;
+        queues.append(&mut self.woken);
         let more_to_reclaim = self.reclaim_slice()?;
         let next = if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() };
         Ok(Ticked { next, queues })
@@ -72,7 +75,7 @@ impl<D: Disk> Engine<D> {
 
     /// Returns when the next work is due.
     pub(crate) fn next_time(&self) -> NextCall {
-        if self.reclaim_due() || !self.state.cleared.is_empty() {
+        if self.reclaim_due() || !self.state.cleared.is_empty() || !self.woken.is_empty() {
             return NextCall::Now;
         }
         let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
@@ -82,6 +85,8 @@ impl<D: Disk> Engine<D> {
             first(SetName::Scheduled),
             first(SetName::Retries),
             first(SetName::Dead).map(|died| died + dead_age),
+            self.state.features.tracks.next_expiry(self.settings.limits.track_age_max),
+            self.next_batch_time(),
         ];
         times.into_iter().flatten().min().map_or(NextCall::Idle, NextCall::At)
     }

@@ -2,6 +2,7 @@
 //! its log.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::task::JoinHandle;
@@ -10,11 +11,14 @@ use weir_log::{Damage, Disk, RealDisk, RecoveryReport};
 
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::due::NextCall;
-use super::inner::{EngineShared, Fetcher};
+use super::inner::{BatchedJob, EngineShared, Fetcher, Refusals};
 use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
 use super::work::EngineFetch;
 use crate::allocation::Allocation;
+use crate::batches::{BatchDefinition, BatchStatus};
+use crate::cron::CronState;
+use crate::custom::BatchId;
 use crate::metrics::{
     EMBEDDED_SHARD, EMBEDDED_TIMED_OF, JobsMetrics, StoreMetrics, StoreOperation,
 };
@@ -24,6 +28,8 @@ use crate::store::{
     Action, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction, Reserved,
     Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
 };
+
+use crate::tracks::{Track, TrackUpdate};
 
 /// Maximum number of stops of a scan that are read on the serving thread; longer scans are read on
 /// a thread of their own.
@@ -74,11 +80,34 @@ impl<D: Disk> EmbeddedStore<D> {
 
 impl<D: Disk> EmbeddedStore<D> {
     /// Stores all `jobs` or none.
-    async fn store_batch(&self, jobs: &[impl Arrival]) -> Result<(), StoreError> {
+    async fn store_all(&self, jobs: &[impl Arrival]) -> Result<(), StoreError> {
+        let stored = self.store_batch(jobs, Refusals::Stop).await?;
+        self.inner.promise_of_push(&stored).await
+    }
+
+    /// Stores each job that is not refused on its own account, or none.
+    async fn store_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
+        let stored = match self.store_batch(jobs, Refusals::Continue).await {
+            Ok(stored) => stored,
+            Err(error) => return vec![Err(error); jobs.len()],
+        };
+        let promised = self.inner.promise_of_push(&stored).await;
+        let result = |job| match job {
+            BatchedJob::Stored(..) => promised.clone(),
+            BatchedJob::Refused(error) => Err(error),
+        };
+        stored.into_iter().map(result).collect()
+    }
+
+    async fn store_batch(
+        &self,
+        jobs: &[impl Arrival],
+        refusals: Refusals,
+    ) -> Result<Vec<BatchedJob>, StoreError> {
         let inner = &*self.inner;
         let mut stored = Vec::with_capacity(jobs.len());
         while stored.len() < jobs.len() {
-            match inner.store_jobs(jobs, &mut stored) {
+            match inner.store_jobs(jobs, refusals, &mut stored) {
                 Ok(()) => {}
                 Err(EngineError::Behind) => inner.room().await?,
                 Err(EngineError::Store(error)) => {
@@ -87,7 +116,7 @@ impl<D: Disk> EmbeddedStore<D> {
                 }
             }
         }
-        inner.promise_of_push(&stored).await
+        Ok(stored)
     }
 
     async fn ack_all(
@@ -143,16 +172,26 @@ impl<D: Disk> Drop for EmbeddedStore<D> {
 
 impl<D: Disk> Store for EmbeddedStore<D> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true, shared: false }
+        Capabilities {
+            durable: true,
+            both_ends: true,
+            scan_aside: true,
+            shared: false,
+            custom: true,
+        }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        self.measured.timed(StoreOperation::Push, self.store_batch(jobs)).await
+        self.measured.timed(StoreOperation::Push, self.store_all(jobs)).await
+    }
+
+    async fn push_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
+        self.measured.timed(StoreOperation::Push, self.store_each(jobs)).await
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         let work = async {
-            self.store_batch(jobs).await?;
+            self.store_all(jobs).await?;
             self.inner.retrying(|engine, _| engine.trim_dead()).await
         };
         self.measured.timed(StoreOperation::Push, work).await
@@ -218,6 +257,68 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
         Ok(self.inner.engine.borrow_mut().state.reserved.extend(jid, until))
+    }
+
+    async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.engine.borrow().state.features.tracks.get(jid).cloned())
+    }
+
+    async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        let now = self.inner.clock.now();
+        self.inner.engine.borrow_mut().update_track(jid, update, now);
+        self.inner.promise_of_ack().await
+    }
+
+    async fn batch_new(&self, definition: BatchDefinition) -> Result<BatchId, StoreError> {
+        let new = |engine: &mut Engine<D>, now| engine.batch_new(&definition, now);
+        let id = self.inner.retrying(new).await?;
+        self.inner.promise().await?;
+        Ok(id)
+    }
+
+    async fn batch_open(&self, id: BatchId) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, now| engine.batch_open(id, now)).await?;
+        self.inner.promise().await
+    }
+
+    async fn batch_commit(&self, id: BatchId) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, now| engine.batch_commit(id, now)).await?;
+        self.inner.promise().await
+    }
+
+    async fn batch_status(&self, id: BatchId) -> Result<BatchStatus, StoreError> {
+        self.inner.check_open()?;
+        let status = self.inner.engine.borrow().state.features.batches.status(id);
+        status.ok_or(StoreError::NoSuchBatch(id))
+    }
+
+    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.engine.borrow().state.features.cron.states().clone())
+    }
+
+    async fn cron_run(
+        &self,
+        name: &str,
+        at: Timestamp,
+        job: Option<NewJob<'_>>,
+    ) -> Result<bool, StoreError> {
+        let run = |engine: &mut Engine<D>, now| engine.cron_run(name, at, job.as_ref(), now);
+        let is_new = self.inner.retrying(run).await?;
+        self.inner.promise().await?;
+        Ok(is_new)
+    }
+
+    async fn cron_pause(&self, name: &str, paused: bool) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, _| engine.cron_pause(name, paused)).await?;
+        self.inner.promise().await
+    }
+
+    async fn cron_forget(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, _| engine.cron_forget(name)).await?;
+        self.inner.promise().await
     }
 
     async fn act(

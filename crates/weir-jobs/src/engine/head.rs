@@ -7,6 +7,8 @@
 
 use weir_log::RecordPosition;
 
+use super::head_features::{self, BatchJob};
+use super::kept_key::{KeptKey, KeptKind};
 use super::varint::{self, FieldReader, Malformed};
 use crate::model::SetName;
 
@@ -44,7 +46,7 @@ pub(crate) enum StoredPlace {
 
 /// The head of a job's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Put {
+pub(crate) struct Put<'a> {
     pub(crate) cause: Cause,
     pub(crate) stored: StoredPlace,
     pub(crate) queue: u16,
@@ -53,15 +55,19 @@ pub(crate) struct Put {
     pub(crate) hash: u32,
     /// The record that this one replaces.
     pub(crate) replaces: Option<RecordPosition>,
+    /// The job's features; see [`super::head_features`]. Empty for almost all jobs.
+    pub(crate) features: &'a [u8],
 }
 
 /// The head of any record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordHead<'a> {
-    Put(Put),
+    Put(Put<'a>),
     Remove {
         gone: RemovalReason,
         position: RecordPosition,
+        /// The batch that the job belonged to.
+        batch: Option<BatchJob>,
     },
     /// The first record of a segment; its body is a [`super::snapshot::EngineSnapshot`].
     Snapshot,
@@ -95,19 +101,41 @@ pub(crate) enum RecordHead<'a> {
     },
     /// All jobs and queues were deleted.
     Flushed,
+    /// The state of something that is no job, in the body. It replaces earlier ones of the key.
+    Kept {
+        key: KeptKey,
+    },
 }
 
 const PUT: u8 = 0x80;
+/// Part of the tag of a `Put` whose head ends with features. Since version 3 of the log.
+const FEATURES: u8 = 0x20;
+const REPLACES: u8 = 0x10;
 const REMOVE: u8 = 0x40;
+/// Part of the tag of a `Remove` whose head ends with the job's batch. Since version 3 of the log.
+const OF_BATCH: u8 = 0x20;
+/// Stands for a member of a batch in place of a callback's kind.
+const MEMBER: u8 = 0;
 
 impl RecordHead<'_> {
     /// Appends the bytes of the head.
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
         match self {
             Self::Put(put) => put.write(into),
-            Self::Remove { gone, position } => {
-                into.push(REMOVE | gone.code());
+            Self::Remove { gone, position, batch } => {
+                let of_batch = if batch.is_some() { OF_BATCH } else { 0 };
+                into.push(REMOVE | of_batch | gone.code());
                 put_position(into, *position);
+                match batch {
+                    None => {}
+                    Some(BatchJob::Member(id)) => {
+                        into.push(MEMBER);
+                        into.extend_from_slice(&id.0.to_le_bytes());
+                    }
+                    Some(BatchJob::Callback(id, kind)) => {
+                        head_features::put_callback(*id, *kind, into);
+                    }
+                }
             }
             Self::Snapshot => into.push(1),
             Self::QueueDefined { queue, name } => {
@@ -121,6 +149,10 @@ impl RecordHead<'_> {
             Self::SetCleared { set } => into.extend_from_slice(&[7, set_code(*set)]),
             Self::Flushed => into.push(8),
             Self::QueueHidden { queue } => tagged(into, 9, *queue),
+            Self::Kept { key } => {
+                into.extend_from_slice(&[10, key.kind.code()]);
+                into.extend_from_slice(&key.key.to_le_bytes());
+            }
         }
     }
 }
@@ -139,8 +171,10 @@ impl<'a> RecordHead<'a> {
             return Put::read(tag, &mut fields).map(Self::Put);
         }
         if tag & REMOVE != 0 {
-            let gone = RemovalReason::from_code(tag & !REMOVE)?;
-            return Ok(Self::Remove { gone, position: read_position(&mut fields)? });
+            let gone = RemovalReason::from_code(tag & !(REMOVE | OF_BATCH))?;
+            let position = read_position(&mut fields)?;
+            let batch = (tag & OF_BATCH != 0).then(|| read_batch_job(&mut fields)).transpose()?;
+            return Ok(Self::Remove { gone, position, batch });
         }
         Ok(match tag {
             1 => Self::Snapshot,
@@ -152,28 +186,36 @@ impl<'a> RecordHead<'a> {
             7 => Self::SetCleared { set: set_from(fields.byte()?)? },
             8 => Self::Flushed,
             9 => Self::QueueHidden { queue: fields.narrow()? },
+            10 => Self::Kept { key: read_key(&mut fields)? },
             _ => return Err(Malformed),
         })
     }
 }
 
-impl Put {
+impl<'a> Put<'a> {
     fn write(&self, into: &mut Vec<u8>) {
-        let replaces = u8::from(self.replaces.is_some()) << 4;
-        into.push(PUT | replaces | (self.stored.code() << 2) | self.cause.code());
+        let replaces = if self.replaces.is_some() { REPLACES } else { 0 };
+        let features = if self.features.is_empty() { 0 } else { FEATURES };
+        into.push(PUT | features | replaces | (self.stored.code() << 2) | self.cause.code());
         varint::put(into, u64::from(self.queue));
         varint::put(into, self.order);
         into.extend_from_slice(&self.hash.to_le_bytes());
         if let Some(position) = self.replaces {
             put_position(into, position);
         }
+        into.extend_from_slice(self.features);
     }
 
-    fn read(tag: u8, fields: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+    fn read(tag: u8, fields: &mut FieldReader<'a>) -> Result<Self, Malformed> {
         let queue = fields.narrow()?;
         let order = fields.number()?;
         let hash = fields.bytes(4)?.try_into().map_err(|_| Malformed)?;
-        let replaces = if tag & 0x10 == 0 { None } else { Some(read_position(fields)?) };
+        let replaces = if tag & REPLACES == 0 { None } else { Some(read_position(fields)?) };
+        let features: &[u8] = match tag & FEATURES {
+            0 => &[],
+            _ if fields.0.is_empty() => return Err(Malformed),
+            _ => fields.0,
+        };
         Ok(Self {
             cause: Cause::from_code(tag & 3),
             stored: StoredPlace::from_code((tag >> 2) & 3),
@@ -181,6 +223,7 @@ impl Put {
             order,
             hash: u32::from_le_bytes(hash),
             replaces,
+            features,
         })
     }
 }
@@ -259,6 +302,21 @@ const fn set_from(code: u8) -> Result<SetName, Malformed> {
     }
 }
 
+fn read_batch_job(fields: &mut FieldReader<'_>) -> Result<BatchJob, Malformed> {
+    let code = fields.byte()?;
+    let id = head_features::batch_id(fields)?;
+    match code {
+        MEMBER => Ok(BatchJob::Member(id)),
+        code => head_features::callback_kind(code).map(|kind| BatchJob::Callback(id, kind)),
+    }
+}
+
+fn read_key(fields: &mut FieldReader<'_>) -> Result<KeptKey, Malformed> {
+    let kind = KeptKind::from_code(fields.byte()?).ok_or(Malformed)?;
+    let key = fields.bytes(8)?.try_into().map_err(|_| Malformed)?;
+    Ok(KeptKey { kind, key: u64::from_le_bytes(key) })
+}
+
 /// Appends a list of record positions.
 pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[RecordPosition]) {
     varint::put(into, positions.len() as u64);
@@ -286,6 +344,8 @@ fn read_position(fields: &mut FieldReader<'_>) -> Result<RecordPosition, Malform
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batches::CallbackKind;
+    use crate::custom::BatchId;
     use proptest::prelude::*;
 
     fn position() -> impl Strategy<Value = RecordPosition> {
@@ -298,7 +358,8 @@ mod tests {
         (codes, any::<u16>(), any::<u64>(), any::<u32>(), proptest::option::of(position()))
             .prop_map(|((cause, stored), queue, order, hash, replaces)| {
                 let (cause, stored) = (Cause::from_code(cause), StoredPlace::from_code(stored));
-                RecordHead::Put(Put { cause, stored, queue, order, hash, replaces })
+                let features: &[u8] = if hash % 2 == 0 { b"" } else { b"features" };
+                RecordHead::Put(Put { cause, stored, queue, order, hash, replaces, features })
             })
     }
 
@@ -307,7 +368,16 @@ mod tests {
         let set = (1..4u8).prop_map(|code| set_from(code).unwrap());
         prop_oneof![
             put(),
-            (gone, position()).prop_map(|(gone, position)| RecordHead::Remove { gone, position }),
+            (gone, position(), proptest::option::of((0..3u8, any::<u64>()))).prop_map(
+                |(gone, position, batch)| {
+                    let batch = batch.map(|(code, id)| match code {
+                        0 => BatchJob::Member(BatchId(id)),
+                        1 => BatchJob::Callback(BatchId(id), CallbackKind::Complete),
+                        _ => BatchJob::Callback(BatchId(id), CallbackKind::Success),
+                    });
+                    RecordHead::Remove { gone, position, batch }
+                }
+            ),
             Just(RecordHead::Snapshot),
             any::<u16>().prop_map(|queue| RecordHead::QueueDefined { queue, name: "mailers" }),
             any::<u16>().prop_map(|queue| RecordHead::QueuePaused { queue }),
@@ -317,6 +387,8 @@ mod tests {
             any::<u16>().prop_map(|queue| RecordHead::QueueHidden { queue }),
             set.prop_map(|set| RecordHead::SetCleared { set }),
             Just(RecordHead::Flushed),
+            any::<u64>()
+                .prop_map(|key| RecordHead::Kept { key: KeptKey { kind: KeptKind::Track, key } }),
         ]
     }
 

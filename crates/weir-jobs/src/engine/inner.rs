@@ -35,8 +35,22 @@ pub(super) struct Fetcher {
     pub(super) max: BatchSize,
 }
 
-/// A stored job of a batch, remembered in case it has to be removed again.
-pub(super) type StoredAt = (JobIndex, RecordPosition);
+/// What became of a job of a batch. A stored one is remembered in case it has to be removed again.
+#[derive(Clone, Debug)]
+pub(super) enum BatchedJob {
+    Stored(JobIndex, RecordPosition),
+    /// It was refused on its own account.
+    Refused(StoreError),
+}
+
+/// What follows when a job of a batch is refused on its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusals {
+    /// The others are stored.
+    Continue,
+    /// None is stored.
+    Stop,
+}
 
 #[derive(Debug)]
 pub(super) struct EngineShared<D: Disk> {
@@ -113,8 +127,11 @@ impl<D: Disk> EngineShared<D> {
             size.bytes += next.delivery.json.len();
             taken.push(next);
         }
+        // The last job of a batch may have expired.
+        let has_callback = engine.state.features.batches.has_due();
+        let is_changed = !taken.is_empty() || !engine.woken.is_empty() || has_callback;
         drop(engine);
-        if !taken.is_empty() {
+        if is_changed {
             self.rearm();
         }
         taken
@@ -163,11 +180,12 @@ impl<D: Disk> EngineShared<D> {
 
     // --- Storing ---------------------------------------------------------------------------
 
-    /// Stores the jobs of a batch that are not yet stored.
+    /// Stores the jobs of a batch that are not yet in `stored`.
     pub(super) fn store_jobs(
         &self,
         jobs: &[impl Arrival],
-        stored: &mut Vec<StoredAt>,
+        refusals: Refusals,
+        stored: &mut Vec<BatchedJob>,
     ) -> Result<(), EngineError> {
         self.check_open()?;
         let now = self.clock.now();
@@ -177,11 +195,17 @@ impl<D: Disk> EngineShared<D> {
         for job in &jobs[stored.len()..] {
             match engine.store(job, now) {
                 Ok((index, queue)) => {
-                    stored.push((index, engine.state.arena.get(index).position));
+                    let position = engine.state.arena.get(index).position;
+                    stored.push(BatchedJob::Stored(index, position));
                     later |= queue.is_none();
                     if self.waiters.len() > 0 {
                         queues.extend(queue.filter(|queue| !queues.contains(queue)));
                     }
+                }
+                Err(EngineError::Store(error))
+                    if refusals == Refusals::Continue && error.is_of_one_job() =>
+                {
+                    stored.push(BatchedJob::Refused(error));
                 }
                 Err(error) => {
                     result = Err(error);
@@ -209,15 +233,17 @@ impl<D: Disk> EngineShared<D> {
     }
 
     /// Removes jobs of a batch that could not be stored completely.
-    pub(super) fn take_back(&self, stored: &[StoredAt]) {
+    pub(super) fn take_back(&self, stored: &[BatchedJob]) {
         let mut engine = self.engine.borrow_mut();
-        for (job, position) in stored {
-            engine.take_back(*job, *position);
+        for job in stored {
+            if let BatchedJob::Stored(job, position) = job {
+                engine.take_back(*job, *position);
+            }
         }
     }
 
     /// Waits until the batch is as durable as the settings demand.
-    pub(super) async fn promise_of_push(&self, stored: &[StoredAt]) -> Result<(), StoreError> {
+    pub(super) async fn promise_of_push(&self, stored: &[BatchedJob]) -> Result<(), StoreError> {
         let result = self.promise().await;
         if result == Err(StoreError::DiskFull) {
             self.take_back(stored);

@@ -7,7 +7,9 @@ use weir_log::{
 
 use super::body::StoredBody;
 use super::head::{Put, RecordHead};
+use super::head_features;
 use super::state::EngineState;
+use crate::features::JobFeatures;
 
 /// Writes and reads the engine's records.
 #[derive(Debug)]
@@ -16,6 +18,7 @@ pub(crate) struct Journal<D: Disk> {
     pub(crate) reader: RecordReader<D>,
     head: Vec<u8>,
     facts: Vec<u8>,
+    features: Vec<u8>,
     /// The segment has no snapshot yet; it must be written before any other record.
     snapshot_due: bool,
     /// Number of segments begun since the start. A change means that there may be something to
@@ -28,7 +31,15 @@ impl<D: Disk> Journal<D> {
         let reader = log.reader();
         // A crash may leave the last segment empty, with its snapshot cut off.
         let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
-        Self { log, reader, head: Vec::new(), facts: Vec::new(), snapshot_due, segments_begun: 0 }
+        Self {
+            log,
+            reader,
+            head: Vec::new(),
+            facts: Vec::new(),
+            features: Vec::new(),
+            snapshot_due,
+            segments_begun: 0,
+        }
     }
 
     /// Requests a new snapshot before the next record, because the segment's own was lost.
@@ -36,16 +47,20 @@ impl<D: Disk> Journal<D> {
         self.snapshot_due = true;
     }
 
-    /// Writes a job's record. `state` must match the log so far.
+    /// Writes a job's record with these features, which replace those of `put`. `state` must match
+    /// the log so far.
     pub(crate) fn put(
         &mut self,
         class: Class,
-        put: &Put,
+        put: &Put<'_>,
+        features: &JobFeatures,
         body: &StoredBody<'_>,
         state: &EngineState,
     ) -> Result<RecordPosition, AppendError> {
+        self.features.clear();
+        head_features::write(features, &mut self.features);
         self.head.clear();
-        RecordHead::Put(*put).write(&mut self.head);
+        RecordHead::Put(Put { features: &self.features, ..*put }).write(&mut self.head);
         self.facts.clear();
         body.write_facts(&mut self.facts);
         let body_bytes = self.facts.len() + body.json.len();
@@ -59,7 +74,7 @@ impl<D: Disk> Journal<D> {
         head: &RecordHead<'_>,
         state: &EngineState,
     ) -> Result<(), AppendError> {
-        self.note_with(head, &[], state)
+        self.note_with(head, &[], state).map(drop)
     }
 
     /// Writes a record other than a job's.
@@ -68,11 +83,11 @@ impl<D: Disk> Journal<D> {
         head: &RecordHead<'_>,
         body: &[u8],
         state: &EngineState,
-    ) -> Result<(), AppendError> {
+    ) -> Result<RecordPosition, AppendError> {
         self.head.clear();
         head.write(&mut self.head);
         self.make_room(Class::Essential, body.len(), state)?;
-        self.log.append(Class::Essential, &self.head, &[body]).map(|_| ())
+        self.log.append(Class::Essential, &self.head, &[body])
     }
 
     /// Writes the segment's snapshot unless it has one. A new log begins with one.

@@ -46,6 +46,9 @@ impl<D: Disk> Engine<D> {
             processed_total: self.state.totals.processed,
             failed_total: self.state.totals.failed,
             pushed_total: self.state.totals.pushed,
+            unique_locks: self.state.features.locks() as u64,
+            tracked: self.state.features.tracks.len() as u64,
+            batches: self.state.features.batches.len() as u64,
             ..Counts::default()
         }
     }

@@ -10,10 +10,12 @@ use super::core::{Engine, EngineError};
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, write_positions};
 use super::journal::read_body_ahead;
 use super::state::EngineState;
+use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Action, QueueAction};
+use crate::tracks::TrackState;
 
 /// Number of cleared jobs that are forgotten before other work continues: some 0.3 ms. Small in the
 /// simulation, so that power cuts happen in between.
@@ -28,22 +30,34 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
         match action {
-            Action::Requeue => self.requeue(job, now),
+            Action::Requeue => {
+                let features = self.state.features.get(job).unlocked();
+                self.requeue(job, features, now)
+            }
             Action::Kill => self.kill(job, now).map(|()| None),
             Action::Discard => self.discard(job).map(|()| None),
         }
     }
 
-    /// Moves a job to the end of its queue. Returns the queue, or `None` if the job could not be
-    /// read.
-    pub(crate) fn requeue(
+    /// Moves a job that is due to the end of its queue. Returns the queue, or `None` if the job could
+    /// not be read.
+    pub(crate) fn requeue_due(
         &mut self,
         job: JobIndex,
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
+        self.requeue(job, self.state.features.get(job), now)
+    }
+
+    fn requeue(
+        &mut self,
+        job: JobIndex,
+        features: JobFeatures,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
         let order = self.next_order(now);
         let text = |body: &StoredBody<'_>| job_text::enqueued(body.json, body.base_bytes, now);
-        if !self.rewrite(job, StoredPlace::Queue, order, Cause::Moved, text)? {
+        if !self.rewrite(job, StoredPlace::Queue, order, features, now, text)? {
             return Ok(None);
         }
         Ok(Some(self.state.arena.get(job).queue))
@@ -52,15 +66,14 @@ impl<D: Disk> Engine<D> {
     /// Moves a job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
         let dead = StoredPlace::Set(SetName::Dead);
-        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
+        let features = self.state.features.get(job).unlocked().failed();
+        self.rewrite(job, dead, now.as_micros(), features, now, |body| body.json.to_vec())?;
         self.trim_dead()
     }
 
     /// Deletes a job.
     pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
-        let position = self.state.arena.get(job).position;
-        self.journal
-            .note(&RecordHead::Remove { gone: RemovalReason::Deleted, position }, &self.state)?;
+        self.journal.note(&self.removal(job, RemovalReason::Deleted), &self.state)?;
         self.forget(job);
         Ok(())
     }
@@ -71,7 +84,8 @@ impl<D: Disk> Engine<D> {
         job: JobIndex,
         stored: StoredPlace,
         order: u64,
-        cause: Cause,
+        features: JobFeatures,
+        now: Timestamp,
         text: impl FnOnce(&StoredBody<'_>) -> Vec<u8>,
     ) -> Result<bool, EngineError> {
         let position = self.state.arena.get(job).position;
@@ -81,11 +95,15 @@ impl<D: Disk> Engine<D> {
             Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| false),
         };
         let json = text(&body);
-        self.rewrite_record(job, &StoredBody { json: &json, ..body }, cause, stored, order)?;
+        let body = StoredBody { json: &json, ..body };
+        self.rewrite_record(job, &body, Cause::Moved, stored, order, features)?;
+        let is_dead = stored == StoredPlace::Set(SetName::Dead);
+        let state = if is_dead { TrackState::Dead } else { TrackState::Enqueued };
+        self.note_track(job, body.jid, state, now);
         Ok(true)
     }
 
-    /// Writes `body` as a job's new record and moves the job accordingly.
+    /// Writes `body` as a job's new record with these features, and moves the job accordingly.
     pub(crate) fn rewrite_record(
         &mut self,
         job: JobIndex,
@@ -93,10 +111,12 @@ impl<D: Disk> Engine<D> {
         cause: Cause,
         stored: StoredPlace,
         order: u64,
+        features: JobFeatures,
     ) -> Result<(), EngineError> {
         let ArenaEntry { position: old, queue, hash, .. } = *self.state.arena.get(job);
-        let put = Put { cause, stored, queue, order, hash, replaces: Some(old) };
-        let position = self.journal.put(Class::Essential, &put, body, &self.state)?;
+        let put = Put { cause, stored, queue, order, hash, replaces: Some(old), features: &[] };
+        let position = self.journal.put(Class::Essential, &put, &features, body, &self.state)?;
+        self.state.features.set(job, features);
         self.state.rest(job, stored.rest(), order);
         self.state.relocate(job, position);
         self.note_release(old.segment);
@@ -120,8 +140,9 @@ impl<D: Disk> Engine<D> {
         };
         let stored = rest.set().map_or(StoredPlace::Queue, StoredPlace::Set);
         let replaces = Some(position);
-        let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces };
-        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces, features: &[] };
+        let features = self.state.features.get(job);
+        let position = self.journal.put(Class::Essential, &put, &features, &body, &self.state)?;
         self.state.relocate(job, position);
         Ok(true)
     }
@@ -220,6 +241,9 @@ impl<D: Disk> Engine<D> {
         let fresh = EngineState::new(self.state.seed, self.metrics.clone());
         let old = std::mem::replace(&mut self.state, fresh);
         self.state.next_order = old.next_order;
+        // What was enqueued is gone; its times are over all the same.
+        self.state.features.cron = old.features.cron;
+        self.state.features.cron.change_all();
         self.returns.clear();
         self.reclaim.start_over();
         Ok(())

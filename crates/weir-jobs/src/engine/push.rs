@@ -8,10 +8,13 @@ use super::body::StoredBody;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace};
 use super::state::NewEntry;
+use crate::batches::JobEnd;
+use crate::features::JobFeatures;
 use crate::metrics::JobServerLimit;
 use crate::model::{NewJob, QueueName, SetName};
 use crate::settings::JobServerLimits;
 use crate::store::{Restored, StoreError};
+use crate::tracks::TrackState;
 
 /// Queue numbers have 16 bits.
 const QUEUES_MAX: usize = 1 << 16;
@@ -22,6 +25,9 @@ pub(crate) trait Arrival {
 
     /// Returns the set and its time, or `None` for the queue.
     fn set(&self) -> Option<(SetName, Timestamp)>;
+
+    /// Whether the job is stored even if another one holds its unique lock.
+    const IS_IMPORT: bool;
 }
 
 impl Arrival for NewJob<'_> {
@@ -32,6 +38,8 @@ impl Arrival for NewJob<'_> {
     fn set(&self) -> Option<(SetName, Timestamp)> {
         self.at.map(|at| (SetName::Scheduled, at))
     }
+
+    const IS_IMPORT: bool = false;
 }
 
 impl Arrival for Restored<'_> {
@@ -42,6 +50,8 @@ impl Arrival for Restored<'_> {
     fn set(&self) -> Option<(SetName, Timestamp)> {
         self.set.map(|set| (set, self.at))
     }
+
+    const IS_IMPORT: bool = true;
 }
 
 impl<D: Disk> Engine<D> {
@@ -51,6 +61,18 @@ impl<D: Disk> Engine<D> {
         arrival: &impl Arrival,
         now: Timestamp,
     ) -> Result<(JobIndex, Option<u16>), EngineError> {
+        let features = self.admit(arrival, now)?;
+        self.store_admitted(arrival, features, Class::Job, now)
+    }
+
+    /// Stores one job with these features, which were admitted.
+    pub(crate) fn store_admitted(
+        &mut self,
+        arrival: &impl Arrival,
+        features: JobFeatures,
+        class: Class,
+        now: Timestamp,
+    ) -> Result<(JobIndex, Option<u16>), EngineError> {
         let (job, set) = (arrival.job(), arrival.set());
         let queue = self.queue_for_push(job.queue)?;
         let (stored, rest, order) = match set {
@@ -58,17 +80,41 @@ impl<D: Disk> Engine<D> {
             Some((set, at)) => (StoredPlace::Set(set), EntryState::in_set(set), at.as_micros()),
         };
         let hash = self.state.hash(job.jid);
-        let put = Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None };
-        let position = self.journal.put(Class::Job, &put, &StoredBody::of(job), &self.state);
+        let put =
+            Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None, features: &[] };
+        let body = StoredBody::of(job);
+        let position = self.journal.put(class, &put, &features, &body, &self.state);
         let position = position.inspect_err(|error| {
             if matches!(error, weir_log::AppendError::NoSpace) {
                 self.metrics.limit_hit(JobServerLimit::ReserveBytes);
             }
         })?;
         let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
+        self.state.features.set(index, features);
+        self.note_track(index, job.jid, TrackState::Enqueued, now);
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
         Ok((index, set.is_none().then_some(queue)))
+    }
+
+    /// Returns the features of a job that may be stored.
+    fn admit<A: Arrival>(
+        &mut self,
+        arrival: &A,
+        now: Timestamp,
+    ) -> Result<JobFeatures, StoreError> {
+        let custom = &arrival.job().custom;
+        if custom.is_empty() {
+            return Ok(JobFeatures::default());
+        }
+        let due = arrival.set().filter(|(set, _)| *set == SetName::Scheduled).map(|(_, at)| at);
+        let features = JobFeatures::of(custom, due, now);
+        let table = &mut self.state.features;
+        if A::IS_IMPORT {
+            return Ok(table.admit_import(features, now));
+        }
+        table.admit(&features, now, &self.settings.limits, &self.metrics)?;
+        Ok(features)
     }
 
     /// Removes a job of a batch that could not be stored completely, unless it was reserved or
@@ -81,10 +127,11 @@ impl<D: Disk> Engine<D> {
         {
             return;
         }
-        let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
+        let head = RecordHead::Remove { gone: RemovalReason::Deleted, position, batch: None };
         if let Err(error) = self.journal.note(&head, &self.state) {
             tracing::error!(%error, "part of a refused batch stays in the log");
         }
+        self.state.features.end(job, JobEnd::Withdrawn);
         self.forget(job);
     }
 

@@ -30,7 +30,7 @@ impl<D: Disk> Rebuild<D> {
     pub(crate) fn complete(
         &mut self,
         position: RecordPosition,
-        put: &mut Put,
+        put: &mut Put<'_>,
         state: &mut EngineState,
     ) {
         if position < self.hashes_unknown_before {

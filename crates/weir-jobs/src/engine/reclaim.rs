@@ -12,6 +12,7 @@ use weir_log::{Disk, RecordPosition};
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
 use super::head::{Put, RecordHead};
+use super::kept_key::KeptKey;
 
 /// Number of dead segments that are tolerated before live jobs are copied.
 const SLACK_SEGMENTS: u32 = 2;
@@ -39,6 +40,8 @@ enum Candidate {
     Record(RecordPosition, u32),
     /// A live job that the hash in its record does not find.
     Job(JobIndex),
+    /// The record of something that is no job.
+    Kept(KeptKey),
 }
 
 impl Reclaim {
@@ -128,6 +131,8 @@ impl<D: Disk> Engine<D> {
             let found = found.filter(|(_, entry)| entry.position.segment == first);
             jobs.extend(found.map(|(job, _)| Candidate::Job(job)));
         }
+        let kept = self.state.kept.iter().filter(|(_, position)| position.segment == first);
+        jobs.extend(kept.map(|(key, _)| Candidate::Kept(*key)));
         jobs.reverse();
         self.reclaim.copying = Some(jobs);
     }
@@ -142,10 +147,12 @@ impl<D: Disk> Engine<D> {
             let Some(candidate) = jobs.pop() else {
                 break;
             };
-            let Some(job) = self.live(candidate, oldest) else {
-                continue;
+            let copied = match (candidate, self.live(candidate, oldest)) {
+                (Candidate::Kept(key), _) => self.copy_kept(key, oldest),
+                (_, Some(job)) => self.copy(job).map(drop),
+                (_, None) => continue,
             };
-            if let Err(error) = self.copy(job) {
+            if let Err(error) = copied {
                 jobs.push(candidate);
                 self.reclaim.copying = Some(jobs);
                 return Err(error);
@@ -176,6 +183,7 @@ impl<D: Disk> Engine<D> {
                 let entry = arena.lookup(job).filter(|_| !self.state.is_cleared(job))?;
                 (Some(entry.position.segment) == oldest).then_some(job)
             }
+            Candidate::Kept(_) => None,
         }
     }
 }

@@ -6,12 +6,18 @@
 
 use std::collections::HashMap;
 
+use weir_base::clock::Timestamp;
 use weir_log::{Disk, RecordError, RecordPosition, RecordReader, SegmentLog};
 
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_positions};
+use super::head_features::{self, BatchJob};
+use super::kept_key::{KeptKey, KeptKind, KeptRecords};
 use super::rebuild::Rebuild;
 use super::snapshot::{EngineSnapshot, EngineTotals, QueueFacts};
 use super::state::{EngineState, NewEntry};
+use crate::batches::{BatchTotals, CallbackKind, CallbackState};
+use crate::custom::BatchId;
+use crate::features::{CallbackJob, CronRun};
 use crate::metrics::JobsMetrics;
 use crate::model::{QueueName, SetName};
 use crate::settings::JobServerLimits;
@@ -41,13 +47,13 @@ struct FirstPass {
     records: Vec<u64>,
     /// Number of job records, valid or not.
     puts: usize,
-    /// Jobs waiting in the queue before this position are gone, except those that were reserved.
-    queues_cleared: HashMap<u16, Cleared, foldhash::fast::RandomState>,
-    sets_cleared: [Option<RecordPosition>; 3],
-    flushed: Option<RecordPosition>,
+    cleared: ClearedPlaces,
     queues: HashMap<u16, QueueFacts>,
     /// Whether a queue may be hidden. In most logs none is, so job records need no check.
     any_hidden: bool,
+    /// The newest record of each key.
+    kept: KeptRecords,
+    batches: BatchFacts,
     totals: EngineTotals,
     seed: Option<u64>,
     /// The position of the first readable snapshot. The seed of the records before it is unknown.
@@ -55,8 +61,41 @@ struct FirstPass {
     next_order: u64,
 }
 
+/// What the records of jobs tell of batches and cron jobs, beside their own records.
+#[derive(Debug, Default)]
+struct BatchFacts {
+    totals: HashMap<BatchId, BatchTotals>,
+    /// The last time of each cron job for which a job was stored.
+    cron_runs: HashMap<u64, Timestamp>,
+    /// Callbacks that were stored, and whether they have succeeded.
+    callbacks: HashMap<(BatchId, CallbackKind), CallbackState>,
+    /// What the last snapshot knew to be cleared: its totals count those jobs as lost.
+    counted: ClearedPlaces,
+}
+
+/// The places whose jobs are gone.
+#[derive(Clone, Debug, Default)]
+struct ClearedPlaces {
+    queues: HashMap<u16, Cleared, foldhash::fast::RandomState>,
+    sets: [Option<RecordPosition>; 3],
+    flushed: Option<RecordPosition>,
+}
+
+impl ClearedPlaces {
+    /// Returns whether the job of a record is gone with its queue or set.
+    fn ends(&self, position: RecordPosition, put: &Put<'_>) -> bool {
+        let cleared = match put.stored {
+            StoredPlace::Queue => {
+                self.queues.get(&put.queue).is_some_and(|cleared| cleared.ends(position))
+            }
+            StoredPlace::Set(set) => self.sets[set as usize] > Some(position),
+        };
+        cleared || self.flushed > Some(position)
+    }
+}
+
 /// The clearing of a queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cleared {
     at: RecordPosition,
     /// Records that remain valid, sorted.
@@ -93,7 +132,10 @@ pub(crate) fn recover<D: Disk>(
     }
     state.next_order = ended.next_order;
     state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
-    let mut filter = Survivors { ended: &ended, next_ended: 0 };
+    for (key, position) in &ended.kept {
+        restore_kept(log, *key, *position, &ended.batches, &mut state)?;
+    }
+    let mut filter = Survivors { ended: &ended, next_ended: 0, lost: HashMap::new() };
     let mut unindexed = Vec::new();
     let mut rebuild = Rebuild::new(log.reader(), ended.hashes_unknown_before());
     walk(log, |position, head| {
@@ -102,6 +144,11 @@ pub(crate) fn recover<D: Disk>(
             if filter.counts(position, &put) {
                 rebuild.complete(position, &mut put, &mut state);
                 let job = state.insert_unindexed(entry(position, &put));
+                if !put.features.is_empty() {
+                    let features = head_features::read(put.features);
+                    // A later record of the same lock is that of its last holder.
+                    state.features.restore(job, features.map_err(|_| unknown(position))?);
+                }
                 unindexed.push((put.hash, job));
             }
             if unindexed.len() == INDEX_BATCH_JOBS {
@@ -112,10 +159,11 @@ pub(crate) fn recover<D: Disk>(
     })?;
     state.index_all(&mut unindexed);
     state.queues.forget_removed();
+    state.features.batches.restored(&filter.lost, &ended.batches.callbacks);
     Ok(state)
 }
 
-impl Put {
+impl Put<'_> {
     /// Returns the least value for `next_order`. Orders in queues are assigned in sequence; those
     /// in sets are times.
     const fn order_floor(&self) -> u64 {
@@ -126,19 +174,50 @@ impl Put {
     }
 }
 
-fn entry(position: RecordPosition, put: &Put) -> NewEntry {
+fn entry(position: RecordPosition, put: &Put<'_>) -> NewEntry {
     let rest = put.stored.rest();
     NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
+}
+
+/// Restores the state that a record holds. It is lost with a damaged record.
+fn restore_kept<D: Disk>(
+    log: &SegmentLog<D>,
+    key: KeptKey,
+    position: RecordPosition,
+    batches: &BatchFacts,
+    state: &mut EngineState,
+) -> Result<(), RecoverError> {
+    let mut buffer = Vec::new();
+    let Some(body) = read_noted(log, &log.reader(), position, &mut buffer)? else {
+        return Ok(());
+    };
+    let body_is_empty = body.is_empty();
+    let restored = match key.kind {
+        KeptKind::Track => state.restore_track(body),
+        KeptKind::Cron => state.restore_cron(body, batches.cron_runs.get(&key.key).copied()),
+        KeptKind::Batch => {
+            let id = BatchId(key.key);
+            state.restore_batch(id, body, batches.totals.get(&id).copied().unwrap_or_default())
+        }
+    };
+    restored.map_err(|_| unknown(position))?;
+    if body_is_empty {
+        return Ok(());
+    }
+    state.note_kept(key, position);
+    Ok(())
 }
 
 /// Decides which records of the second pass are valid. Positions must be ascending.
 struct Survivors<'a> {
     ended: &'a FirstPass,
     next_ended: usize,
+    /// Jobs of batches that were cleared since the last snapshot.
+    lost: HashMap<BatchId, u64>,
 }
 
 impl Survivors<'_> {
-    fn counts(&mut self, position: RecordPosition, put: &Put) -> bool {
+    fn counts(&mut self, position: RecordPosition, put: &Put<'_>) -> bool {
         let packed = position.to_u64();
         let ended = &self.ended.records;
         while ended.get(self.next_ended).is_some_and(|ended| *ended < packed) {
@@ -147,14 +226,22 @@ impl Survivors<'_> {
         if ended.get(self.next_ended) == Some(&packed) {
             return false;
         }
-        let emptied = match put.stored {
-            StoredPlace::Queue => {
-                let cleared = self.ended.queues_cleared.get(&put.queue);
-                cleared.is_some_and(|cleared| cleared.ends(position))
-            }
-            StoredPlace::Set(set) => self.ended.sets_cleared[set as usize] > Some(position),
-        };
-        !emptied && self.ended.flushed <= Some(position)
+        if self.ended.cleared.ends(position, put) {
+            self.count_lost(position, put);
+            return false;
+        }
+        true
+    }
+
+    /// Counts a job of a batch that was cleared since the last snapshot.
+    fn count_lost(&mut self, position: RecordPosition, put: &Put<'_>) {
+        if put.features.is_empty() || self.ended.batches.counted.ends(position, put) {
+            return;
+        }
+        let member = head_features::read(put.features).ok().and_then(|features| features.batch);
+        if let Some(member) = member {
+            *self.lost.entry(member.batch).or_default() += 1;
+        }
     }
 }
 
@@ -194,6 +281,8 @@ impl FirstPass {
         self.totals = snapshot.totals;
         self.any_hidden = snapshot.queues.iter().any(|facts| facts.hidden);
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
+        self.batches.totals = snapshot.batches.into_iter().collect();
+        self.batches.counted = self.cleared.clone();
     }
 
     fn hashes_unknown_before(&self) -> RecordPosition {
@@ -207,13 +296,19 @@ impl FirstPass {
                 self.puts += 1;
                 self.totals.count_put(put.cause);
                 self.records.extend(put.replaces.map(RecordPosition::to_u64));
+                if !put.features.is_empty() && put.cause == Cause::Pushed {
+                    self.batches.note_push(put.features);
+                }
                 if self.any_hidden {
                     self.show(&put);
                 }
             }
-            RecordHead::Remove { gone, position } => {
+            RecordHead::Remove { gone, position, batch } => {
                 self.totals.count_gone(gone);
                 self.records.push(position.to_u64());
+                if let Some(batch) = batch {
+                    self.batches.note_end(batch, gone);
+                }
             }
             RecordHead::QueueDefined { queue, name } => {
                 let name = name.to_owned();
@@ -233,12 +328,15 @@ impl FirstPass {
                 self.clear(queue, position, Vec::new());
                 self.queues.remove(&queue);
             }
-            RecordHead::SetCleared { set } => self.sets_cleared[set as usize] = Some(position),
+            RecordHead::SetCleared { set } => self.cleared.sets[set as usize] = Some(position),
             RecordHead::Flushed => {
-                self.flushed = Some(position);
+                self.cleared.flushed = Some(position);
                 self.queues.clear();
+                self.kept.clear();
+                self.batches.totals.clear();
                 self.totals = EngineTotals::default();
             }
+            RecordHead::Kept { key } => drop(self.kept.insert(key, position)),
             RecordHead::Snapshot | RecordHead::QueueCleared { .. } => {}
         }
     }
@@ -247,14 +345,14 @@ impl FirstPass {
     /// `kept`, only those that it kept are retained.
     fn clear(&mut self, queue: u16, at: RecordPosition, mut kept: Vec<RecordPosition>) {
         kept.sort_unstable();
-        if let Some(before) = self.queues_cleared.get(&queue) {
+        if let Some(before) = self.cleared.queues.get(&queue) {
             kept.retain(|position| !before.ends(*position));
         }
-        self.queues_cleared.insert(queue, Cleared { at, kept });
+        self.cleared.queues.insert(queue, Cleared { at, kept });
     }
 
     /// Shows a removed queue again after a push, or when a job starts to wait in it.
-    fn show(&mut self, put: &Put) {
+    fn show(&mut self, put: &Put<'_>) {
         let comes_to_wait = put.stored == StoredPlace::Queue && put.cause != Cause::Copied;
         if put.cause == Cause::Pushed || comes_to_wait {
             self.change(put.queue, |facts| facts.hidden = false);
@@ -264,6 +362,35 @@ impl FirstPass {
     fn change(&mut self, queue: u16, change: impl FnOnce(&mut QueueFacts)) {
         if let Some(facts) = self.queues.get_mut(&queue) {
             change(facts);
+        }
+    }
+}
+
+impl BatchFacts {
+    fn note_push(&mut self, features: &[u8]) {
+        // The second pass reports a malformed head.
+        let Ok(features) = head_features::read(features) else { return };
+        if let Some(member) = features.batch {
+            self.totals.entry(member.batch).or_default().pushed += 1;
+        }
+        if let Some(CronRun { key, at }) = features.cron {
+            let last = self.cron_runs.entry(key).or_default();
+            *last = at.max(*last);
+        }
+        if let Some(CallbackJob { batch, kind }) = features.callback {
+            self.callbacks.entry((batch, kind)).or_insert(CallbackState::Enqueued);
+        }
+    }
+
+    fn note_end(&mut self, job: BatchJob, gone: RemovalReason) {
+        match job {
+            BatchJob::Member(id) if gone != RemovalReason::Acked => {
+                self.totals.entry(id).or_default().lost += 1;
+            }
+            BatchJob::Callback(id, kind) if gone == RemovalReason::Acked => {
+                self.callbacks.insert((id, kind), CallbackState::Done);
+            }
+            BatchJob::Member(_) | BatchJob::Callback(..) => {}
         }
     }
 }

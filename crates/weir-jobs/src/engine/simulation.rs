@@ -11,7 +11,10 @@ use weir_log::{SimulatedDisk, Syncer};
 
 use super::arena::{ArenaEntry, EntryState};
 use super::core::{Engine, EngineError};
+use super::due::NextCall;
 use super::head::StoredPlace;
+use crate::batches::BatchDefinition;
+use crate::custom::BatchId;
 use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
 use crate::model::{FailureReport, JobLocation, QueueName, SetName, Wid};
@@ -35,6 +38,8 @@ struct Ledger {
     ended: BTreeMap<String, u64>,
     /// The state after each step and the log's end then. `None`: the step wrote several records.
     views: Vec<(u64, Option<View>)>,
+    /// The unique jobs that no operator has moved, each with the number of its lock.
+    unique: BTreeMap<String, u8>,
 }
 
 struct Run {
@@ -46,6 +51,7 @@ struct Run {
     random: fastrand::Rng,
     next_jid: u32,
     crashes: u32,
+    batches: Vec<BatchId>,
     /// Whether the disk is full.
     full: bool,
 }
@@ -56,6 +62,7 @@ fn settings() -> JobServerSettings {
             segment_bytes: 16 << 10,
             reserve_bytes: 3 << 10,
             dead_jobs_max: 12,
+            batch_commit_timeout: Duration::from_secs(864_000),
             ..JobServerLimits::default()
         },
         ..JobServerSettings::default()
@@ -81,6 +88,7 @@ impl Run {
             random: fastrand::Rng::with_seed(seed),
             next_jid: 0,
             crashes: 0,
+            batches: Vec::new(),
             full: false,
         }
     }
@@ -99,11 +107,13 @@ impl Run {
             80..90 => drop(self.syncer.sync().and_then(|_| self.syncer.maintain())),
             90..93 => drop(self.engine.journal.log.flush()),
             93..95 => self.change_space(),
-            95..97 => self.now = self.now + Duration::from_secs(self.random.u64(0..4_000)),
+            95 => self.now = self.now + Duration::from_secs(self.random.u64(0..4_000)),
+            96 => self.batch(),
             97 => self.crash(),
             98 => self.kill(),
             _ => self.late_ack(),
         }
+        self.note_callbacks();
         self.check_consistency();
     }
 
@@ -145,16 +155,37 @@ impl Run {
             _ => String::new(),
         };
         let retry = [25, 1, 0, -1][self.random.usize(0..4)];
+        let lock = self.random.u8(0..30);
+        let (custom, args) = match lock {
+            0..6 => (r#","custom":{"unique_for":86400000}"#.to_owned(), format!("{lock}")),
+            6..9 => {
+                (r#","custom":{"expires_at":"2023-11-14T23:00:00Z"}"#.to_owned(), "0".to_owned())
+            }
+            9..15 if !self.batches.is_empty() => {
+                let batch = self.batches[self.random.usize(..self.batches.len())];
+                (format!(r#","custom":{{"bid":"{batch}"}}"#), "0".to_owned())
+            }
+            _ => (String::new(), format!("\"{padding}\"")),
+        };
+        let name = if lock < 6 { QUEUES[0] } else { name };
         let json = format!(
-            r#"{{"jid":"{jid}","jobtype":"T","args":["{padding}"],"queue":"{name}","retry":{retry}{at}}}"#
+            r#"{{"jid":"{jid}","jobtype":"T","args":[{args}],"queue":"{name}","retry":{retry}{at}{custom}}}"#
         );
         let mut batch = JobBatch::new();
         let now = self.now;
         let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
         match self.run(|engine, now| engine.store(&job, now)) {
             Ok(_) => {
+                if lock < 6 {
+                    let holder = self.holder_of(lock);
+                    assert_eq!(holder, None, "{jid} was stored although a job holds its lock");
+                    self.ledger.unique.insert(jid.clone(), lock);
+                }
                 self.ledger.pushed.insert(jid, self.engine.end().0);
             }
+            // Its creation was lost with the end of the log.
+            Err(StoreError::NoSuchBatch(id)) => self.batches.retain(|batch| *batch != id),
+            Err(StoreError::NotUnique) => assert!(lock < 6, "{jid} asks for no lock"),
             Err(StoreError::DiskFull) => assert!(self.full, "a push was refused without need"),
             Err(other) => panic!("{other}"),
         }
@@ -162,11 +193,100 @@ impl Run {
         self.note(self.next_jid > 30);
     }
 
+    /// Creates a batch, or commits one.
+    fn batch(&mut self) {
+        if self.batches.len() < 3 || self.random.bool() {
+            let name = format!("cb-{:08x}-", self.random.u32(..));
+            let callback = |kind: &str| {
+                let jid = format!("{name}{kind}");
+                Some(format!(r#"{{"jid":"{jid}","jobtype":"C","args":[]}}"#).into_bytes())
+            };
+            let parent = self.batches.last().copied().filter(|_| self.random.bool());
+            let (complete, success) = (callback("complete"), callback("success"));
+            let definition = BatchDefinition { parent, description: name, complete, success };
+            if let Ok(id) = self.run(|engine, now| engine.batch_new(&definition, now)) {
+                self.batches.push(id);
+            }
+        } else {
+            let batch = self.batches[self.random.usize(..self.batches.len())];
+            let _ = self.run(|engine, now| engine.batch_commit(batch, now));
+        }
+        self.note(false);
+    }
+
+    /// Lets all batches end. Each callback must have run once.
+    fn finish_batches(&mut self) {
+        let mut batches = self.batches.clone();
+        batches.retain(|id| self.engine.state.features.batches.contains(*id));
+        for id in &batches {
+            self.run(|engine, now| engine.batch_commit(*id, now)).unwrap();
+        }
+        let mut callbacks = BTreeMap::<String, u32>::new();
+        let queues = QUEUES.map(queue);
+        for name in QUEUES {
+            self.run(|engine, _| engine.act_on_queue(name, QueueAction::Resume)).unwrap();
+        }
+        for _ in 0..20 {
+            self.now = self.now + Duration::from_secs(2_000);
+            while self.run(|engine, now| engine.tick(now)).unwrap().next == NextCall::Now {}
+            while let Some(taken) = self.engine.take(None, &queues, self.now) {
+                let jid = taken.delivery.jid;
+                if jid.starts_with("cb-") {
+                    *callbacks.entry(jid.to_string()).or_default() += 1;
+                }
+                self.run(|engine, now| engine.ack(None, &jid, now)).unwrap();
+            }
+        }
+        assert!(callbacks.values().all(|times| *times == 1), "{callbacks:?}");
+        for id in batches {
+            let status = self.engine.state.features.batches.status(id).unwrap();
+            assert_eq!(status.pending, status.failed, "{status:?}: all jobs have run");
+        }
+    }
+
+    /// Records callbacks that were stored. None may come back after its end.
+    fn note_callbacks(&mut self) {
+        let end = self.engine.end().0;
+        let callbacks: Vec<String> = self
+            .batches
+            .iter()
+            .filter_map(|id| self.engine.state.features.batches.record(*id))
+            .flat_map(|(definition, _)| {
+                ["complete", "success"].map(|kind| format!("{}{kind}", definition.description))
+            })
+            .collect();
+        let live: Vec<u32> = live(&self.engine).map(|entry| entry.hash).collect();
+        for jid in callbacks {
+            let hash = self.engine.state.hash(&jid);
+            let times = live.iter().filter(|live| **live == hash).count();
+            assert!(times <= 1, "{jid} was stored twice");
+            if times == 1 {
+                assert!(!self.ledger.ended.contains_key(&jid), "{jid} was stored again");
+                self.ledger.pushed.entry(jid).or_insert(end);
+            }
+        }
+    }
+
+    /// Returns the job that must hold a lock.
+    fn holder_of(&self, lock: u8) -> Option<&String> {
+        let state = &self.engine.state;
+        let live: BTreeSet<u32> = live(&self.engine).map(|entry| entry.hash).collect();
+        let holders = self.ledger.unique.iter().filter(|(_, held)| **held == lock);
+        holders.map(|(jid, _)| jid).find(|jid| live.contains(&state.hash(jid)))
+    }
+
     fn take(&mut self) {
         let first = self.random.usize(0..3);
         let queues = [queue(QUEUES[first]), queue(QUEUES[(first + 1) % 3])];
         let wid = Wid::new(["w1", "w2"][self.random.usize(0..2)]);
-        if let Some(taken) = self.engine.take(Some(&wid), &queues, self.now) {
+        let before = self.engine.end();
+        let taken = self.engine.take(Some(&wid), &queues, self.now);
+        if self.engine.end() > before {
+            // Expired jobs were dropped.
+            self.note_vanished();
+            self.note(false);
+        }
+        if let Some(taken) = taken {
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
             assert!(text.contains(&*taken.delivery.jid), "a worker got another job's text");
             assert!(
@@ -193,7 +313,8 @@ impl Run {
             Err(StoreError::DiskFull) => assert!(self.full),
             Err(other) => panic!("{other}"),
         }
-        self.note(true);
+        // The end of a job may store a callback.
+        self.note(self.batches.is_empty());
     }
 
     /// Acknowledges a job that was reserved before a crash, is in any state, or does not exist.
@@ -205,7 +326,7 @@ impl Run {
         if let Ok(Some(_)) = self.run(|engine, now| engine.ack(None, &jid, now)) {
             self.ledger.ended.insert(jid, self.engine.end().0);
         }
-        self.note(true);
+        self.note(self.batches.is_empty());
     }
 
     fn fail(&mut self) {
@@ -242,7 +363,9 @@ impl Run {
         let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
         let key = self.engine.stored(&stop, &body).key;
         assert_eq!(self.engine.entry(&JobLocation::Set(set), &key), Some(job));
-        let _ = self.run(|engine, now| engine.act(job, action, now));
+        if self.run(|engine, now| engine.act(job, action, now)).is_ok() {
+            self.ledger.unique.remove(&*key.jid);
+        }
         self.note_vanished();
         self.note(false);
     }
@@ -305,7 +428,7 @@ impl Run {
         self.engine = engine;
         self.syncer = self.engine.journal.log.syncer();
         self.check_promises(promised);
-        self.start_new_life();
+        self.start_new_life(promised);
     }
 
     fn check_promises(&self, promised: u64) {
@@ -337,17 +460,23 @@ impl Run {
     }
 
     /// Records that everything in the log is durable.
-    fn start_new_life(&mut self) {
+    fn start_new_life(&mut self, promised: u64) {
         let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let seed = self.engine.state.seed;
         let there = |jid: &String| live.contains(&super::index::hash_of(jid, seed));
         let pushed: BTreeSet<String> =
             self.ledger.pushed.keys().filter(|j| there(j)).cloned().collect();
-        let ended = self.ledger.pushed.keys().filter(|jid| !there(jid)).cloned();
+        // A callback whose record was lost is stored again.
+        let was_lost = |jid: &String| {
+            let ended = self.ledger.ended.get(jid);
+            jid.starts_with("cb-") && ended.is_none_or(|ended| *ended > promised)
+        };
+        let ended = self.ledger.pushed.keys().filter(|jid| !there(jid) && !was_lost(jid)).cloned();
         self.ledger = Ledger {
             ended: ended.map(|jid| (jid, 0)).collect(),
             pushed: pushed.into_iter().map(|jid| (jid, 0)).collect(),
             views: Vec::new(),
+            unique: std::mem::take(&mut self.ledger.unique),
         };
         let view = view(&self.engine);
         self.ledger.views.push((0, Some(view)));
@@ -372,6 +501,9 @@ impl Run {
                 rest => in_sets[rest.set().unwrap() as usize] += 1,
             }
         }
+        for position in state.kept.values() {
+            *by_segment.entry(position.segment).or_default() += 1;
+        }
         let unindexed = state.arena.iter().filter(|(_, entry)| !entry.indexed).count();
         assert_eq!(state.unindexed, unindexed);
         for (segment, live) in by_segment {
@@ -381,6 +513,7 @@ impl Run {
             let counted = by_queue.remove(&number).unwrap_or_default();
             assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
         }
+        state.features.assert_consistent(|job| state.arena.lookup(job).is_some());
         assert!(by_queue.is_empty(), "jobs of a queue that is not there");
         assert_eq!(SetName::ALL.map(|set| state.set(set).len()), in_sets);
         let reserved: u32 = state.queues.iter().map(|(_, queue)| queue.reserved).sum();
@@ -425,6 +558,7 @@ fn what_was_promised_survives_power_cuts_and_kills() {
                 run.step();
             }
             run.crash();
+            run.finish_batches();
             (run.crashes, run.next_jid)
         });
         let Ok(outcome) = outcome else {

@@ -1,7 +1,10 @@
 //! The small state that must outlive its records: counters, queues, the hash seed. It is written at
 //! the start of every segment, so that deleting old segments loses nothing.
 
+use super::head_features;
 use super::varint::{self, FieldReader, Malformed};
+use crate::batches::BatchTotals;
+use crate::custom::BatchId;
 
 /// Totals since the log was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(crate) struct EngineSnapshot {
     pub(crate) next_order: u64,
     pub(crate) totals: EngineTotals,
     pub(crate) queues: Vec<QueueFacts>,
+    /// Counts of the batches' jobs; since version 3 of the log.
+    pub(crate) batches: Vec<(BatchId, BatchTotals)>,
 }
 
 impl EngineSnapshot {
@@ -55,6 +60,11 @@ impl EngineSnapshot {
             into.push(paused | hidden);
             varint::put_text(into, &queue.name);
         }
+        for (id, totals) in &self.batches {
+            into.extend_from_slice(&id.0.to_le_bytes());
+            varint::put(into, totals.pushed);
+            varint::put(into, totals.lost);
+        }
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
@@ -69,6 +79,7 @@ impl EngineSnapshot {
                 failed: fields.number()?,
             },
             queues: Vec::new(),
+            batches: Vec::new(),
         };
         for _ in 0..fields.number()? {
             let (number, flags) = (fields.narrow()?, fields.byte()?);
@@ -78,6 +89,11 @@ impl EngineSnapshot {
                 paused: flags & PAUSED != 0,
                 hidden: flags & HIDDEN != 0,
             });
+        }
+        while !fields.0.is_empty() {
+            let id = head_features::batch_id(&mut fields)?;
+            let totals = BatchTotals { pushed: fields.number()?, lost: fields.number()? };
+            snapshot.batches.push((id, totals));
         }
         Ok(snapshot)
     }
@@ -93,7 +109,10 @@ mod tests {
         fn a_snapshot_comes_back(
             numbers in prop::array::uniform5(any::<u64>()),
             queues in prop::collection::vec((any::<u16>(), any::<(bool, bool)>(), "[a-z]{1,9}"), 0..9),
+            batches in prop::collection::vec(any::<(u64, u64, u64)>(), 0..9),
         ) {
+            let totals =
+                |(id, pushed, lost)| (BatchId(id), BatchTotals { pushed, lost });
             let queues = queues.into_iter();
             let facts = |(number, (paused, hidden), name)| QueueFacts { number, name, paused, hidden };
             let snapshot = EngineSnapshot {
@@ -101,6 +120,7 @@ mod tests {
                 next_order: numbers[1],
                 totals: EngineTotals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
                 queues: queues.map(facts).collect(),
+                batches: batches.into_iter().map(totals).collect(),
             };
             let mut bytes = Vec::new();
             snapshot.write(&mut bytes);

@@ -9,10 +9,13 @@ use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
 use super::cleared::Cleared;
 use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
+use super::kept_key::KeptRecords;
 use super::queues::Queues;
 use super::reservations::Reservations;
 use super::segments::LiveCounts;
 use super::snapshot::{EngineSnapshot, EngineTotals};
+use crate::batches::JobEnd;
+use crate::features::FeatureTable;
 use crate::metrics::JobsMetrics;
 use crate::model::SetName;
 
@@ -35,6 +38,9 @@ pub(crate) struct EngineState {
     /// Whether some records in the log have other hashes than their jobs in memory.
     pub(crate) rehashed: bool,
     pub(crate) totals: EngineTotals,
+    /// The features of the jobs that have any.
+    pub(crate) features: FeatureTable<JobIndex>,
+    pub(crate) kept: KeptRecords,
     /// The seed of the jid hashes.
     pub(crate) seed: u64,
     /// Greater than every order assigned so far.
@@ -93,6 +99,8 @@ impl EngineState {
             unindexed: 0,
             rehashed: false,
             totals: EngineTotals::default(),
+            features: FeatureTable::default(),
+            kept: KeptRecords::default(),
             seed,
             next_order: 1,
         }
@@ -151,6 +159,7 @@ impl EngineState {
 
     /// Removes a job from memory that has already left its queue or set.
     pub(crate) fn remove_unplaced(&mut self, job: JobIndex) -> ArenaEntry {
+        self.features.end(job, JobEnd::Lost);
         let entry = *self.arena.get(job);
         if entry.indexed {
             self.index.remove(entry.hash, job);
@@ -197,12 +206,18 @@ impl EngineState {
             next_order: self.next_order,
             totals: self.totals,
             queues: self.queues.facts(),
+            batches: self.features.batches.totals().collect(),
         }
     }
 
     /// Removes all waiting jobs of a queue at once; [`EngineState::cleared`] holds them until they
     /// are forgotten. Returns their number.
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
+        let arena = &self.arena;
+        self.features.lose_where(|job| {
+            let entry = arena.get(job);
+            entry.queue == queue && entry.rest == EntryState::Waiting
+        });
         let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
         let jobs = lane.len();
         self.cleared.add_lane(lane);
@@ -211,6 +226,8 @@ impl EngineState {
 
     /// Like [`EngineState::clear_lane`], for a set.
     pub(crate) fn clear_set(&mut self, set: SetName) -> usize {
+        let arena = &self.arena;
+        self.features.lose_where(|job| arena.get(job).rest == EntryState::in_set(set));
         let jobs = std::mem::take(&mut self.sets[set as usize]);
         let count = jobs.len();
         self.cleared.add_set(jobs);

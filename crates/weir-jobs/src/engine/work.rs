@@ -6,15 +6,20 @@ use weir_log::Disk;
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
 use super::core::{Engine, EngineError, Unreadable};
-use super::head::{Cause, RecordHead, RemovalReason, StoredPlace};
+use super::head::{Cause, RemovalReason, StoredPlace};
 use super::journal::{read_body, read_body_ahead};
 use super::reservations::EngineReservation;
+use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, QueueEnd};
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
+use crate::tracks::TrackState;
+
+/// Maximum number of expired jobs that one fetch drops before other work continues.
+const EXPIRED_PER_FETCH: usize = 64;
 
 /// A job that is being delivered to a worker.
 #[derive(Debug)]
@@ -25,16 +30,27 @@ pub(crate) struct EngineFetch {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Reserves the next job of `queues`. Returns `None` if no job is available.
+    /// Reserves the next job of `queues`, and drops expired ones before it. Returns `None` if no job is
+    /// available.
     pub(crate) fn take(
         &mut self,
         wid: Option<&Wid>,
         queues: &[QueueName],
         now: Timestamp,
     ) -> Option<EngineFetch> {
+        let mut expired = 0;
         loop {
             let (queue, end) = self.choose(queues, now)?;
+            if expired == EXPIRED_PER_FETCH {
+                self.woken.push(queue);
+                return None;
+            }
             let job = self.state.take(queue, end == QueueEnd::Newest)?;
+            if self.state.features.get(job).has_expired(now) {
+                self.drop_expired(job, now)?;
+                expired += 1;
+                continue;
+            }
             match self.hand_out(job, wid, now) {
                 Ok(taken) => return Some(taken),
                 Err(Unreadable::Dropped) => {}
@@ -42,6 +58,25 @@ impl<D: Disk> Engine<D> {
                     self.wait_again(job);
                     return None;
                 }
+            }
+        }
+    }
+
+    /// Drops an expired job that was taken. Returns `None` if that can't be written now: the job waits
+    /// for the next fetch.
+    fn drop_expired(&mut self, job: JobIndex, now: Timestamp) -> Option<()> {
+        if self.state.features.get(job).tracked {
+            let jid = self.reserved_jid(job);
+            self.note_track(job, &jid, TrackState::Dead, now);
+        }
+        match self.discard(job) {
+            Ok(()) => {
+                self.metrics.expired();
+                Some(())
+            }
+            Err(_) => {
+                self.wait_again(job);
+                None
             }
         }
     }
@@ -86,6 +121,8 @@ impl<D: Disk> Engine<D> {
             since: now,
             expires_at,
         });
+        self.state.features.set(job, self.state.features.get(job).started());
+        self.note_track(job, &delivery.jid, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
         Ok(EngineFetch { ticket, delivery })
@@ -96,6 +133,7 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn put_back(&mut self, taken: &EngineFetch) -> Option<u16> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
+        self.note_track(reservation.job, jid, TrackState::Enqueued, reservation.since);
         Some(self.wait_again(reservation.job))
     }
 
@@ -117,31 +155,35 @@ impl<D: Disk> Engine<D> {
                 self.metrics.stale_report(StaleReport::Ack);
                 return Ok(None);
             }
-            return self.ack_waiting(jid);
+            return self.ack_waiting(jid, now);
         };
-        let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal
-            .note(&RecordHead::Remove { gone: RemovalReason::Acked, position }, &self.state)?;
+        let queue = self.state.arena.get(job).queue;
+        self.journal.note(&self.removal(job, RemovalReason::Acked), &self.state)?;
         self.state.totals.count_gone(RemovalReason::Acked);
+        self.note_track(job, jid, TrackState::Success, now);
+        self.state.features.end(job, JobEnd::Succeeded);
         self.state.reserved.remove_job(jid, job);
         let counted = self.state.queues.get_mut(queue);
         counted.processed_total += 1;
         counted.metrics.run.observe(ran);
         self.forget(job);
+        self.run_batches(now);
         Ok(Some(queue))
     }
 
-    fn ack_waiting(&mut self, jid: &str) -> Result<Option<u16>, EngineError> {
+    fn ack_waiting(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
         let waiting = |entry: &ArenaEntry| entry.rest == EntryState::Waiting;
         let Some(job) = self.find(jid, waiting) else {
             return Ok(None);
         };
-        let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal
-            .note(&RecordHead::Remove { gone: RemovalReason::Acked, position }, &self.state)?;
+        let queue = self.state.arena.get(job).queue;
+        self.journal.note(&self.removal(job, RemovalReason::Acked), &self.state)?;
         self.state.totals.count_gone(RemovalReason::Acked);
+        self.note_track(job, jid, TrackState::Success, now);
+        self.state.features.end(job, JobEnd::Succeeded);
         self.state.queues.get_mut(queue).processed_total += 1;
         self.forget(job);
+        self.run_batches(now);
         Ok(Some(queue))
     }
 
@@ -197,20 +239,26 @@ impl<D: Disk> Engine<D> {
             FailOutcome::Retry { next_at } => (SetName::Retries, next_at.as_micros()),
             FailOutcome::Dead => (SetName::Dead, now.as_micros()),
             FailOutcome::Discarded => {
-                let head = RecordHead::Remove { gone: RemovalReason::FailedForGood, position };
+                let head = self.removal(job, RemovalReason::FailedForGood);
                 self.journal.note(&head, &self.state)?;
                 self.state.totals.count_gone(RemovalReason::FailedForGood);
                 self.count_failure(queue);
+                self.note_track(job, &jid, TrackState::Failed, now);
                 self.state.reserved.remove_job(&jid, job);
                 self.forget(job);
+                self.run_batches(now);
                 return Ok(outcome);
             }
         };
-        self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order)?;
+        let features = self.state.features.get(job).failed();
+        self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order, features)?;
         self.state.totals.count_put(Cause::Failed);
+        let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
+        self.note_track(job, &jid, state, now);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);
         self.trim_dead()?;
+        self.run_batches(now);
         Ok(outcome)
     }
 
@@ -256,6 +304,7 @@ impl<D: Disk> Engine<D> {
         match rules::after_vanishing(returned, self.settings.limits.returns_max) {
             rules::Return::Waits => {
                 self.state.reserved.remove_job(&jid, job);
+                self.note_track(job, &jid, TrackState::Enqueued, now);
                 self.wait_again(job);
                 self.returns.insert(job, returned + 1);
             }

@@ -23,8 +23,10 @@ pub(crate) enum FaktoryError {
     Name(#[from] NameError),
     #[error("unknown command {0}")]
     UnknownCommand(String),
-    #[error("{0} is a command of Faktory Enterprise; Weir does not serve it")]
-    Enterprise(&'static str),
+    #[error("No such batch {0}")]
+    NoSuchBatch(String),
+    #[error("BATCH NEW of more than {max} bytes (jobs.limits.advanced.batch_definition_bytes_max)")]
+    BatchDefinition { max: usize },
     #[error("unknown worker {0}")]
     UnknownWorker(String),
     #[error("QUEUE LATENCY does not support wildcards")]
@@ -70,9 +72,30 @@ impl FaktoryError {
         Self::UnknownCommand(echo(&String::from_utf8_lossy(word)))
     }
 
+    /// Creates the error for an id that no batch has.
+    pub(crate) fn no_such_batch(id: &str) -> Self {
+        Self::NoSuchBatch(echo(id))
+    }
+
     /// Creates the error for a wid that never sent HELLO or was reaped.
     pub(crate) fn unknown_worker(wid: &str) -> Self {
         Self::UnknownWorker(echo(wid))
+    }
+
+    /// Returns the word of the reply that clients compare: `ERR` for all errors that they only report.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::Store(StoreError::NotUnique) => "NOTUNIQUE",
+            _ => "ERR",
+        }
+    }
+
+    /// Returns the text in the reply of a PUSHB, which has no place for a code.
+    pub(crate) fn text(&self) -> String {
+        match self.code() {
+            "ERR" => self.to_string(),
+            code => format!("{code} {self}"),
+        }
     }
 
     /// Returns the limit that was reached, if any.
@@ -82,6 +105,7 @@ impl FaktoryError {
             Self::Name(NameError::TooLong { .. }) => Some(JobServerLimit::QueueNameBytesMax),
             Self::FetchQueues { .. } => Some(JobServerLimit::FetchQueuesMax),
             Self::BatchJobs { .. } => Some(JobServerLimit::BatchJobsMax),
+            Self::BatchDefinition { .. } => Some(JobServerLimit::BatchDefinitionBytesMax),
             Self::PasswordChecks(_) => Some(JobServerLimit::PasswordChecksMax),
             Self::TooManyConnections => Some(JobServerLimit::ConnectionsMax),
             Self::TooManyWorkers { .. } => Some(JobServerLimit::WorkersMax),

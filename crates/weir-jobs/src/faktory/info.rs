@@ -14,8 +14,9 @@ use weir_base::clock::Timestamp;
 
 /// The version of Faktory whose protocol is implemented; clients compare it.
 const FAKTORY_VERSION: &str = "1.10.0";
-/// Clients search it for "Enterprise" to detect whether TRACK and BATCH are supported.
-const DESCRIPTION: &str = "Weir";
+/// Clients search the description for "Enterprise" to detect whether TRACK and BATCH are supported.
+const DESCRIPTION: &str = "Weir (with the commands of Faktory Enterprise)";
+const DESCRIPTION_WITHOUT_ENTERPRISE: &str = "Weir";
 
 #[derive(Serialize)]
 struct InfoReply<'a> {
@@ -92,7 +93,11 @@ pub(super) async fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryRep
         server_utc_time: utc_time(now),
         faktory: faktory(&counts, tasks(service, &counts)),
         server: Server {
-            description: DESCRIPTION,
+            description: if service.store.capabilities().custom {
+                DESCRIPTION
+            } else {
+                DESCRIPTION_WITHOUT_ENTERPRISE
+            },
             faktory_version: FAKTORY_VERSION,
             uptime: now.since(service.started).as_secs(),
             connections: service.connections.len() as u64,

@@ -2,10 +2,9 @@
 
 use super::error::FaktoryError;
 use super::replies::FaktoryReply;
-use crate::model::NewJob;
 use crate::server::JobService;
 use crate::settings::JobServerSettings;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// Runs `PUSH job`. Replies `+OK` once it is stored.
 pub(super) async fn push<S: Store>(
@@ -31,7 +30,7 @@ pub(super) async fn push_batch<'a, S: Store>(
     let mut batch = service.take_batch();
     let now = service.clock.now();
     let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
-    let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
+    let mut stored = service.store.push_each(&batch.jobs()).await.into_iter();
     service.recycle_batch(batch);
     let to_reply = |result: Result<(), _>| {
         result.map_err(FaktoryError::from)?;
@@ -50,9 +49,9 @@ pub(super) async fn pushb<S: Store>(
     let result = match batch.parse_array(json, service.clock.now(), &settings.limits) {
         Ok(rejections) => {
             let jobs = batch.jobs();
-            let stored = push_all(&*service.store, &jobs).await;
+            let stored = service.store.push_each(&jobs).await;
             let unstored = jobs.iter().zip(stored).filter_map(|(job, stored)| {
-                stored.err().map(|error| (job.jid.to_owned(), error.to_string()))
+                stored.err().map(|error| (job.jid.to_owned(), FaktoryError::from(error).text()))
             });
             let rejected = rejections.into_iter().map(|rejection| {
                 if let Some(limit) = FaktoryError::from(rejection.error.clone()).limit() {
@@ -66,36 +65,4 @@ pub(super) async fn pushb<S: Store>(
     };
     service.recycle_batch(batch);
     result
-}
-
-/// Stores `jobs`; see [`store_all`].
-pub(crate) async fn push_all<S: Store>(
-    store: &S,
-    jobs: &[NewJob<'_>],
-) -> Vec<Result<(), StoreError>> {
-    store_all(jobs, async |part| store.push(part).await).await
-}
-
-/// Stores `jobs` in order, all at once if the store accepts them. If one job is rejected on its own
-/// account (too large, one queue too many), the batch is halved until that job is isolated, so that
-/// the others are stored.
-pub(crate) async fn store_all<T>(
-    jobs: &[T],
-    store: impl AsyncFn(&[T]) -> Result<(), StoreError>,
-) -> Vec<Result<(), StoreError>> {
-    let mut results = Vec::with_capacity(jobs.len());
-    let mut parts = vec![jobs];
-    while let Some(part) = parts.pop() {
-        if part.is_empty() {
-            continue;
-        }
-        match store(part).await {
-            Err(StoreError::Limit(_) | StoreError::TooLarge { .. }) if part.len() > 1 => {
-                let (first, second) = part.split_at(part.len() / 2);
-                parts.extend([second, first]);
-            }
-            result => results.extend(part.iter().map(|_| result.clone())),
-        }
-    }
-    results
 }

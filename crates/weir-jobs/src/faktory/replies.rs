@@ -84,11 +84,14 @@ impl Replies {
         buffer.count();
     }
 
-    /// Appends `-ERR text` on one line: control characters are replaced by spaces.
+    /// Appends `-ERR text`, or the error's own code, on one line: control characters are replaced by spaces.
     pub(crate) fn error(&mut self, error: &FaktoryError) {
         let text = error.to_string();
+        let code = error.code();
         let buffer = self.open();
-        buffer.extend_from_slice(b"-ERR ");
+        for part in [b"-", code.as_bytes(), b" "] {
+            buffer.extend_from_slice(part);
+        }
         let start = buffer.len();
         buffer.extend_from_slice(text.as_bytes());
         for byte in &mut buffer[start..] {

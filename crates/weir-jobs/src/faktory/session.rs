@@ -12,7 +12,7 @@ use super::lines::{CompleteLines, FaktoryCommand};
 use super::replies::{FaktoryReply, SEND_BYTES};
 use super::signal::SignalLevel;
 use super::wire::{CloseReason, LineLimits, Wire};
-use super::{ack, batch, beat, fail, fetch, flush, info, mutate, push, queue};
+use super::{ack, batch, beat, fail, fetch, flush, info, job_batch, mutate, push, queue, track};
 use crate::metrics::{CommandResult, FaktoryVerb, JobServerLimit};
 use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
@@ -148,7 +148,8 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             FaktoryVerb::Flush => flush::flush(&self.service, settings).await,
             FaktoryVerb::Queue => queue::queue(&self.service, settings, command.rest).await,
             FaktoryVerb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
-            FaktoryVerb::Track | FaktoryVerb::Batch => Err(FaktoryError::Enterprise(verb.label())),
+            FaktoryVerb::Track => track::track(&self.service, &settings.limits, command.rest).await,
+            FaktoryVerb::Batch => job_batch::batch(&self.service, settings, command.rest).await,
             // FETCH and FETCHB never get here: their queues are stored before their line is
             // released.
             FaktoryVerb::Unknown | FaktoryVerb::Fetch | FaktoryVerb::Fetchb => {

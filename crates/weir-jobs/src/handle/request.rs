@@ -2,7 +2,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
+use super::{CronAction, HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
@@ -34,6 +34,8 @@ pub(crate) enum HandleRequest {
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
     Damages(Reply<Vec<view::Damage>>),
     AcknowledgeDamages(Reply<u64>),
+    Cron(Reply<Vec<view::CronView>>),
+    ActOnCron(String, CronAction, Reply<()>),
     Ready(Reply<()>),
     Reload(Box<JobServerSettings>, Reply<Vec<String>>),
 }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use weir_base::clock::Timestamp;
 
-use super::checks;
 use super::error::JobError;
 use super::members::{JobMember, JobMembers};
-use crate::model::check_queue_name;
+use super::{checks, custom_members};
+use crate::custom::{CustomMembers, UniqueKey};
+use crate::model::{QueueName, check_queue_name};
 use crate::rules::BACKTRACE_LINES_MAX;
 use crate::settings::JobServerLimits;
 use crate::stamp::parse_rfc3339;
@@ -29,6 +30,7 @@ pub(super) struct CheckedFields<'a> {
     pub(super) has_created_at: bool,
     pub(super) has_retry: bool,
     pub(super) rules: Rules,
+    pub(super) custom: CustomMembers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +51,16 @@ impl<'a> CheckedFields<'a> {
     ) -> Result<Self, JobError> {
         check_shape(json, members, limits)?;
         let (jid, jobtype) = (jid(members, limits)?, jobtype(members, limits)?);
-        check_args(members)?;
-        check_custom(members)?;
+        let args = args(members)?;
+        let queue = queue(members, limits)?;
+        let queue_name = queue.as_deref().unwrap_or(QueueName::DEFAULT);
+        let custom = custom(members, || UniqueKey::of(&jobtype, queue_name, args))?;
         let created_at = text(members, JobMember::CreatedAt)?;
         Ok(Self {
             jid,
             jobtype,
-            queue: queue(members, limits)?,
+            queue,
+            custom,
             has_created_at: created_at.is_some_and(|text| !text.is_empty()),
             has_retry: members.value(JobMember::Retry).is_some(),
             rules: rules(members, now)?,
@@ -120,19 +125,21 @@ fn queue<'a>(
     Ok(queue)
 }
 
-fn check_args(members: &JobMembers<'_>) -> Result<(), JobError> {
+fn args<'a>(members: &JobMembers<'a>) -> Result<&'a str, JobError> {
     let args = members.value(JobMember::Args).ok_or(JobError::Args)?;
-    if args.starts_with('[') { Ok(()) } else { Err(JobError::malformed("args must be an array")) }
+    if args.starts_with('[') { Ok(args) } else { Err(JobError::malformed("args must be an array")) }
 }
 
-/// Checks that `custom` is an object: workers in a typed language read it as a map and fail
+/// Reads `custom`. It must be an object: workers in a typed language read it as a map and fail
 /// otherwise.
-fn check_custom(members: &JobMembers<'_>) -> Result<(), JobError> {
+fn custom(
+    members: &JobMembers<'_>,
+    key: impl FnOnce() -> UniqueKey,
+) -> Result<CustomMembers, JobError> {
     match members.value(JobMember::Custom) {
-        Some(custom) if !custom.starts_with('{') => {
-            Err(JobError::malformed("custom must be an object"))
-        }
-        _ => Ok(()),
+        None => Ok(CustomMembers::default()),
+        Some(custom) if custom.starts_with('{') => custom_members::read(custom, key),
+        Some(_) => Err(JobError::malformed("custom must be an object")),
     }
 }
 

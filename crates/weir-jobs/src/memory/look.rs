@@ -24,6 +24,9 @@ impl MemoryState {
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
             pushed_total: self.totals.pushed,
+            unique_locks: self.features.locks() as u64,
+            tracked: self.features.tracks.len() as u64,
+            batches: self.features.batches.len() as u64,
             ..Counts::default()
         }
     }

@@ -9,6 +9,7 @@ use crate::job_text;
 use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Action, QueueAction, Selection};
+use crate::tracks::TrackState;
 
 /// The result of an action.
 #[derive(Debug, Default)]
@@ -40,9 +41,13 @@ impl MemoryState {
                 continue;
             }
             acted.jobs += 1;
+            self.features.set(id, self.features.get(id).unlocked());
             match action {
                 Action::Requeue => acted.queues.push(self.requeue(id, now)),
-                Action::Kill => self.kill(id, now),
+                Action::Kill => {
+                    self.features.set(id, self.features.get(id).failed());
+                    self.kill(id, now);
+                }
                 Action::Discard => self.forget(id),
             }
         }
@@ -86,12 +91,14 @@ impl MemoryState {
         let json = job_text::enqueued(&job.json, job.base_bytes, now);
         self.rewrite(id, json);
         self.rest(id, MemoryJobState::Waiting, order);
+        self.note_track(id, TrackState::Enqueued, now);
         self.reset_returns(id);
         name
     }
 
     fn kill(&mut self, id: JobId, now: Timestamp) {
         self.rest(id, MemoryJobState::In(SetName::Dead), now.as_micros());
+        self.note_track(id, TrackState::Dead, now);
         self.reset_returns(id);
         self.trim_dead();
     }
@@ -166,6 +173,8 @@ impl MemoryState {
             self.metrics.tasks().was_due(SetName::Dead);
             self.forget(id);
         }
+        queues.extend(self.run_batches(now));
+        while self.features.tracks.expire(now, self.limits.track_age_max).is_some() {}
         queues
     }
 
@@ -182,6 +191,8 @@ impl MemoryState {
             first(SetName::Scheduled),
             first(SetName::Retries),
             first(SetName::Dead).map(|died| died + self.limits.dead_age_max),
+            self.features.tracks.next_expiry(self.limits.track_age_max),
+            self.features.batches.next_expiry(),
         ];
         times.into_iter().flatten().min()
     }

@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::clock::Timestamp;
 
 use crate::allocation::Allocation;
+use crate::batches::JobEnd;
 use crate::dispatch::Dispatcher;
+use crate::features::{FeatureTable, JobFeatures};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::settings::JobServerLimits;
+use crate::tracks::TrackState;
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct JobId(u64);
 
 impl JobId {
@@ -100,6 +103,7 @@ pub(super) struct MemoryState {
     pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
     pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
     pub(super) totals: MemoryTotals,
+    pub(super) features: FeatureTable<JobId>,
     /// Size of all jobs' texts, in bytes.
     pub(super) bytes: usize,
     next_id: u64,
@@ -125,6 +129,7 @@ impl MemoryState {
             expiry: BTreeSet::new(),
             by_jid: BTreeMap::new(),
             totals: MemoryTotals::default(),
+            features: FeatureTable::default(),
             bytes: 0,
             next_id: 0,
             next_order: 1,
@@ -141,6 +146,7 @@ impl MemoryState {
         let fresh = Self::new(self.allocation.clone(), self.limits.clone(), self.metrics.clone());
         let old = std::mem::replace(self, fresh);
         self.next_order = old.next_order;
+        self.features.cron = old.features.cron;
         self.dispatcher = old.dispatcher;
     }
 
@@ -171,6 +177,7 @@ impl MemoryState {
         new: &NewJob<'_>,
         queue: QueueName,
         set: Option<(SetName, Timestamp)>,
+        features: JobFeatures,
         now: Timestamp,
     ) {
         let id = JobId(self.next_id);
@@ -195,11 +202,21 @@ impl MemoryState {
         self.bytes += job.json.len();
         self.by_jid.entry(job.jid.clone()).or_default().insert(id);
         self.jobs.insert(id, job);
+        self.features.set(id, features);
         self.totals.pushed += 1;
         let queue = self.queue(&queue);
         queue.jobs += 1;
         queue.totals.pushed += 1;
         self.enter(id, rest, order);
+        self.note_track(id, TrackState::Enqueued, now);
+    }
+
+    /// Notes a new state of a job, if it is tracked.
+    pub(super) fn note_track(&mut self, id: JobId, state: TrackState, now: Timestamp) {
+        if self.features.get(id).tracked {
+            let jid = self.job(id).jid.clone();
+            self.features.note_track(&jid, state, &self.limits, &self.metrics, now);
+        }
     }
 
     /// Moves a job to another queue, set or reservation.
@@ -218,6 +235,7 @@ impl MemoryState {
     /// Removes a job from its place and from memory, and a removed queue with its last job.
     pub(super) fn forget(&mut self, id: JobId) {
         self.leave(id);
+        self.features.end(id, JobEnd::Lost);
         let job = self.jobs.remove(&id).expect("an id in a place names a live job");
         self.bytes -= job.json.len();
         let twins = self.by_jid.get_mut(&job.jid).expect("a live job's jid is indexed");

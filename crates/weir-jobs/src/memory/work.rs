@@ -7,12 +7,16 @@ use weir_base::clock::Timestamp;
 use super::state::{
     JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryReservation, MemoryState, MemoryTotals,
 };
+use crate::batches::JobEnd;
+use crate::custom::UniqueKey;
 use crate::dispatch::{Candidate, QueueEnd};
+use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
+use crate::tracks::TrackState;
 
 /// The job that a worker's report is about.
 enum ReportedJob {
@@ -20,6 +24,20 @@ enum ReportedJob {
     /// Another worker has reserved it.
     OfAnother,
     NotReserved,
+}
+
+/// A pushed or imported job with its destination.
+#[derive(Debug)]
+struct PlacedJob<'a> {
+    job: &'a NewJob<'a>,
+    set: Option<(SetName, Timestamp)>,
+    features: JobFeatures,
+}
+
+impl PlacedJob<'_> {
+    fn has_lock(&self, key: UniqueKey) -> bool {
+        self.features.lock.is_some_and(|lock| lock.key == key)
+    }
 }
 
 /// A job that is being delivered to a worker.
@@ -37,8 +55,19 @@ impl MemoryState {
         jobs: &[NewJob<'_>],
         now: Timestamp,
     ) -> Result<Vec<QueueName>, StoreError> {
-        let places = jobs.iter().map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
-        self.add(&places.collect::<Vec<_>>(), now)
+        let mut placed = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let features = JobFeatures::of(&job.custom, job.at, now);
+            self.features.admit(&features, now, &self.limits, &self.metrics)?;
+            if let Some(lock) = features.lock
+                && placed.iter().any(|earlier: &PlacedJob<'_>| earlier.has_lock(lock.key))
+            {
+                return Err(StoreError::NotUnique);
+            }
+            let set = job.at.map(|at| (SetName::Scheduled, at));
+            placed.push(PlacedJob { job, set, features });
+        }
+        self.add(&placed, now)
     }
 
     /// Like [`MemoryState::push`], but puts each job into its former set.
@@ -47,25 +76,38 @@ impl MemoryState {
         jobs: &[Restored<'_>],
         now: Timestamp,
     ) -> Result<Vec<QueueName>, StoreError> {
-        let places = jobs.iter().map(|old| (&old.job, old.set.map(|set| (set, old.at))));
-        let queues = self.add(&places.collect::<Vec<_>>(), now)?;
+        let placed = |old: &Restored<'_>| (old.job.custom, old.set.map(|set| (set, old.at)));
+        let placed: Vec<_> = jobs
+            .iter()
+            .map(|old| {
+                let (custom, set) = placed(old);
+                let due = set.filter(|(set, _)| *set == SetName::Scheduled).map(|(_, at)| at);
+                let features = JobFeatures::of(&custom, due, now);
+                PlacedJob {
+                    job: &old.job,
+                    set,
+                    features: self.features.admit_import(features, now),
+                }
+            })
+            .collect();
+        let queues = self.add(&placed, now)?;
         self.trim_dead();
         Ok(queues)
     }
 
     fn add(
         &mut self,
-        jobs: &[(&NewJob<'_>, Option<(SetName, Timestamp)>)],
+        jobs: &[PlacedJob<'_>],
         now: Timestamp,
     ) -> Result<Vec<QueueName>, StoreError> {
-        self.check_room(jobs.iter().map(|(job, _)| job.json.len()).sum())?;
-        let names = self.make_queues(jobs.iter().map(|(job, _)| job.queue))?;
+        self.check_room(jobs.iter().map(|placed| placed.job.json.len()).sum())?;
+        let names = self.make_queues(jobs.iter().map(|placed| placed.job.queue))?;
         let mut with_work = Vec::new();
-        for ((job, set), name) in jobs.iter().zip(names) {
+        for (PlacedJob { job, set, features }, name) in jobs.iter().zip(names) {
             if set.is_none() {
                 with_work.push(name.clone());
             }
-            self.insert(job, name, *set, now);
+            self.insert(job, name, *set, *features, now);
         }
         Ok(with_work)
     }
@@ -81,7 +123,7 @@ impl MemoryState {
     }
 
     /// Returns the queue of each job. Creates new ones, unless there are too many.
-    fn make_queues<'n>(
+    pub(super) fn make_queues<'n>(
         &mut self,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<Vec<QueueName>, StoreError> {
@@ -108,13 +150,26 @@ impl MemoryState {
         Ok(names)
     }
 
-    /// Reserves the next job of `queues`. Returns `None` if no job is available.
+    /// Reserves the next job of `queues`, and drops expired ones before it. Returns `None` if no job is
+    /// available.
     pub(super) fn take(
         &mut self,
         wid: Option<&Wid>,
         queues: &[QueueName],
         now: Timestamp,
     ) -> Option<MemoryFetch> {
+        loop {
+            let id = self.choose(queues, now)?;
+            if !self.features.get(id).has_expired(now) {
+                return Some(self.reserve(id, wid, now));
+            }
+            self.metrics.expired();
+            self.note_track(id, TrackState::Dead, now);
+            self.forget(id);
+        }
+    }
+
+    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<JobId> {
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
             let (oldest, _) = queue.lane.first_key_value()?;
@@ -127,7 +182,7 @@ impl MemoryState {
             QueueEnd::Oldest => lane.first_key_value()?,
             QueueEnd::Newest => lane.last_key_value()?,
         };
-        Some(self.reserve(*id, wid, now))
+        Some(*id)
     }
 
     fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> MemoryFetch {
@@ -138,6 +193,8 @@ impl MemoryState {
         let expires_at = now + reserve_for;
         let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
+        self.features.set(id, self.features.get(id).started());
+        self.note_track(id, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.queue(&queue).metrics.wait.observe(waited);
         MemoryFetch { id, since: now, delivery }
@@ -151,7 +208,7 @@ impl MemoryState {
             return None;
         };
         let is_this_one = reservation.since == taken.since;
-        is_this_one.then(|| self.wait_again(taken.id))
+        is_this_one.then(|| self.wait_again(taken.id, taken.since))
     }
 
     /// Ends a reservation, or removes a job that waits again. Returns the job's queue, or `None` if
@@ -170,6 +227,8 @@ impl MemoryState {
         };
         let name = self.job(id).queue.clone();
         self.observe_run(id, now);
+        self.note_track(id, TrackState::Success, now);
+        self.features.end(id, JobEnd::Succeeded);
         self.totals.processed += 1;
         self.queue(&name).totals.processed += 1;
         self.forget(id);
@@ -234,6 +293,12 @@ impl MemoryState {
         let name = job.queue.clone();
         self.totals.count_failure();
         self.queue(&name).totals.count_failure();
+        let state = match outcome {
+            FailOutcome::Dead => TrackState::Dead,
+            FailOutcome::Retry { .. } | FailOutcome::Discarded => TrackState::Failed,
+        };
+        self.note_track(id, state, now);
+        self.features.set(id, self.features.get(id).failed());
         match outcome {
             FailOutcome::Discarded => self.forget(id),
             FailOutcome::Retry { next_at } => self.settle(id, SetName::Retries, next_at, json),
@@ -279,14 +344,15 @@ impl MemoryState {
                 self.fail_job(id, rules::worker_vanished(jid), now).1
             }
             Return::Waits => {
-                let name = self.wait_again(id);
+                let name = self.wait_again(id, now);
                 self.jobs.entry(id).and_modify(|job| job.returns = returns + 1);
                 name
             }
         }
     }
 
-    fn wait_again(&mut self, id: JobId) -> QueueName {
+    fn wait_again(&mut self, id: JobId, now: Timestamp) -> QueueName {
+        self.note_track(id, TrackState::Enqueued, now);
         let (order, name) = (self.job(id).order, self.job(id).queue.clone());
         self.rest(id, MemoryJobState::Waiting, order);
         name

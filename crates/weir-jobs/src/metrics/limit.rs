@@ -43,6 +43,10 @@ pub enum JobServerLimit {
     UnconfirmedJobsMax,
     PushMemoryJobsMax,
     StoreCommandsMax,
+    UniqueLocksMax,
+    TracksMax,
+    BatchesMax,
+    BatchDefinitionBytesMax,
 }
 
 impl JobServerLimit {
@@ -80,6 +84,10 @@ impl JobServerLimit {
         Self::UnconfirmedJobsMax,
         Self::PushMemoryJobsMax,
         Self::StoreCommandsMax,
+        Self::UniqueLocksMax,
+        Self::TracksMax,
+        Self::BatchesMax,
+        Self::BatchDefinitionBytesMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -133,6 +141,10 @@ impl JobServerLimit {
             Self::UnconfirmedJobsMax => JobServerLimits::UNCONFIRMED_JOBS_MAX,
             Self::PushMemoryJobsMax => JobServerLimits::PUSH_MEMORY_JOBS_MAX,
             Self::StoreCommandsMax => JobServerLimits::STORE_COMMANDS_MAX,
+            Self::UniqueLocksMax => JobServerLimits::UNIQUE_LOCKS_MAX,
+            Self::TracksMax => JobServerLimits::TRACKS_MAX,
+            Self::BatchesMax => JobServerLimits::BATCHES_MAX,
+            Self::BatchDefinitionBytesMax => JobServerLimits::BATCH_DEFINITION_BYTES_MAX,
         })
     }
 }

@@ -40,6 +40,8 @@ struct ShardMeasurements {
     latencies: [LatencyHistogram; OPERATIONS],
     malformed: AtomicU64,
     server: Mutex<Option<StoreServerFigures>>,
+    /// By address, if the server is a cluster.
+    nodes: Mutex<Vec<(String, StoreServerFigures)>>,
     samples: Mutex<VecDeque<StoreSample>>,
 }
 
@@ -92,6 +94,7 @@ impl StoreMetrics {
             latencies: Default::default(),
             malformed: AtomicU64::default(),
             server: Mutex::default(),
+            nodes: Mutex::default(),
             samples: Mutex::default(),
         }))
     }
@@ -131,6 +134,22 @@ impl StoreMetrics {
     /// Replaces what is known of the server behind the store. `None`: it does not say.
     pub fn publish_server(&self, figures: Option<StoreServerFigures>) {
         *lock(&self.0.server) = figures;
+    }
+
+    /// Replaces what is known of the nodes of a cluster, whose sums [`StoreMetrics::publish_server`] gets.
+    pub fn publish_nodes(&self, nodes: Vec<(String, StoreServerFigures)>) {
+        *lock(&self.0.nodes) = nodes;
+    }
+
+    /// Returns the servers behind the store, each with its label: the nodes of a cluster by address, or
+    /// one server by the name of the shard.
+    pub(super) fn servers(&self) -> Vec<(String, StoreServerFigures)> {
+        let nodes = lock(&self.0.nodes).clone();
+        if !nodes.is_empty() {
+            return nodes;
+        }
+        let server = lock(&self.0.server).clone();
+        server.into_iter().map(|server| (self.shard().to_owned(), server)).collect()
     }
 
     /// Keeps the present figures for comparison, if it is time. Called about once a second.

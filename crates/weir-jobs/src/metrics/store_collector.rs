@@ -18,20 +18,18 @@ use super::store::{StoreSample, StoreServerFigures};
 pub(super) struct StoreCollector(pub(super) Shards);
 
 type NamedSample = (String, StoreSample);
-type NamedServer<'s> = (&'s str, &'s StoreServerFigures);
+type NamedServer = (String, StoreServerFigures);
 
 impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let read = |shard: &super::StoreMetrics| {
             (shard.shard().to_owned(), shard.read(Timestamp::default()))
         };
-        let samples: Vec<NamedSample> = self.0.all().iter().map(read).collect();
+        let shards = self.0.all();
+        let samples: Vec<NamedSample> = shards.iter().map(read).collect();
         encode_operations(&mut encoder, &samples)?;
-        let servers = samples.iter().filter_map(|(shard, sample)| {
-            let server = sample.server.as_ref()?;
-            Some((shard.as_str(), server))
-        });
-        let servers: Vec<NamedServer<'_>> = servers.collect();
+        let servers: Vec<NamedServer> =
+            shards.iter().flat_map(super::StoreMetrics::servers).collect();
         if servers.is_empty() {
             return Ok(());
         }
@@ -79,7 +77,7 @@ fn encode_operations(
 
 fn encode_servers(
     encoder: &mut DescriptorEncoder<'_>,
-    servers: &[NamedServer<'_>],
+    servers: &[NamedServer],
 ) -> Result<(), Error> {
     type Value = fn(&StoreServerFigures) -> u64;
     let gauges: [(&str, &str, Value); 2] = [
@@ -89,7 +87,7 @@ fn encode_servers(
     for (name, help, value) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (shard, server) in servers {
-            let label = [("shard", *shard)];
+            let label = [("shard", shard.as_str())];
             ConstGauge::new(value(server)).encode(family.encode_family(&label)?)?;
         }
     }
@@ -97,7 +95,7 @@ fn encode_servers(
     let mut family =
         encoder.encode_descriptor("store_cpu_seconds", help, None, MetricType::Counter)?;
     for (shard, server) in servers {
-        let label = [("shard", *shard)];
+        let label = [("shard", shard.as_str())];
         ConstCounter::new(server.cpu_seconds).encode(family.encode_family(&label)?)?;
     }
     Ok(())
@@ -105,7 +103,7 @@ fn encode_servers(
 
 fn encode_commands(
     encoder: &mut DescriptorEncoder<'_>,
-    servers: &[NamedServer<'_>],
+    servers: &[NamedServer],
 ) -> Result<(), Error> {
     let help = "Commands that the Redis of the jobs has run, for all its clients; those in a \
                 script count as well";
@@ -113,7 +111,7 @@ fn encode_commands(
         encoder.encode_descriptor("store_commands", help, None, MetricType::Counter)?;
     for (shard, server) in servers {
         for kind in CommandKind::ALL {
-            let label = [("shard", *shard), ("kind", kind.label())];
+            let label = [("shard", shard.as_str()), ("kind", kind.label())];
             ConstCounter::new(server.of_kind(kind).0).encode(family.encode_family(&label)?)?;
         }
     }
@@ -122,7 +120,7 @@ fn encode_commands(
         encoder.encode_descriptor("store_command_seconds", help, None, MetricType::Counter)?;
     for (shard, server) in servers {
         for kind in CommandKind::ALL {
-            let label = [("shard", *shard), ("kind", kind.label())];
+            let label = [("shard", shard.as_str()), ("kind", kind.label())];
             let seconds = server.of_kind(kind).1.as_secs_f64();
             ConstCounter::new(seconds).encode(family.encode_family(&label)?)?;
         }

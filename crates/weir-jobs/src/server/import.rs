@@ -12,14 +12,13 @@ use weir_base::clock::Timestamp;
 
 use super::{JobService, requests, walk};
 use crate::export_lines::ExportLine;
-use crate::faktory::store_all;
 use crate::handle::{HandleError, ImportMode};
 use crate::job::JobBatch;
 use crate::job_text;
 use crate::model::{FailureState, JobLocation, NewJob, SetName};
 use crate::settings::JobServerLimits;
 use crate::stamp::parse_rfc3339;
-use crate::store::{Restored, Store, StoreError};
+use crate::store::{Restored, Store, StoreError, store_parts};
 use crate::view;
 
 /// The fields of an export line other than the job.
@@ -75,7 +74,7 @@ async fn import_batch<S: Store>(
     let (pushes, restores): (Vec<_>, Vec<_>) =
         lines.into_iter().partition(|((_, rest), _)| rest.is_none());
     let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
-    let stored = store_all(&new, async |part| service.store.push(part).await).await;
+    let stored = service.store.push_each(&new).await;
     let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
     record_results(&mut pushed, lines.zip(stored))?;
 
@@ -86,7 +85,10 @@ async fn import_batch<S: Store>(
         .zip(&texts)
         .filter_map(|(((_, rest), job), json)| Some(restored_job(job, rest.as_ref()?, json)))
         .collect();
-    let stored = store_all(&restored_jobs, async |part| service.store.restore(part).await).await;
+    let stored = store_parts(&restored_jobs, StoreError::is_of_one_job, async |part| {
+        service.store.restore(part).await
+    })
+    .await;
     let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
     record_results(&mut pushed, lines.zip(stored))?;
     Ok(pushed)
@@ -100,7 +102,7 @@ fn record_results<'a>(
     for ((line, jid), result) in results {
         match result {
             Ok(()) => pushed.accepted += 1,
-            Err(error @ (StoreError::Limit(_) | StoreError::TooLarge { .. })) => {
+            Err(error) if error.is_of_one_job() => {
                 let (jid, error) = (Some(jid.to_owned()), error.to_string());
                 pushed.rejected.push(view::Rejected { line, jid, error });
             }

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use weir_base::shutdown::{Drained, ShutdownToken};
 
 use super::{
-    JobServerOptions, JobServerStop, JobService, StartError, accept, descriptors, requests, watch,
+    JobServerOptions, JobServerStop, JobService, StartError, accept, cron, descriptors, requests,
+    watch,
 };
 use crate::engine::EmbeddedStore;
 use crate::faktory::SignalLevel;
@@ -142,6 +143,7 @@ async fn serve_until_stopped<S: Store>(
     let mut endless = JoinSet::new();
     endless.spawn_local(watch::reap_workers(Rc::clone(service)));
     endless.spawn_local(watch::sample_totals(Rc::clone(service)));
+    endless.spawn_local(cron::run_cron(Rc::clone(service)));
     if service.store.capabilities().shared {
         endless.spawn_local(watch::exchange_reports(Rc::clone(service)));
     }

@@ -42,6 +42,12 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.set_aside_bytes_max, JobServerLimits::SET_ASIDE_BYTES_MAX);
     keep!(limits.unconfirmed_jobs_max, JobServerLimits::UNCONFIRMED_JOBS_MAX);
     keep!(limits.push_memory_jobs_max, JobServerLimits::PUSH_MEMORY_JOBS_MAX);
+    keep!(limits.unique_locks_max, JobServerLimits::UNIQUE_LOCKS_MAX);
+    keep!(limits.tracks_max, JobServerLimits::TRACKS_MAX);
+    keep!(limits.track_age_max, JobServerLimits::TRACK_AGE_MAX);
+    keep!(limits.batches_max, JobServerLimits::BATCHES_MAX);
+    keep!(limits.batch_commit_timeout, JobServerLimits::BATCH_COMMIT_TIMEOUT);
+    keep!(limits.batch_age_max, JobServerLimits::BATCH_AGE_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
     keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
     keep!(limits.metrics_classes_max, JobServerLimits::METRICS_CLASSES_MAX);

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use tokio::sync::mpsc::Receiver;
 use weir_base::shutdown::ShutdownToken;
 
-use super::{JobService, import, reload, search, views, walk};
-use crate::faktory::push_all;
+use super::{JobService, cron, import, reload, search, views, walk};
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
@@ -91,6 +90,10 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::AcknowledgeDamages(reply) => {
             let acknowledged = service.store.acknowledge_damages().await;
             send_reply(reply, acknowledged.map_err(HandleError::from));
+        }
+        HandleRequest::Cron(reply) => send_reply(reply, cron::list(service).await),
+        HandleRequest::ActOnCron(name, action, reply) => {
+            send_reply(reply, cron::act(service, &name, action).await);
         }
         HandleRequest::Ready(reply) => send_reply(reply, ready(service).await),
         HandleRequest::Reload(settings, reply) => {
@@ -183,7 +186,7 @@ async fn push<S: Store>(
         }
     }
     let jobs = batch.jobs();
-    let stored = push_all(&*service.store, &jobs).await;
+    let stored = service.store.push_each(&jobs).await;
     for ((line, job), stored) in lines.into_iter().zip(&jobs).zip(stored) {
         match stored {
             Ok(()) => pushed.accepted += 1,

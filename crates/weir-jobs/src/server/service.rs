@@ -14,6 +14,7 @@ use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
 use crate::server::rates::QueueRates;
 use crate::settings::JobServerSettings;
+use crate::store::Store;
 use crate::workers::WorkerRegistry;
 
 /// Maximum number of batches to reuse. Only as many are in use as pushes are parsed at once.
@@ -86,26 +87,29 @@ impl<S> JobService<S> {
     pub(crate) fn take_batch(&self) -> JobBatch {
         self.free_batches.borrow_mut().pop().unwrap_or_default()
     }
+}
 
+impl<S: Store> JobService<S> {
     /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
-        self.record_ignored(batch.take_ignored());
+        let ignored = batch.take_ignored();
+        if !self.store.capabilities().custom {
+            self.record_ignored(ignored);
+        }
         let mut free = self.free_batches.borrow_mut();
         if free.len() < FREE_BATCHES_MAX {
             batch.clear();
             free.push(batch);
         }
     }
-}
 
-impl<S> JobService<S> {
     /// Counts ignored members, and logs a warning when each is first seen.
     fn record_ignored(&self, counts: IgnoredCounts) {
         for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
             if jobs > 0 && self.metrics.ignored_members(member, jobs) {
                 let (member, consequence) = (member.name(), member.consequence());
                 tracing::warn!(
-                    "a job has custom.{member}, which Weir does not obey yet: {consequence}; \
+                    "a job has custom.{member}, which this store ignores: {consequence}; \
                      weir_jobs_ignored_members_total counts them"
                 );
             }

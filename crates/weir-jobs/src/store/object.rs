@@ -1,5 +1,6 @@
 //! Any store behind one type, so that the server is compiled once for all of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +14,14 @@ use super::{
     Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
 };
 use crate::allocation::Allocation;
+use crate::batches::{BatchDefinition, BatchStatus};
+use crate::cron::CronState;
+use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective};
 use crate::node::NodeReport;
 use crate::settings::JobServerSettings;
+use crate::tracks::{Track, TrackUpdate};
 
 /// A boxed future that stays on its thread.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -55,6 +60,7 @@ macro_rules! operations {
     ($define:ident, $a:lifetime) => {
         $define! {
             push(jobs: &$a [NewJob<$a>]) -> Result<(), StoreError>;
+            push_each(jobs: &$a [NewJob<$a>]) -> Vec<Result<(), StoreError>>;
             restore(jobs: &$a [Restored<$a>]) -> Result<(), StoreError>;
             fetch(request: FetchRequest<$a>) -> Result<Vec<Delivery>, StoreError>;
             ack_from(reporter: Option<&$a Wid>, jids: &$a [&$a str])
@@ -63,6 +69,17 @@ macro_rules! operations {
                 -> Vec<Result<FailOutcome, StoreError>>;
             release(wid: &$a Wid) -> Result<usize, StoreError>;
             extend(jid: &$a str, until: Timestamp) -> Result<bool, StoreError>;
+            track(jid: &$a str) -> Result<Option<Track>, StoreError>;
+            set_track(jid: &$a str, update: TrackUpdate) -> Result<(), StoreError>;
+            batch_new(definition: BatchDefinition) -> Result<BatchId, StoreError>;
+            batch_open(id: BatchId) -> Result<(), StoreError>;
+            batch_commit(id: BatchId) -> Result<(), StoreError>;
+            batch_status(id: BatchId) -> Result<BatchStatus, StoreError>;
+            cron_states() -> Result<BTreeMap<String, CronState>, StoreError>;
+            cron_run(name: &$a str, at: Timestamp, job: Option<NewJob<$a>>)
+                -> Result<bool, StoreError>;
+            cron_pause(name: &$a str, paused: bool) -> Result<(), StoreError>;
+            cron_forget(name: &$a str) -> Result<(), StoreError>;
             act(place: &$a JobLocation, what: &$a Selection, action: Action)
                 -> Result<u64, StoreError>;
             scan(request: ScanRequest) -> Result<ScanPage, StoreError>;

@@ -7,7 +7,9 @@
 mod promises;
 
 mod batches;
+mod batching;
 mod counts;
+mod crons;
 mod dead;
 mod dispatch;
 mod durable;
@@ -21,6 +23,8 @@ mod restore;
 mod retries;
 mod scan;
 mod scheduled;
+mod tracking;
+mod unique;
 mod waiting;
 mod world;
 
@@ -57,6 +61,73 @@ mod in_memory {
             the_memory_has_a_size;
     });
     use super::limits;
+}
+
+/// What only a store promises that obeys `custom` and runs batches.
+mod obeys_custom {
+    use super::*;
+    macro_rules! promises {
+        ($define:ident: $harness:ty) => {
+            contract!($define: $harness, {
+                unique:
+                    equal_jobs_are_refused_until_the_first_succeeds,
+                    a_batch_refuses_its_repeats_one_by_one,
+                    all_or_none_counts_a_repeat_in_the_same_batch,
+                    the_lock_lives_through_retries_and_death,
+                    a_job_that_is_thrown_away_frees_its_lock,
+                    until_start_the_fetch_frees_the_lock,
+                    a_lock_runs_out_and_passes_to_the_next_job,
+                    the_lock_of_a_scheduled_job_lasts_from_its_time,
+                    an_operator_frees_the_lock,
+                    locks_are_limited,
+                    an_imported_job_is_stored_whoever_holds_its_lock,
+                    an_expired_job_is_dropped_when_it_would_be_fetched,
+                    many_expired_jobs_do_not_keep_a_fetch_waiting;
+                tracking:
+                    a_track_follows_its_job,
+                    operators_and_vanished_workers_change_the_state,
+                    tracks_are_limited_and_expire;
+                batching:
+                    callbacks_come_when_all_jobs_have_ended,
+                    a_failed_job_completes_its_batch_and_its_retry_succeeds,
+                    a_job_that_is_lost_counts_as_failed,
+                    an_empty_batch_fires_at_its_commit,
+                    parents_wait_for_their_children,
+                    a_batch_can_be_opened_again,
+                    a_job_of_an_unknown_batch_is_refused,
+                    batches_expire_and_are_limited,
+                    a_callback_wakes_a_fetch;
+                crons:
+                    a_time_enqueues_one_job,
+                    a_unique_cron_job_is_left_out_while_the_last_one_runs,
+                    a_cron_job_wakes_a_fetch;
+            });
+        };
+    }
+    promises!(memory: MemoryHarness);
+    promises!(embedded: EmbeddedHarness);
+    use super::{batching, crons, tracking, unique};
+}
+
+/// The same after a crash.
+mod obeys_custom_and_survives {
+    use super::*;
+    contract!(embedded: EmbeddedHarness, {
+        unique:
+            locks_survive_a_crash,
+            after_a_crash_a_lock_is_that_of_its_last_holder,
+            features_survive_compaction;
+        tracking:
+            progress_survives_a_crash,
+            progress_survives_compaction;
+        batching:
+            batches_survive_a_crash,
+            jobs_that_were_cleared_stay_lost,
+            callbacks_survive_compaction_and_fire_once;
+        crons:
+            handled_times_survive_a_crash;
+    });
+    use super::{batching, crons, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

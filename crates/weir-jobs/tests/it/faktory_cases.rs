@@ -337,7 +337,7 @@ const OTHERS: &[Case] = &[
         > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":"a"}
         < +OK
         > INFO
-        < ${"now":"*Z","server_utc_time":"*:*:* UTC","faktory":{"queues":{"a":1},"sets":{"scheduled":0,"retries":0,"dead":0,"working":0},"tasks":{"Busy":{"reaped":0,"size":0},"Dead":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Retries":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Scheduled":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Workers":{"reaped":0,"size":1}},"total_failures":0,"total_processed":0,"total_enqueued":1,"total_queues":1},"server":{"description":"Weir","faktory_version":"1.10.0","uptime":0,"connections":1,"command_count":1,"used_memory_mb":*}}
+        < ${"now":"*Z","server_utc_time":"*:*:* UTC","faktory":{"queues":{"a":1},"sets":{"scheduled":0,"retries":0,"dead":0,"working":0},"tasks":{"Busy":{"reaped":0,"size":0},"Dead":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Retries":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Scheduled":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Workers":{"reaped":0,"size":1}},"total_failures":0,"total_processed":0,"total_enqueued":1,"total_queues":1},"server":{"description":"Weir (with the commands of Faktory Enterprise)","faktory_version":"1.10.0","uptime":0,"connections":1,"command_count":1,"used_memory_mb":*}}
     "#,
     ),
     (
@@ -453,13 +453,9 @@ const OTHERS: &[Case] = &[
     "#,
     ),
     (
-        "what is Enterprise, and what is nothing",
+        "what is no command",
         plain,
         r#"
-        > TRACK GET 12345678
-        < -ERR TRACK is a command of Faktory Enterprise*
-        > BATCH NEW {}
-        < -ERR BATCH is a command of Faktory Enterprise*
         > push {}
         < -ERR unknown command push
         >

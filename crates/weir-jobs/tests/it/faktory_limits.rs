@@ -185,24 +185,3 @@ fn a_client_that_does_not_read_is_cut_off() {
         server.scrape().contains("limit_hits_total{limit=\"write_timeout\"} 1")
     });
 }
-
-#[test]
-fn members_that_are_not_obeyed_are_kept_and_counted() {
-    for store in crate::faktory_server::STORES {
-        let server = Server::start(store, |_| {});
-        let mut client = server.producer();
-        let job = |jid: &str, custom: &str| {
-            format!(r#"{{"jid":"{jid}","jobtype":"T","args":[],"custom":{custom}}}"#)
-        };
-        let unique = job("12345678", r#"{"unique_for":60}"#);
-        let again = job("12345679", r#"{"unique_for":60,"expires_at":"2030-01-01T00:00:00Z"}"#);
-        let plain = job("12345680", r#"{"track":1}"#);
-        client.talk(&format!("> PUSH {unique}\n< +OK\n> PUSHB [{again},{plain}]\n< ${{}}"));
-        client.talk("> FETCH default\n< $*\"custom\":{\"unique_for\":60}*");
-        client.talk("> FETCH default\n< $*\"unique_for\":60,\"expires_at\":\"2030*");
-        let scraped = server.scrape();
-        for line in ["{member=\"unique_for\"} 2\n", "{member=\"expires_at\"} 1\n"] {
-            assert!(scraped.contains(&format!("weir_jobs_ignored_members_total{line}")), "{line}");
-        }
-    }
-}

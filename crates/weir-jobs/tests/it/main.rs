@@ -6,6 +6,7 @@ mod contract;
 mod damage;
 mod faktory_batches;
 mod faktory_cases;
+mod faktory_enterprise;
 mod faktory_life;
 mod faktory_limits;
 mod faktory_server;

@@ -71,3 +71,60 @@ fn drain(server: &Server) -> Vec<String> {
     }
     drained
 }
+
+/// A lock, a batch and a report of progress survive SIGKILL; each callback is enqueued once.
+#[test]
+fn locks_batches_and_progress_survive_sigkill() {
+    let mut server = Server::start();
+    let connect = |server: &Server| Client::connect(server.address(), "w").expect("it is up");
+    let send =
+        |client: &mut Client, command: &str| client.try_send_command(command).expect("it is up");
+    let unique = |jid: &str| {
+        format!(
+            r#"PUSH {{"jid":"{jid}","jobtype":"U","args":[1],"queue":"u","custom":{{"unique_for":3600,"track":1}}}}"#
+        )
+    };
+    let callback =
+        |jid: &str| format!(r#"{{"jid":"{jid}","jobtype":"C","args":[],"queue":"callbacks"}}"#);
+    let mut client = connect(&server);
+    assert_eq!(send(&mut client, &unique("unique-01")), "OK");
+    let definition =
+        format!(r#"{{"complete":{},"success":{}}}"#, callback("complete-1"), callback("success-1"));
+    let bid = send(&mut client, &format!("BATCH NEW {definition}"));
+    for number in 0..20 {
+        let job = format!(
+            r#"{{"jid":"member-{number:03}","jobtype":"T","args":[],"queue":"m","custom":{{"bid":"{bid}"}}}}"#
+        );
+        assert_eq!(send(&mut client, &format!("PUSH {job}")), "OK");
+    }
+    assert_eq!(send(&mut client, &format!("BATCH COMMIT {bid}")), "OK");
+    send(&mut client, r#"TRACK SET {"jid":"unique-01","percent":40}"#);
+    let mut callbacks = Vec::new();
+    for _ in 0..12 {
+        for _ in 0..3 {
+            if let Some(jid) = client::jid_in_reply(&send(&mut client, "FETCH m")) {
+                assert_eq!(client.ack(&jid).as_deref(), Some("OK"));
+            }
+        }
+        if let Some(jid) = client::jid_in_reply(&send(&mut client, "FETCH callbacks")) {
+            assert_eq!(client.ack(&jid).as_deref(), Some("OK"));
+            callbacks.push(jid);
+        }
+        server.kill(Victim::Service);
+        server.restart(Victim::Service);
+        client = connect(&server);
+        assert_eq!(send(&mut client, &unique("unique-02")), "-NOTUNIQUE Job not unique");
+        let track = send(&mut client, "TRACK GET unique-01");
+        assert!(
+            track.contains("\"percent\":40") && track.contains("\"state\":\"enqueued\""),
+            "{track}"
+        );
+    }
+    assert_eq!(callbacks, ["complete-1", "success-1"]);
+    let status = send(&mut client, &format!("BATCH STATUS {bid}"));
+    let end = r#""total":20,"pending":0,"failed":0,"complete_st":"2","success_st":"2"}"#;
+    assert!(status.ends_with(end), "{status}");
+    assert_eq!(client.ack("unique-01").as_deref(), Some("OK"));
+    assert_eq!(send(&mut client, &unique("unique-03")), "OK");
+    server.stop();
+}

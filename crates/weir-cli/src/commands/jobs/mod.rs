@@ -2,6 +2,7 @@
 
 mod act;
 mod clear;
+mod cron;
 mod damage;
 mod export;
 mod export_file;
@@ -49,6 +50,9 @@ pub(crate) enum JobsCommand {
     Pause(pause::JobsPauseArgs),
     /// Resume paused queues
     Resume(pause::JobsPauseArgs),
+    /// List the cron jobs of the settings, run one now, pause or resume one
+    #[command(subcommand)]
+    Cron(cron::JobsCronCommand),
     /// Export jobs as JSON lines
     Export(export::JobsExportArgs),
     /// Import jobs from JSON lines: exported ones, or plain jobs
@@ -76,6 +80,7 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Working(arguments) => working::run(&arguments).await,
             JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
             JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
+            JobsCommand::Cron(command) => cron::run(&command).await,
             JobsCommand::Export(arguments) => export::run(&arguments).await,
             JobsCommand::Import(arguments) => import::run(&arguments).await,
             JobsCommand::Verify(arguments) => verify::run(&arguments),

@@ -56,7 +56,7 @@ fn print(job: &JobView) {
 }
 
 /// Formats a time as RFC 3339, with seconds.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let duration = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let whole = i64::try_from(duration.as_secs()).unwrap_or_default();
     jiff::Timestamp::from_second(whole).map(|time| time.to_string()).unwrap_or_default()

@@ -1,0 +1,157 @@
+//! Enqueues cron jobs at their times, and serves what operators do with them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use weir_base::clock::Timestamp;
+
+use super::JobService;
+use crate::cron::{self, CronSettings, CronState};
+use crate::handle::{CronAction, HandleError};
+use crate::job::JobBatch;
+use crate::stamp::rfc3339;
+use crate::store::{Store, StoreError};
+use crate::view;
+
+/// Maximum sleep, because the system clock may be set.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// Delay before a pass that failed is repeated.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Enqueues the jobs of `[[jobs.cron]]` at their times.
+pub(crate) async fn run_cron<S: Store>(service: Rc<JobService<S>>) {
+    loop {
+        let sleep = match pass(&service).await {
+            Ok(Some(next)) => next.since(service.clock.now()).min(SLEEP_MAX),
+            Ok(None) => SLEEP_MAX,
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "cron jobs wait");
+                RETRY
+            }
+        };
+        // New settings may have other times.
+        let _ = timeout(sleep, service.reloaded.notified()).await;
+    }
+}
+
+/// Handles everything that is due. Returns the next time of any job.
+pub(crate) async fn pass<S: Store>(
+    service: &JobService<S>,
+) -> Result<Option<Timestamp>, StoreError> {
+    let settings = service.settings();
+    if settings.cron.is_empty() && !service.store.capabilities().custom {
+        return Ok(None);
+    }
+    let states = service.store.cron_states().await?;
+    for name in states.keys().filter(|name| !settings.cron.iter().any(|it| it.name == **name)) {
+        service.store.cron_forget(name).await?;
+    }
+    let now = service.clock.now();
+    let mut next: Option<Timestamp> = None;
+    for cron in &settings.cron {
+        let last = match states.get(&cron.name) {
+            Some(state) => match handle_due(service, cron, state, now).await {
+                // Other cron jobs do not wait for it.
+                Err(error) if error.is_of_one_job() => {
+                    tracing::warn!(%error, cron = cron.name, "a cron job waits");
+                    next = [next, Some(now + RETRY)].into_iter().flatten().min();
+                    continue;
+                }
+                last => last?,
+            },
+            None => {
+                service.store.cron_run(&cron.name, now, None).await?;
+                now
+            }
+        };
+        let following = cron.schedule.next_after(last, &cron.timezone.0);
+        next = [next, following].into_iter().flatten().min();
+    }
+    Ok(next)
+}
+
+/// Returns the last time that is handled now.
+async fn handle_due<S: Store>(
+    service: &JobService<S>,
+    cron: &CronSettings,
+    state: &CronState,
+    now: Timestamp,
+) -> Result<Timestamp, StoreError> {
+    let Some(run) = cron::due(cron, state.last, now) else { return Ok(state.last) };
+    if state.paused || run.is_skipped {
+        tracing::info!(cron = cron.name, at = rfc3339(run.at), paused = state.paused, "skipped");
+        service.store.cron_run(&cron.name, run.at, None).await?;
+    } else {
+        let seconds = run.at.as_micros() / 1_000_000;
+        let json = cron.job.json(&format!("cron-{}-{seconds}", cron.name));
+        let mut batch = JobBatch::new();
+        match batch.parse_one(json.as_bytes(), now, &service.settings().limits) {
+            Ok(job) => drop(service.store.cron_run(&cron.name, run.at, Some(job)).await?),
+            Err(error) => {
+                tracing::error!(%error, cron = cron.name, "a cron job can't be stored");
+                service.store.cron_run(&cron.name, run.at, None).await?;
+            }
+        }
+    }
+    Ok(run.at)
+}
+
+/// Returns all cron jobs in the order of the settings.
+pub(super) async fn list<S: Store>(
+    service: &JobService<S>,
+) -> Result<Vec<view::CronView>, HandleError> {
+    let settings = service.settings();
+    if settings.cron.is_empty() {
+        return Ok(Vec::new());
+    }
+    let states = service.store.cron_states().await?;
+    let now = service.clock.now();
+    let view = |cron: &CronSettings| {
+        let state = states.get(&cron.name);
+        let next = cron.schedule.next_after(now, &cron.timezone.0);
+        view::CronView {
+            name: cron.name.clone(),
+            schedule: cron.schedule.to_string(),
+            timezone: cron.timezone.to_string(),
+            jobtype: cron.job.jobtype.clone(),
+            queue: cron.job.queue.clone(),
+            next_at: next.map(Timestamp::as_secs_f64),
+            last_at: state.map(|state| state.last.as_secs_f64()),
+            paused: state.is_some_and(|state| state.paused),
+        }
+    };
+    Ok(settings.cron.iter().map(view).collect())
+}
+
+/// Runs, pauses or resumes a cron job.
+pub(super) async fn act<S: Store>(
+    service: &JobService<S>,
+    name: &str,
+    action: CronAction,
+) -> Result<(), HandleError> {
+    let settings = service.settings();
+    let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
+        return Err(HandleError::Invalid(format!(
+            "there is no cron job {name:?}: `weir jobs cron list` shows them"
+        )));
+    };
+    match action {
+        CronAction::Run => {
+            let now = service.clock.now();
+            let json = cron.job.json(&format!("cron-{name}-now-{}", now.as_micros()));
+            let mut batch = JobBatch::new();
+            let job = batch
+                .parse_one(json.as_bytes(), now, &settings.limits)
+                .map_err(|error| HandleError::Invalid(error.to_string()))?;
+            Ok(service.store.push(&[job]).await?)
+        }
+        CronAction::Pause | CronAction::Resume => {
+            // A job that was just added has no state yet.
+            pass(service).await?;
+            Ok(service.store.cron_pause(name, action == CronAction::Pause).await?)
+        }
+    }
+}

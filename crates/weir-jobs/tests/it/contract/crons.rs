@@ -1,0 +1,82 @@
+//! The times of cron jobs that were handled: `[[jobs.cron]]`.
+
+use weir_base::clock::Timestamp;
+use weir_jobs::job::JobBatch;
+use weir_jobs::settings::JobServerLimits;
+use weir_jobs::store::{Store, StoreError};
+
+use super::harness::{Durable, Harness};
+use super::world::{World, job_with, seconds};
+
+async fn run_with<H: Harness>(
+    world: &World<H>,
+    name: &str,
+    at: Timestamp,
+    members: &str,
+) -> Result<bool, StoreError> {
+    let json = job_with(&format!("{name}-{}", at.as_micros()), members);
+    let mut batch = JobBatch::new();
+    let job = batch.parse_one(json.as_bytes(), world.now(), &JobServerLimits::default()).unwrap();
+    world.store().cron_run(name, at, Some(job)).await
+}
+
+async fn run<H: Harness>(world: &World<H>, name: &str, at: Timestamp) -> bool {
+    run_with(world, name, at, "").await.unwrap()
+}
+
+async fn last<H: Harness>(world: &World<H>, name: &str) -> Option<(Timestamp, bool)> {
+    let states = world.store().cron_states().await.unwrap();
+    states.get(name).map(|state| (state.last, state.paused))
+}
+
+pub(crate) async fn a_time_enqueues_one_job<H: Harness>(world: World<H>) {
+    let (first, second) = (world.now(), world.now() + seconds(60));
+    assert!(world.store().cron_run("a", first, None).await.unwrap());
+    assert_eq!(world.depth("default").await, 0);
+    for (at, is_new) in [(first, false), (second, true), (second, false), (first, false)] {
+        assert_eq!(run(&world, "a", at).await, is_new);
+    }
+    assert_eq!(world.depth("default").await, 1);
+    assert!(run(&world, "b", first).await, "another name has its own times");
+    world.store().cron_pause("a", true).await.unwrap();
+    assert_eq!(last(&world, "a").await, Some((second, true)));
+    world.store().flush().await.unwrap();
+    assert!(!run(&world, "a", second).await, "deleting the jobs does not bring its times back");
+    world.store().cron_forget("a").await.unwrap();
+    assert_eq!(last(&world, "a").await, None);
+}
+
+pub(crate) async fn a_unique_cron_job_is_left_out_while_the_last_one_runs<H: Harness>(
+    world: World<H>,
+) {
+    let members = r#""custom":{"unique_for":3600}"#;
+    for minute in 0..3 {
+        let at = world.now() + seconds(minute * 60);
+        assert_eq!(run_with(&world, "a", at, members).await, Ok(true));
+    }
+    assert_eq!(world.depth("default").await, 1);
+}
+
+pub(crate) async fn a_cron_job_wakes_a_fetch<H: Harness>(world: World<H>) {
+    let waiting = world.wait_as("w1", "default").await;
+    run(&world, "a", world.now()).await;
+    world.harness.tick().await;
+    assert!(waiting.jid().await.is_some());
+}
+
+pub(crate) async fn handled_times_survive_a_crash<H: Durable>(world: World<H>) {
+    let (first, second) = (world.now(), world.now() + seconds(60));
+    run(&world, "a", first).await;
+    run(&world, "b", first).await;
+    world.store().cron_pause("b", true).await.unwrap();
+    let world = world.crash().await;
+    assert_eq!(last(&world, "b").await, Some((first, true)));
+    for (at, is_new) in [(first, false), (second, true), (second, false)] {
+        assert_eq!(run(&world, "a", at).await, is_new);
+    }
+    world.store().cron_forget("b").await.unwrap();
+    world.store().flush().await.unwrap();
+    let world = world.restart().await;
+    assert_eq!((last(&world, "a").await, last(&world, "b").await), (Some((second, false)), None));
+    assert_eq!(world.depth("default").await, 0);
+}
