@@ -139,7 +139,7 @@ async fn disconnect(
     JsonInput(target): JsonInput<Disconnect>,
 ) -> AdminResult<Count> {
     let count = match target {
-        Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),
+        Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user).await,
         Disconnect::Socket { app, socket_id } => {
             realtime.hub.disconnect_socket(&app, &socket_id).await.map(|()| 1)
         }

@@ -71,7 +71,7 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
         app.client_queue_bytes_max = bytes;
     }
     let settings = Settings::default();
-    Hub::new(HubParts { cores, settings, apps: vec![app], clock, metrics, webhooks })
+    Hub::new(HubParts { cores, settings, apps: vec![app], clock, metrics, webhooks, log: None })
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,35 +1,27 @@
 //! The broker orders events, stores their history and tracks subscribers.
 //!
 //! Everything that happens on channels passes through [`Broker`]. [`LocalBroker`] keeps all of its
-//! state in the memory of this process.
+//! state in the memory of this process. [`NodeBroker`] is what the hub uses: the local broker, with a
+//! log that several nodes share in front of it if one is configured.
 //!
-//! # What a broker over several nodes needs
-//! - **Publishing** is a future up to the HTTP API and the admin API, so it may wait for a reply.
-//!   It keeps the order of reservation and position (invariant 12): each node receives events from
-//!   other nodes in the broker's order. The channel's local home distributes them, with the
-//!   broker's position instead of its own.
-//! - **Client events and subscriptions** are synchronous: they are called while the shard's state
-//!   is borrowed, and a borrow must not be held across an await. A client event can be queued, in a
-//!   bounded queue that reports [`CoreBusy`] when it is full.
-//! - **Subscribing** must be able to finish later, which the shard does not support yet. Its
-//!   postponed subscriptions (`Postponed::Subscribe`) come close: reading from the connection
-//!   pauses, so its messages keep their order, and the subscription is retried. But retries run on
-//!   a timer, and each attempt starts over. A pending subscription needs its own state in the
-//!   session, which holds the request. The broker wakes the connection's task when the reply
-//!   arrives, and `leave_all` cancels the subscription. Broadcasts that arrive before the reply
-//!   must wait until the subscription's sequence is known.
-//! - **Members and history** are read synchronously from this process. A remote broker either keeps
-//!   a copy of each channel that has local subscribers, or these methods become futures too: they
-//!   are called by the HTTP API, except for pages of members, which need the pending state
-//!   described above.
-//! - Figures for operators and for `GET /channels` come from the apps' registries of local
-//!   channels.
+//! # With a shared log
+//! - **Publishing** is a future up to the HTTP API and the admin API. The log orders events, and each
+//!   node receives all of them in the log's order (invariant 12). The channel's local home
+//!   distributes them, with the log's position instead of its own.
+//! - **Subscribing** needs the channel's position in the log. A subscription to a channel that this
+//!   node has no copy of is postponed (`Postponed::Subscribe`) and retried until the copy is there:
+//!   the connection is not read from meanwhile, so its messages keep their order.
+//! - **Client events** are delivered here and sent to the other nodes, at most once.
+//! - **Members** are those of this node.
+//! - Figures for operators and for `GET /channels` come from the apps' registries of local channels.
 
 mod local;
+mod node;
 
 use std::sync::Arc;
 
 pub(crate) use self::local::LocalBroker;
+pub(crate) use self::node::NodeBroker;
 use crate::app::App;
 use crate::channel::{
     Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, TooManyChannels,
@@ -39,6 +31,7 @@ use crate::cores::CoreBusy;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
+use crate::shared_log::AppendError;
 
 /// Orders events, stores history, and tracks subscribers and members.
 ///
@@ -60,13 +53,14 @@ pub(crate) trait Broker {
     fn publish_all<'a>(
         &self,
         app: &App,
-        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> impl Future<Output = Result<(), PublishError>> + Send;
 
     /// Sends a client's event to the other subscribers of a channel that the client is subscribed
     /// to.
     fn publish_client_event(
         &self,
+        app: &App,
         channel: &Channel,
         event: ClientPublication<'_>,
     ) -> Result<(), CoreBusy>;
@@ -118,6 +112,8 @@ pub(crate) struct ServerEvent<'a> {
     pub(crate) data: &'a str,
     /// The connection that does not receive the event.
     pub(crate) except: Option<SocketId>,
+    /// An event with the same key is appended to a channel of the shared log only once.
+    pub(crate) idempotency_key: Option<&'a str>,
 }
 
 /// An event of a client for the other subscribers of a channel.
@@ -151,6 +147,9 @@ pub enum PublishError {
     /// This process has handed over, and the next one continues the histories.
     #[error("this process has handed over to the next one; try again")]
     HandedOver,
+    /// The event was not appended to the shared log.
+    #[error("{0}")]
+    Log(#[from] AppendError),
 }
 
 /// Why a subscription was rejected.
@@ -165,4 +164,7 @@ pub(crate) enum SubscribeError {
     /// The presence channel has reached its limit of members.
     #[error("{0}")]
     TooManyMembers(#[from] TooManyMembers),
+    /// The channel's position in the shared log is requested. Try again soon.
+    #[error("the channel's position is not known yet")]
+    Unsynchronized,
 }

@@ -15,6 +15,7 @@ mod members;
 mod meter;
 mod prepared;
 mod registry;
+mod shared;
 mod watch_queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +67,12 @@ impl Channel {
     ) -> Self {
         let (kind, home) = (name.kind(), Home::new(cores, now));
         Self { id, name, kind, slowed: AtomicU64::new(0), cache, home: Mutex::new(home) }
+    }
+
+    /// Returns a copy of a channel of the shared log, whose position is not known yet.
+    pub(crate) fn unsynchronized(self) -> Self {
+        self.home().is_synchronized = false;
+        self
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {

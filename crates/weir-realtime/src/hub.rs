@@ -1,6 +1,7 @@
 //! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
 mod publish;
+mod shared;
 pub(crate) mod single_core;
 
 use std::sync::Arc;
@@ -10,22 +11,24 @@ use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 
+pub use self::shared::HeldChannel;
 use crate::app::{App, Apps};
-use crate::broker::LocalBroker;
 pub use crate::broker::PublishError;
+use crate::broker::{LocalBroker, NodeBroker};
 use crate::channel::Registry;
 pub use crate::channel::TooManyChannels;
 pub use crate::cores::CoreBusy;
 use crate::cores::{CoreMessage, Cores};
 use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
+use crate::shared_log::SharedLog;
 use crate::webhooks::Webhooks;
 
 /// The realtime server without its sockets.
 #[derive(Debug)]
 pub struct Hub {
     pub(crate) cores: Arc<Cores>,
-    pub(crate) broker: LocalBroker,
+    pub(crate) broker: NodeBroker,
     pub(crate) clock: Clock,
     pub(crate) metrics: RealtimeMetrics,
     pub(crate) webhooks: Webhooks,
@@ -52,17 +55,22 @@ pub struct HubParts {
     pub metrics: RealtimeMetrics,
     /// Sends webhooks to the applications' servers.
     pub webhooks: Webhooks,
+    /// The log that this node shares with others.
+    pub log: Option<Arc<dyn SharedLog>>,
 }
 
 impl Hub {
     /// Returns a hub without channels or connections.
     #[must_use]
     pub fn new(parts: HubParts) -> Arc<Self> {
-        let HubParts { cores, settings, apps, clock, metrics, webhooks } = parts;
+        let HubParts { cores, settings, apps, clock, metrics, webhooks, log } = parts;
         let limits = &settings.limits;
         let cores = Cores::new(cores, limits.core_queue_events_max, limits.core_queue_bytes_max);
         let cores = Arc::new(cores);
-        let broker = LocalBroker::new(Arc::clone(&cores), clock.clone(), metrics.clone(), limits);
+        let (shared_cores, is_shared) = (Arc::clone(&cores), log.is_some());
+        let local =
+            LocalBroker::new(shared_cores, clock.clone(), metrics.clone(), limits, is_shared);
+        let broker = NodeBroker { local, log };
         Arc::new(Self {
             cores,
             broker,
@@ -87,7 +95,7 @@ impl Hub {
         for core in self.cores.iter() {
             core.budget.set_limits(limits.core_queue_events_max, limits.core_queue_bytes_max);
         }
-        self.broker.set_limits(limits);
+        self.broker.local.set_limits(limits);
         self.settings.store(Arc::new(settings));
         let before = self.apps.load_full();
         let after = Arc::new(Apps::new(apps, &before));
@@ -95,7 +103,7 @@ impl Hub {
         for app in before.iter() {
             let is_there = after.by_id(&app.settings().id).is_some();
             if !is_there {
-                self.broker.forget_histories(app);
+                self.broker.local.forget_histories(app);
             }
             if !is_there || !app.settings().is_enabled {
                 self.send_to_all(|| CoreMessage::CloseApp { app: app.number });
@@ -137,7 +145,7 @@ impl Hub {
     /// [`Hub::expiry_parts`] in turn.
     pub(crate) fn remove_expired(&self, part: usize) {
         for app in self.apps() {
-            self.broker.remove_expired(&app, part);
+            self.broker.local.remove_expired(&app, part);
         }
     }
 

@@ -5,6 +5,7 @@
 //!   Pusher Channels protocol 7. `frame` encodes a Pusher message as a WebSocket frame.
 //! - [`settings`], [`metrics`], [`origin`], [`webhooks`] (requests to the application's server).
 //! - `cores`: each core's mailbox, and the limits of what may wait for delivery by that core.
+//! - [`shared_log`]: what a log that several nodes share must do.
 //! - `channel`: a channel's home, which orders the channel's messages. `app`: the channels and
 //!   users of one app.
 //! - `broker`: publishing, subscribing, members and history behind one trait.
@@ -33,6 +34,7 @@ mod saved;
 mod session;
 pub mod settings;
 pub mod shard;
+pub mod shared_log;
 mod sse;
 mod users;
 pub mod view;

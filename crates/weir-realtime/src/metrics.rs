@@ -39,6 +39,7 @@ struct MetricFamilies {
     slow_clients: Gauge<i64, AtomicI64>,
     recoveries: Family<RecoveryLabel, Counter>,
     limits: Family<LimitHitLabel, Counter>,
+    gaps: Counter<u64, AtomicU64>,
     publish_to_socket: Option<Histogram>,
 }
 
@@ -152,6 +153,11 @@ impl RealtimeMetrics {
             i.slow_clients.clone(),
         );
         registry.register("recoveries", "Answers to clients that recover", i.recoveries.clone());
+        registry.register(
+            "gaps",
+            "Times that subscribers of a channel were notified of lost events",
+            i.gaps.clone(),
+        );
         registry.register("limit_hits", "Times that a limit was met", i.limits.clone());
         registry.register(
             "publish_to_socket_seconds",
@@ -225,6 +231,16 @@ impl RealtimeMetrics {
 
     pub(crate) fn recovery(&self, outcome: RecoveryOutcome) {
         self.0.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).inc();
+    }
+
+    pub(crate) fn gap(&self) {
+        self.0.gaps.inc();
+    }
+
+    /// Returns the number of gaps.
+    #[cfg(test)]
+    pub(crate) fn gaps(&self) -> u64 {
+        self.0.gaps.get()
     }
 
     pub(crate) fn limit_hit(&self, limit: LimitKind) {

@@ -96,7 +96,12 @@ impl Hub {
         let name = EventName::parse(request.event.as_str().into(), &limits)?;
         let data = Payload::from_json(&request.data, limits.event_data_bytes_max)?;
         let is_switched_off = self.switches().is_off(name.as_str(), self.clock.now());
-        let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: None };
+        let event = ServerEvent {
+            name: name.as_str(),
+            data: data.as_str(),
+            except: None,
+            idempotency_key: None,
+        };
         let published = self.publish(&app, &channel, event).await?;
         Ok(EventPublished {
             subscribers: published.subscribers,
@@ -106,15 +111,31 @@ impl Hub {
         })
     }
 
-    /// Closes all connections that are signed in as a user. Returns how many.
+    /// Closes all connections that are signed in as a user, also those to other nodes that share a
+    /// log. Returns how many this node had.
     ///
     /// # Errors
-    /// Returns an error if there is no such app or user, or a core has no room.
-    pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
-        match self.end_connections(&*self.app_named(app)?, user)? {
-            0 => Err(OperationError::NoSuchUser(user.to_owned())),
+    /// Returns an error if there is no such app or, without a log, no such user, if a core has no
+    /// room, or if the log does not respond.
+    pub async fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
+        let app = self.app_named(app)?;
+        match self.end_connections_everywhere(&app, user).await? {
+            0 if self.broker.log.is_none() => Err(OperationError::NoSuchUser(user.to_owned())),
             count => Ok(count),
         }
+    }
+
+    /// Closes the connections of a user of an app, to all nodes. Returns how many this node had.
+    pub(crate) async fn end_connections_everywhere(
+        &self,
+        app: &App,
+        user: &str,
+    ) -> Result<usize, PublishError> {
+        let count = self.end_connections(app, user)?;
+        if let Some(log) = &self.broker.log {
+            log.terminate(Arc::clone(&app.settings().id), Box::from(user)).await?;
+        }
+        Ok(count)
     }
 
     /// Closes all connections that are signed in as a user of an app. Returns how many.

@@ -136,7 +136,7 @@ impl Hub {
         let Ok(name) = ChannelName::parse(&saved.name, &self.settings().limits.pusher) else {
             return false;
         };
-        self.broker.restore(&app, &name, history)
+        self.broker.local.restore(&app, &name, history)
     }
 }
 

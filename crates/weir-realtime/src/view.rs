@@ -126,7 +126,7 @@ impl Hub {
         HubOverview {
             apps,
             cores: cores.collect(),
-            history_bytes: self.broker.history_bytes(),
+            history_bytes: self.broker.local.history_bytes(),
             history_bytes_max: self.settings().limits.history_bytes_max,
             totals: self.metrics.totals(),
             webhooks: self.webhooks.metrics().totals(),

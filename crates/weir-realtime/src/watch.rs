@@ -54,8 +54,12 @@ impl Hub {
         }
         let events_max = self.settings().limits.watch_events_max;
         let queue = Arc::new(WatchQueue::new(events_max));
-        match self.broker.add_watcher(&app, &name, &queue) {
-            Ok(channel) => Ok(Watch { hub: Arc::clone(self), app, channel, queue }),
+        match self.broker.local.add_watcher(&app, &name, &queue) {
+            Ok(channel) => {
+                // If Redis does not respond, the copy is requested when it does.
+                let _ = self.broker.prepare_history(&app, &name);
+                Ok(Watch { hub: Arc::clone(self), app, channel, queue })
+            }
             Err(error) => {
                 self.watchers.fetch_sub(1, Ordering::Relaxed);
                 Err(error.into())
@@ -82,7 +86,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.hub.watchers.fetch_sub(1, Ordering::Relaxed);
-        self.hub.broker.remove_watcher(&self.app, &self.channel, &self.queue);
+        self.hub.broker.local.remove_watcher(&self.app, &self.channel, &self.queue);
     }
 }
 

@@ -157,7 +157,7 @@ impl World {
             4 => self.core.advance_time(Duration::from_millis(u64::from(input.byte()) * 20)),
             5 => self.switch(input),
             6 => self.reload(input),
-            7 => drop(self.core.hub().disconnect_user("1", input.choose(&["u0", "u1"]))),
+            7 => drop(self.core.disconnect_user("1", input.choose(&["u0", "u1"]))),
             8 => self.core.remove_expired(),
             9 => self.publish_all(input),
             step => self.client_step(step, input),

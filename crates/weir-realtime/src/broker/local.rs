@@ -35,6 +35,8 @@ pub(crate) struct LocalBroker {
     next_channel: AtomicU64,
     /// Bytes of all histories.
     history_bytes: AtomicUsize,
+    /// Whether channels are copies of those of a shared log.
+    has_shared_log: bool,
 }
 
 impl Broker for LocalBroker {
@@ -50,13 +52,14 @@ impl Broker for LocalBroker {
     fn publish_all<'a>(
         &self,
         app: &App,
-        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> impl Future<Output = Result<(), PublishError>> + Send {
         std::future::ready(self.publish_all_now(app, events))
     }
 
     fn publish_client_event(
         &self,
+        _: &App,
         channel: &Channel,
         event: ClientPublication<'_>,
     ) -> Result<(), CoreBusy> {
@@ -80,6 +83,7 @@ impl Broker for LocalBroker {
                     return Ok((channel, join));
                 }
                 Err(JoinError::Gone) => {}
+                Err(JoinError::Unsynchronized) => return Err(SubscribeError::Unsynchronized),
                 Err(JoinError::Busy(busy)) => {
                     self.metrics.limit_hit(LimitKind::CoreQueue);
                     return Err(busy.into());
@@ -144,6 +148,7 @@ impl LocalBroker {
         clock: Clock,
         metrics: RealtimeMetrics,
         limits: &HubLimits,
+        has_shared_log: bool,
     ) -> Self {
         Self {
             cores,
@@ -153,6 +158,7 @@ impl LocalBroker {
             history_bytes_max: AtomicUsize::new(limits.history_bytes_max),
             next_channel: AtomicU64::new(1),
             history_bytes: AtomicUsize::new(0),
+            has_shared_log,
         }
     }
 
@@ -172,7 +178,9 @@ impl LocalBroker {
         let created = app.channels.get_or_create(name, max, || {
             let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
             let cache = Arc::clone(&app.cache);
-            Channel::new(id, name.clone(), self.cores.len(), cache, self.clock.now())
+            let now = self.clock.now();
+            let channel = Channel::new(id, name.clone(), self.cores.len(), cache, now);
+            if self.has_shared_log { channel.unsynchronized() } else { channel }
         });
         created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
     }
@@ -200,8 +208,11 @@ impl LocalBroker {
     }
 
     /// Continues a channel of the previous process. Returns whether the limit of channels allows
-    /// it.
+    /// it. A channel of a shared log is read from there instead.
     pub(crate) fn restore(&self, app: &App, name: &ChannelName, saved: SavedHistory) -> bool {
+        if self.has_shared_log {
+            return false;
+        }
         let Ok(channel) = self.channel(app, name) else { return false };
         self.add_history_bytes(channel.restore(saved));
         self.bound_cache(app);

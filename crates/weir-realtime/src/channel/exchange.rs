@@ -32,8 +32,20 @@ pub(crate) struct Publication<'a> {
 pub(crate) enum Retention {
     /// In the history, and in the cache of a cache channel.
     History(HistoryLimits),
+    /// Likewise, at the position that the shared log gave it.
+    Log { position: ChannelPosition, limits: HistoryLimits },
     /// Nowhere, as for client events.
     Nothing,
+}
+
+impl Retention {
+    /// Returns the limits of the history that stores the event.
+    pub(crate) const fn limits(self) -> Option<HistoryLimits> {
+        match self {
+            Self::History(limits) | Self::Log { limits, .. } => Some(limits),
+            Self::Nothing => None,
+        }
+    }
 }
 
 /// A published event. The default is an event without subscribers.
@@ -51,6 +63,8 @@ pub(crate) struct JoinRequest {
     pub(crate) core: usize,
     pub(crate) member: Option<ListedMember>,
     pub(crate) recover: Option<ChannelPosition>,
+    /// Whether the channel's position must be known. Always the case without a shared log.
+    pub(crate) needs_position: bool,
     pub(crate) wants_member_changes: bool,
     pub(crate) now: Timestamp,
 }
@@ -95,6 +109,8 @@ pub(crate) enum CacheState {
 pub(crate) enum JoinError {
     #[error("the channel was removed at this moment")]
     Gone,
+    #[error("the channel's position is not known yet")]
+    Unsynchronized,
     #[error("{0}")]
     Busy(#[from] CoreBusy),
     #[error("{0}")]

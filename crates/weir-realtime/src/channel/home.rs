@@ -17,6 +17,7 @@ use crate::pusher::channel::ChannelKind;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::pusher::server_message::{Joined, Recovery};
 use crate::settings::HistoryLimits;
+use crate::shared_log::LogRecord;
 
 #[derive(Debug)]
 pub(super) struct Home {
@@ -25,6 +26,10 @@ pub(super) struct Home {
     pub(super) is_gone: bool,
     /// Sequence number of the last message to subscribers.
     pub(super) sequence: u64,
+    /// False: a copy of a channel of the shared log, whose position is not known yet.
+    pub(super) is_synchronized: bool,
+    /// When a copy was last compared with the log.
+    pub(super) compared_at: Timestamp,
     pub(super) epoch: Epoch,
     /// Offset of the last event in the history.
     pub(super) offset: u64,
@@ -61,6 +66,8 @@ impl Home {
         Self {
             is_gone: false,
             sequence: 0,
+            is_synchronized: true,
+            compared_at: Timestamp::default(),
             epoch: Epoch(fastrand::u64(..)),
             offset: 0,
             history: EventHistory::default(),
@@ -91,6 +98,11 @@ impl Home {
         ChannelPosition { epoch: self.epoch, offset: self.offset }
     }
 
+    /// Returns whether `record` is the event after the copy's last one, in a new epoch.
+    pub(super) fn continues(&self, record: &LogRecord) -> bool {
+        record.continues == Some(self.position())
+    }
+
     pub(super) fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
         self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
     }
@@ -117,6 +129,11 @@ impl Home {
                 self.begin_history();
                 None
             }
+            Retention::Log { position, limits } => {
+                (self.epoch, self.offset) = (position.epoch, position.offset);
+                self.has_sent_position |= limits.events_max > 0;
+                (limits.events_max > 0).then_some(position)
+            }
             Retention::Nothing => None,
         }
     }
@@ -135,10 +152,20 @@ impl Home {
         retention: Retention,
         now: Timestamp,
     ) {
-        if let (Some(position), Retention::History(limits)) = (position, retention) {
+        let Some(limits) = retention.limits() else { return };
+        if let Some(position) = position {
             let entry = HistoryEntry { offset: position.offset, at: now, frame: frame.clone() };
             self.history.push(entry, &limits);
         }
+    }
+
+    /// Returns whether a copy must be compared with the shared log before a subscriber with this
+    /// position joins: it is not known, or another node delivered events that have not arrived here.
+    pub(super) fn is_behind(&self, since: Option<ChannelPosition>, now: Timestamp) -> bool {
+        /// A wrong position causes a comparison only this often.
+        const INTERVAL: Duration = Duration::from_millis(100);
+        let is_ahead = since.is_some_and(|it| it.epoch == self.epoch && it.offset > self.offset);
+        !self.is_synchronized || (is_ahead && now.since(self.compared_at) > INTERVAL)
     }
 
     /// Returns a new subscriber's position and recovery outcome, and the events that it missed
@@ -148,7 +175,8 @@ impl Home {
         since: Option<ChannelPosition>,
         limits: &HistoryLimits,
     ) -> (Joined, Vec<Frame>) {
-        let position = (limits.events_max > 0).then(|| self.position());
+        let is_known = self.is_synchronized && limits.events_max > 0;
+        let position = is_known.then(|| self.position());
         let Some(since) = since else {
             return (Joined { position, ..Joined::default() }, Vec::new());
         };

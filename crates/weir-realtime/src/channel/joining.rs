@@ -31,7 +31,10 @@ impl Channel {
     ) -> Result<Join, JoinError> {
         let mut home = self.home();
         home.check_not_gone().map_err(|ChannelGone| JoinError::Gone)?;
-        let JoinRequest { core, member, recover, wants_member_changes, now } = joining;
+        if joining.needs_position && home.is_behind(joining.recover, joining.now) {
+            return Err(JoinError::Unsynchronized);
+        }
+        let JoinRequest { core, member, recover, wants_member_changes, now, .. } = joining;
         let is_new_member = match &member {
             Some(member) => self.admit(&mut home, member, app, cores, now)?,
             None => false,

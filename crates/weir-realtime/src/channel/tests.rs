@@ -36,8 +36,14 @@ fn fixture() -> ChannelFixture {
 impl ChannelFixture {
     fn join(&self, user_id: &str, now: Timestamp) -> Join {
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
-        let joining =
-            JoinRequest { core: 0, member, recover: None, wants_member_changes: true, now };
+        let joining = JoinRequest {
+            core: 0,
+            member,
+            recover: None,
+            needs_position: true,
+            wants_member_changes: true,
+            now,
+        };
         self.channel.join(joining, &self.app, &self.cores, |_| {}).unwrap()
     }
 
@@ -85,7 +91,14 @@ fn channel() -> Channel {
 
 fn joining(user: &str) -> JoinRequest {
     let member = Some(ListedMember { user_id: user.into(), user_info: None });
-    JoinRequest { core: 0, member, recover: None, wants_member_changes: false, now: NOW }
+    JoinRequest {
+        core: 0,
+        member,
+        recover: None,
+        needs_position: true,
+        wants_member_changes: false,
+        now: NOW,
+    }
 }
 
 const fn leaving(user: &str) -> LeaveRequest<'_> {

@@ -1,5 +1,7 @@
 //! A channel's history as plain JSON, for clients without WebSockets. This is an extension of Weir.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -7,12 +9,16 @@ use serde_json::value::RawValue;
 use super::SignedCall;
 use super::response::ApiFailure;
 use crate::broker::Broker as _;
+use crate::pusher::api::InfoRequest;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::shard::Shard;
 
 /// The most events of one response. `limit` may lower it.
 const EVENTS_MAX: usize = 1_000;
+/// How often, and how many times, a request looks for the copy that it waits for: two seconds.
+const COPY_INTERVAL: Duration = Duration::from_millis(5);
+const COPY_ATTEMPTS_MAX: usize = 400;
 
 #[derive(Serialize)]
 struct HistoryResponse<'a> {
@@ -26,7 +32,7 @@ struct HistoryResponse<'a> {
 impl Shard {
     /// Handles `GET /apps/ID/channels/NAME/history?after=EPOCH:OFFSET&limit=N`. Returns the newest
     /// events, oldest first, each as subscribers received it.
-    pub(super) fn history(
+    pub(super) async fn history(
         &self,
         call: &SignedCall<'_>,
         name: &ChannelName,
@@ -35,6 +41,7 @@ impl Shard {
         let limit = parse::<usize>(call.query.get("limit"), "limit")?.unwrap_or(EVENTS_MAX);
         let after_offset = after.map_or(0, |after| after.offset);
         let limit = limit.min(EVENTS_MAX);
+        self.await_copy(call, name).await?;
         let found = self.hub.broker.history(call.app, name.as_str(), after_offset, limit);
         let (position, entries) = match found {
             Some((position, entries)) => (Some(position), entries),
@@ -50,6 +57,37 @@ impl Shard {
         };
         serde_json::to_vec(&history)
             .map_err(|error| ApiFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error))
+    }
+}
+
+impl Shard {
+    /// Waits for the copy of a cache channel whose last event is requested.
+    pub(super) async fn await_cached(
+        &self,
+        call: &SignedCall<'_>,
+        name: &ChannelName,
+    ) -> Result<(), ApiFailure> {
+        let request = InfoRequest::parse(call.query.get("info"));
+        match request.is_ok_and(|request| request.cache) && name.kind().caches {
+            true => self.await_copy(call, name).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until this node has a copy of the channel of the shared log, if there is one.
+    async fn await_copy(
+        &self,
+        call: &SignedCall<'_>,
+        name: &ChannelName,
+    ) -> Result<(), ApiFailure> {
+        for _ in 0..COPY_ATTEMPTS_MAX {
+            if self.hub.broker.prepare_history(call.app, name)? {
+                return Ok(());
+            }
+            tokio::time::sleep(COPY_INTERVAL).await;
+        }
+        let text = "Redis did not return the channel's history in time; try again";
+        Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, text))
     }
 }
 

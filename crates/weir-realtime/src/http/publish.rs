@@ -23,11 +23,15 @@ impl Shard {
             Operation::Publish => self.publish(call, limits).await,
             Operation::PublishBatch => self.publish_batch(call, limits).await,
             Operation::PublishToUser(user) => self.publish_to_user(call, user, limits).await,
-            Operation::Terminate(user) => self.terminate(call, user),
+            Operation::Terminate(user) => self.terminate(call, user).await,
             Operation::ListChannels => query::list_channels(self, call),
-            Operation::Channel(name) => query::channel(self, call, &parse_name(name, limits)?),
+            Operation::Channel(name) => {
+                let name = parse_name(name, limits)?;
+                self.await_cached(call, &name).await?;
+                query::channel(self, call, &name)
+            }
             Operation::Users(name) => query::users(self, call, &parse_name(name, limits)?),
-            Operation::History(name) => self.history(call, &parse_name(name, limits)?),
+            Operation::History(name) => self.history(call, &parse_name(name, limits)?).await,
         }
     }
 
@@ -36,9 +40,14 @@ impl Shard {
         call: &SignedCall<'_>,
         limits: &PusherLimits,
     ) -> Result<Vec<u8>, ApiFailure> {
-        let Publish { name, data, channels, socket_id, info } =
+        let Publish { name, data, channels, socket_id, info, idempotency_key } =
             api::parse_publish(call.body, limits)?;
-        let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: socket_id };
+        let event = ServerEvent {
+            name: name.as_str(),
+            data: data.as_str(),
+            except: socket_id,
+            idempotency_key: self.checked_key(idempotency_key.as_deref())?,
+        };
         match &channels[..] {
             [channel] => drop(self.hub.publish(call.app, channel, event).await?),
             channels => {
@@ -67,9 +76,13 @@ impl Shard {
         limits: &PusherLimits,
     ) -> Result<Vec<u8>, ApiFailure> {
         let events = api::parse_batch(call.body, limits)?;
+        for one in &events {
+            self.checked_key(one.idempotency_key.as_deref())?;
+        }
         let all = events.iter().map(|one| {
             let (name, data) = (one.name.as_str(), one.data.as_str());
-            (&one.channel, ServerEvent { name, data, except: one.socket_id })
+            let idempotency_key = one.idempotency_key.as_deref();
+            (&one.channel, ServerEvent { name, data, except: one.socket_id, idempotency_key })
         });
         self.hub.publish_all(call.app, all).await?;
         let mut body = Vec::new();
@@ -96,13 +109,23 @@ impl Shard {
         let event = api::parse_user_event(call.body, limits)?;
         let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
         let (name, data) = (event.name.as_str(), event.data.as_str());
-        let event = ServerEvent { name, data, except: None };
+        let idempotency_key = self.checked_key(event.idempotency_key.as_deref())?;
+        let event = ServerEvent { name, data, except: None, idempotency_key };
         self.hub.publish(call.app, &channel, event).await?;
         Ok(empty_body())
     }
 
-    fn terminate(&self, call: &SignedCall<'_>, user: &str) -> Result<Vec<u8>, ApiFailure> {
-        self.hub.end_connections(call.app, user)?;
+    /// Rejects a key where no log remembers it.
+    fn checked_key<'a>(&self, key: Option<&'a str>) -> Result<Option<&'a str>, ApiFailure> {
+        if key.is_some() && self.hub.broker.log.is_none() {
+            let text = "idempotency_key needs a log that remembers it (realtime.broker)";
+            return Err(ApiFailure::new(StatusCode::BAD_REQUEST, text));
+        }
+        Ok(key)
+    }
+
+    async fn terminate(&self, call: &SignedCall<'_>, user: &str) -> Result<Vec<u8>, ApiFailure> {
+        self.hub.end_connections_everywhere(call.app, user).await?;
         Ok(empty_body())
     }
 

@@ -27,7 +27,7 @@ impl Hub {
     pub(crate) async fn publish_all<'a>(
         &self,
         app: &App,
-        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> Result<(), PublishError> {
         if self.is_handed_over() {
             return Err(PublishError::HandedOver);
@@ -81,7 +81,7 @@ mod tests {
         let app = core.hub().app_by_id("1").unwrap();
         let parse = |name: &&str| ChannelName::parse(name, &PusherLimits::default()).unwrap();
         let names: Vec<ChannelName> = channels.iter().map(parse).collect();
-        let event = ServerEvent { name: "e", data: "1", except: None };
+        let event = ServerEvent { name: "e", data: "1", except: None, idempotency_key: None };
         poll_now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
     }
 

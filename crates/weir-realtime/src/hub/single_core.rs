@@ -11,6 +11,7 @@ use weir_base::shutdown::ShutdownToken;
 use super::{Hub, HubParts};
 use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
+use crate::shared_log::SharedLog;
 use crate::webhooks::{self, WebhookMetrics, Webhooks};
 
 /// Returns a hub with these apps and one core.
@@ -18,6 +19,7 @@ pub(crate) fn single_core_hub(
     clock: &Clock,
     settings: Settings,
     apps: Vec<AppSettings>,
+    log: Option<Arc<dyn SharedLog>>,
 ) -> Arc<Hub> {
     let mut registry = Registry::default();
     let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
@@ -35,6 +37,7 @@ pub(crate) fn single_core_hub(
         clock: clock.clone(),
         metrics: RealtimeMetrics::register(&mut registry),
         webhooks,
+        log,
     })
 }
 
@@ -58,5 +61,5 @@ pub(crate) fn single_core_hub_with(clock: &Clock, change: impl FnOnce(&mut Setti
     let mut settings = Settings::default();
     change(&mut settings);
     let secret = weir_base::secret::Secret::new("secret");
-    single_core_hub(clock, settings, vec![AppSettings::new("1", "key", secret)])
+    single_core_hub(clock, settings, vec![AppSettings::new("1", "key", secret)], None)
 }

@@ -24,6 +24,9 @@ pub enum ApiError {
     /// The body is larger than the limit.
     #[error("the body has {bytes} bytes; at most {max} are allowed")]
     BodyTooLarge { bytes: usize, max: usize },
+    /// The idempotency key is empty or longer than the limit.
+    #[error("idempotency_key has {bytes} bytes; write 1 to {max}")]
+    IdempotencyKey { bytes: usize, max: usize },
     /// The body is nested deeper than the limit.
     #[error("the body is nested deeper than {max} levels")]
     TooDeep { max: usize },

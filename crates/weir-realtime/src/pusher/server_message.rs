@@ -32,6 +32,8 @@ pub const MEMBER_ADDED: &str = "pusher_internal:member_added";
 pub const MEMBER_REMOVED: &str = "pusher_internal:member_removed";
 /// The name of the message of [`members_changed`].
 pub const MEMBERS_CHANGED: &str = "weir:members_changed";
+/// Notifies subscribers that events may be lost to them.
+pub const GAP: &str = "weir:gap";
 
 /// `data` of messages without data.
 const NOTHING: &str = "{}";
@@ -299,6 +301,13 @@ pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: ChannelPosition
     use std::io::Write as _;
     let ChannelPosition { epoch, offset } = position;
     write!(out, r#","epoch":"{epoch}","offset":{offset}"#).expect("a Vec takes everything");
+}
+
+/// Writes that subscribers of a channel may lack events before `position`. This is an extension of
+/// Weir, for nodes that share a log.
+pub fn gap(out: &mut Vec<u8>, channel: &str, position: ChannelPosition) {
+    let data = AsText(position);
+    write(out, &MessageEnvelope { event: GAP, channel: Some(channel), data });
 }
 
 /// A page of a list of members.

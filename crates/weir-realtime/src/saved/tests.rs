@@ -16,14 +16,25 @@ fn name(name: &str) -> ChannelName {
 
 fn publish(hub: &Hub, channel: &str, data: &str) {
     let app = hub.app_by_id("1").unwrap();
-    poll_now(hub.publish(&app, &name(channel), ServerEvent { name: "e", data, except: None }))
-        .unwrap();
+    poll_now(hub.publish(
+        &app,
+        &name(channel),
+        ServerEvent { name: "e", data, except: None, idempotency_key: None },
+    ))
+    .unwrap();
 }
 
 fn join(hub: &Hub, channel: &str, recover: Option<ChannelPosition>) -> Join {
     let app = hub.app_by_id("1").unwrap();
     let now = hub.clock.now();
-    let joining = JoinRequest { core: 0, member: None, recover, wants_member_changes: false, now };
+    let joining = JoinRequest {
+        core: 0,
+        member: None,
+        recover,
+        needs_position: true,
+        wants_member_changes: false,
+        now,
+    };
     hub.broker.subscribe(&app, &name(channel), &joining, |_, _| {}).unwrap().1
 }
 
@@ -60,7 +71,7 @@ fn a_client_recovers_missed_events_after_a_restart() {
     let position = folder.saved();
     let hub = hub(&folder.clock);
     assert_eq!(hub.restore(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
-    assert_eq!(hub.broker.history_bytes(), {
+    assert_eq!(hub.broker.local.history_bytes(), {
         let channels = hub.channels("1", "", 9).unwrap().channels;
         channels.iter().map(|channel| channel.history_bytes).sum::<usize>()
     });

@@ -53,7 +53,7 @@ impl Shard {
             return write_error(output, &reason);
         }
         let sender = Sender { socket_id: session.socket_id, user_id: subscription.user_id.clone() };
-        match self.publish_client_event(&channel, event, &sender) {
+        match self.publish_client_event(&app, &channel, event, &sender) {
             Ok(ClientEventOutcome::Published) => {
                 self.send_client_event(&app, &channel, event, &sender)
             }
@@ -64,6 +64,7 @@ impl Shard {
 
     fn publish_client_event(
         &self,
+        app: &App,
         channel: &Channel,
         event: &ClientEvent<'_>,
         sender: &Sender,
@@ -79,7 +80,7 @@ impl Shard {
             sender: sender.socket_id,
             user_id: sender.user_id.as_deref(),
         };
-        self.hub.broker.publish_client_event(channel, publication)?;
+        self.hub.broker.publish_client_event(app, channel, publication)?;
         Ok(ClientEventOutcome::Published)
     }
 

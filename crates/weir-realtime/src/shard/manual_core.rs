@@ -17,6 +17,7 @@ use super::upkeep::ROUNDS;
 use crate::broker::ServerEvent;
 use crate::cores::{CoreMessages, SessionKey};
 use crate::hub::{Hub, single_core};
+use crate::operations::OperationError;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
@@ -80,11 +81,30 @@ impl ManualCore {
     #[must_use]
     pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
         let clock = Clock::manual(Timestamp::from_millis(1_000_000));
-        Self(Shard::new(
-            single_core::single_core_hub(&clock, settings, apps),
-            0,
-            CancellationToken::new(),
-        ))
+        Self::of_hub(single_core::single_core_hub(&clock, settings, apps, None))
+    }
+
+    /// Returns a core whose hub shares a log with others.
+    #[cfg(test)]
+    pub(crate) fn with_log(
+        settings: Settings,
+        apps: Vec<AppSettings>,
+        log: Arc<dyn crate::shared_log::SharedLog>,
+    ) -> Self {
+        let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+        Self::of_hub(single_core::single_core_hub(&clock, settings, apps, Some(log)))
+    }
+
+    fn of_hub(hub: Arc<Hub>) -> Self {
+        Self(Shard::new(hub, 0, CancellationToken::new()))
+    }
+
+    /// Closes the connections of a user.
+    ///
+    /// # Errors
+    /// As [`Hub::disconnect_user`].
+    pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
+        single_core::poll_now(self.hub().disconnect_user(app, user))
     }
 
     /// Returns the hub.
@@ -217,8 +237,11 @@ impl ManualCore {
         let app = hub.app_by_id(app_id).expect("the app is there");
         let channel =
             ChannelName::parse(channel, &hub.settings().limits.pusher).expect("a channel's name");
-        let published =
-            single_core::poll_now(hub.publish(&app, &channel, ServerEvent { name, data, except }));
+        let published = single_core::poll_now(hub.publish(
+            &app,
+            &channel,
+            ServerEvent { name, data, except, idempotency_key: None },
+        ));
         published.map(|published| published.position).map_err(|error| error.to_string())
     }
 
@@ -240,7 +263,7 @@ impl ManualCore {
         let parse = |name: &&str| ChannelName::parse(name, &hub.settings().limits.pusher);
         let channels: Result<Vec<ChannelName>, _> = channels.iter().map(parse).collect();
         let channels = channels.expect("names of channels");
-        let event = ServerEvent { name, data, except: None };
+        let event = ServerEvent { name, data, except: None, idempotency_key: None };
         let published = hub.publish_all(&app, channels.iter().map(|channel| (channel, event)));
         let published = single_core::poll_now(published);
         published.map_err(|error| error.to_string())
@@ -317,7 +340,7 @@ impl ManualCore {
             registered: apps.iter().map(|app| app.channels.len()).sum(),
             connections: apps.iter().map(|app| app.connections()).sum(),
             users: apps.iter().map(|app| app.users.len()).sum(),
-            history_bytes: hub.broker.history_bytes(),
+            history_bytes: hub.broker.local.history_bytes(),
             cache_bytes: apps.iter().map(|app| app.cache.bytes()).sum(),
             gauges: [
                 totals.connections,

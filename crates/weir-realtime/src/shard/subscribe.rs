@@ -197,6 +197,7 @@ impl Shard {
             core: self.index,
             member,
             recover: request.recover,
+            needs_position: self.hub.broker.log.is_some(),
             wants_member_changes: request.member_changes && request.channel.kind().has_presence(),
             now: self.hub.clock.now(),
         };
@@ -205,7 +206,9 @@ impl Shard {
         };
         let subscribed = self.hub.broker.subscribe(app, &request.channel, &joining, on_join);
         subscribed.map_err(|error| match error {
-            SubscribeError::Busy(_) => SubscribeRefusal::busy(error),
+            SubscribeError::Busy(_) | SubscribeError::Unsynchronized => {
+                SubscribeRefusal::busy(error)
+            }
             SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
                 SubscribeRefusal::limit(error)
             }

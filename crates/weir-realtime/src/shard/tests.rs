@@ -3,6 +3,7 @@
 mod any_order;
 mod budget;
 mod endings;
+mod shared;
 mod streams;
 
 use std::task::{Context, Poll, Waker};

@@ -82,8 +82,14 @@ mod tests {
         let name = ChannelName::parse(channel, &hub.settings().limits.pusher).unwrap();
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
         let now = hub.clock.now();
-        let joining =
-            JoinRequest { core: 0, member, recover: None, wants_member_changes: false, now };
+        let joining = JoinRequest {
+            core: 0,
+            member,
+            recover: None,
+            needs_position: true,
+            wants_member_changes: false,
+            now,
+        };
         hub.broker.subscribe(&app, &name, &joining, |_, _| {}).unwrap();
     }
 

@@ -123,8 +123,14 @@ fn channel_figures_match_the_published_events() {
     let channel = app.channels.get("a").unwrap();
     for _ in 0..3 {
         let now = clock.now();
-        let joining =
-            JoinRequest { core: 0, member: None, recover: None, wants_member_changes: false, now };
+        let joining = JoinRequest {
+            core: 0,
+            member: None,
+            recover: None,
+            needs_position: true,
+            wants_member_changes: false,
+            now,
+        };
         channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap();
     }
     publish(&hub, "to three", "x");

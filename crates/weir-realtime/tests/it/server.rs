@@ -122,8 +122,15 @@ impl Server {
         let metrics = RealtimeMetrics::register(&mut registry);
         const CORES: usize = 2;
         let apps = vec![app];
-        let parts =
-            HubParts { cores: CORES, settings, apps, clock: clock.clone(), metrics, webhooks };
+        let parts = HubParts {
+            cores: CORES,
+            settings,
+            apps,
+            clock: clock.clone(),
+            metrics,
+            webhooks,
+            log: None,
+        };
         let hub = Hub::new(parts);
         let address = "127.0.0.1:0".parse().unwrap();
         let sockets = Listener::bind_group(&address, CORES, BindOptions::default()).unwrap();

@@ -15,7 +15,9 @@ use weir_net::server::{CoreIndex, LivenessProbe};
 use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
+use weir_realtime::shared_log::SharedLog;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
+use weir_realtime_redis::{LogNode, LogParts, RedisLog, RedisLogMetrics};
 
 use weir_config::Settings;
 
@@ -129,7 +131,8 @@ fn webhook_limit(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore>
 const HISTORIES: &str = "realtime-histories";
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
-/// Creates the state that the cores share; `webhooks` runs the webhook task.
+/// Creates the state that the cores share; `webhooks` runs the webhook task, and the task of the
+/// shared log.
 fn create_hub(
     settings: &Settings,
     cores: usize,
@@ -147,13 +150,26 @@ fn create_hub(
         webhooks.clone(),
     );
     webhooks.spawn(worker.run());
+    let log = create_log(realtime, registry);
     let (settings, apps) = settings.realtime_in_effect();
-    Hub::new(HubParts {
+    let hub = Hub::new(HubParts {
         cores,
         settings,
         apps,
         clock: clock.clone(),
         metrics: RealtimeMetrics::register(registry),
         webhooks: handle,
-    })
+        log: log.clone().map(|log| log as Arc<dyn SharedLog>),
+    });
+    if let Some(log) = log {
+        webhooks.spawn(LogNode::new(log, Arc::clone(&hub), webhooks.clone()).run());
+    }
+    hub
+}
+
+/// Creates the log that nodes share, if one is configured.
+fn create_log(realtime: &weir_config::Realtime, registry: &mut Registry) -> Option<Arc<RedisLog>> {
+    let endpoint = realtime.redis_server.clone()?;
+    let (settings, metrics) = (realtime.redis.clone(), RedisLogMetrics::register(registry));
+    Some(RedisLog::new(LogParts { endpoint, settings, metrics }))
 }

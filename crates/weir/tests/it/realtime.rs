@@ -1,6 +1,7 @@
 //! Realtime as the binary serves it, with tungstenite as the client.
 
 pub(crate) mod client;
+mod nodes;
 mod webhook;
 
 use std::io::{Read, Write};

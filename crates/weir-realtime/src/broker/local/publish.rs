@@ -107,7 +107,7 @@ impl LocalBroker {
         channel: &Channel,
         event: ServerEvent<'a>,
     ) -> Publication<'a> {
-        let ServerEvent { name, data, except } = event;
+        let ServerEvent { name, data, except, .. } = event;
         Publication {
             draft: Draft::new(&ChannelEvent {
                 event: name,
@@ -129,9 +129,22 @@ impl LocalBroker {
         busy
     }
 
+    /// Counts events that were appended to the shared log.
+    pub(crate) fn count_appended(&self, events: u64) {
+        for _ in 0..events {
+            self.metrics.published();
+        }
+    }
+
     fn count_published(&self, app: &App, channel: &Channel, published: Published) -> Published {
         self.metrics.published();
-        let total = self.add_history_bytes(published.history_change);
+        self.count_delivered(app, channel, published.history_change);
+        published
+    }
+
+    /// Counts the bytes of the histories, and keeps them within their limits.
+    pub(crate) fn count_delivered(&self, app: &App, channel: &Channel, history_change: isize) {
+        let total = self.add_history_bytes(history_change);
         if total > self.history_bytes_max.load(Ordering::Relaxed) {
             self.metrics.limit_hit(LimitKind::HistoryBytes);
             self.add_history_bytes(channel.forget_history());
@@ -139,6 +152,5 @@ impl LocalBroker {
         if channel.kind.caches {
             self.bound_cache(app);
         }
-        published
     }
 }

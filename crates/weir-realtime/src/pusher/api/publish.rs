@@ -1,5 +1,6 @@
 //! Bodies of requests that publish events.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub struct Publish<'a> {
     pub socket_id: Option<SocketId>,
     /// The attributes to return of each channel. None if none were requested.
     pub info: Option<InfoRequest>,
+    /// An event with this key is published once, however often the request is repeated.
+    pub idempotency_key: Option<Cow<'a, str>>,
 }
 
 /// One event for one channel, of `POST /apps/ID/batch_events`.
@@ -41,6 +44,8 @@ pub struct BatchEvent<'a> {
     pub socket_id: Option<SocketId>,
     /// The attributes to return of the channel. None if none were requested.
     pub info: Option<InfoRequest>,
+    /// An event with this key is published once, however often the request is repeated.
+    pub idempotency_key: Option<Cow<'a, str>>,
 }
 
 /// One event for a user: `POST /apps/ID/users/USER/events`.
@@ -50,6 +55,8 @@ pub struct UserEvent<'a> {
     pub name: EventName<'a>,
     /// The event's data.
     pub data: Payload<'a>,
+    /// An event with this key is published once, however often the request is repeated.
+    pub idempotency_key: Option<Cow<'a, str>>,
 }
 
 /// The fields of an event in any of the bodies.
@@ -67,6 +74,8 @@ struct EventBody<'a> {
     socket_id: Option<JsonText<'a>>,
     #[serde(borrow)]
     info: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    idempotency_key: Option<JsonText<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +94,7 @@ pub fn parse_publish<'a>(body: &'a [u8], limits: &PusherLimits) -> Result<Publis
         channels: channels(&event, limits)?,
         socket_id: socket_id(&event)?,
         info: info(&event)?,
+        idempotency_key: idempotency_key(&event)?,
         name: EventName::parse(event.name.0, limits)?,
         data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
     })
@@ -123,6 +133,7 @@ pub fn parse_user_event<'a>(
 ) -> Result<UserEvent<'a>, ApiError> {
     let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(UserEvent {
+        idempotency_key: idempotency_key(&event)?,
         name: EventName::parse(event.name.0, limits)?,
         data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
     })
@@ -153,6 +164,7 @@ fn batch_event<'a>(text: &'a str, limits: &PusherLimits) -> Result<BatchEvent<'a
             channel,
             socket_id,
             info,
+            idempotency_key: idempotency_key(&event)?,
             name: EventName::parse(event.name.0, limits)?,
             data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
         }),
@@ -184,6 +196,17 @@ fn channels(event: &EventBody<'_>, limits: &PusherLimits) -> Result<Vec<ChannelN
 
 fn socket_id(event: &EventBody<'_>) -> Result<Option<SocketId>, ApiError> {
     event.socket_id.as_ref().map(|JsonText(id)| Ok(id.parse()?)).transpose()
+}
+
+/// Bytes of a key, which is stored for each event.
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+
+fn idempotency_key<'a>(event: &EventBody<'a>) -> Result<Option<Cow<'a, str>>, ApiError> {
+    let Some(JsonText(key)) = &event.idempotency_key else { return Ok(None) };
+    match key.len() {
+        1..=IDEMPOTENCY_KEY_BYTES_MAX => Ok(Some(key.clone())),
+        bytes => Err(ApiError::IdempotencyKey { bytes, max: IDEMPOTENCY_KEY_BYTES_MAX }),
+    }
 }
 
 fn info(event: &EventBody<'_>) -> Result<Option<InfoRequest>, ApiError> {

@@ -76,9 +76,9 @@ fn closing_connections_needs_budget_and_is_split_into_turns() {
             core.sign_in(*one, "ada", &[]);
         }
         let full = core.fill();
-        assert!(core.0.hub.disconnect_user("1", "ada").is_err());
+        assert!(core.disconnect_user("1", "ada").is_err());
         drop(full);
-        assert_eq!(core.0.hub.disconnect_user("1", "ada").unwrap(), turn + 1);
+        assert_eq!(core.disconnect_user("1", "ada").unwrap(), turn + 1);
         core.receive_messages();
         let open =
             || core.0.state.borrow().sessions.iter().filter(|(_, one)| !one.is_closing()).count();

@@ -10,6 +10,7 @@ use sha2::Sha256;
 use tungstenite::{Error, Message, WebSocket};
 use weir_base::clock::Clock;
 
+use crate::http::get;
 use crate::process::TEST_TIMEOUT;
 
 /// Far more than any test receives.
@@ -39,6 +40,28 @@ impl Socket {
     pub(crate) fn subscribe(&mut self, channel: &str) {
         self.send(&json!({"event": "pusher:subscribe", "data": {"channel": channel}}));
         self.event("pusher_internal:subscription_succeeded");
+    }
+
+    /// Subscribes to a private channel.
+    pub(crate) fn subscribe_privately(&mut self, channel: &str, key: &str, secret: &str) {
+        let auth = format!("{key}:{}", sign(secret, &format!("{}:{channel}", self.id)));
+        let data = json!({"channel": channel, "auth": auth});
+        self.send(&json!({"event": "pusher:subscribe", "data": data}));
+        self.event("pusher_internal:subscription_succeeded");
+    }
+
+    /// Signs in as a user.
+    pub(crate) fn sign_in(&mut self, user: &str, key: &str, secret: &str) {
+        let user_data = json!({"id": user}).to_string();
+        let auth = sign(secret, &format!("{}::user::{user_data}", self.id));
+        let data = json!({"auth": format!("{key}:{auth}"), "user_data": user_data});
+        self.send(&json!({"event": "pusher:signin", "data": data}));
+        self.event("pusher:signin_success");
+    }
+
+    /// Sends an event to the other subscribers of a channel.
+    pub(crate) fn send_client_event(&mut self, channel: &str, event: &str, data: &str) {
+        self.send(&json!({"event": event, "channel": channel, "data": data}));
     }
 
     /// Comes back and asks for what came behind `place` (epoch and offset); also what became of that. None: the
@@ -132,16 +155,33 @@ impl Api<'_> {
         request(self.address, "POST", &self.signed_target(what, body), "", body)
     }
 
+    /// Sends a signed request without a body. The parameter must come before `auth_key` in the
+    /// alphabet, or after `auth_version`.
+    pub(crate) fn get(&self, what: &str, parameter: &str) -> Value {
+        let login = self.login();
+        let query = match parameter < login.as_str() {
+            true => format!("{parameter}&{login}"),
+            false => format!("{login}&{parameter}"),
+        };
+        let target = self.signed("GET", what, &query);
+        let (status, body) = get(self.address, &target, "");
+        serde_json::from_str(&body).unwrap_or_else(|_| panic!("{what}: {status}: {body}"))
+    }
+
     /// Returns the signed target of a request with this body.
     pub(crate) fn signed_target(&self, what: &str, body: &Value) -> String {
+        let digest = hex::encode(Md5::digest(body.to_string()));
+        self.signed("POST", what, &format!("{}&body_md5={digest}", self.login()))
+    }
+
+    fn login(&self) -> String {
+        let seconds = Clock::system().now().as_millis() / 1_000;
+        format!("auth_key={}&auth_timestamp={seconds}&auth_version=1.0", self.key)
+    }
+
+    fn signed(&self, method: &str, what: &str, query: &str) -> String {
         let path = format!("/apps/{}/{what}", self.app);
-        let query = format!(
-            "auth_key={}&auth_timestamp={}&auth_version=1.0&body_md5={}",
-            self.key,
-            Clock::system().now().as_millis() / 1_000,
-            hex::encode(Md5::digest(body.to_string()))
-        );
-        let signature = sign(self.secret, &format!("POST\n{path}\n{query}"));
+        let signature = sign(self.secret, &format!("{method}\n{path}\n{query}"));
         format!("{path}?{query}&auth_signature={signature}")
     }
 }

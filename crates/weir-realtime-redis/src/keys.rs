@@ -1,0 +1,68 @@
+//! The names of keys and of sharded channels.
+
+use weir_realtime::shared_log::ChannelKey;
+
+use crate::partition::Partition;
+
+/// Names with the prefix of the settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: format!("{prefix}:realtime") }
+    }
+
+    /// Returns what all names begin with, without the colon.
+    pub(crate) fn stem(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A hash: the epoch of a channel, the offset of its last event, the term of the partition in which
+    /// the epoch began, and the last position of the epoch that it continues.
+    pub(crate) fn channel(&self, key: &ChannelKey) -> String {
+        self.of_channel("channel", key)
+    }
+
+    /// A stream: the last events of a channel. The number in an entry's id is the event's offset.
+    pub(crate) fn events(&self, key: &ChannelKey) -> String {
+        self.of_channel("events", key)
+    }
+
+    /// A string: the last event of a cache channel.
+    pub(crate) fn cached(&self, key: &ChannelKey) -> String {
+        self.of_channel("cached", key)
+    }
+
+    /// A stream: requests to close a user's connections, of all apps.
+    pub(crate) fn terminations(&self) -> String {
+        format!("{}:{{{}}}:terminations", self.prefix, Partition::first().tag())
+    }
+
+    /// A string: the position that the event with this idempotency key got.
+    pub(crate) fn idempotency(&self, key: &ChannelKey, idempotency_key: &str) -> String {
+        format!("{}:{idempotency_key}", self.of_channel("once", key))
+    }
+
+    /// A number: the events of a partition so far.
+    pub(crate) fn sequence(&self, partition: Partition) -> String {
+        format!("{}:{{{}}}:sequence", self.prefix, partition.tag())
+    }
+
+    /// A hash: the server that a partition is on, and the term that began when it took over.
+    pub(crate) fn fence(&self, partition: Partition) -> String {
+        format!("{}:{{{}}}:fence", self.prefix, partition.tag())
+    }
+
+    /// The sharded channel of a partition.
+    pub(crate) fn shard_channel(&self, partition: Partition) -> String {
+        format!("{}:{{{}}}", self.prefix, partition.tag())
+    }
+
+    fn of_channel(&self, kind: &str, key: &ChannelKey) -> String {
+        let ChannelKey { app, channel } = key;
+        format!("{}:{{{}}}:{kind}:{app}:{channel}", self.prefix, Partition::of(key).tag())
+    }
+}

@@ -1,0 +1,171 @@
+//! The metrics of the log, named `weir_realtime_redis_*`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::queue_limit::QueueGauges;
+use crate::settings::RedisLogSettings;
+
+/// The metrics of a node's log. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RedisLogMetrics(Arc<Counters>);
+
+#[derive(Debug, Default)]
+struct Counters {
+    connected: Gauge<i64, AtomicI64>,
+    messages: Counter<u64, AtomicU64>,
+    message_bytes: Counter<u64, AtomicU64>,
+    holes: Counter<u64, AtomicU64>,
+    reads: Counter<u64, AtomicU64>,
+    heartbeats: Counter<u64, AtomicU64>,
+    late: Counter<u64, AtomicU64>,
+    unreadable: Counter<u64, AtomicU64>,
+    rejected: Counter<u64, AtomicU64>,
+    disconnects: Counter<u64, AtomicU64>,
+    lost_broadcasts: Counter<u64, AtomicU64>,
+    appends: QueueGauges,
+    deliveries: QueueGauges,
+    limits: Family<LimitLabel, Counter>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+/// Limits of what waits. The names are those of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLimit {
+    Appends,
+    Deliveries,
+}
+
+impl LogLimit {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Appends => RedisLogSettings::APPENDS_MAX.name,
+            Self::Deliveries => RedisLogSettings::DELIVERIES_MAX.name,
+        }
+    }
+}
+
+/// The values of the counters, for tests and operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogTotals {
+    /// Messages received.
+    pub messages: u64,
+    /// Holes found.
+    pub holes: u64,
+    /// Heartbeats that Redis has replied to.
+    pub heartbeats: u64,
+    /// Events delivered after a comparison with the log.
+    pub late: u64,
+    /// Connections that ended.
+    pub disconnects: u64,
+}
+
+impl RedisLogMetrics {
+    /// Creates the metrics and registers them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let counters = Counters::default();
+        let c = &counters;
+        let registry = registry.sub_registry_with_prefix("weir_realtime_redis");
+        registry.register("connected", "Whether events of other nodes arrive", c.connected.clone());
+        registry.register("messages", "Events received from Redis", c.messages.clone());
+        registry.register("message_bytes", "Bytes of their data", c.message_bytes.clone());
+        registry.register("holes", "Times that events from Redis were missing", c.holes.clone());
+        registry.register("reads", "Channels compared with Redis", c.reads.clone());
+        registry.register("heartbeats", "Checks that Redis has replied to", c.heartbeats.clone());
+        registry.register("late_events", "Missing events that were found in Redis", c.late.clone());
+        registry.register("unreadable", "Messages that are not an event", c.unreadable.clone());
+        registry.register("rejected_appends", "Publications without a reply", c.rejected.clone());
+        registry.register("disconnects", "Connections that ended", c.disconnects.clone());
+        registry.register(
+            "lost_client_events",
+            "Events of clients that were not sent to other nodes",
+            c.lost_broadcasts.clone(),
+        );
+        let queues = [("appends", &c.appends), ("deliveries", &c.deliveries)];
+        for (name, QueueGauges { waiting, bytes }) in queues {
+            let help = format!("The {name} that wait: for Redis, or for this node");
+            registry.register(format!("{name}_waiting"), help, waiting.clone());
+            registry.register(format!("{name}_waiting_bytes"), "Their bytes", bytes.clone());
+        }
+        for limit in [LogLimit::Appends, LogLimit::Deliveries] {
+            // From 0 on, so that the first hit is an increase.
+            drop(c.limits.get_or_create(&LimitLabel { limit: limit.name() }));
+        }
+        registry.register("limit_hits", "Times that a limit was met", c.limits.clone());
+        Self(Arc::new(counters))
+    }
+
+    pub(crate) fn appends(&self) -> &QueueGauges {
+        &self.0.appends
+    }
+
+    pub(crate) fn deliveries(&self) -> &QueueGauges {
+        &self.0.deliveries
+    }
+
+    pub(crate) fn limit_hit(&self, limit: LogLimit) {
+        self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).inc();
+    }
+
+    /// Returns the values of the counters.
+    #[must_use]
+    pub fn totals(&self) -> LogTotals {
+        let c = &self.0;
+        LogTotals {
+            messages: c.messages.get(),
+            holes: c.holes.get(),
+            heartbeats: c.heartbeats.get(),
+            late: c.late.get(),
+            disconnects: c.disconnects.get(),
+        }
+    }
+
+    pub(crate) fn connected(&self, is_connected: bool) {
+        self.0.connected.set(i64::from(is_connected));
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.0.disconnects.inc();
+    }
+
+    pub(crate) fn message(&self, bytes: usize) {
+        self.0.messages.inc();
+        self.0.message_bytes.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn broadcast_lost(&self) {
+        self.0.lost_broadcasts.inc();
+    }
+
+    pub(crate) fn heartbeat(&self) {
+        self.0.heartbeats.inc();
+    }
+
+    pub(crate) fn hole(&self) {
+        self.0.holes.inc();
+    }
+
+    pub(crate) fn read(&self, late: u64) {
+        self.0.reads.inc();
+        self.0.late.inc_by(late);
+    }
+
+    pub(crate) fn unreadable(&self) {
+        self.0.unreadable.inc();
+    }
+
+    pub(crate) fn rejected(&self) {
+        self.0.rejected.inc();
+    }
+}

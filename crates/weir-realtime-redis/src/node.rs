@@ -1,0 +1,312 @@
+//! The task of a node: passes events to the hub, in the order of their channels.
+//!
+//! One task does everything that changes copies of channels, one step at a time. While it reads
+//! channels from Redis, messages wait in the queue: each is either in what was read, and known, or
+//! comes after it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisError, Value};
+use tokio::time::{Instant, MissedTickBehavior};
+use weir_base::shutdown::ShutdownToken;
+use weir_realtime::hub::{HeldChannel, Hub};
+use weir_realtime::shared_log::{ChannelKey, ChannelState, Delivery};
+use weir_redis::NamedPrimary;
+
+use crate::connections::{Connections, OpenError};
+use crate::heartbeat::Sequences;
+use crate::log::RedisLog;
+use crate::partition::Partition;
+use crate::record::{self, ShardMessage, ShardPayload};
+use crate::scripts;
+use crate::subscription::{self, Push, Pushes};
+use crate::terminations::TerminationReader;
+
+/// Time between heartbeats. A missing event is found at the second one after it.
+const HEARTBEAT: Duration = Duration::from_millis(900);
+/// Time between questions to Sentinels.
+const PRIMARY_INTERVAL: Duration = Duration::from_secs(1);
+/// Channels that are read in one round trip. Each reply has at most 1 MiB of events, or the history's
+/// `bytes_max`, so that a node that compares all of its channels needs no more than some 32 MiB.
+const READS_MAX: usize = 32;
+/// Time between attempts to connect, with a random part so that nodes don't connect together.
+const RETRY_MS: std::ops::Range<u64> = 100..600;
+/// How long a delivery waits for a core that has no room, before subscribers get the event late.
+const ROOM_ATTEMPTS_MAX: usize = 20;
+const ROOM_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The task of a node.
+#[derive(Debug)]
+pub struct LogNode {
+    log: Arc<RedisLog>,
+    hub: Arc<Hub>,
+    shutdown: ShutdownToken,
+    /// None: the node has not connected yet. A lock of std, never held across an await.
+    terminations: Mutex<Option<TerminationReader>>,
+}
+
+/// Why a session with Redis ended.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Redis(#[from] RedisError),
+    #[error("its Sentinels name {now} as the primary instead of {before}")]
+    Replaced { before: String, now: String },
+    #[error("the connection for subscriptions ended")]
+    SubscriptionLost,
+    #[error("a publication got no reply")]
+    AppendFailed,
+    #[error("a channel's state can't be read")]
+    State,
+}
+
+/// The connections of a session, and what arrived on them.
+struct Session {
+    commands: MultiplexedConnection,
+    subscriptions: MultiplexedConnection,
+    pushes: Pushes,
+    sequences: Sequences,
+    primary: Option<NamedPrimary>,
+}
+
+impl LogNode {
+    /// Returns the task of the node whose hub uses `log`.
+    #[must_use]
+    pub const fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
+        Self { log, hub, shutdown, terminations: Mutex::new(None) }
+    }
+
+    /// Runs until shutdown.
+    pub async fn run(self) {
+        let mut last_error = String::new();
+        loop {
+            tokio::select! {
+                () = self.shutdown.requested() => break,
+                error = self.run_session() => {
+                    // Publications need only the other connection. Their events arrive later.
+                    if !matches!(error, SessionError::SubscriptionLost) {
+                        self.log.set_commands(None);
+                    }
+                    self.log.metrics.disconnected();
+                    let error = error.to_string();
+                    if error != last_error {
+                        tracing::warn!(%error, "realtime has no connection to Redis and tries again");
+                    }
+                    last_error = error;
+                }
+            }
+            tokio::select! {
+                () = self.shutdown.requested() => break,
+                () = tokio::time::sleep(Duration::from_millis(fastrand::u64(RETRY_MS))) => {}
+            }
+        }
+        self.log.set_commands(None);
+    }
+
+    /// Connects and runs until a connection fails.
+    async fn run_session(&self) -> SessionError {
+        let mut session = match self.open().await {
+            Ok(session) => session,
+            Err(error) => return error,
+        };
+        // Forget a failure of the last session.
+        let _ = self.log.failed.notified().now_or_never();
+        let (failed, primary) = (self.log.failed.notified(), session.primary.take());
+        let session_commands = session.commands.clone();
+        // In this order: a channel that is created after the list was made requests its own comparison.
+        self.log.set_commands(Some(session.commands.clone()));
+        self.request_all(|_| true);
+        tracing::info!("realtime is connected to Redis");
+        tokio::select! {
+            () = failed => SessionError::AppendFailed,
+            error = self.watch_primary(primary) => error,
+            error = self.log.send_broadcasts(session_commands) => error.into(),
+            error = self.serve(&mut session) => error,
+        }
+    }
+
+    async fn open(&self) -> Result<Session, SessionError> {
+        let log = &self.log;
+        let opened =
+            Connections::open(&log.endpoint, &log.settings, &log.keys, &log.metrics).await?;
+        let Connections { mut commands, subscriptions, pushes, server_id, primary } = opened;
+        scripts::load(&mut commands).await?;
+        // Before the first event, and before channels are compared.
+        scripts::fence(&log.keys, &server_id).exec_async(&mut commands).await?;
+        subscription::subscribe(&subscriptions, &self.log.keys).await?;
+        self.begin_terminations(&mut commands).await?;
+        // Read after subscribing, so that no event is in neither.
+        let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
+        Ok(Session { commands, subscriptions, pushes, sequences, primary })
+    }
+
+    /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
+    /// accepts events until it learns of its successor, and loses them then.
+    async fn watch_primary(&self, used: Option<NamedPrimary>) -> SessionError {
+        let Some(used) = used else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(PRIMARY_INTERVAL).await;
+            let timeout = self.log.settings.timeout;
+            if let Some(now) = weir_redis::named_primary(&self.log.endpoint, timeout).await
+                && now.replaces(&used)
+            {
+                return SessionError::Replaced { before: used.address(), now: now.address() };
+            }
+        }
+    }
+
+    async fn serve(&self, session: &mut Session) -> SessionError {
+        let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let done = tokio::select! {
+                (push, _room) = session.pushes.next() => self.on_push(session, push).await,
+                () = self.log.requests.added() => self.read_requested(session).await,
+                _ = heartbeat.tick() => self.on_heartbeat(session).await,
+            };
+            if let Err(error) = done {
+                return error;
+            }
+            if session.pushes.take_overflow() {
+                self.log.metrics.hole();
+                self.request_all(|_| true);
+            }
+        }
+    }
+
+    async fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
+        match push {
+            Push::Payload(ShardPayload::Event(message)) => self.on_message(session, &message).await,
+            // Subscribers of this node have received its clients' events already.
+            Push::Payload(ShardPayload::Client { node, .. }) if node == self.log.node => {}
+            Push::Payload(ShardPayload::Client { event, .. }) => {
+                self.hub.deliver_client_event(&event);
+            }
+            Push::Unreadable => self.log.metrics.unreadable(),
+            Push::Lost => return Err(SessionError::SubscriptionLost),
+            Push::Other => {}
+        }
+        Ok(())
+    }
+
+    async fn on_message(&self, session: &mut Session, message: &ShardMessage) {
+        let partition = Partition::of(&message.key);
+        self.log.metrics.message(message.record.event.data.len());
+        if session.sequences.on_message(partition, message.sequence) {
+            self.on_hole(partition);
+        }
+        for _ in 0..ROOM_ATTEMPTS_MAX {
+            match self.hub.deliver(&message.key, &message.record) {
+                Delivery::Delivered | Delivery::NotNeeded => return,
+                Delivery::Hole => break,
+                Delivery::Busy => tokio::time::sleep(ROOM_INTERVAL).await,
+            }
+        }
+        self.log.requests.add(message.key.clone());
+    }
+
+    fn on_hole(&self, partition: Partition) {
+        self.log.metrics.hole();
+        self.request_all(|key| Partition::of(key) == partition);
+    }
+
+    fn request_all(&self, is_included: impl Fn(&ChannelKey) -> bool) {
+        for held in self.hub.held_channels() {
+            if is_included(&held.key) {
+                self.log.requests.add(held.key);
+            }
+        }
+    }
+
+    async fn on_heartbeat(&self, session: &mut Session) -> Result<(), SessionError> {
+        redis::cmd("PING").exec_async(&mut session.subscriptions).await?;
+        let stored = self.read_sequences(&mut session.commands).await?;
+        for partition in session.sequences.on_heartbeat(&stored) {
+            self.on_hole(partition);
+        }
+        self.read_terminations(session).await?;
+        self.log.metrics.heartbeat();
+        Ok(())
+    }
+
+    /// Closes the connections of users that other nodes were asked to terminate.
+    async fn read_terminations(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Some(mut reader) = self.terminations().clone() else { return Ok(()) };
+        for termination in reader.read(&self.log.keys, &mut session.commands).await? {
+            let is_own = termination.node == self.log.node;
+            if !is_own && self.hub.terminate(&termination.app, &termination.user).is_err() {
+                // A core has no room: again at the next heartbeat.
+                break;
+            }
+            reader.advance(&termination);
+        }
+        *self.terminations() = Some(reader);
+        Ok(())
+    }
+
+    /// Begins to read requests, if the node has not connected before.
+    async fn begin_terminations(
+        &self,
+        commands: &mut MultiplexedConnection,
+    ) -> Result<(), SessionError> {
+        let has_begun = self.terminations().is_some();
+        if !has_begun {
+            let reader = TerminationReader::begin(commands).await?;
+            *self.terminations() = Some(reader);
+        }
+        Ok(())
+    }
+
+    fn terminations(&self) -> MutexGuard<'_, Option<TerminationReader>> {
+        self.terminations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_sequences(
+        &self,
+        commands: &mut MultiplexedConnection,
+    ) -> Result<Vec<u64>, SessionError> {
+        let mut pipeline = Pipeline::new();
+        for partition in Partition::all() {
+            pipeline.get(self.log.keys.sequence(partition));
+        }
+        let numbers: Vec<Option<u64>> = pipeline.query_async(commands).await?;
+        Ok(numbers.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Compares channels with the log.
+    async fn read_requested(&self, session: &mut Session) -> Result<(), SessionError> {
+        let requested = self.log.requests.take(READS_MAX);
+        let held: Vec<HeldChannel> =
+            requested.iter().filter_map(|key| self.hub.held_channel(key)).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::with_capacity(held.len());
+        for channel in &held {
+            pipeline.add_command(scripts::read(&self.log.keys, channel));
+        }
+        let replies: Vec<(String, Vec<Value>, String)> =
+            pipeline.query_async(&mut session.commands).await?;
+        for (channel, (position, records, cached)) in held.iter().zip(replies) {
+            let state = channel_state(&position, &records, &cached).ok_or(SessionError::State)?;
+            let late = self.hub.synchronize(&channel.key, &state);
+            self.log.metrics.read(late);
+        }
+        Ok(())
+    }
+}
+
+fn channel_state(position: &str, records: &[Value], cached: &str) -> Option<ChannelState> {
+    let record = |value: &Value| {
+        let Value::BulkString(text) = value else { return None };
+        record::parse(str::from_utf8(text).ok()?).map(|(_, record)| record)
+    };
+    let records: Option<Vec<_>> = records.iter().map(record).collect();
+    let cached = record::parse(cached).map(|(_, record)| record);
+    Some(ChannelState { position: position.parse().ok()?, records: records?, cached })
+}

@@ -1,0 +1,124 @@
+//! The permissions that realtime needs, as a line for `ACL SETUSER`, and a check that a user has them.
+//!
+//! The check runs with every connection: what a script did before it was denied the rest is not
+//! rolled back.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisError, Value};
+use weir_redis::acl::{self, CommandTrial, TrialKey};
+use weir_redis::{RedisErrorKind, grant};
+
+use crate::keys::Keys;
+use crate::partition::Partition;
+
+/// All commands of the node and of its scripts, in the order in which they are tried. `MULTI` and
+/// `EXEC` are last: where `EXEC` is denied, the connection is of no use afterwards.
+const COMMANDS: [CommandTrial; 19] = [
+    ("ping", TrialKey::None, &[]),
+    ("info", TrialKey::None, &["server"]),
+    ("time", TrialKey::None, &[]),
+    ("set", TrialKey::Text, &["1"]),
+    ("get", TrialKey::Text, &[]),
+    ("incr", TrialKey::Text, &[]),
+    ("pexpire", TrialKey::Text, &["60000"]),
+    ("hset", TrialKey::Hash, &["x", "1"]),
+    ("hget", TrialKey::Hash, &["x"]),
+    ("hmget", TrialKey::Hash, &["x"]),
+    ("hincrby", TrialKey::Hash, &["x", "1"]),
+    ("xadd", TrialKey::Stream, &["1-0", "x", "1"]),
+    ("xrange", TrialKey::Stream, &["-", "+"]),
+    ("del", TrialKey::All, &[]),
+    ("script|load", TrialKey::None, &[acl::SCRIPT]),
+    ("evalsha", TrialKey::None, &[acl::SCRIPT_HASH, "0"]),
+    SPUBLISH,
+    ("multi", TrialKey::None, &[]),
+    ("exec", TrialKey::None, &[]),
+];
+
+/// Publishes to a channel without subscribers, whose name is like that of a key.
+const SPUBLISH: CommandTrial = ("spublish", TrialKey::Text, &["x"]);
+const SSUBSCRIBE: &str = "ssubscribe";
+
+/// What a user needs for one deployment of Weir.
+#[derive(Debug)]
+pub(crate) struct Permissions<'a> {
+    pub(crate) user: Option<&'a str>,
+    pub(crate) keys: &'a Keys,
+}
+
+impl Permissions<'_> {
+    /// Returns the command that grants everything: `ACL SETUSER weir ~keys &channels +ping ..`.
+    pub(crate) fn line(&self) -> String {
+        let patterns = [self.pattern('~'), self.pattern('&')];
+        let commands = COMMANDS.map(|(rule, ..)| rule).into_iter().chain([SSUBSCRIBE]);
+        let words = patterns.into_iter().chain(commands.map(|rule| format!("+{rule}")));
+        grant::line(self.user, &words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Returns the error of a user that lacks these words.
+    pub(crate) fn error(&self, missing: &[String]) -> String {
+        let user = self.user.unwrap_or("default");
+        let (words, line) = (missing.join(" "), self.line());
+        format!(
+            "its user {user} lacks permissions: {words}; to grant all that realtime needs: {line}"
+        )
+    }
+
+    /// Tries all that a node does, with both of its connections. Subscribes to one partition.
+    ///
+    /// # Errors
+    /// Returns an error if there is no reply.
+    pub(crate) async fn lacking(
+        &self,
+        commands: &mut MultiplexedConnection,
+        subscriptions: &mut MultiplexedConnection,
+    ) -> Result<Vec<String>, RedisError> {
+        let mut pipeline = Pipeline::new();
+        for trial in COMMANDS {
+            pipeline.add_command(acl::trial(self.keys.stem(), trial));
+        }
+        pipeline.ignore_errors();
+        let replies: Vec<Value> = pipeline.query_async(commands).await?;
+        let mut lacking: Vec<String> = Vec::new();
+        for (trial, reply) in COMMANDS.into_iter().zip(replies) {
+            let pattern = self.pattern(if trial == SPUBLISH { '&' } else { '~' });
+            if let Some(word) = acl::missing_word(trial.0, &pattern, &reply)
+                && !lacking.contains(&word)
+            {
+                lacking.push(word);
+            }
+        }
+        let mut subscribe = redis::cmd("SSUBSCRIBE");
+        subscribe.arg(self.keys.shard_channel(Partition::first()));
+        match subscribe.exec_async(subscriptions).await {
+            Err(error) if is_denied(&error) && !lacking.contains(&self.pattern('&')) => {
+                lacking.push(format!("+{SSUBSCRIBE}"));
+            }
+            Err(error) if is_denied(&error) => {}
+            other => other?,
+        }
+        Ok(lacking)
+    }
+
+    /// Returns the pattern of keys (`~`) or of channels (`&`).
+    fn pattern(&self, sign: char) -> String {
+        format!("{sign}{}:*", acl::escaped(self.keys.stem()))
+    }
+}
+
+/// Returns whether an error is about a missing permission.
+pub(crate) fn is_denied(error: &RedisError) -> bool {
+    matches!(RedisErrorKind::of(error, ""), RedisErrorKind::NoPermission { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_the_keys_and_the_channels_of_the_deployment() {
+        let line = Permissions { user: Some("weir"), keys: &Keys::new("w.1") }.line();
+        let expected = "ACL SETUSER weir ~w.1:realtime:* &w.1:realtime:* +ping +info ";
+        assert!(line.starts_with(expected) && line.ends_with(" +exec +ssubscribe"), "{line}");
+    }
+}

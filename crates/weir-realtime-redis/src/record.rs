@@ -1,0 +1,145 @@
+//! The format of events in Redis.
+//!
+//! A record is `EPOCH OFFSET MILLISECONDS`, a newline, and a JSON array: app, channel, name, data,
+//! excepted socket. The first record of an epoch that continues another one has the position of the
+//! last event of that one as a fourth word. Readers ignore further words and elements. A message on a sharded channel is the
+//! partition's sequence number, a space, and a record.
+//!
+//! A client's event is another message on a sharded channel: `client NODE`, a newline, and a JSON
+//! array: app, channel, name, data, sending socket, user.
+
+use serde::de::DeserializeOwned;
+use weir_base::clock::Timestamp;
+use weir_realtime::pusher::position::ChannelPosition;
+use weir_realtime::pusher::socket_id::SocketId;
+use weir_realtime::shared_log::{ChannelKey, ClientBroadcast, LogEvent, LogRecord};
+
+/// The first word of the message for a client's event.
+const CLIENT: &str = "client";
+
+/// What is sent on a sharded channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShardPayload {
+    Event(ShardMessage),
+    /// An event of a client of this node.
+    Client {
+        node: String,
+        event: ClientBroadcast,
+    },
+}
+
+/// An appended event, with its number in the partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShardMessage {
+    pub(crate) sequence: u64,
+    pub(crate) key: ChannelKey,
+    pub(crate) record: LogRecord,
+}
+
+/// Returns the JSON of an event.
+pub(crate) fn encode(key: &ChannelKey, event: &LogEvent) -> String {
+    let except = event.except.map(|socket_id| socket_id.to_string());
+    serde_json::json!([*key.app, *key.channel, event.name, event.data, except]).to_string()
+}
+
+/// Returns the message for a client's event.
+pub(crate) fn encode_client_event(node: &str, event: &ClientBroadcast) -> String {
+    let ClientBroadcast { key, name, data, sender, user_id } = event;
+    let sender = sender.to_string();
+    let json = serde_json::json!([*key.app, *key.channel, name, data, sender, user_id]);
+    format!("{CLIENT} {node}\n{json}")
+}
+
+/// Parses a message of a sharded channel.
+pub(crate) fn parse_message(text: &[u8]) -> Option<ShardPayload> {
+    let (word, rest) = str::from_utf8(text).ok()?.split_once(' ')?;
+    if word == CLIENT {
+        return parse_client_event(rest);
+    }
+    let (key, record) = parse(rest)?;
+    let sequence = word.parse().ok()?;
+    Some(ShardPayload::Event(ShardMessage { sequence, key, record }))
+}
+
+fn parse_client_event(text: &str) -> Option<ShardPayload> {
+    type Fields = (String, String, Box<str>, Option<Box<str>>, String, Option<Box<str>>);
+    let (head, json) = text.split_once('\n')?;
+    let (app, channel, name, data, sender, user_id): Fields = parse_elements(json, 6)?;
+    let node = head.split(' ').next()?.to_owned();
+    let key = ChannelKey { app: app.into(), channel: channel.into() };
+    let event = ClientBroadcast { key, name, data, sender: sender.parse().ok()?, user_id };
+    Some(ShardPayload::Client { node, event })
+}
+
+/// Parses the first elements of a JSON array: later versions may have more.
+fn parse_elements<T: DeserializeOwned>(json: &str, count: usize) -> Option<T> {
+    let values: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
+    let known = serde_json::Value::Array(values.into_iter().take(count).collect());
+    serde_json::from_value(known).ok()
+}
+
+/// Parses an entry of a stream.
+pub(crate) fn parse(text: &str) -> Option<(ChannelKey, LogRecord)> {
+    type Fields = (String, String, Box<str>, Box<str>, Option<String>);
+    let (head, json) = text.split_once('\n')?;
+    let mut head = head.split(' ');
+    let (epoch, offset, at) = (head.next()?, head.next()?, head.next()?);
+    let (app, channel, name, data, except): Fields = parse_elements(json, 5)?;
+    let except: Option<SocketId> = except.map(|text| text.parse()).transpose().ok()?;
+    let position = ChannelPosition { epoch: epoch.parse().ok()?, offset: offset.parse().ok()? };
+    let continues = head.next().and_then(|position| position.parse().ok());
+    let at = Timestamp::from_millis(at.parse().ok()?);
+    let key = ChannelKey { app: app.into(), channel: channel.into() };
+    Some((key, LogRecord { position, continues, at, event: LogEvent { name, data, except } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_realtime::pusher::position::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let key = ChannelKey { app: "1".into(), channel: "room".into() };
+        let except = Some(SocketId { first: 1, second: 2 });
+        for (data, except) in [("{\"a\":\"line\\nbreak\"}", None), ("\n \u{0}ü", except)] {
+            let event = LogEvent { name: "e".into(), data: data.into(), except };
+            let position = ChannelPosition { epoch: Epoch(0xab), offset: 7 };
+            let text = format!("9 {} {} 1000\n{}", position.epoch, 7, encode(&key, &event));
+            let at = Timestamp::from_millis(1_000);
+            let record = LogRecord { position, continues: None, at, event };
+            let expected = ShardMessage { sequence: 9, key: key.clone(), record };
+            assert_eq!(parse_message(text.as_bytes()), Some(ShardPayload::Event(expected)));
+        }
+    }
+
+    #[test]
+    fn a_clients_event_is_read_as_it_was_written() {
+        let key = ChannelKey { app: "1".into(), channel: "private-room".into() };
+        let sender = SocketId { first: 1, second: 2 };
+        for (data, user_id) in [(Some("{\"a\":1}\n"), Some("7")), (None, None)] {
+            let (data, user_id) = (data.map(Box::from), user_id.map(Box::from));
+            let name = "client-e".into();
+            let event = ClientBroadcast { key: key.clone(), name, data, sender, user_id };
+            let text = encode_client_event("ab", &event).replace("]", ",{\"new\":1}]");
+            let expected = ShardPayload::Client { node: "ab".to_owned(), event };
+            assert_eq!(parse_message(text.as_bytes()), Some(expected));
+        }
+    }
+
+    #[test]
+    fn later_versions_may_add_elements() {
+        let text = "1 00000000000000ab 7 1000 more\n[\"1\",\"c\",\"e\",\"d\",null,{\"new\":1}]";
+        let continues = |text: &str| match parse_message(text.as_bytes()) {
+            Some(ShardPayload::Event(message)) => message.record.continues,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(continues(text), None);
+        let last = ChannelPosition { epoch: Epoch(0xaa), offset: 3 };
+        assert_eq!(continues(&text.replace("more", "00000000000000aa:3 more")), Some(last));
+        for broken in ["", "1", "1 x 7 1000\n[]", "1 00000000000000ab 7 1000\n[1]"] {
+            assert_eq!(parse_message(broken.as_bytes()), None, "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The scripts, and how they are called.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult, Script};
+use weir_realtime::hub::HeldChannel;
+use weir_realtime::pusher::position::{ChannelPosition, Epoch};
+use weir_realtime::settings::HistoryLimits;
+use weir_realtime::shared_log::NewEvent;
+
+use crate::keys::Keys;
+use crate::partition::{PARTITIONS, Partition};
+use crate::record;
+use crate::settings::RedisLogSettings;
+
+/// A channel without events for this long starts again with a new epoch. Its hash has some 150 bytes.
+const CHANNEL_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// A stream keeps at least this many events for at least this long, so that a node that missed some
+/// finds them, also if clients get no history.
+const EVENTS_MIN: usize = 100;
+const EVENT_AGE_MIN: Duration = Duration::from_secs(60);
+/// A comparison reads at least this many bytes of events of a channel, the newest.
+const READ_BYTES_MIN: usize = 1 << 20;
+
+static APPEND: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/append.lua")));
+static READ: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
+static FENCE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/fence.lua")));
+
+/// Stores the scripts on the server, which loses them when it restarts.
+pub(crate) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    for script in [&*APPEND, &*READ, &*FENCE] {
+        script.load_async(connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns the command that appends an event.
+pub(crate) fn append(keys: &Keys, settings: &RedisLogSettings, new: &NewEvent) -> Cmd {
+    let partition = Partition::of(&new.key);
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(APPEND.get_hash()).arg(5 + usize::from(new.idempotency_key.is_some()));
+    command.arg(keys.channel(&new.key)).arg(keys.events(&new.key));
+    command.arg(keys.sequence(partition)).arg(keys.fence(partition));
+    command.arg(keys.cached(&new.key));
+    if let Some(key) = &new.idempotency_key {
+        command.arg(keys.idempotency(&new.key, key));
+    }
+    command
+        .arg(new_epoch().to_string())
+        .arg(events_max(&new.history))
+        .arg(millis(new.history.age_max.max(EVENT_AGE_MIN)))
+        .arg(millis(channel_age(&new.history)))
+        .arg(keys.shard_channel(partition))
+        .arg(record::encode(&new.key, &new.event))
+        .arg(millis(settings.idempotency_age))
+        .arg(new.cache_age.map_or(0, millis));
+    command
+}
+
+/// Returns the command that reads what a copy lacks.
+pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
+    let (epoch, offset) = match held.position {
+        Some(ChannelPosition { epoch, offset }) => (epoch.to_string(), offset),
+        None => (String::new(), 0),
+    };
+    let partition = Partition::of(&held.key);
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(READ.get_hash())
+        .arg(4 + usize::from(held.caches))
+        .arg(keys.channel(&held.key))
+        .arg(keys.events(&held.key))
+        .arg(keys.sequence(partition))
+        .arg(keys.fence(partition));
+    if held.caches {
+        command.arg(keys.cached(&held.key));
+    }
+    command
+        .arg(new_epoch().to_string())
+        .arg(epoch)
+        .arg(offset)
+        .arg(events_max(&held.history))
+        .arg(millis(channel_age(&held.history)))
+        .arg(held.history.bytes_max.max(READ_BYTES_MIN));
+    command
+}
+
+/// Returns the commands that begin a new term of each partition, unless the server with this id has
+/// begun one. An empty id is that of a server that reports none, which is never another one.
+pub(crate) fn fence(keys: &Keys, server_id: &str) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(PARTITIONS);
+    for partition in Partition::all() {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(FENCE.get_hash()).arg(1).arg(keys.fence(partition));
+        command.arg(server_id).arg(new_epoch().to_string());
+        pipeline.add_command(command).ignore();
+    }
+    pipeline
+}
+
+fn new_epoch() -> Epoch {
+    Epoch(fastrand::u64(..))
+}
+
+fn events_max(history: &HistoryLimits) -> usize {
+    history.events_max.max(EVENTS_MIN)
+}
+
+fn channel_age(history: &HistoryLimits) -> Duration {
+    CHANNEL_AGE.max(history.age_max.saturating_mul(2))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,14 @@
+//! Nodes that share a real Redis.
+
+#![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
+
+#[path = "../../../weir-sidekiq/tests/it/links/authority.rs"]
+mod authority;
+mod connections;
+mod events;
+mod failover;
+mod faults;
+mod limits;
+mod permissions;
+mod redis_server;
+mod rig;

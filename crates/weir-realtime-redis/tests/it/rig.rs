@@ -1,0 +1,202 @@
+//! A node without sockets: a hub, its log, and the node's task. Live views stand for subscribers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+use weir_base::clock::Clock;
+use weir_base::secret::Secret;
+use weir_base::semaphore::Semaphore;
+use weir_base::shutdown::ShutdownToken;
+use weir_realtime::hub::{Hub, HubParts};
+use weir_realtime::metrics::RealtimeMetrics;
+use weir_realtime::operations::{EventPublished, OperationError, PublishEvent};
+use weir_realtime::pusher::position::ChannelPosition;
+use weir_realtime::pusher::socket_id::SocketId;
+use weir_realtime::settings::{AppSettings, Settings};
+use weir_realtime::shared_log::{ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog as _};
+use weir_realtime::view::EventView;
+use weir_realtime::watch::Watch;
+use weir_realtime::webhooks::{WebhookMetrics, WebhookSettings, Webhooks};
+use weir_realtime_redis::{
+    LogNode, LogParts, LogTotals, RedisLog, RedisLogMetrics, RedisLogSettings,
+};
+use weir_redis::RedisEndpoint;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Node {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) log: Arc<RedisLog>,
+    metrics: RedisLogMetrics,
+    shutdown: ShutdownToken,
+}
+
+impl Node {
+    pub(crate) fn start(port: u16) -> Self {
+        Self::start_at(RedisEndpoint::parse(&format!("redis://127.0.0.1:{port}")).unwrap())
+    }
+
+    pub(crate) fn start_at(endpoint: RedisEndpoint) -> Self {
+        Self::start_with(endpoint, settings())
+    }
+
+    pub(crate) fn start_with(endpoint: RedisEndpoint, settings: RedisLogSettings) -> Self {
+        let mut registry = Registry::default();
+        let metrics = RedisLogMetrics::register(&mut registry);
+        let log = RedisLog::new(LogParts { endpoint, settings, metrics: metrics.clone() });
+        let hub = hub(&mut registry, &log);
+        let shutdown = ShutdownToken::new();
+        let node = LogNode::new(Arc::clone(&log), Arc::clone(&hub), shutdown.clone());
+        shutdown.spawn(node.run());
+        Self { hub, log, metrics, shutdown }
+    }
+
+    pub(crate) fn totals(&self) -> LogTotals {
+        self.metrics.totals()
+    }
+
+    /// Opens a live view, and waits until the channel's position is known.
+    pub(crate) async fn watch(&self, channel: &str) -> Viewer {
+        let watch = self.hub.watch("1", channel).unwrap();
+        loop_until(async || self.hub.held_channel(&key(channel))?.position).await;
+        Viewer { watch, pending: Vec::new() }
+    }
+
+    pub(crate) async fn try_publish(
+        &self,
+        channel: &str,
+        data: u64,
+    ) -> Result<EventPublished, OperationError> {
+        let event = PublishEvent {
+            app: "1".to_owned(),
+            channel: channel.to_owned(),
+            event: "e".to_owned(),
+            data: RawValue::from_string(format!("\"{data}\"")).unwrap(),
+        };
+        self.hub.publish_event(&event).await
+    }
+
+    /// Publishes an event, again until Redis has accepted it. Its key makes it appear once.
+    pub(crate) async fn publish(&self, channel: &str, data: u64) -> String {
+        loop_until(async || self.append(channel, data).await).await
+    }
+
+    /// Publishes an event on several channels at once, again until Redis has accepted it.
+    pub(crate) async fn publish_all(&self, channels: &[&str], data: u64) {
+        loop_until(async || self.append_all(channels, data).await).await;
+    }
+
+    async fn append(&self, channel: &str, data: u64) -> Option<String> {
+        Some(self.append_all(&[channel], data).await?.remove(0).to_string())
+    }
+
+    async fn append_all(&self, channels: &[&str], data: u64) -> Option<Vec<ChannelPosition>> {
+        let new = |channel: &&str| NewEvent {
+            idempotency_key: Some(format!("key-{data}").into()),
+            ..new_event(channel, data.to_string())
+        };
+        self.log.append(channels.iter().map(new).collect()).await.ok()
+    }
+
+    /// Waits for this many heartbeats.
+    pub(crate) async fn heartbeats(&self, count: u64) {
+        let target = self.totals().heartbeats + count;
+        loop_until(async || (self.totals().heartbeats >= target).then_some(())).await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shutdown.request();
+    }
+}
+
+/// What a subscriber of a channel receives.
+pub(crate) struct Viewer {
+    watch: Watch,
+    pending: Vec<EventView>,
+}
+
+impl Viewer {
+    pub(crate) async fn next(&mut self) -> EventView {
+        while self.pending.is_empty() {
+            let next = timeout(DEADLINE, self.watch.next()).await.expect("an event in time");
+            assert_eq!(next.dropped, 0, "the view is too small for the test");
+            self.pending = next.events;
+        }
+        self.pending.remove(0)
+    }
+
+    pub(crate) async fn next_data(&mut self) -> String {
+        let event = self.next().await;
+        assert_eq!(event.event, "e", "{event:?}");
+        event.data
+    }
+}
+
+pub(crate) fn new_event(channel: &str, data: String) -> NewEvent {
+    NewEvent {
+        key: key(channel),
+        event: LogEvent { name: "e".into(), data: data.into(), except: None },
+        idempotency_key: None,
+        cache_age: None,
+        history: AppSettings::new("1", "key", Secret::new("s")).history,
+    }
+}
+
+pub(crate) fn client_event(channel: &str, data: &str) -> ClientBroadcast {
+    ClientBroadcast {
+        key: key(channel),
+        name: "client-e".into(),
+        data: Some(data.into()),
+        sender: SocketId { first: 1, second: 2 },
+        user_id: None,
+    }
+}
+
+pub(crate) fn settings() -> RedisLogSettings {
+    RedisLogSettings { timeout: Duration::from_millis(500), ..RedisLogSettings::default() }
+}
+
+pub(crate) fn key(channel: &str) -> ChannelKey {
+    ChannelKey { app: "1".into(), channel: channel.into() }
+}
+
+/// Tries until there is a result.
+pub(crate) async fn loop_until<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
+    let trying = async {
+        loop {
+            if let Some(result) = attempt().await {
+                return result;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(DEADLINE, trying).await.expect("it happens in time")
+}
+
+fn hub(registry: &mut Registry, log: &Arc<RedisLog>) -> Arc<Hub> {
+    let clock = Clock::system();
+    let (webhooks, _) = Webhooks::start(
+        WebhookSettings::default(),
+        clock.clone(),
+        WebhookMetrics::register(registry),
+        Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1)),
+        ShutdownToken::new(),
+    );
+    let mut settings = Settings::default();
+    settings.limits.watch_events_max = 10_000;
+    settings.limits.watchers_max = 10_000;
+    Hub::new(HubParts {
+        cores: 1,
+        settings,
+        apps: vec![AppSettings::new("1", "key", Secret::new("secret"))],
+        clock,
+        metrics: RealtimeMetrics::register(registry),
+        webhooks,
+        log: Some(Arc::<RedisLog>::clone(log)),
+    })
+}

@@ -1,0 +1,166 @@
+//! The broker of a node: the local one, or a shared log in front of it.
+//!
+//! With a shared log, events of servers are appended to the log, which returns them to every node
+//! ([`crate::shared_log`]). The local broker distributes them, and holds copies of the channels that
+//! have subscribers here. Client events are delivered here first, and sent to the other nodes. Members,
+//! users and limits are those of this node.
+
+use std::sync::Arc;
+
+use super::{
+    Announcement, Broker, ClientPublication, LocalBroker, PublishError, ServerEvent, SubscribeError,
+};
+use crate::app::App;
+use crate::channel::{
+    Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, VersionedList,
+};
+use crate::cores::CoreBusy;
+use crate::pusher::channel::ChannelName;
+use crate::pusher::position::ChannelPosition;
+use crate::shared_log::{ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog};
+
+/// The broker of a node.
+#[derive(Debug)]
+pub(crate) struct NodeBroker {
+    pub(crate) local: LocalBroker,
+    pub(crate) log: Option<Arc<dyn SharedLog>>,
+}
+
+impl Broker for NodeBroker {
+    async fn publish(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        event: ServerEvent<'_>,
+    ) -> Result<Published, PublishError> {
+        let Some(log) = &self.log else {
+            return self.local.publish(app, channel, event).await;
+        };
+        let positions = log.append(vec![new_event(app, channel, event)]).await?;
+        self.local.count_appended(1);
+        let has_positions = app.settings().history.events_max > 0;
+        let subscribers = app.channels.get(channel.as_str()).map_or(0, |it| it.subscribers());
+        let position = positions.first().copied().filter(|_| has_positions);
+        Ok(Published { position, subscribers, history_change: 0 })
+    }
+
+    async fn publish_all<'a>(
+        &self,
+        app: &App,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
+    ) -> Result<(), PublishError> {
+        let Some(log) = &self.log else { return self.local.publish_all(app, events).await };
+        let events: Vec<NewEvent> =
+            events.map(|(channel, event)| new_event(app, channel, event)).collect();
+        let count = events.len() as u64;
+        log.append(events).await?;
+        self.local.count_appended(count);
+        Ok(())
+    }
+
+    fn publish_client_event(
+        &self,
+        app: &App,
+        channel: &Channel,
+        event: ClientPublication<'_>,
+    ) -> Result<(), CoreBusy> {
+        self.local.publish_client_event(app, channel, event)?;
+        if let Some(log) = &self.log {
+            log.broadcast(broadcast(key(app, &channel.name), event));
+        }
+        Ok(())
+    }
+
+    fn subscribe(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        joining: &JoinRequest,
+        on_join: impl Fn(&Channel, &Join),
+    ) -> Result<(Arc<Channel>, Join), SubscribeError> {
+        let Some(log) = &self.log else {
+            return self.local.subscribe(app, channel, joining, on_join);
+        };
+        match self.local.subscribe(app, channel, joining, &on_join) {
+            Err(SubscribeError::Unsynchronized) => {}
+            subscribed => return subscribed,
+        }
+        if log.request(key(app, channel), app.settings().history) {
+            return Err(SubscribeError::Unsynchronized);
+        }
+        // The log does not respond. The subscriber is notified of a gap when it does.
+        let joining = JoinRequest { needs_position: false, ..joining.clone() };
+        self.local.subscribe(app, channel, &joining, on_join)
+    }
+
+    fn unsubscribe(
+        &self,
+        app: &App,
+        channel: &Channel,
+        request: LeaveRequest<'_>,
+        on_leave: impl FnOnce(Departure),
+    ) -> Departure {
+        self.local.unsubscribe(app, channel, request, on_leave)
+    }
+
+    fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
+        self.local.announce_changes(app, channel, subscribers)
+    }
+
+    fn members(&self, app: &App, channel: &str, version: Option<u64>) -> Option<VersionedList> {
+        self.local.members(app, channel, version)
+    }
+
+    fn history(
+        &self,
+        app: &App,
+        channel: &str,
+        after: u64,
+        events_max: usize,
+    ) -> Option<(ChannelPosition, Vec<HistoryEntry>)> {
+        let held = app.channels.get(channel)?;
+        held.synchronized_position()?;
+        self.local.history(app, channel, after, events_max)
+    }
+}
+
+impl NodeBroker {
+    /// Requests the log's state of a channel, to read its history afterwards. Returns whether the
+    /// history can be read now.
+    pub(crate) fn prepare_history(
+        &self,
+        app: &App,
+        name: &ChannelName,
+    ) -> Result<bool, PublishError> {
+        let Some(log) = &self.log else { return Ok(true) };
+        let channel = self.local.channel(app, name)?;
+        if channel.synchronized_position().is_some() {
+            return Ok(true);
+        }
+        match log.request(key(app, name), app.settings().history) {
+            true => Ok(false),
+            false => Err(crate::shared_log::AppendError::Away.into()),
+        }
+    }
+}
+
+fn key(app: &App, channel: &ChannelName) -> ChannelKey {
+    ChannelKey { app: Arc::clone(&app.settings().id), channel: Arc::from(channel.as_str()) }
+}
+
+fn broadcast(key: ChannelKey, event: ClientPublication<'_>) -> ClientBroadcast {
+    let ClientPublication { name, data, sender, user_id } = event;
+    let (data, user_id) = (data.map(Box::from), user_id.map(Box::from));
+    ClientBroadcast { key, name: Box::from(name), data, sender, user_id }
+}
+
+fn new_event(app: &App, channel: &ChannelName, event: ServerEvent<'_>) -> NewEvent {
+    let ServerEvent { name, data, except, idempotency_key } = event;
+    NewEvent {
+        key: key(app, channel),
+        event: LogEvent { name: Box::from(name), data: Box::from(data), except },
+        idempotency_key: idempotency_key.map(Box::from),
+        history: app.settings().history,
+        cache_age: channel.kind().caches.then(|| app.settings().cache_age_max),
+    }
+}

@@ -1,0 +1,113 @@
+//! What the client of a shared log calls: events of all nodes, and comparisons with the log.
+
+use std::sync::Arc;
+
+use super::Hub;
+use crate::app::App;
+use crate::broker::{Broker as _, ClientPublication, PublishError};
+use crate::channel::Channel;
+use crate::cores::CoreBusy;
+use crate::pusher::position::ChannelPosition;
+use crate::settings::HistoryLimits;
+use crate::shared_log::{ChannelKey, ChannelState, ClientBroadcast, Delivery, LogRecord};
+
+/// A copy of a channel of the log.
+#[derive(Clone, Debug)]
+pub struct HeldChannel {
+    /// The channel.
+    pub key: ChannelKey,
+    /// The position of its last delivered event. None while it is not known.
+    pub position: Option<ChannelPosition>,
+    /// What the node keeps of the channel.
+    pub history: HistoryLimits,
+    /// Whether it is a cache channel.
+    pub caches: bool,
+}
+
+impl Hub {
+    /// Delivers an event of the log to the subscribers of this node.
+    pub fn deliver(&self, key: &ChannelKey, record: &LogRecord) -> Delivery {
+        let Some((app, channel)) = self.held(key) else { return Delivery::NotNeeded };
+        let history = app.settings().history;
+        let (delivery, change) = channel.deliver(record, history, &self.cores, self.clock.now());
+        if delivery == Delivery::Delivered {
+            self.broker.local.count_delivered(&app, &channel, change);
+        }
+        delivery
+    }
+
+    /// Delivers an event of a client of another node. Where a core has no room it is dropped and
+    /// counted.
+    pub fn deliver_client_event(&self, event: &ClientBroadcast) {
+        let Some((app, channel)) = self.held(&event.key) else { return };
+        let publication = ClientPublication {
+            name: &event.name,
+            data: event.data.as_deref(),
+            sender: event.sender,
+            user_id: event.user_id.as_deref(),
+        };
+        let _ = self.broker.local.publish_client_event(&app, &channel, publication);
+    }
+
+    /// Closes the connections of a user, as another node requested.
+    ///
+    /// # Errors
+    /// Returns an error if a core has no room. Try again.
+    pub fn terminate(&self, app: &str, user: &str) -> Result<(), CoreBusy> {
+        let Some(app) = self.app_by_id(app) else { return Ok(()) };
+        match self.end_connections(&app, user) {
+            Err(PublishError::Busy(busy)) => Err(busy),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the copy of a channel with the log's state. Delivers events that it lacks, and
+    /// notifies subscribers of a gap if the log has them no longer. Returns how many events it
+    /// delivered.
+    pub fn synchronize(&self, key: &ChannelKey, state: &ChannelState) -> u64 {
+        let Some((app, channel)) = self.held(key) else { return 0 };
+        let history = app.settings().history;
+        let result = channel.synchronize(state, history, &self.cores, self.clock.now());
+        if result.has_gap {
+            self.metrics.gap();
+        }
+        self.broker.local.count_delivered(&app, &channel, result.history_change);
+        result.delivered
+    }
+
+    /// Returns the copy of one channel.
+    #[must_use]
+    pub fn held_channel(&self, key: &ChannelKey) -> Option<HeldChannel> {
+        let (app, channel) = self.held(key)?;
+        Some(view(&app, &channel))
+    }
+
+    /// Returns all copies.
+    #[must_use]
+    pub fn held_channels(&self) -> Vec<HeldChannel> {
+        let apps = self.apps();
+        let channels = apps.iter().flat_map(|app| {
+            app.channels.with_prefix("").into_iter().map(|channel| view(app, &channel))
+        });
+        channels.collect()
+    }
+
+    fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
+        let app = self.app_by_id(&key.app)?;
+        let channel = app.channels.get(&key.channel)?;
+        Some((app, channel))
+    }
+}
+
+fn view(app: &App, channel: &Channel) -> HeldChannel {
+    let settings = app.settings();
+    HeldChannel {
+        key: ChannelKey {
+            app: Arc::clone(&settings.id),
+            channel: Arc::from(channel.name.as_str()),
+        },
+        position: channel.synchronized_position(),
+        history: settings.history,
+        caches: channel.kind.caches,
+    }
+}

@@ -1,0 +1,155 @@
+//! The log that several nodes share: it orders events and stores their history.
+//!
+//! A node appends events to the log and delivers nothing by itself. The log's client passes every
+//! appended event, from any node, to [`Hub::deliver`](crate::hub::Hub::deliver) in the order of its
+//! channel. A channel with local subscribers is a copy of the end of the log's: same epoch, same
+//! offsets. A copy that may lack events is compared with the log
+//! ([`Hub::synchronize`](crate::hub::Hub::synchronize)); what the log no longer has is reported to
+//! the subscribers as a gap.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::pusher::position::ChannelPosition;
+use crate::pusher::socket_id::SocketId;
+use crate::settings::HistoryLimits;
+
+/// The result of [`SharedLog::append`].
+pub type Appending<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<ChannelPosition>, AppendError>> + Send + 'a>>;
+
+/// The result of [`SharedLog::terminate`].
+pub type Terminating<'a> = Pin<Box<dyn Future<Output = Result<(), AppendError>> + Send + 'a>>;
+
+/// A log of events that several nodes share.
+pub trait SharedLog: fmt::Debug + Send + Sync {
+    /// Appends all of these events, or none of them. Returns their positions.
+    fn append(&self, events: Vec<NewEvent>) -> Appending<'_>;
+
+    /// Requests the log's state of a channel, which is passed to
+    /// [`Hub::synchronize`](crate::hub::Hub::synchronize) later. Returns false if the log does not
+    /// respond at present.
+    fn request(&self, channel: ChannelKey, history: HistoryLimits) -> bool;
+
+    /// Closes a user's connections to the other nodes, each within a second or when it reaches the log
+    /// again.
+    fn terminate(&self, app: Arc<str>, user: Box<str>) -> Terminating<'_>;
+
+    /// Sends a client's event to the subscribers of the other nodes, at most once: it has no position
+    /// and no history. Where it can't be sent, it is counted and dropped.
+    fn broadcast(&self, event: ClientBroadcast);
+}
+
+/// A channel of one app.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelKey {
+    /// The app's id.
+    pub app: Arc<str>,
+    /// The channel's name.
+    pub channel: Arc<str>,
+}
+
+/// An event of a client, for the other subscribers of its channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientBroadcast {
+    /// Its channel.
+    pub key: ChannelKey,
+    /// The event's name.
+    pub name: Box<str>,
+    /// The event's data.
+    pub data: Option<Box<str>>,
+    /// The connection that sends it.
+    pub sender: SocketId,
+    /// The sender's user, on a presence channel.
+    pub user_id: Option<Box<str>>,
+}
+
+/// An event to append.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Where it is published.
+    pub key: ChannelKey,
+    /// The event.
+    pub event: LogEvent,
+    /// An event of the same channel with the same key was appended before: it is not appended again.
+    pub idempotency_key: Option<Box<str>>,
+    /// What the log keeps of the channel.
+    pub history: HistoryLimits,
+    /// How long the log keeps the channel's last event, if it is a cache channel.
+    pub cache_age: Option<Duration>,
+}
+
+/// An event, without its position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEvent {
+    /// The event's name.
+    pub name: Box<str>,
+    /// The event's data.
+    pub data: Box<str>,
+    /// The connection that does not receive the event, on any node.
+    pub except: Option<SocketId>,
+}
+
+/// An event of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Its position in the channel's history.
+    pub position: ChannelPosition,
+    /// The last event of the previous epoch, if this is the first one of an epoch that began only
+    /// because events may have been lost. Where that one was delivered last, none was.
+    pub continues: Option<ChannelPosition>,
+    /// When it was appended, by the log's clock.
+    pub at: Timestamp,
+    /// The event.
+    pub event: LogEvent,
+}
+
+/// The log's state of a channel.
+#[derive(Clone, Debug)]
+pub struct ChannelState {
+    /// The position of its last event.
+    pub position: ChannelPosition,
+    /// Its last events, with consecutive offsets up to that of `position`: those after the local
+    /// copy's offset, as far as the log still has them.
+    pub records: Vec<LogRecord>,
+    /// The last event of a cache channel, unless it is too old.
+    pub cached: Option<LogRecord>,
+}
+
+/// Why events were not appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Nothing was appended: there is no connection to the log.
+    #[error("Redis does not respond, so the event is not published (realtime.broker); try again")]
+    Away,
+    /// Nothing was appended: too many requests wait for the log.
+    #[error(
+        "too many publications wait for Redis (realtime.redis.appends_max, append_bytes_max), so this one is rejected; try again"
+    )]
+    Busy,
+    /// The connection broke, or no reply came in time.
+    #[error(
+        "Redis did not reply, so the event may be published or not; repeat it with the same idempotency_key to be sure"
+    )]
+    Unknown,
+    /// Nothing was appended: the log rejected the request.
+    #[error("Redis rejected the event; see Weir's log")]
+    Rejected,
+}
+
+/// What became of an event that was passed to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is on its way to the subscribers.
+    Delivered,
+    /// No subscriber of this node needs it.
+    NotNeeded,
+    /// Events before it are missing: the channel must be compared with the log.
+    Hole,
+    /// A core has too much waiting. Try again, or compare the channel with the log later.
+    Busy,
+}

@@ -1,0 +1,225 @@
+//! Two Weirs that share a realtime broker in one Redis.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::client::{Api, Socket};
+use super::{BASE, SECRET, TOKEN, admin, api, app, start};
+use crate::alert_rules::assert_metrics_exist;
+use crate::doctor::redis_server::RedisServer;
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir};
+
+const RULES: &str = include_str!("../../../../../deploy/prometheus/weir-realtime.rules.yml");
+/// Events that each node publishes.
+const EVENTS: u64 = 100;
+
+/// A Redis that keeps what it has acknowledged.
+fn redis() -> Option<RedisServer> {
+    RedisServer::start_with(|_, _| {
+        ["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned).to_vec()
+    })
+}
+
+fn node(redis: &RedisServer) -> Weir {
+    let broker =
+        format!("broker = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}", redis.port);
+    let app = app("1", "demo-key");
+    let weir = start(&format!("{BASE}[realtime]\n{broker}\n{app}client_events = true\n"));
+    wait_until("the node is connected", || publish(&weir, "first", "0").0 == "HTTP/1.1 200 OK");
+    weir
+}
+
+fn publish(weir: &Weir, channel: &str, data: &str) -> (String, String) {
+    publish_with(&api(weir), channel, data)
+}
+
+/// Publishes an event whose data is also its idempotency key.
+fn publish_with(api: &Api<'_>, channel: &str, data: &str) -> (String, String) {
+    let body = json!({"name": "e", "channel": channel, "data": data, "idempotency_key": data});
+    api.post("events", &body)
+}
+
+fn subscriber(weir: &Weir) -> Socket {
+    let mut socket = Socket::connect(weir.front(), "demo-key");
+    socket.subscribe("news");
+    socket
+}
+
+/// Returns the epoch, the offset and the data of the next event.
+fn next(socket: &mut Socket) -> (Value, u64, Value) {
+    let event = socket.next().expect("the connection stays open");
+    assert_eq!(event["event"], "e", "{event}");
+    (event["epoch"].clone(), event["offset"].as_u64().expect("an offset"), event["data"].clone())
+}
+
+#[test]
+fn events_of_both_nodes_reach_the_subscribers_of_both_in_one_order() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut sockets = [&one, &one, &other, &other].map(subscriber);
+    std::thread::scope(|scope| {
+        for (name, api) in [("one", api(&one)), ("other", api(&other))] {
+            scope.spawn(move || {
+                for number in 0..EVENTS {
+                    let data = format!("{name}-{number}");
+                    let (status, body) = publish_with(&api, "news", &data);
+                    assert_eq!(status, "HTTP/1.1 200 OK", "{body}");
+                }
+            });
+        }
+    });
+    for offset in 1..=2 * EVENTS {
+        let seen = sockets.each_mut().map(next);
+        assert_eq!(seen[0].1, offset);
+        assert!(seen.iter().all(|event| *event == seen[0]), "{seen:?}");
+    }
+    let events = admin(&other, "/v1/realtime/channel?app=1&name=news");
+    assert_eq!(events["offset"], 2 * EVENTS);
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_metrics_exist(RULES, "weir_realtime_", 2, &get(other.console(), "/metrics", &token).1);
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn events_of_clients_reach_the_clients_of_both_nodes_but_not_their_sender() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut sockets = [&one, &one, &other].map(|weir| {
+        let mut socket = Socket::connect(weir.front(), "demo-key");
+        socket.subscribe_privately("private-room", "demo-key", SECRET);
+        socket
+    });
+    sockets[0].send_client_event("private-room", "client-typing", "yes");
+    publish(&one, "private-room", "end");
+    for socket in &mut sockets[1..] {
+        let event = socket.event("client-typing");
+        assert_eq!((&event["data"], &event["offset"]), (&json!("yes"), &Value::Null));
+    }
+    assert_eq!(next(&mut sockets[0]).2, "end", "the sender receives only this");
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn a_users_connections_to_all_nodes_are_closed_through_any_of_them() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut sockets = [(&one, "7"), (&other, "7"), (&other, "8")].map(|(weir, user)| {
+        let mut socket = subscriber(weir);
+        socket.sign_in(user, "demo-key", SECRET);
+        socket
+    });
+    let (status, body) = api(&one).post("users/7/terminate_connections", &json!({}));
+    assert_eq!((&*status, &*body), ("HTTP/1.1 200 OK", "{}"));
+    for socket in &mut sockets[..2] {
+        assert_eq!(socket.close_code(), 4009);
+    }
+    publish(&one, "news", "end");
+    assert_eq!(next(&mut sockets[2]).2, "end", "the other user stays");
+    assert!(one.stop().success() && other.stop().success());
+}
+
+/// Also if the history no longer has it.
+#[test]
+fn the_last_event_of_a_cache_channel_is_known_to_all_nodes() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    publish(&one, "cache-news", "old");
+    publish(&one, "cache-news", "new");
+    let names: Vec<String> =
+        redis::cmd("KEYS").arg("*:events:1:cache-news").query(&mut redis.client()).expect("keys");
+    redis.run(&[&["DEL", &names[0]]]);
+    let info = api(&other).get("channels/cache-news", "info=cache");
+    assert_eq!(info["cache"]["data"], "new", "{info}");
+    let mut socket = Socket::connect(other.front(), "demo-key");
+    socket.subscribe("cache-news");
+    assert_eq!(socket.event("e")["data"], "new");
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn a_client_of_a_killed_node_recovers_at_the_other() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut socket = subscriber(&one);
+    for data in ["1", "2", "3"] {
+        publish(&one, "news", data);
+    }
+    let (epoch, offset, _) = (next(&mut socket), next(&mut socket)).1;
+    for pid in [one.pid(), one.service()] {
+        kill_process(pid, Signal::KILL).expect("killed");
+    }
+    for data in ["4", "5"] {
+        assert_eq!(publish(&other, "news", data).0, "HTTP/1.1 200 OK");
+    }
+    let position = json!({"epoch": epoch, "offset": offset});
+    let resumed = Socket::resume(other.front(), "demo-key", "news", Some(&position));
+    let (mut socket, reply) = resumed.expect("subscribed");
+    assert_eq!(reply["recovery"], json!({"outcome": "recovered", "events": 3}), "{reply}");
+    publish(&other, "news", "6");
+    for expected in 3..=6 {
+        assert_eq!(next(&mut socket), (epoch.clone(), expected, json!(expected.to_string())));
+    }
+    let after = format!("after={}:2", epoch.as_str().expect("text"));
+    let history = api(&other).get("channels/news/history", &after);
+    assert_eq!((&history["complete"], &history["offset"]), (&json!(true), &json!(6)));
+    assert_eq!(history["events"].as_array().map(Vec::len), Some(4), "{history}");
+    assert!(other.stop().success());
+}
+
+#[test]
+fn a_restarted_redis_loses_no_event_and_no_connection() {
+    let Some(mut redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut sockets = [&one, &other].map(subscriber);
+    publish(&one, "news", "1");
+    redis.kill();
+    wait_until("publications are rejected", || {
+        let (status, body) = publish(&one, "news", "2");
+        status == "HTTP/1.1 503 Service Unavailable" && body.contains("does not respond")
+    });
+    redis.start_again();
+    for (node, data) in [(&other, "2"), (&one, "3"), (&other, "4")] {
+        wait_until("events are published again", || {
+            publish(node, "news", data).0 == "HTTP/1.1 200 OK"
+        });
+    }
+    for data in 1..=4 {
+        let seen = sockets.each_mut().map(next);
+        assert_eq!((&seen[0], &seen[0].2), (&seen[1], &json!(data.to_string())));
+        // The restarted server begins an epoch of its own, which is no gap: no event was lost.
+        assert_eq!(seen[0].1, if data == 1 { 1 } else { data - 1 });
+    }
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn check_prints_the_permissions_and_says_whether_redis_can_be_used() {
+    let Some(redis) = redis() else { return };
+    let site = Site::new("");
+    site.write_file("secret", SECRET.as_bytes());
+    site.write(&format!(
+        "[realtime]\nbroker = {{ redis = [{{ url = \"redis://weir@127.0.0.1:{}\", \
+         password = {{ file = \"secret\" }} }}] }}\n\
+         [[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = {{ file = \"secret\" }}\n\
+         [jobs]\nlisten = \"off\"\n[console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    let line = "its user needs: ACL SETUSER weir ~weir:realtime:* &weir:realtime:* +ping";
+    let printed = site.shown(&["check"]);
+    assert!(printed.starts_with("exit: 1\n") && printed.contains(line), "{printed}");
+    assert!(printed.contains("problem: realtime.broker: Redis 127.0.0.1:"), "{printed}");
+    assert!(printed.contains("rejects that user") && !printed.contains(SECRET), "{printed}");
+    let report = site.run(&["check", "--offline", "--json"]).stdout;
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let line = report["realtime_broker"]["acl_line"].as_str().expect("a line");
+    let (mut words, password) = (line.split(' ').collect::<Vec<_>>(), format!(">{SECRET}"));
+    words.splice(3..3, ["on", &password]);
+    redis.run(&[&words]);
+    let printed = site.shown(&["check"]);
+    assert!(printed.starts_with("exit: 0\n") && !printed.contains("problem"), "{printed}");
+    redis.run(&[&["ACL", "SETUSER", "weir", "-spublish"]]);
+    let printed = site.shown(&["check"]);
+    assert!(printed.contains("lacks permissions: +spublish;"), "{printed}");
+}
