@@ -1,6 +1,6 @@
 # Weir. `make up` starts it, `make test` tests it; the other targets are for contributors.
 
-.PHONY: needed up test check bench web dist docs long fuzz help
+.PHONY: needed up test check bench web dist deb docs long fuzz help
 .DEFAULT_GOAL := help
 
 WEB := crates/weir-console/web
@@ -8,6 +8,7 @@ BUNDLE := crates/weir-console/assets/app.js
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 DIST := dist/weir-$(VERSION)-$(TARGET)
+comma := ,
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -49,12 +50,14 @@ bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PIT
 	scripts/bench-realtime
 	scripts/bench-front
 
-long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program)
+long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, the package (WEIR_PREVIOUS_DEB names the older one)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
 	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile
 	cargo build --release --locked -p weir
+	scripts/trial-install target/release/weir
+	$(if $(WEIR_PREVIOUS_DEB),$(MAKE) --no-print-directory deb BIN=target/release/weir REVISION=2 && scripts/trial-deb $(abspath $(WEIR_PREVIOUS_DEB)) dist/weir_$(VERSION)-2_*.deb && scripts/trial-deb-systemd $(abspath $(WEIR_PREVIOUS_DEB)) dist/weir_$(VERSION)-2_*.deb)
 	scripts/trials-front
 	WEIR_BIN=target/release/weir e2e/.venv/bin/python e2e/python/front/restarts.py 100 20
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
@@ -73,14 +76,19 @@ docs: ## write the pages of docs/reference and the dashboard that come from the 
 	target/debug/weir reference cli > docs/reference/cli.md
 	cargo run --quiet --locked -p xtask -- dashboards write
 
-# --icf=all: the linker keeps one copy of functions with the same code.
-dist: needed web ## an archive to install from
+# The linker keeps one copy of functions with the same code. Rust uses lld on x86_64 only; GNU ld does not know it.
+ICF := $(if $(filter x86_64-%,$(TARGET)),-- -C link-arg=-Wl$(comma)--icf=all)
+
+dist: needed web ## an archive to install from, with its SHA-256
 	@scripts/prerequisites web
-	cargo rustc --profile dist --locked -p weir -- -C link-arg=-Wl,--icf=all
-	rm -rf $(DIST) && mkdir -p $(DIST)/completions
+	cargo rustc --profile dist --locked -p weir $(ICF)
+	mkdir -p dist
 	objcopy --only-keep-debug target/dist/weir $(DIST).debug
-	objcopy --strip-all --add-gnu-debuglink=$(DIST).debug target/dist/weir $(DIST)/weir
-	cp -r README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
-	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
-	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
-	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256
+	objcopy --strip-all --add-gnu-debuglink=$(DIST).debug target/dist/weir $(DIST).program
+	scripts/dist-tree $(DIST).program $(DIST)
+	rm $(DIST).program
+	scripts/archive $(DIST)
+
+deb: ## a Debian package of what `make dist` has built (BIN=PROGRAM: of that program; REVISION=1)
+	$(if $(BIN),scripts/dist-tree $(BIN) dist/deb $(XTASK))
+	@scripts/deb $(if $(BIN),dist/deb,$(DIST)) dist $(VERSION)

@@ -1,9 +1,11 @@
 //! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|words|dashboards|test`:
 //!
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
-//! - [`licences`]: every dependency has a licence that deny.toml allows.
+//! - [`licences`]: every dependency has a licence that deny.toml allows; `licences write FILE` writes the texts
+//!   ([`licence_texts`]).
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine; settings that pages
-//!   and messages name with their section are in the reference ([`settings`]).
+//!   and messages name with their section are in the reference ([`settings`]); docs/versions.md has the numbers of the
+//!   data formats ([`formats`]).
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
 //!   `dashboards write` generates it.
@@ -24,6 +26,8 @@ mod dependencies;
 mod docs;
 mod edges;
 mod expression;
+mod formats;
+mod licence_texts;
 mod licences;
 mod lines;
 mod literals;
@@ -78,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-checks:   edges, licences, docs, words, dashboards [write]
+checks:   edges, licences [write FILE], docs, words, dashboards [write]
 tests:    test [rust|clients|browser]
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
@@ -87,7 +91,10 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     let measured = match arguments {
         ["edges"] => return Ok([edges::check(root)?, circles::check(root)?].concat()),
         ["licences"] => return licences::check(root),
-        ["docs"] => return Ok([docs::check(root)?, settings::check(root)?].concat()),
+        ["licences", "write", file] => return licence_texts::write(root, Path::new(file)),
+        ["docs"] => {
+            return Ok([docs::check(root)?, settings::check(root)?, formats::check(root)?].concat());
+        }
         ["words"] => return words::check(root),
         ["dashboards"] => return dashboards::check(root),
         ["dashboards", "write"] => return dashboards::write(root),

@@ -6,21 +6,22 @@ use clap_complete::Shell;
 
 use crate::commands::check::CheckArguments;
 use crate::commands::init::InitArguments;
+use crate::commands::man::ManArguments;
 use crate::commands::reference::ReferencePage;
 use crate::commands::restart::RestartArguments;
 use crate::commands::status::StatusArguments;
 use crate::commands::up::UpArguments;
 use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
-    SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, plan, realtime,
-    reference, restart, sidekiq, status, switch, workers,
+    SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, man, plan,
+    realtime, reference, restart, sidekiq, status, switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about, disable_help_subcommand = true)]
+#[command(name = "weir", version, disable_help_subcommand = true)]
 #[command(
     after_help = exit::help()
 )]
@@ -75,6 +76,8 @@ pub(crate) enum Command {
         /// Name of the shell
         shell: Shell,
     },
+    /// Write the man pages into a folder
+    Man(ManArguments),
     /// The service process; the parent starts it
     #[command(hide = true)]
     Service,
@@ -116,6 +119,7 @@ impl Cli {
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Sidekiq(command) => sidekiq::run(command),
             Command::Completions { shell } => Ok(completions::run(shell, &Self::command())),
+            Command::Man(arguments) => man::run(&arguments, Self::command()),
             Command::Service => (service.service)(),
             Command::Reference { page } => Ok(reference::run(page, Self::command())),
         }

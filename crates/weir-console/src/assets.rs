@@ -1,24 +1,19 @@
 //! Style and script. The style is part of the crate; the script is built from `web/` with npm.
 //! Without it there are no charts and live updates, and the pages say so.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
 
-/// The output of `npm run build` in `web/`.
-#[derive(RustEmbed)]
-#[folder = "assets"]
-#[allow_missing = true]
-struct Bundle;
-
-const STYLE: &str = include_str!("../style/console.css");
-const ICON: &str = include_str!("../style/icon.svg");
+/// The output of `npm run build` in `web/`; empty if it was not built.
+const SCRIPT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/app.js"));
+const CHART_STYLE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/app.css"));
+const STYLE: &[u8] = include_bytes!("../style/console.css");
+const ICON: &[u8] = include_bytes!("../style/icon.svg");
 
 /// Addresses of the files that the pages load. Each contains a hash of the content, so browsers may
 /// cache it forever.
@@ -32,14 +27,18 @@ pub(crate) struct AssetAddresses {
 }
 
 static ADDRESSES: LazyLock<AssetAddresses> = LazyLock::new(|| AssetAddresses {
-    style: address("console.css", STYLE.as_bytes()),
-    icon: address("icon.svg", ICON.as_bytes()),
-    script: Bundle::get("app.js").map(|file| address("app.js", &file.data)),
-    chart_style: Bundle::get("app.css").map(|file| address("app.css", &file.data)),
+    style: address("console.css", STYLE),
+    icon: address("icon.svg", ICON),
+    script: built(SCRIPT).map(|content| address("app.js", content)),
+    chart_style: built(CHART_STYLE).map(|content| address("app.css", content)),
 });
 
 pub(crate) fn addresses() -> &'static AssetAddresses {
     &ADDRESSES
+}
+
+fn built(content: &'static [u8]) -> Option<&'static [u8]> {
+    Some(content).filter(|content| !content.is_empty())
 }
 
 fn address(name: &str, content: &[u8]) -> String {
@@ -52,13 +51,15 @@ fn address(name: &str, content: &[u8]) -> String {
 pub(crate) async fn serve(Path(path): Path<String>) -> Response {
     const KEEP: (HeaderName, HeaderValue) =
         (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
-    let content: Cow<'static, [u8]> = match path.as_str() {
-        "console.css" => Cow::Borrowed(STYLE.as_bytes()),
-        "icon.svg" => Cow::Borrowed(ICON.as_bytes()),
-        other => match Bundle::get(other) {
-            Some(file) => file.data,
-            None => return (StatusCode::NOT_FOUND, "no such asset\n").into_response(),
-        },
+    let content = match path.as_str() {
+        "console.css" => Some(STYLE),
+        "icon.svg" => Some(ICON),
+        "app.js" => built(SCRIPT),
+        "app.css" => built(CHART_STYLE),
+        _ => None,
+    };
+    let Some(content) = content else {
+        return (StatusCode::NOT_FOUND, "no such asset\n").into_response();
     };
     let content_type = (CONTENT_TYPE, HeaderValue::from_static(content_type(&path)));
     ([content_type, KEEP], content).into_response()
@@ -69,7 +70,6 @@ fn content_type(path: &str) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
         Some("svg") => "image/svg+xml",
-        Some("map") => "application/json",
         _ => "application/octet-stream",
     }
 }

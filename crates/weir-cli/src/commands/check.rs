@@ -1,7 +1,10 @@
-//! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
+//! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect;
+//! with `--machine` whether Weir can run with them here.
 
 mod durability;
 mod job_store;
+mod machine;
+mod realtime_broker;
 
 use std::path::Path;
 
@@ -12,6 +15,8 @@ use weir_advisor::wording;
 
 use self::durability::DurabilityReport;
 use self::job_store::CheckedRedis;
+use self::machine::MachineCheck;
+use self::realtime_broker::CheckedBroker;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
@@ -29,9 +34,12 @@ pub(crate) struct CheckArguments {
     /// Rename settings in the file that have old names; the rest of the file is unchanged
     #[arg(long, conflicts_with = "json")]
     pub(crate) fix: bool,
-    /// Do not connect to the Redis of jobs.store
+    /// Do not connect to the Redis of jobs.store and realtime.broker
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Check this machine for this user as well: data directory, ports, limits, kernel, clock
+    #[arg(long, conflicts_with = "fix")]
+    pub(crate) machine: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -57,24 +65,39 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints valid settings, with what the Redis of the job store says to them.
+/// The servers that the settings name, checked.
+#[derive(Debug)]
+struct CheckedServers {
+    job_store: Vec<CheckedRedis>,
+    broker: Option<CheckedBroker>,
+}
+
+/// Prints valid settings, with what the servers that they name say to them.
 fn report(source: &Source, mut loaded: Loaded, arguments: &CheckArguments) -> anyhow::Result<Exit> {
-    let checked = job_store::check(&loaded.settings, arguments.offline)?;
-    let has_problem = checked.iter().any(CheckedRedis::has_problem);
+    let checked = CheckedServers {
+        job_store: job_store::check(&loaded.settings, arguments.offline)?,
+        broker: realtime_broker::check(&loaded.settings, arguments.offline)?,
+    };
+    let has_problem = checked.job_store.iter().any(CheckedRedis::has_problem);
     // A Redis that can't be used has no durability to report.
     let DurabilityReport { errors, warnings } = match arguments.offline || has_problem {
         true => DurabilityReport::default(),
         false => durability::report(&loaded.settings)?,
     };
     loaded.warnings.extend(warnings);
+    let machine = if arguments.machine { machine::check(&loaded.settings) } else { Vec::new() };
     if arguments.json {
-        print_json(&loaded, &checked, &errors)?;
+        print_json(&loaded, &checked, &machine, &errors)?;
     } else {
         print(source, &loaded, &checked, arguments.all);
+        machine::print(&machine);
         for error in &errors {
             output::line(&format!("error: {error}"));
         }
     }
+    let has_problem = has_problem
+        || checked.broker.is_some_and(|it| it.has_problem())
+        || machine.iter().any(MachineCheck::has_problem);
     let is_fine = errors.is_empty() && !has_problem;
     Ok(if is_fine { Exit::Fine } else { Exit::FoundProblem })
 }
@@ -101,7 +124,7 @@ fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn print(source: &Source, loaded: &Loaded, checked: &[CheckedRedis], all: bool) {
+fn print(source: &Source, loaded: &Loaded, checked: &CheckedServers, all: bool) {
     let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
     // Without `--all`, only changed values are shown: there are hundreds of settings.
@@ -129,7 +152,8 @@ fn print(source: &Source, loaded: &Loaded, checked: &[CheckedRedis], all: bool) 
         output::line(&format!("would listen on {address} ({})", part_name(&setting)));
     }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
-    checked.iter().for_each(CheckedRedis::print);
+    checked.job_store.iter().for_each(CheckedRedis::print);
+    checked.broker.iter().for_each(CheckedBroker::print);
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"));
     }
@@ -141,7 +165,12 @@ fn part_name(setting: &str) -> &str {
 }
 
 /// `errors` are not about a line of the file.
-fn print_json(loaded: &Loaded, checked: &[CheckedRedis], errors: &[String]) -> anyhow::Result<()> {
+fn print_json(
+    loaded: &Loaded,
+    checked: &CheckedServers,
+    machine: &[MachineCheck],
+    errors: &[String],
+) -> anyhow::Result<()> {
     let errors: Vec<_> = errors.iter().map(|message| json!({"message": message})).collect();
     let values = loaded.values.iter().map(|value| {
         json!({
@@ -166,7 +195,9 @@ fn print_json(loaded: &Loaded, checked: &[CheckedRedis], errors: &[String]) -> a
         "warnings": loaded.warnings,
         "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,
-        "redis": checked.iter().map(CheckedRedis::to_json).collect::<Vec<_>>(),
+        "redis": checked.job_store.iter().map(CheckedRedis::to_json).collect::<Vec<_>>(),
+        "realtime_broker": checked.broker.as_ref().map(CheckedBroker::to_json),
+        "machine": machine.iter().map(MachineCheck::to_json).collect::<Vec<_>>(),
         "settings": values.collect::<Vec<_>>(),
     }))
 }

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod gems;
 pub(crate) mod init;
 pub(crate) mod jobs;
+pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod realtime;
 pub(crate) mod reference;

@@ -116,8 +116,9 @@ fn print_shards(shards: &[ShardView]) {
     for shard in shards {
         let ShardView { name, address, enqueued, working, .. } = shard;
         let in_sets = shard.scheduled + shard.retries + shard.dead;
+        let at = if name == address { String::new() } else { format!(" at {address}") };
         output::line(&format!(
-            "{:<12} {name} at {address}: {}, {enqueued} waiting, {working} working, {in_sets} in sets, {}",
+            "{:<12} {name}{at}: {}, {enqueued} waiting, {working} working, {in_sets} in sets, {}",
             "shard",
             shard.state(),
             about_size(shard.memory_bytes)

@@ -77,6 +77,13 @@ impl Lock {
     }
 }
 
+/// Returns the process that runs Weir with this directory, as far as this user may read the lock.
+pub(crate) fn running(data_dir: &Path) -> Option<i32> {
+    let mut file = File::open(data_dir.join(FILE_NAME)).ok()?;
+    let is_free = try_lock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    if is_free { None } else { holder(&mut file) }
+}
+
 /// Creates the directory, private to this user, if it does not exist.
 pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
     DirBuilder::new()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_config::Settings;
-use weir_sidekiq::store::{acl_line, check_server};
+use weir_sidekiq::store::{ServerCheck, check_server, cluster_acl_words, unchecked_server};
 
 use crate::output;
 
@@ -11,10 +11,7 @@ use crate::output;
 pub(super) struct CheckedRedis {
     /// Its address.
     server: String,
-    /// The command that grants what the store needs.
-    acl_line: String,
-    /// Why the store can't use it.
-    problem: Option<String>,
+    found: ServerCheck,
 }
 
 /// Checks each Redis of the store. `offline`: without connecting.
@@ -25,10 +22,9 @@ pub(super) fn check(settings: &Settings, offline: bool) -> anyhow::Result<Vec<Ch
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let check = |endpoint| CheckedRedis {
         server: format!("{endpoint}"),
-        acl_line: acl_line(endpoint, &jobs.redis),
-        problem: match offline {
-            true => None,
-            false => runtime.block_on(check_server(endpoint, &jobs.redis)).err(),
+        found: match offline {
+            true => unchecked_server(endpoint, &jobs.redis),
+            false => runtime.block_on(check_server(endpoint, &jobs.redis)),
         },
     };
     Ok(servers.map(check).collect())
@@ -36,19 +32,24 @@ pub(super) fn check(settings: &Settings, offline: bool) -> anyhow::Result<Vec<Ch
 
 impl CheckedRedis {
     pub(super) const fn has_problem(&self) -> bool {
-        self.problem.is_some()
+        self.found.problem.is_some()
     }
 
     pub(super) fn print(&self) {
-        let Self { server, acl_line, problem } = self;
+        let (server, ServerCheck { acl_line, is_mode_known, problem }) =
+            (&self.server, &self.found);
         output::line(&format!("would keep jobs in Redis {server}; its user needs: {acl_line}"));
+        if !is_mode_known {
+            let words = cluster_acl_words();
+            output::line(&format!("if it is a Redis Cluster, its user needs as well: {words}"));
+        }
         if let Some(problem) = problem {
             output::line(&format!("problem: jobs.store: {problem}"));
         }
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let Self { server, acl_line, problem } = self;
-        json!({"server": server, "acl_line": acl_line, "problem": problem})
+        let ServerCheck { acl_line, is_mode_known: _, problem } = &self.found;
+        json!({"server": self.server, "acl_line": acl_line, "problem": problem})
     }
 }
