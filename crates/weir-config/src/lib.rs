@@ -47,7 +47,7 @@ pub use self::launch::Recycling;
 pub use self::observe::Observe;
 pub use self::pools::{format_pool, pool};
 pub use self::process::{Admin, History, Log, LogFormat, LogLevel, Supervisor};
-pub use self::realtime::Realtime;
+pub use self::realtime::{BrokerKind, Realtime};
 pub use self::source::Source;
 pub use self::workers::JobWorkers;
 use crate::part::Part;

@@ -140,15 +140,68 @@ fn planned_settings_are_rejected_by_name() {
     let text = r#"
 [jobs.resources]
 ffmpeg = 2
-[[jobs.cron]]
-schedule = "0 3 * * *"
 [budget]
 "#;
     insta::assert_snapshot!(errors(text), @r"
     weir.toml:2:7: jobs.resources is not in this version of Weir yet
-    weir.toml:4:8: jobs.cron is not in this version of Weir yet
-    weir.toml:6:2: budget is not in this version of Weir yet
+    weir.toml:4:2: budget is not in this version of Weir yet
     ");
+}
+
+#[test]
+fn realtime_in_redis_says_what_nodes_do_not_share() {
+    let load_broker = |broker: &str| {
+        load(&format!(
+            "[realtime]\nbroker = {broker}\n[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = {{ env = \"PASSWORD\" }}\nclient_events = true\n"
+        ))
+    };
+    let loaded = load_broker(r#"{ redis = [{ url = "redis://weir@10.0.0.1" }] }"#).expect("sound");
+    let server = loaded.settings.realtime.redis_server.expect("a server");
+    assert_eq!(server.to_string(), "10.0.0.1:6379");
+    let warns = |text: &str| loaded.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warns("presence members, counts, watchlists, limits, switches and webhooks"));
+    for (broker, error) in [
+        (r#""redis""#, "lacks the address of Redis"),
+        (r#"{ redis = [{ url = "redis://a" }, { url = "redis://b" }] }"#, "several servers"),
+        (r#"{ redis = [{ url = "redis://a/3" }] }"#, "no databases"),
+        (r#"{ redis = [{ url = "unix:///a?db=1" }] }"#, "no databases"),
+    ] {
+        let rejected = load_broker(broker).expect_err(broker).to_string();
+        assert!(rejected.contains(error), "{broker}: {rejected}");
+    }
+}
+
+#[test]
+fn cron_jobs_are_checked() {
+    let text = r#"
+[jobs]
+[[jobs.cron]]
+name = "fine"
+schedule = "0 3 * * mon-fri"
+timezone = "Europe/Berlin"
+job = { jobtype = "Vacuum", queue = "scheduler", args = [1, "a", { b = true }] }
+[[jobs.cron]]
+name = "fine"
+schedule = "0 25 * * *"
+timezone = "Mars/Olympus"
+missed = "always"
+job = { jobtype = "Vacuum", queue = "no queue", args = {} }
+[[jobs.cron]]
+"#;
+    let errors = errors(text);
+    for error in [
+        r#"jobs.cron[1].schedule: hour: "25" is not 0 to 23"#,
+        r#"jobs.cron[1].timezone: "Mars/Olympus" is no time zone of this system"#,
+        "jobs.cron[1].missed: ",
+        "jobs.cron[1].job.args: expected a list, not a table",
+        "jobs.cron[1]: malformed job: queue name has a character outside",
+        r#"jobs.cron[1].name: "fine" is the name of another one"#,
+        "jobs.cron[2].name is missing",
+        "jobs.cron[2].job.jobtype is missing",
+    ] {
+        assert!(errors.contains(error), "{error}:\n{errors}");
+    }
+    assert!(!errors.contains("jobs.cron[0]"), "{errors}");
 }
 
 #[test]

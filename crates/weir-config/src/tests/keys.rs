@@ -73,6 +73,13 @@ fn section_toml(section: &str, name: &str) -> String {
     if section == "jobs.store.redis[]" {
         return format!("{heading}\nurl = \"redis://127.0.0.1\"");
     }
+    match section {
+        "jobs.cron[]" => return format!("{heading}\nname = \"a\"\njob.jobtype = \"T\""),
+        "jobs.cron[].job" => {
+            return format!("[[jobs.cron]]\nname = \"a\"\n{heading}\njobtype = \"T\"");
+        }
+        _ => {}
+    }
     if section.starts_with("observe") {
         let redis = "[[observe.redis]]\nurl = \"redis://127.0.0.1\"\n";
         return match section {

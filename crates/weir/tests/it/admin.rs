@@ -2,7 +2,7 @@
 
 use crate::faktory::Client;
 use crate::process::output_with_input;
-use crate::weir::{Weir, program};
+use crate::weir::{Site, Weir, program};
 
 fn push(weir: &Weir, jid: &str, more: &[&str]) {
     let arguments = [&["jobs", "push", "Hello", "[1]", "--jid", jid][..], more].concat();
@@ -164,5 +164,30 @@ fn connected_workers_are_listed_and_signalled() {
         "1 worker will finish and terminate\n"
     );
     assert_eq!(worker.run_command(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"terminate"}"#);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn cron_jobs_are_listed_run_paused_and_resumed() {
+    let cron = r#"[[jobs.cron]]
+name = "vacuum"
+schedule = "0 0 29 2 *"
+job = { jobtype = "Vacuum", queue = "scheduler", args = [{ tables = ["events"] }] }
+"#;
+    let site = Site::new("");
+    let settings = std::fs::read_to_string(site.path().join("weir.toml")).expect("written");
+    site.write(&format!("{settings}\n{cron}"));
+    let weir = site.start();
+    let listed = weir.site.ok(&["jobs", "cron", "list"]);
+    assert!(listed.contains("vacuum  0 0 29 2 *  UTC        Vacuum   scheduler  2"), "{listed}");
+    assert_eq!(weir.site.ok(&["jobs", "cron", "run", "vacuum"]), "vacuum enqueued\n");
+    let jobs = json(&weir, &["jobs", "list", "scheduler", "--json"]);
+    let payload = jobs[0]["payload"].as_str().expect("a payload");
+    assert!(payload.contains(r#""args":[{"tables":["events"]}]"#), "{payload}");
+    assert_eq!(weir.site.ok(&["jobs", "cron", "pause", "vacuum"]), "vacuum paused\n");
+    assert_eq!(json(&weir, &["jobs", "cron", "list", "--json"])[0]["paused"], true);
+    assert_eq!(weir.site.ok(&["jobs", "cron", "resume", "vacuum"]), "vacuum resumed\n");
+    assert_eq!(json(&weir, &["jobs", "cron", "list", "--json"])[0]["paused"], false);
+    assert!(!weir.site.run(&["jobs", "cron", "run", "other"]).status.success());
     assert!(weir.stop().success());
 }

@@ -101,3 +101,18 @@ fn completions_list_every_command() {
         }
     }
 }
+
+#[test]
+fn man_pages_are_written_for_every_command() {
+    let site = Site::new("");
+    site.ok(&["man", "pages/man1"]);
+    let page = |name: &str| std::fs::read_to_string(site.path().join("pages/man1").join(name));
+    let whole = page("weir.1").expect("the page of weir");
+    assert!(whole.contains(".TH weir 1") && whole.contains("Exit codes: 0 success"), "{whole}");
+    assert!(whole.contains("Keeps a web application standing"), "{whole}");
+    let push = page("weir-jobs-push.1").expect("the page of a verb");
+    assert!(push.contains("weir jobs push") || push.contains("weir\\-jobs\\-push"), "{push}");
+    for hidden in ["weir-service.1", "weir-reference.1", "weir-help.1"] {
+        assert!(page(hidden).is_err(), "{hidden}");
+    }
+}

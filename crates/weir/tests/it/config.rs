@@ -127,3 +127,53 @@ fn weir_config_variable_selects_the_file() {
     let shown = check(&["check", "--config", "weir.toml"]);
     assert!(shown.starts_with("# weir.toml\n"), "the flag wins: {shown}");
 }
+
+#[test]
+fn settings_of_the_package_and_of_three_nodes_are_valid() {
+    for name in ["debian", "three-nodes"] {
+        let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+        let text = std::fs::read_to_string(format!("{deploy}/{name}/weir.toml")).expect("the file");
+        let site = Site::new("");
+        for secret in ["jobs-password", "redis-password", "console-password"] {
+            site.write_file(secret, b"a-long-password");
+        }
+        let folder = format!("{}/", site.path().display());
+        site.write(&text.replace("/etc/weir/", &folder));
+        site.ok(&["check", "--offline"]);
+    }
+}
+
+#[test]
+fn check_of_the_machine_reports_ports_in_use_and_the_running_weir() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address");
+    let site = Site::new("");
+    site.write(&format!("[jobs]\nlisten = \"{address}\"\n[console]\nlisten = \"127.0.0.1:0\"\n"));
+    assert!(
+        site.ok(&["check"]).contains(&address.to_string()),
+        "without --machine it is not tried"
+    );
+    let shown = site.shown(&["check", "--machine"]);
+    assert!(shown.starts_with("exit: 1\n"), "{shown}");
+    assert!(shown.contains(&format!("another process listens on {address}")), "{shown}");
+    let json = output_of(program().current_dir(site.path()).args(["check", "--machine", "--json"]));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let outcome = |json: &serde_json::Value, name: &str| {
+        let checks = json["machine"].as_array().expect("checks").clone();
+        let check = checks.into_iter().find(|check| check["check"] == name);
+        check.expect("the check")["outcome"].as_str().expect("a word").to_owned()
+    };
+    assert_eq!(outcome(&json, "jobs.listen"), "problem");
+    assert_eq!(outcome(&json, "console.listen"), "fine");
+    drop(taken);
+
+    let weir = site.start();
+    let shown = weir.site.ok(&["check", "--machine"]);
+    let pid = weir.pid().as_raw_nonzero();
+    let running = format!("Weir runs with this data_dir as process {pid}");
+    assert!(
+        shown.contains(&running) && shown.contains("is in use, and Weir is running"),
+        "{shown}"
+    );
+    assert!(weir.stop().success());
+}
