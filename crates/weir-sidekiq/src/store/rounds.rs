@@ -2,14 +2,14 @@
 //!
 //! One round runs at a time. A round that begins after a request serves it, so many requests that
 //! arrive during one round share the next one. Where the way to Redis is long, that would make most
-//! FETCHes wait for two round trips, so each asks alone first.
+//! FETCHes wait for two round trips, so each asks alone first. So do batches.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use weir_jobs::store::StoreError;
+use weir_jobs::store::{BatchSize, StoreError};
 
 /// From this time for a round trip on, FETCHes do not share rounds. On the same machine it is a tenth
 /// of a millisecond, between machines of one site a half or more.
@@ -100,10 +100,12 @@ impl Rounds {
         self.shortest.set(trips);
     }
 
-    /// Reports whether FETCHes ask alone first. They share rounds until the time is known.
-    pub(super) fn is_far(&self) -> bool {
+    /// Reports whether a FETCH of so many jobs asks alone first. One of a single job shares rounds until
+    /// the time of a round trip is known. Batches never do: while Redis reserves one, this node reads
+    /// another.
+    pub(super) fn asks_alone(&self, max: BatchSize) -> bool {
         let trips = self.shortest.get();
-        trips.before.min(trips.now) >= FAR
+        max.jobs > BatchSize::ONE.jobs || trips.before.min(trips.now) >= FAR
     }
 
     /// Returns the number of a new request.
@@ -124,13 +126,13 @@ mod tests {
         let note = |micros: u64, times: u32| {
             (0..times).for_each(|_| rounds.note_trip(Duration::from_micros(micros)));
         };
-        assert!(!rounds.is_far());
+        assert!(!rounds.asks_alone(BatchSize::ONE));
         note(900, TRIPS);
-        assert!(rounds.is_far());
+        assert!(rounds.asks_alone(BatchSize::ONE));
         note(100, 1);
-        assert!(!rounds.is_far());
+        assert!(!rounds.asks_alone(BatchSize::ONE));
         note(900, 2 * TRIPS - 1);
-        assert!(rounds.is_far());
+        assert!(rounds.asks_alone(BatchSize::ONE));
     }
 
     #[test]

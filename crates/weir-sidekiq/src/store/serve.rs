@@ -22,7 +22,7 @@ impl StoreCore {
         self.check_open()?;
         let has_room = self.waiting.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
-        let asks_alone = self.asks_alone(request.queues);
+        let asks_alone = self.asks_alone(&request);
         let mut ticket = self.waiting.add(&request, may_wait && has_room, asks_alone);
         match self.first_jobs(&mut ticket).await {
             Ok(Some(jobs)) => return Ok(jobs.deliver()),
@@ -51,12 +51,12 @@ impl StoreCore {
         self.measured.timed(StoreOperation::Fetch, jobs).await
     }
 
-    /// Reports whether a FETCH of these queues asks alone first. It does not overtake one that waits.
-    pub(super) fn asks_alone(&self, queues: &[QueueName]) -> bool {
-        self.rounds.is_far()
+    /// Reports whether a FETCH asks alone first. It does not overtake one that waits.
+    pub(super) fn asks_alone(&self, request: &FetchRequest<'_>) -> bool {
+        self.rounds.asks_alone(request.max)
             && !self.is_split()
-            && !self.has_rules(queues)
-            && !self.waiting.any_for(queues.iter().map(QueueName::as_str))
+            && !self.has_rules(request.queues)
+            && !self.waiting.any_for(request.queues.iter().map(QueueName::as_str))
     }
 
     /// Reserves jobs for one FETCH, which goes on by itself if the future is dropped.

@@ -37,7 +37,7 @@ impl ShardedCore {
         self.check_open()?;
         let has_room = self.line.waiting() < self.limits.waiting_fetches_max;
         let may_wait = !request.wait.is_zero();
-        let asks_alone = self.asks_alone(request.queues);
+        let asks_alone = self.asks_alone(&request);
         let mut ticket = self.line.add(&request, may_wait && has_room, asks_alone);
         match ticket.first_jobs(|ticket| self.ask_alone(ticket), || self.serve()).await {
             Ok(Some(jobs)) => return Ok(jobs.deliver()),
@@ -57,11 +57,11 @@ impl ShardedCore {
         Ok(served.ok().and_then(Result::ok).map(HeldJobs::deliver).unwrap_or_default())
     }
 
-    /// Reports whether a FETCH of these queues asks alone first. It does not overtake one that waits.
-    fn asks_alone(&self, queues: &[QueueName]) -> bool {
-        self.shards.iter().any(|shard| shard.core().rounds.is_far())
-            && !self.has_rules(queues)
-            && !self.line.any_for(queues.iter().map(QueueName::as_str))
+    /// Reports whether a FETCH asks alone first. It does not overtake one that waits.
+    fn asks_alone(&self, request: &FetchRequest<'_>) -> bool {
+        self.shards.iter().any(|shard| shard.core().rounds.asks_alone(request.max))
+            && !self.has_rules(request.queues)
+            && !self.line.any_for(request.queues.iter().map(QueueName::as_str))
     }
 
     /// Takes jobs for one FETCH, which goes on by itself if the future is dropped.
@@ -202,7 +202,7 @@ impl StoreCore {
         request: FetchRequest<'_>,
     ) -> Result<Option<Handover>, StoreError> {
         self.check_open()?;
-        let asks_alone = self.asks_alone(request.queues);
+        let asks_alone = self.asks_alone(&request);
         let mut ticket = self.waiting.add(&request, false, asks_alone);
         self.first_jobs(&mut ticket).await
     }
