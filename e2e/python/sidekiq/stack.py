@@ -41,11 +41,6 @@ needs_sidekiq = unittest.skipUnless(
 )
 
 
-in_trials = unittest.skipUnless(
-    os.environ.get("WEIR_SIDEKIQ_TRIALS") == "1", "part of the trials: set WEIR_SIDEKIQ_TRIALS=1"
-)
-
-
 def number(name, default):
     """A count that a long run by hand raises."""
     return int(os.environ.get(name, default))

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from stack import SidekiqCase, eventually, in_trials, needs_sidekiq
+from stack import SidekiqCase, eventually, needs_sidekiq
 
 
 @needs_sidekiq
@@ -25,7 +25,6 @@ class Pages(SidekiqCase):
         failure = {"jid": jid, "errtype": errtype, "message": f"{errtype} & more", "backtrace": ["a:1"]}
         self.assertEqual(self.client.run("FAIL " + json.dumps(failure)), b"OK")
 
-    @in_trials
     def test_pages_and_api_show_queues_retries_the_dead_and_work(self):
         self.push("retry-0001", retry=25)
         self.fail_next("Timeout")

@@ -7,7 +7,7 @@ import json
 import time
 import unittest
 
-from stack import SidekiqCase, eventually, in_trials, needs_sidekiq, number
+from stack import SidekiqCase, eventually, needs_sidekiq, number
 
 JOBS = number("WEIR_SIDEKIQ_JOBS", 500)
 BATCH = 100
@@ -15,7 +15,6 @@ BATCH = 100
 
 @needs_sidekiq
 class RoundTrip(SidekiqCase):
-    @in_trials
     def test_jobs_go_from_ruby_to_python_and_back(self):
         node = self.weir()
         pushed = self.push_in_ruby()
