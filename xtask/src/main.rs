@@ -9,7 +9,8 @@
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
 //!   `dashboards write` generates it.
-//! - [`suites`]: all tests (or those of `test rust|clients|browser`), with a line of counts at the end.
+//! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. The tests in
+//!   Rust are run by `executables` ([`executables`]).
 //!
 //! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!
@@ -25,6 +26,7 @@ mod dashboards;
 mod dependencies;
 mod docs;
 mod edges;
+mod executables;
 mod expression;
 mod formats;
 mod licence_texts;
@@ -49,8 +51,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let name = arguments.first().copied().unwrap_or_default();
-    if let ["test", names @ ..] = arguments.as_slice() {
-        return match root().and_then(|root| suites::run(&root, names)) {
+    let tested = match arguments.as_slice() {
+        ["test", names @ ..] => Some(root().and_then(|root| suites::run(&root, names))),
+        ["executables"] => Some(root().and_then(|root| executables::run(&root))),
+        _ => None,
+    };
+    if let Some(tested) = tested {
+        return match tested {
             Ok(true) => ExitCode::SUCCESS,
             // The last line has counted them.
             Ok(false) => ExitCode::FAILURE,
@@ -83,7 +90,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 checks:   edges, licences [write FILE], docs, words, dashboards [write]
-tests:    test [rust|clients|browser]
+tests:    test [rust|doc|clients|browser], executables
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
 /// Returns the problems that a check found; a measure only prints.

@@ -69,26 +69,20 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
 }
 
 fn suites(root: &Path) -> Vec<Suite> {
-    let has_nextest = Command::new("cargo")
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
     let suite = |name, command: &[&'static str], folder| Suite {
         name,
         command: command.to_vec(),
         folder,
         needs_server: false,
     };
-    let mut suites = if has_nextest {
-        vec![
-            suite("rust", &["cargo", "nextest", "run", "--workspace", "--no-fail-fast"], ""),
-            suite("doc", &["cargo", "test", "--workspace", "--doc", "--no-fail-fast"], ""),
-        ]
-    } else {
-        vec![suite("rust", &["cargo", "test", "--workspace", "--no-fail-fast"], "")]
-    };
+    let mut suites = vec![
+        suite(
+            "rust",
+            &["cargo", "run", "--quiet", "--locked", "-p", "xtask", "--", "executables"],
+            "",
+        ),
+        suite("doc", &["cargo", "test", "--workspace", "--locked", "--doc", "--no-fail-fast"], ""),
+    ];
     suites.push(suite("clients", &["e2e/run"], ""));
     if root.join("e2e/browser/package.json").exists() {
         let browser = suite("browser", &["npm", "test"], "e2e/browser");
@@ -157,7 +151,7 @@ impl Counts {
     }
 }
 
-/// Sums the results printed by cargo, nextest, node and e2e/run.
+/// Sums the results printed by cargo, node and e2e/run.
 ///
 /// If a runner prints its own total at the end (e2e/run does, for suites in several languages), that total is used.
 fn parse_counts(output: &str) -> Counts {
@@ -166,7 +160,7 @@ fn parse_counts(output: &str) -> Counts {
     }
     let mut total = Counts::default();
     for line in output.lines() {
-        total.add(parse_cargo(line).or_else(|| parse_nextest(line)).unwrap_or_default());
+        total.add(parse_cargo(line).unwrap_or_default());
     }
     if total == Counts::default() {
         total = parse_tap(output).or_else(|| parse_last_counts(output)).unwrap_or_default();
@@ -180,14 +174,6 @@ fn parse_cargo(line: &str) -> Option<Counts> {
     let number = |name: &str| number_before(counts, name).unwrap_or_default();
     let skipped = number(" ignored") + number(" filtered out");
     Some(Counts { passed: number(" passed"), failed: number(" failed"), skipped })
-}
-
-/// `     Summary [   1.5s] 9 tests run: 8 passed, 1 failed, 2 skipped`
-fn parse_nextest(line: &str) -> Option<Counts> {
-    let counts = line.trim().strip_prefix("Summary [")?;
-    let number = |name: &str| number_before(counts, name).unwrap_or_default();
-    let failed = number(" failed") + number(" timed out");
-    Some(Counts { passed: number(" passed"), failed, skipped: number(" skipped") })
 }
 
 /// Parses the output of node's reporters: `# pass 5` or `ℹ pass 5`.
@@ -247,10 +233,6 @@ mod tests {
             test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s\n\
             test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         assert_eq!(parse_counts(cargo), counts(6, 2, 3));
-        assert_eq!(
-            parse_counts("  Summary [ 1.5s] 9 tests run: 8 passed (1 slow), 1 failed, 2 skipped"),
-            counts(8, 1, 2)
-        );
         assert_eq!(parse_counts("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"), counts(3, 2, 2));
         assert_eq!(parse_counts("ℹ pass 3\nℹ fail 0\nℹ skipped 0"), counts(3, 0, 0));
         assert_eq!(
