@@ -63,6 +63,7 @@ long: ## the long runs: 50 power cuts of Redis in 7 set-ups (WEIR_VALKEY names a
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_DRAIN=long cargo test --release --locked -p weir --test it -- --nocapture --test-threads 1 doctor::drain
 	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" )WEIR_UPGRADE_SECONDS=30 WEIR_BIN=target/release/weir WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
+	$(if $(SIDEKIQ_BIN),WEIR_BIN=target/release/weir PATH="$(SIDEKIQ_BIN):$$PATH" RUBYLIB="$(firstword $(SIDEKIQ_LIBS))" e2e/.venv/bin/python e2e/python/run.py sidekiq)
 	$(if $(SIDEKIQ_LIBS),WEIR_SIDEKIQ_LIBS="$(SIDEKIQ_LIBS)" )cargo test --release --locked -p weir-sidekiq --test it -- --nocapture class_metrics::sidekiqs_own_query
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 

@@ -32,6 +32,11 @@ puts JSON.generate(
   scheduled: Sidekiq::ScheduledSet.new.map(&:jid),
   dead: Sidekiq::DeadSet.new.map { |job| [job.jid, job["error_class"]] },
   processes: Sidekiq::ProcessSet.new.map { |it| [it["hostname"], it["queues"], it["busy"], it["quiet"].to_s, it.labels] },
-  work: Sidekiq::Workers.new.map { |_, _, work| [work["queue"], work["payload"]["jid"]] },
+  # Sidekiq 7 leaves the payload as text.
+  work: Sidekiq::Workers.new.map do |_, _, work|
+    payload = work["payload"]
+    payload = JSON.parse(payload) if payload.is_a?(String)
+    [work["queue"], payload["jid"]]
+  end,
   stats: [stats.processed, stats.failed, stats.enqueued, stats.retry_size, stats.dead_size, stats.processes_size]
 )
