@@ -13,20 +13,23 @@ use weir_sidekiq::{RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, 
 const STARTS_MAX: usize = 5;
 const SYSTEMS: &str = "redis-server";
 
-/// Returns a server that has `WAITAOF`: the one that WEIR_VALKEY names, or Debian's Valkey. `None`, and
-/// a line that says so, where there is none.
+/// The Valkey that `e2e/setup` fetches where the system has none.
+const FETCHED_VALKEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/.cache/valkey/usr/bin/valkey-server");
+
+/// Returns a server that has `WAITAOF`: the one that WEIR_VALKEY names, the system's Valkey, or the one
+/// that `e2e/setup` has fetched. `None`, and a line that says so, where there is none.
 pub(crate) fn with_waitaof() -> Option<PathBuf> {
     let named = std::env::var_os("WEIR_VALKEY").map(PathBuf::from);
-    let binary = named.unwrap_or_else(|| PathBuf::from("valkey-server"));
-    let is_there =
-        Command::new(&binary).arg("--version").output().is_ok_and(|it| it.status.success());
-    if !is_there {
-        eprintln!(
-            "skipped: there is no {} (WEIR_VALKEY names a server with WAITAOF)",
-            binary.display()
-        );
+    let others = ["valkey-server", FETCHED_VALKEY].map(PathBuf::from);
+    let runs = |binary: &PathBuf| {
+        Command::new(binary).arg("--version").output().is_ok_and(|it| it.status.success())
+    };
+    let found = named.map_or_else(|| others.to_vec(), |named| vec![named]).into_iter().find(runs);
+    if found.is_none() {
+        eprintln!("skipped: there is no valkey-server (WEIR_VALKEY names a server with WAITAOF)");
     }
-    is_there.then_some(binary)
+    found
 }
 
 pub(crate) struct RedisServer {
