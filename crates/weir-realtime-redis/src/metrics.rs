@@ -68,6 +68,8 @@ pub struct LogTotals {
     pub late: u64,
     /// Connections that ended.
     pub disconnects: u64,
+    /// Messages and stored events that can't be read.
+    pub unreadable: u64,
 }
 
 impl RedisLogMetrics {
@@ -84,7 +86,11 @@ impl RedisLogMetrics {
         registry.register("reads", "Channels compared with Redis", c.reads.clone());
         registry.register("heartbeats", "Checks that Redis has replied to", c.heartbeats.clone());
         registry.register("late_events", "Missing events that were found in Redis", c.late.clone());
-        registry.register("unreadable", "Messages that are not an event", c.unreadable.clone());
+        registry.register(
+            "unreadable",
+            "Messages and stored events that can't be read",
+            c.unreadable.clone(),
+        );
         registry.register("rejected_appends", "Publications without a reply", c.rejected.clone());
         registry.register("disconnects", "Connections that ended", c.disconnects.clone());
         registry.register(
@@ -128,6 +134,7 @@ impl RedisLogMetrics {
             heartbeats: c.heartbeats.get(),
             late: c.late.get(),
             disconnects: c.disconnects.get(),
+            unreadable: c.unreadable.get(),
         }
     }
 
@@ -161,8 +168,8 @@ impl RedisLogMetrics {
         self.0.late.inc_by(late);
     }
 
-    pub(crate) fn unreadable(&self) {
-        self.0.unreadable.inc();
+    pub(crate) fn unreadable(&self, count: u64) {
+        self.0.unreadable.inc_by(count);
     }
 
     pub(crate) fn rejected(&self) {

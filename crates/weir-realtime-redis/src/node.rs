@@ -13,7 +13,7 @@ use redis::{Pipeline, RedisError, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
 use weir_realtime::hub::{HeldChannel, Hub};
-use weir_realtime::shared_log::{ChannelKey, ChannelState, Delivery};
+use weir_realtime::shared_log::{ChannelKey, ChannelState, Delivery, LogRecord};
 use weir_redis::NamedPrimary;
 
 use crate::connections::{Connections, OpenError};
@@ -61,8 +61,6 @@ enum SessionError {
     SubscriptionLost,
     #[error("a publication got no reply")]
     AppendFailed,
-    #[error("a channel's state can't be read")]
-    State,
 }
 
 /// The connections of a session, and what arrived on them.
@@ -187,7 +185,7 @@ impl LogNode {
             Push::Payload(ShardPayload::Client { event, .. }) => {
                 self.hub.deliver_client_event(&event);
             }
-            Push::Unreadable => self.log.metrics.unreadable(),
+            Push::Unreadable => self.log.metrics.unreadable(1),
             Push::Lost => return Err(SessionError::SubscriptionLost),
             Push::Other => {}
         }
@@ -290,23 +288,38 @@ impl LogNode {
         for channel in &held {
             pipeline.add_command(scripts::read(&self.log.keys, channel));
         }
-        let replies: Vec<(String, Vec<Value>, String)> =
-            pipeline.query_async(&mut session.commands).await?;
-        for (channel, (position, records, cached)) in held.iter().zip(replies) {
-            let state = channel_state(&position, &records, &cached).ok_or(SessionError::State)?;
-            let late = self.hub.synchronize(&channel.key, &state);
-            self.log.metrics.read(late);
+        let replies: Vec<StoredChannel> = pipeline.query_async(&mut session.commands).await?;
+        for (channel, stored) in held.iter().zip(replies) {
+            let (state, unreadable) = channel_state(&stored);
+            self.log.metrics.unreadable(unreadable);
+            if let Some(state) = state {
+                let late = self.hub.synchronize(&channel.key, &state);
+                self.log.metrics.read(late);
+            }
         }
         Ok(())
     }
 }
 
-fn channel_state(position: &str, records: &[Value], cached: &str) -> Option<ChannelState> {
-    let record = |value: &Value| {
-        let Value::BulkString(text) = value else { return None };
-        record::parse(str::from_utf8(text).ok()?).map(|(_, record)| record)
+/// What Redis has of a channel: its position, its last events and the last one of a cache channel, or
+/// nothing.
+type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>);
+
+/// Returns what can be read, and how many parts can't.
+fn channel_state((position, records, cached): &StoredChannel) -> (Option<ChannelState>, u64) {
+    let mut unreadable = 0;
+    let mut read = |text: &[u8]| {
+        let record = str::from_utf8(text).ok().and_then(record::parse).map(|(_, record)| record);
+        unreadable += u64::from(record.is_none());
+        record
     };
-    let records: Option<Vec<_>> = records.iter().map(record).collect();
-    let cached = record::parse(cached).map(|(_, record)| record);
-    Some(ChannelState { position: position.parse().ok()?, records: records?, cached })
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => text.clone(),
+        _ => Vec::new(),
+    };
+    let records: Vec<LogRecord> = records.iter().filter_map(|value| read(&text(value))).collect();
+    let cached = if cached.is_empty() { None } else { read(cached) };
+    let position = str::from_utf8(position).ok().and_then(|position| position.parse().ok());
+    unreadable += u64::from(position.is_none());
+    (position.map(|position| ChannelState { position, records, cached }), unreadable)
 }

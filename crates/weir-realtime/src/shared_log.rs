@@ -113,11 +113,20 @@ pub struct LogRecord {
 pub struct ChannelState {
     /// The position of its last event.
     pub position: ChannelPosition,
-    /// Its last events, with consecutive offsets up to that of `position`: those after the local
-    /// copy's offset, as far as the log still has them.
+    /// Its last events, those after the local copy's offset, with increasing offsets. An offset that is
+    /// missing is that of an event that the log no longer has, or that can't be read.
     pub records: Vec<LogRecord>,
     /// The last event of a cache channel, unless it is too old.
     pub cached: Option<LogRecord>,
+}
+
+impl ChannelState {
+    /// Returns the events behind the last missing offset, which are all up to that of `position`.
+    pub(crate) fn newest_records(&self) -> &[LogRecord] {
+        let newest = self.records.iter().rev().zip((0..=self.position.offset).rev());
+        let count = newest.take_while(|(record, offset)| record.position.offset == *offset).count();
+        &self.records[self.records.len() - count..]
+    }
 }
 
 /// Why events were not appended.

@@ -68,9 +68,7 @@ impl Hub {
         let Some((app, channel)) = self.held(key) else { return 0 };
         let history = app.settings().history;
         let result = channel.synchronize(state, history, &self.cores, self.clock.now());
-        if result.has_gap {
-            self.metrics.gap();
-        }
+        self.metrics.gaps_sent(result.gaps);
         self.broker.local.count_delivered(&app, &channel, result.history_change);
         result.delivered
     }

@@ -161,6 +161,40 @@ fn an_epoch_that_continues_the_last_event_is_no_gap() {
     assert_eq!(hub.metrics.gaps(), 0);
 }
 
+/// An event of the log can't be read, or the log has it no longer.
+#[test]
+fn each_missing_event_is_a_gap_and_the_others_are_delivered() {
+    let (core, _log) = core();
+    let client = core.connect_client();
+    drop(take(&core, client));
+    subscribe(&core, client.0, None);
+    core.hub().synchronize(&room(), &state(EPOCH, 1..=1, 1));
+    core.requeue(client);
+    drop(take(&core, client));
+    let records = [2, 4].map(|offset| record(EPOCH, offset)).to_vec();
+    let position = ChannelPosition { epoch: EPOCH, offset: 5 };
+    let found = ChannelState { position, records, cached: None };
+    assert_eq!(core.hub().synchronize(&room(), &found), 2);
+    let messages = take(&core, client);
+    let expected = ["\"offset\":2", "\\\"offset\\\":3", "\"offset\":4", "\\\"offset\\\":5"];
+    assert!(messages.iter().zip(expected).all(|(it, text)| it.contains(text)), "{messages:?}");
+    assert_eq!((messages.len(), core.hub().metrics.gaps()), (4, 2));
+    assert_eq!(core.hub().history("1", "room", 10).len(), 0, "it would not be complete");
+}
+
+#[test]
+fn a_new_copy_has_the_events_behind_the_last_missing_one() {
+    let (core, _log) = core();
+    let client = core.connect_client();
+    subscribe(&core, client.0, None);
+    let records = [1, 2, 4, 5].map(|offset| record(EPOCH, offset)).to_vec();
+    let position = ChannelPosition { epoch: EPOCH, offset: 5 };
+    core.hub().synchronize(&room(), &ChannelState { position, records, cached: None });
+    let history = core.hub().history("1", "room", 10);
+    let offsets: Vec<_> = history.iter().map(|event| event.offset).collect();
+    assert_eq!(offsets, [Some(5), Some(4)], "the newest first");
+}
+
 /// Another node delivered events that have not arrived here.
 #[test]
 fn a_client_that_is_ahead_of_the_copy_waits_for_it() {
