@@ -34,9 +34,10 @@ const PRIMARY_INTERVAL: Duration = Duration::from_secs(1);
 const READS_MAX: usize = 32;
 /// Time between attempts to connect, with a random part so that nodes don't connect together.
 const RETRY_MS: std::ops::Range<u64> = 100..600;
-/// How long a delivery waits for a core that has no room, before subscribers get the event late.
-const ROOM_ATTEMPTS_MAX: usize = 20;
-const ROOM_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the node looks whether the cores have room for channels that wait for it, and how many of
+/// them it looks at.
+const ROOM_INTERVAL: Duration = Duration::from_millis(20);
+const ROOM_CHECKS_MAX: usize = 256;
 
 /// The task of a node.
 #[derive(Debug)]
@@ -160,12 +161,19 @@ impl LogNode {
 
     async fn serve(&self, session: &mut Session) -> SessionError {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut room = tokio::time::interval(ROOM_INTERVAL);
+        for interval in [&mut heartbeat, &mut room] {
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         loop {
             let done = tokio::select! {
-                (push, _room) = session.pushes.next() => self.on_push(session, push).await,
+                (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.read_requested(session).await,
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
+                _ = room.tick(), if self.log.requests.has_delayed() => {
+                    self.log.requests.resume(ROOM_CHECKS_MAX, |key| self.hub.has_room(key));
+                    Ok(())
+                }
             };
             if let Err(error) = done {
                 return error;
@@ -177,9 +185,9 @@ impl LogNode {
         }
     }
 
-    async fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
+    fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
         match push {
-            Push::Payload(ShardPayload::Event(message)) => self.on_message(session, &message).await,
+            Push::Payload(ShardPayload::Event(message)) => self.on_message(session, &message),
             // Subscribers of this node have received its clients' events already.
             Push::Payload(ShardPayload::Client { node, .. }) if node == self.log.node => {}
             Push::Payload(ShardPayload::Client { event, .. }) => {
@@ -192,20 +200,17 @@ impl LogNode {
         Ok(())
     }
 
-    async fn on_message(&self, session: &mut Session, message: &ShardMessage) {
+    fn on_message(&self, session: &mut Session, message: &ShardMessage) {
         let partition = Partition::of(&message.key);
         self.log.metrics.message(message.record.event.data.len());
         if session.sequences.on_message(partition, message.sequence) {
             self.on_hole(partition);
         }
-        for _ in 0..ROOM_ATTEMPTS_MAX {
-            match self.hub.deliver(&message.key, &message.record) {
-                Delivery::Delivered | Delivery::NotNeeded => return,
-                Delivery::Hole => break,
-                Delivery::Busy => tokio::time::sleep(ROOM_INTERVAL).await,
-            }
+        match self.hub.deliver(&message.key, &message.record) {
+            Delivery::Delivered | Delivery::NotNeeded => {}
+            Delivery::Hole => self.log.requests.add(message.key.clone()),
+            Delivery::Busy => self.log.requests.delay(message.key.clone()),
         }
-        self.log.requests.add(message.key.clone());
     }
 
     fn on_hole(&self, partition: Partition) {
@@ -293,8 +298,11 @@ impl LogNode {
             let (state, unreadable) = channel_state(&stored);
             self.log.metrics.unreadable(unreadable);
             if let Some(state) = state {
-                let late = self.hub.synchronize(&channel.key, &state);
-                self.log.metrics.read(late);
+                let comparison = self.hub.synchronize(&channel.key, &state);
+                self.log.metrics.read(comparison.late);
+                if !comparison.is_complete {
+                    self.log.requests.delay(channel.key.clone());
+                }
             }
         }
         Ok(())

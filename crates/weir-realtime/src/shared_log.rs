@@ -150,6 +150,15 @@ pub enum AppendError {
     Rejected,
 }
 
+/// The result of comparing a copy with the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// Events that were delivered late.
+    pub late: u64,
+    /// False: a core has too much waiting. Compare the channel again later.
+    pub is_complete: bool,
+}
+
 /// What became of an event that was passed to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
@@ -159,6 +168,6 @@ pub enum Delivery {
     NotNeeded,
     /// Events before it are missing: the channel must be compared with the log.
     Hole,
-    /// A core has too much waiting. Try again, or compare the channel with the log later.
+    /// A core has too much waiting. Compare the channel with the log later.
     Busy,
 }

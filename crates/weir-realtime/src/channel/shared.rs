@@ -18,6 +18,8 @@ pub(crate) struct Synchronized {
     pub(crate) gaps: u64,
     /// Events that were delivered late.
     pub(crate) delivered: u64,
+    /// Whether events are left because a core has no room.
+    pub(crate) is_busy: bool,
     /// The change of the history's bytes.
     pub(crate) history_change: isize,
 }
@@ -84,11 +86,17 @@ impl Channel {
         }
         if let Some(cached) = &state.cached
             && self.kind.caches
+            && !result.is_busy
         {
             self.cache_record(&mut home, cached, limits, now);
         }
         result.history_change = difference(home.history.bytes(), before);
         result
+    }
+
+    /// Returns whether the cores with subscribers have room for several events.
+    pub(crate) fn has_room(&self, cores: &Cores) -> bool {
+        self.home().cores_with_subscribers().all(|core| cores.get(core).budget.is_half_empty())
     }
 
     /// Returns the position of a copy that is synchronized, or None.
@@ -118,7 +126,8 @@ impl Channel {
         !continues
     }
 
-    /// Delivers the events after the copy's position, and a gap for each that is missing.
+    /// Delivers the events after the copy's position, and a gap for each that is missing, as long as
+    /// the cores have room.
     fn deliver_late(
         &self,
         home: &mut Home,
@@ -135,7 +144,10 @@ impl Channel {
             }
             result.gaps += u64::from(self.skip_to(home, offset - 1, cores, now));
             let publication = self.publication(record, limits, now);
-            let reserved = home.reserve_always(cores, publication.draft.bytes_max());
+            let Ok(reserved) = home.reserve(cores, publication.draft.bytes_max()) else {
+                result.is_busy = true;
+                return;
+            };
             self.publish_reserved(home, publication, reserved, cores);
             result.delivered += 1;
         }
