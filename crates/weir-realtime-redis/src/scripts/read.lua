@@ -23,16 +23,22 @@ end
 if is_lost then redis.call('INCR', KEYS[3]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 local first = math.max(after, offset - tonumber(ARGV[4])) + 1
-local records = {}
-if first <= offset then
-  local entries = redis.call('XRANGE', KEYS[2], string.format('%.0f-0', first), '+')
-  local oldest, bytes = #entries + 1, 0
-  while oldest > 1 do
-    bytes = bytes + #entries[oldest - 1][2][2]
-    if bytes > tonumber(ARGV[6]) then break end
-    oldest = oldest - 1
+-- From the newest on, some at a time, so that this takes no more memory than what is returned.
+local newest, bytes, next_id = {}, 0, '+'
+local first_id = string.format('%.0f-0', first)
+while next_id and first <= offset do
+  local entries = redis.call('XREVRANGE', KEYS[2], next_id, first_id, 'COUNT', 64)
+  next_id = #entries == 64 and '(' .. entries[64][1]
+  for _, entry in ipairs(entries) do
+    bytes = bytes + #entry[2][2]
+    if bytes > tonumber(ARGV[6]) then
+      next_id = false
+      break
+    end
+    newest[#newest + 1] = entry[2][2]
   end
-  for i = oldest, #entries do records[#records + 1] = entries[i][2][2] end
 end
+local records = {}
+for i = #newest, 1, -1 do records[#records + 1] = newest[i] end
 local cached = KEYS[5] and redis.call('GET', KEYS[5]) or ''
 return { epoch .. ':' .. string.format('%.0f', offset), records, cached }
