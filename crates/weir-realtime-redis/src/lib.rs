@@ -26,6 +26,7 @@ mod partition;
 mod permissions;
 mod queue_limit;
 mod record;
+mod renewals;
 mod requests;
 mod scripts;
 mod settings;

@@ -21,6 +21,7 @@ use crate::heartbeat::Sequences;
 use crate::log::RedisLog;
 use crate::partition::Partition;
 use crate::record::{self, ShardMessage, ShardPayload};
+use crate::renewals::Renewals;
 use crate::scripts;
 use crate::subscription::{self, Push, Pushes};
 use crate::terminations::TerminationReader;
@@ -70,6 +71,7 @@ struct Session {
     subscriptions: MultiplexedConnection,
     pushes: Pushes,
     sequences: Sequences,
+    renewals: Renewals,
     primary: Option<NamedPrimary>,
 }
 
@@ -141,7 +143,8 @@ impl LogNode {
         self.begin_terminations(&mut commands).await?;
         // Read after subscribing, so that no event is in neither.
         let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
-        Ok(Session { commands, subscriptions, pushes, sequences, primary })
+        let renewals = Renewals::new(Instant::now());
+        Ok(Session { commands, subscriptions, pushes, sequences, renewals, primary })
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -233,6 +236,11 @@ impl LogNode {
             self.on_hole(partition);
         }
         self.read_terminations(session).await?;
+        let renewed = session.renewals.next(Instant::now(), || self.hub.held_channels());
+        if !renewed.is_empty() {
+            let renewal = scripts::renew(&self.log.keys, &renewed);
+            renewal.exec_async(&mut session.commands).await?;
+        }
         self.log.metrics.heartbeat();
         Ok(())
     }

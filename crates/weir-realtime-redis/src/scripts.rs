@@ -17,6 +17,9 @@ use crate::settings::RedisLogSettings;
 
 /// A channel without events for this long starts again with a new epoch. Its hash has some 150 bytes.
 const CHANNEL_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// Likewise, of a channel that has had no events yet, so that names that are only read take no memory
+/// for long. Nodes renew both ages while they hold the channel.
+const UNUSED_CHANNEL_AGE: Duration = Duration::from_secs(30 * 60);
 /// A stream keeps at least this many events for at least this long, so that a node that missed some
 /// finds them, also if clients get no history.
 const EVENTS_MIN: usize = 100;
@@ -83,8 +86,22 @@ pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
         .arg(offset)
         .arg(events_max(&held.history))
         .arg(millis(channel_age(&held.history)))
-        .arg(held.history.bytes_max.max(READ_BYTES_MIN));
+        .arg(held.history.bytes_max.max(READ_BYTES_MIN))
+        .arg(millis(UNUSED_CHANNEL_AGE));
     command
+}
+
+/// Returns the commands that keep channels for longer, unless they are kept for longer anyway.
+pub(crate) fn renew(keys: &Keys, held: &[HeldChannel]) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(held.len());
+    for channel in held {
+        let has_events = channel.position.is_some_and(|position| position.offset > 0);
+        let age = if has_events { channel_age(&channel.history) } else { UNUSED_CHANNEL_AGE };
+        let mut command = redis::cmd("PEXPIRE");
+        command.arg(keys.channel(&channel.key)).arg(millis(age)).arg("GT");
+        pipeline.add_command(command).ignore();
+    }
+    pipeline
 }
 
 /// Returns the commands that begin a new term of each partition, unless the server with this id has

@@ -3,7 +3,7 @@
 -- the new epoch at their next comparison, which the increased sequence causes.
 -- KEYS: channel, events, sequence and fence of the partition, cached event (of a cache channel only)
 -- ARGV: epoch for a new channel, epoch of the copy, offset of the copy, events_max, age of the channel (ms),
---       bytes of events, of which the newest are returned
+--       bytes of events, of which the newest are returned, age of a channel without events (ms)
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'continues')
 local epoch, offset = meta[1], tonumber(meta[2] or '0')
 local held, after, is_lost = tonumber(ARGV[3]), 0, false
@@ -21,7 +21,7 @@ if is_lost or not epoch then
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'offset', 0, 'term', term, 'continues', '')
 end
 if is_lost then redis.call('INCR', KEYS[3]) end
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.call('PEXPIRE', KEYS[1], offset > 0 and ARGV[5] or ARGV[7])
 local first = math.max(after, offset - tonumber(ARGV[4])) + 1
 -- From the newest on, some at a time, so that this takes no more memory than what is returned.
 local newest, bytes, next_id = {}, 0, '+'
