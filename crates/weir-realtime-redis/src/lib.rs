@@ -18,6 +18,7 @@
 mod broadcasts;
 mod connections;
 mod heartbeat;
+mod holes;
 mod keys;
 mod log;
 mod metrics;

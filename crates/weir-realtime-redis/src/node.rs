@@ -18,6 +18,7 @@ use weir_redis::NamedPrimary;
 
 use crate::connections::{Connections, OpenError};
 use crate::heartbeat::Sequences;
+use crate::holes::Holes;
 use crate::log::RedisLog;
 use crate::partition::Partition;
 use crate::record::{self, ShardMessage, ShardPayload};
@@ -71,6 +72,7 @@ struct Session {
     subscriptions: MultiplexedConnection,
     pushes: Pushes,
     sequences: Sequences,
+    holes: Holes,
     renewals: Renewals,
     primary: Option<NamedPrimary>,
 }
@@ -143,8 +145,9 @@ impl LogNode {
         self.begin_terminations(&mut commands).await?;
         // Read after subscribing, so that no event is in neither.
         let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
-        let renewals = Renewals::new(Instant::now());
-        Ok(Session { commands, subscriptions, pushes, sequences, renewals, primary })
+        let now = Instant::now();
+        let (holes, renewals) = (Holes::new(now), Renewals::new(now));
+        Ok(Session { commands, subscriptions, pushes, sequences, holes, renewals, primary })
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -169,9 +172,15 @@ impl LogNode {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
+            let holes_due = session.holes.due();
             let done = tokio::select! {
                 (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.read_requested(session).await,
+                () = sleep_until(holes_due) => {
+                    let partitions = session.holes.take(Instant::now());
+                    self.request_all(|key| partitions.contains(&Partition::of(key)));
+                    Ok(())
+                }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
                 _ = room.tick(), if self.log.requests.has_delayed() => {
                     self.log.requests.resume(ROOM_CHECKS_MAX, |key| self.hub.has_room(key));
@@ -207,18 +216,14 @@ impl LogNode {
         let partition = Partition::of(&message.key);
         self.log.metrics.message(message.record.event.data.len());
         if session.sequences.on_message(partition, message.sequence) {
-            self.on_hole(partition);
+            self.log.metrics.hole();
+            session.holes.add(partition);
         }
         match self.hub.deliver(&message.key, &message.record) {
             Delivery::Delivered | Delivery::NotNeeded => {}
             Delivery::Hole => self.log.requests.add(message.key.clone()),
             Delivery::Busy => self.log.requests.delay(message.key.clone()),
         }
-    }
-
-    fn on_hole(&self, partition: Partition) {
-        self.log.metrics.hole();
-        self.request_all(|key| Partition::of(key) == partition);
     }
 
     fn request_all(&self, is_included: impl Fn(&ChannelKey) -> bool) {
@@ -233,7 +238,8 @@ impl LogNode {
         redis::cmd("PING").exec_async(&mut session.subscriptions).await?;
         let stored = self.read_sequences(&mut session.commands).await?;
         for partition in session.sequences.on_heartbeat(&stored) {
-            self.on_hole(partition);
+            self.log.metrics.hole();
+            session.holes.add(partition);
         }
         self.read_terminations(session).await?;
         let renewed = session.renewals.next(Instant::now(), || self.hub.held_channels());
@@ -314,6 +320,14 @@ impl LogNode {
             }
         }
         Ok(())
+    }
+}
+
+/// Sleeps until then. None: for ever.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
