@@ -29,6 +29,7 @@ struct Counters {
     rejected: Counter<u64, AtomicU64>,
     disconnects: Counter<u64, AtomicU64>,
     lost_broadcasts: Counter<u64, AtomicU64>,
+    terminations: Counter<u64, AtomicU64>,
     appends: QueueGauges,
     deliveries: QueueGauges,
     client_events: QueueGauges,
@@ -92,6 +93,8 @@ pub struct LogTotals {
     pub unreadable: u64,
     /// Events of clients that may not have reached other nodes.
     pub lost_client_events: u64,
+    /// Requests of other nodes to terminate a user that were carried out.
+    pub terminations: u64,
 }
 
 impl Counters {
@@ -130,6 +133,11 @@ impl RedisLogMetrics {
             "Events of clients that may not have reached other nodes",
             c.lost_broadcasts.clone(),
         );
+        registry.register(
+            "terminations",
+            "Requests of other nodes to terminate a user",
+            c.terminations.clone(),
+        );
         for queue in LogQueue::ALL {
             let (name, QueueGauges { waiting, bytes }) = (queue.name(), c.gauges(queue));
             let help = format!("The {name} that wait: for Redis, or for this node");
@@ -164,6 +172,7 @@ impl RedisLogMetrics {
             disconnects: c.disconnects.get(),
             unreadable: c.unreadable.get(),
             lost_client_events: c.lost_broadcasts.get(),
+            terminations: c.terminations.get(),
         }
     }
 
@@ -182,6 +191,10 @@ impl RedisLogMetrics {
 
     pub(crate) fn broadcasts_lost(&self, events: usize) {
         self.0.lost_broadcasts.inc_by(events as u64);
+    }
+
+    pub(crate) fn termination(&self) {
+        self.0.terminations.inc();
     }
 
     pub(crate) fn heartbeat(&self) {

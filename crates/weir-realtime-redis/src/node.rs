@@ -47,6 +47,8 @@ pub struct LogNode {
     log: Arc<RedisLog>,
     hub: Arc<Hub>,
     shutdown: ShutdownToken,
+    /// When the node started. It had no connections before.
+    started: Instant,
     /// None: the node has not connected yet. A lock of std, never held across an await.
     terminations: Mutex<Option<TerminationReader>>,
 }
@@ -80,8 +82,8 @@ struct Session {
 impl LogNode {
     /// Returns the task of the node whose hub uses `log`.
     #[must_use]
-    pub const fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
-        Self { log, hub, shutdown, terminations: Mutex::new(None) }
+    pub fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
+        Self { log, hub, shutdown, started: Instant::now(), terminations: Mutex::new(None) }
     }
 
     /// Runs until shutdown.
@@ -260,6 +262,9 @@ impl LogNode {
                 // A core has no room: again at the next heartbeat.
                 break;
             }
+            if !is_own {
+                self.log.metrics.termination();
+            }
             reader.advance(&termination);
         }
         *self.terminations() = Some(reader);
@@ -273,7 +278,7 @@ impl LogNode {
     ) -> Result<(), SessionError> {
         let has_begun = self.terminations().is_some();
         if !has_begun {
-            let reader = TerminationReader::begin(commands).await?;
+            let reader = TerminationReader::begin(commands, self.started).await?;
             *self.terminations() = Some(reader);
         }
         Ok(())
