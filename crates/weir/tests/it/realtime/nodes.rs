@@ -168,6 +168,19 @@ fn a_client_of_a_killed_node_recovers_at_the_other() {
     assert!(other.stop().success());
 }
 
+/// Redis has them.
+#[test]
+fn a_node_that_stops_writes_no_histories() {
+    let Some(redis) = redis() else { return };
+    let node = node(&redis);
+    let data = node.data_dir();
+    let site = node.end();
+    let names = std::fs::read_dir(&data).expect("a folder").flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    assert!(!names.is_empty() && !names.contains(&"realtime-histories".into()), "{names:?}");
+    drop(site);
+}
+
 #[test]
 fn a_restarted_redis_loses_no_event_and_no_connection() {
     let Some(mut redis) = redis() else { return };
