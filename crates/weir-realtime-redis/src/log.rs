@@ -13,6 +13,7 @@ use weir_realtime::shared_log::{
 use weir_redis::{RedisEndpoint, RedisErrorKind};
 
 use crate::broadcasts::Broadcasts;
+use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
 use crate::queue_limit::{QueueLimit, QueueRoom};
@@ -29,10 +30,13 @@ pub struct RedisLog {
     pub(crate) keys: Keys,
     pub(crate) metrics: RedisLogMetrics,
     pub(crate) requests: Requests,
+    /// Presence channels whose members came to this node or left it.
+    pub(crate) members: Requests,
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
     pub(crate) failed: Notify,
     pub(crate) broadcasts: Broadcasts,
+    pub(crate) identities: Identities,
     /// Identifies this node to itself.
     pub(crate) node: String,
     /// Publications that wait for Redis.
@@ -82,6 +86,8 @@ impl RedisLog {
             settings,
             metrics,
             requests: Requests::default(),
+            members: Requests::default(),
+            identities: Identities::default(),
             commands: Mutex::default(),
             broadcasts: Broadcasts::new(client_events_max),
             node: format!("{:016x}", fastrand::u64(..)),
@@ -97,7 +103,7 @@ impl RedisLog {
         commands.connection = connection;
     }
 
-    fn commands(&self) -> Option<(u64, MultiplexedConnection)> {
+    pub(crate) fn commands(&self) -> Option<(u64, MultiplexedConnection)> {
         let commands = self.lock_commands();
         commands.connection.clone().map(|connection| (commands.generation, connection))
     }
@@ -235,6 +241,13 @@ impl SharedLog for RedisLog {
     fn broadcast(&self, event: ClientBroadcast) {
         if !self.add_broadcast(event) {
             self.metrics.broadcasts_lost(1);
+        }
+    }
+
+    fn members_changed(&self, channel: ChannelKey) {
+        // With the next connection, all members are sent again.
+        if self.lock_commands().connection.is_some() {
+            self.members.add(channel);
         }
     }
 

@@ -30,6 +30,9 @@ struct Counters {
     disconnects: Counter<u64, AtomicU64>,
     lost_broadcasts: Counter<u64, AtomicU64>,
     terminations: Counter<u64, AtomicU64>,
+    nodes: Gauge<i64, AtomicI64>,
+    lapsed_nodes: Counter<u64, AtomicU64>,
+    member_changes: Counter<u64, AtomicU64>,
     appends: QueueGauges,
     deliveries: QueueGauges,
     client_events: QueueGauges,
@@ -95,6 +98,8 @@ pub struct LogTotals {
     pub lost_client_events: u64,
     /// Requests of other nodes to terminate a user that were carried out.
     pub terminations: u64,
+    /// Nodes whose members this node began to remove.
+    pub lapsed_nodes: u64,
 }
 
 impl Counters {
@@ -138,6 +143,17 @@ impl RedisLogMetrics {
             "Requests of other nodes to terminate a user",
             c.terminations.clone(),
         );
+        registry.register("nodes", "Nodes with a lease in Redis", c.nodes.clone());
+        registry.register(
+            "lapsed_nodes",
+            "Nodes whose members this node began to remove",
+            c.lapsed_nodes.clone(),
+        );
+        registry.register(
+            "member_changes",
+            "Changes of this node's members that Redis has",
+            c.member_changes.clone(),
+        );
         for queue in LogQueue::ALL {
             let (name, QueueGauges { waiting, bytes }) = (queue.name(), c.gauges(queue));
             let help = format!("The {name} that wait: for Redis, or for this node");
@@ -173,6 +189,7 @@ impl RedisLogMetrics {
             unreadable: c.unreadable.get(),
             lost_client_events: c.lost_broadcasts.get(),
             terminations: c.terminations.get(),
+            lapsed_nodes: c.lapsed_nodes.get(),
         }
     }
 
@@ -191,6 +208,18 @@ impl RedisLogMetrics {
 
     pub(crate) fn broadcasts_lost(&self, events: usize) {
         self.0.lost_broadcasts.inc_by(events as u64);
+    }
+
+    pub(crate) fn nodes(&self, count: usize) {
+        self.0.nodes.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn node_lapsed(&self) {
+        self.0.lapsed_nodes.inc();
+    }
+
+    pub(crate) fn members_changed(&self, count: usize) {
+        self.0.member_changes.inc_by(count as u64);
     }
 
     pub(crate) fn termination(&self) {

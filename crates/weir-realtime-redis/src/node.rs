@@ -13,7 +13,9 @@ use redis::{Pipeline, RedisError, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
 use weir_realtime::hub::{HeldChannel, Hub};
-use weir_realtime::shared_log::{ChannelKey, ChannelState, Delivery, LogRecord};
+use weir_realtime::shared_log::{
+    ChannelKey, ChannelState, Delivery, HeldMembers, LogRecord, MembersMessage,
+};
 use weir_redis::NamedPrimary;
 
 use crate::connections::{Connections, OpenError};
@@ -21,6 +23,7 @@ use crate::heartbeat::Sequences;
 use crate::holes::Holes;
 use crate::log::RedisLog;
 use crate::partition::Partition;
+use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
 use crate::record::{self, ShardMessage, ShardPayload};
 use crate::renewals::Renewals;
 use crate::scripts;
@@ -66,6 +69,8 @@ enum SessionError {
     SubscriptionLost,
     #[error("a publication got no reply")]
     AppendFailed,
+    #[error("the lease of this node's members was removed")]
+    LeaseLost,
 }
 
 /// The connections of a session, and what arrived on them.
@@ -76,6 +81,7 @@ struct Session {
     sequences: Sequences,
     holes: Holes,
     renewals: Renewals,
+    presence: Presence,
     primary: Option<NamedPrimary>,
 }
 
@@ -94,7 +100,7 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 error = self.run_session() => {
                     // Publications need only the other connection. Their events arrive later.
-                    if !matches!(error, SessionError::SubscriptionLost) {
+                    if !matches!(error, SessionError::SubscriptionLost | SessionError::LeaseLost) {
                         self.log.set_commands(None);
                     }
                     self.log.metrics.disconnected();
@@ -109,6 +115,11 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 () = tokio::time::sleep(Duration::from_millis(fastrand::u64(RETRY_MS))) => {}
             }
+        }
+        if let Some((_, mut connection)) = self.log.commands()
+            && let Err(error) = presence::end(&self.log, &self.hub, &mut connection).await
+        {
+            tracing::warn!(%error, "other realtime nodes will remove this node's members");
         }
         self.log.set_commands(None);
     }
@@ -125,14 +136,17 @@ impl LogNode {
         let session_commands = session.commands.clone();
         // In this order: a channel that is created after the list was made requests its own comparison.
         self.log.set_commands(Some(session.commands.clone()));
+        session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
         tracing::info!("realtime is connected to Redis");
-        tokio::select! {
+        let error = tokio::select! {
             () = failed => SessionError::AppendFailed,
             error = self.watch_primary(primary) => error,
             error = self.log.send_broadcasts(session_commands) => error.into(),
             error = self.serve(&mut session) => error,
-        }
+        };
+        self.hub.end_members();
+        error
     }
 
     async fn open(&self) -> Result<Session, SessionError> {
@@ -145,11 +159,22 @@ impl LogNode {
         scripts::fence(&log.keys, &server_id).exec_async(&mut commands).await?;
         subscription::subscribe(&subscriptions, &self.log.keys).await?;
         self.begin_terminations(&mut commands).await?;
+        let presence = Presence::begin(&self.log, &mut commands).await?;
         // Read after subscribing, so that no event is in neither.
         let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
         let now = Instant::now();
         let (holes, renewals) = (Holes::new(now), Renewals::new(now));
-        Ok(Session { commands, subscriptions, pushes, sequences, holes, renewals, primary })
+        let opened = Session {
+            commands,
+            subscriptions,
+            pushes,
+            sequences,
+            holes,
+            renewals,
+            presence,
+            primary,
+        };
+        Ok(opened)
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -170,7 +195,8 @@ impl LogNode {
     async fn serve(&self, session: &mut Session) -> SessionError {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let mut room = tokio::time::interval(ROOM_INTERVAL);
-        for interval in [&mut heartbeat, &mut room] {
+        let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
+        for interval in [&mut heartbeat, &mut room, &mut announcements] {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
@@ -178,6 +204,14 @@ impl LogNode {
             let done = tokio::select! {
                 (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.read_requested(session).await,
+                () = self.log.members.added() => {
+                    let Session { presence, commands, .. } = &mut *session;
+                    presence.send(&self.log, &self.hub, commands).await.map_err(Into::into)
+                }
+                _ = announcements.tick(), if session.presence.is_announcing() => {
+                    session.presence.announce_due(&self.hub);
+                    Ok(())
+                }
                 () = sleep_until(holes_due) => {
                     let partitions = session.holes.take(Instant::now());
                     self.request_all(|key| partitions.contains(&Partition::of(key)));
@@ -207,6 +241,9 @@ impl LogNode {
             Push::Payload(ShardPayload::Client { event, .. }) => {
                 self.hub.deliver_client_event(&event);
             }
+            Push::Payload(ShardPayload::Members { sequence, message }) => {
+                self.on_members(session, sequence, &message);
+            }
             Push::Unreadable => self.log.metrics.unreadable(1),
             Push::Lost => return Err(SessionError::SubscriptionLost),
             Push::Other => {}
@@ -214,13 +251,29 @@ impl LogNode {
         Ok(())
     }
 
-    fn on_message(&self, session: &mut Session, message: &ShardMessage) {
-        let partition = Partition::of(&message.key);
-        self.log.metrics.message(message.record.event.data.len());
-        if session.sequences.on_message(partition, message.sequence) {
+    fn on_members(&self, session: &mut Session, sequence: u64, message: &MembersMessage) {
+        let is_own = self.log.identities.contains(&message.node);
+        self.on_sequence(session, &message.key, sequence);
+        match self.hub.deliver_members(message, is_own) {
+            Delivery::Delivered => session.presence.announce(&self.hub, &message.key),
+            Delivery::NotNeeded => {}
+            Delivery::Hole => self.log.requests.add(message.key.clone()),
+            Delivery::Busy => self.log.requests.delay(message.key.clone()),
+        }
+    }
+
+    /// Notes the number of a message in its partition.
+    fn on_sequence(&self, session: &mut Session, key: &ChannelKey, sequence: u64) {
+        let partition = Partition::of(key);
+        if session.sequences.on_message(partition, sequence) {
             self.log.metrics.hole();
             session.holes.add(partition);
         }
+    }
+
+    fn on_message(&self, session: &mut Session, message: &ShardMessage) {
+        self.log.metrics.message(message.record.event.data.len());
+        self.on_sequence(session, &message.key, message.sequence);
         match self.hub.deliver(&message.key, &message.record) {
             Delivery::Delivered | Delivery::NotNeeded => {}
             Delivery::Hole => self.log.requests.add(message.key.clone()),
@@ -236,6 +289,14 @@ impl LogNode {
         }
     }
 
+    fn request_presence(&self) {
+        for held in self.hub.held_channels() {
+            if held.members != HeldMembers::None {
+                self.log.requests.add(held.key);
+            }
+        }
+    }
+
     async fn on_heartbeat(&self, session: &mut Session) -> Result<(), SessionError> {
         redis::cmd("PING").exec_async(&mut session.subscriptions).await?;
         let stored = self.read_sequences(&mut session.commands).await?;
@@ -244,6 +305,12 @@ impl LogNode {
             session.holes.add(partition);
         }
         self.read_terminations(session).await?;
+        let Session { presence, commands, .. } = &mut *session;
+        let lease = presence.on_heartbeat(&self.log, &self.hub, commands).await?;
+        lease.map_err(|LeaseLost| SessionError::LeaseLost)?;
+        if session.presence.settles() {
+            self.request_presence();
+        }
         let renewed = session.renewals.next(Instant::now(), || self.hub.held_channels());
         if !renewed.is_empty() {
             let renewal = scripts::renew(&self.log.keys, &renewed);
@@ -313,14 +380,21 @@ impl LogNode {
             pipeline.add_command(scripts::read(&self.log.keys, channel));
         }
         let replies: Vec<StoredChannel> = pipeline.query_async(&mut session.commands).await?;
-        for (channel, stored) in held.iter().zip(replies) {
+        let Session { presence, commands, .. } = &mut *session;
+        let members = presence.read(&self.log, &held, commands).await?;
+        let members = members.map_err(|LeaseLost| SessionError::LeaseLost)?;
+        for ((channel, stored), members) in held.iter().zip(replies).zip(members) {
             let (state, unreadable) = channel_state(&stored);
             self.log.metrics.unreadable(unreadable);
             if let Some(state) = state {
+                let state = ChannelState { members, ..state };
                 let comparison = self.hub.synchronize(&channel.key, &state);
                 self.log.metrics.read(comparison.late);
                 if !comparison.is_complete {
                     self.log.requests.delay(channel.key.clone());
+                }
+                if channel.members != HeldMembers::None {
+                    session.presence.announce(&self.hub, &channel.key);
                 }
             }
         }
@@ -356,5 +430,5 @@ fn channel_state((position, records, cached): &StoredChannel) -> (Option<Channel
     let cached = if cached.is_empty() { None } else { read(cached) };
     let position = str::from_utf8(position).ok().and_then(|position| position.parse().ok());
     unreadable += u64::from(position.is_none());
-    (position.map(|position| ChannelState { position, records, cached }), unreadable)
+    (position.map(|position| ChannelState { position, records, cached, members: None }), unreadable)
 }

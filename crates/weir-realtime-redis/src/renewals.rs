@@ -44,7 +44,7 @@ impl Renewals {
 #[cfg(test)]
 mod tests {
     use weir_realtime::settings::HistoryLimits;
-    use weir_realtime::shared_log::ChannelKey;
+    use weir_realtime::shared_log::{ChannelKey, HeldMembers};
 
     use super::*;
 
@@ -54,6 +54,7 @@ mod tests {
             position: None,
             history: HistoryLimits::default(),
             caches: false,
+            members: HeldMembers::None,
         };
         (0..count).map(channel).collect()
     }

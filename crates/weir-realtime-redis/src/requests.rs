@@ -1,4 +1,4 @@
-//! Channels to compare with the log.
+//! Channels that the node's task is to visit: to compare them with the log, or to send their members.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use weir_realtime::shared_log::ChannelKey;
 
-/// Channels that are to be compared, each once. Bounded by the number of channels that the node holds.
+/// Channels that are to be visited, each once. Bounded by the number of channels that the node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// A lock of std: held for a lookup, never across an await.

@@ -8,7 +8,7 @@ use crate::cores::{Audience, Cores};
 use crate::frame::{Draft, Frame};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::{self, ChannelEvent};
-use crate::settings::HistoryLimits;
+use crate::settings::{AppSettings, HistoryLimits};
 use crate::shared_log::{ChannelState, Delivery, LogRecord};
 
 /// The result of a comparison with the log.
@@ -62,15 +62,17 @@ impl Channel {
     pub(crate) fn synchronize(
         &self,
         state: &ChannelState,
-        limits: HistoryLimits,
+        app: &AppSettings,
         cores: &Cores,
         now: Timestamp,
     ) -> Synchronized {
+        let limits = app.history;
         let mut home = self.home();
         if home.is_gone {
             return Synchronized::default();
         }
         home.compared_at = now;
+        let is_copy = !home.is_synchronized;
         let before = home.history.bytes();
         let mut result = Synchronized::default();
         if home.is_synchronized {
@@ -82,6 +84,13 @@ impl Channel {
             if home.total() > 0 {
                 result.gaps = 1;
                 self.send_gap(&mut home, cores, now);
+            }
+        }
+        if let Some(members) = &state.members {
+            // A new copy has no subscribers, or few that came while the log did not respond.
+            result.is_busy |= !is_copy && !home.has_room(cores);
+            if !result.is_busy {
+                self.replace_members(&mut home, members, app, cores, now);
             }
         }
         if let Some(cached) = &state.cached
@@ -96,7 +105,7 @@ impl Channel {
 
     /// Returns whether the cores with subscribers have room for several events.
     pub(crate) fn has_room(&self, cores: &Cores) -> bool {
-        self.home().cores_with_subscribers().all(|core| cores.get(core).budget.is_half_empty())
+        self.home().has_room(cores)
     }
 
     /// Returns the position of a copy that is synchronized, or None.

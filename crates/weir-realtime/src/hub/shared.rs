@@ -11,7 +11,7 @@ use crate::metrics::LimitKind;
 use crate::pusher::position::ChannelPosition;
 use crate::settings::HistoryLimits;
 use crate::shared_log::{
-    ChannelKey, ChannelState, ClientBroadcast, Comparison, Delivery, LogRecord,
+    ChannelKey, ChannelState, ClientBroadcast, Comparison, Delivery, HeldMembers, LogRecord,
 };
 
 /// A copy of a channel of the log.
@@ -25,6 +25,8 @@ pub struct HeldChannel {
     pub history: HistoryLimits,
     /// Whether it is a cache channel.
     pub caches: bool,
+    /// What is known of its members.
+    pub members: HeldMembers,
 }
 
 impl Hub {
@@ -72,8 +74,8 @@ impl Hub {
         let Some((app, channel)) = self.held(key) else {
             return Comparison { late: 0, is_complete: true };
         };
-        let history = app.settings().history;
-        let result = channel.synchronize(state, history, &self.cores, self.clock.now());
+        let now = self.clock.now();
+        let result = channel.synchronize(state, &app.settings(), &self.cores, now);
         self.metrics.gaps_sent(result.gaps);
         self.broker.local.count_delivered(&app, &channel, result.history_change);
         if result.is_busy {
@@ -105,7 +107,7 @@ impl Hub {
         channels.collect()
     }
 
-    fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
+    pub(super) fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
         let app = self.app_by_id(&key.app)?;
         let channel = app.channels.get(&key.channel)?;
         Some((app, channel))
@@ -122,5 +124,6 @@ fn view(app: &App, channel: &Channel) -> HeldChannel {
         position: channel.synchronized_position(),
         history: settings.history,
         caches: channel.kind.caches,
+        members: channel.held_members(),
     }
 }

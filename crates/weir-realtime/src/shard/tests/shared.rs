@@ -14,11 +14,11 @@ use crate::shared_log::{
     LogEvent, LogRecord, NewEvent, SharedLog, Terminating,
 };
 
-const EPOCH: Epoch = Epoch(7);
+pub(super) const EPOCH: Epoch = Epoch(7);
 
 /// A log that accepts nothing and notes which channels are requested.
 #[derive(Debug, Default)]
-struct SilentLog {
+pub(super) struct SilentLog {
     is_away: AtomicBool,
     requested: Mutex<Vec<ChannelKey>>,
 }
@@ -34,13 +34,15 @@ impl SharedLog for SilentLog {
 
     fn broadcast(&self, _: ClientBroadcast) {}
 
+    fn members_changed(&self, _: ChannelKey) {}
+
     fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {
         self.requested.lock().unwrap().push(channel);
         !self.is_away.load(Ordering::Relaxed)
     }
 }
 
-fn core() -> (ManualCore, Arc<SilentLog>) {
+pub(super) fn core() -> (ManualCore, Arc<SilentLog>) {
     let log = Arc::new(SilentLog::default());
     let shared: Arc<dyn SharedLog> = Arc::<SilentLog>::clone(&log);
     (ManualCore::with_log(Settings::default(), vec![app()], shared), log)
@@ -56,9 +58,18 @@ fn record(epoch: Epoch, offset: u64) -> LogRecord {
     LogRecord { position: ChannelPosition { epoch, offset }, continues: None, at, event }
 }
 
-fn state(epoch: Epoch, offsets: std::ops::RangeInclusive<u64>, last: u64) -> ChannelState {
+pub(super) fn state(
+    epoch: Epoch,
+    offsets: std::ops::RangeInclusive<u64>,
+    last: u64,
+) -> ChannelState {
     let records = offsets.map(|offset| record(epoch, offset)).collect();
-    ChannelState { position: ChannelPosition { epoch, offset: last }, records, cached: None }
+    ChannelState {
+        position: ChannelPosition { epoch, offset: last },
+        records,
+        cached: None,
+        members: None,
+    }
 }
 
 fn subscribe(core: &ManualCore, key: SessionKey, recover: Option<u64>) {
@@ -70,7 +81,7 @@ fn subscribe(core: &ManualCore, key: SessionKey, recover: Option<u64>) {
     core.send_event(key, "pusher:subscribe", &data);
 }
 
-fn take(core: &ManualCore, (key, socket_id): (SessionKey, SocketId)) -> Vec<String> {
+pub(super) fn take(core: &ManualCore, (key, socket_id): (SessionKey, SocketId)) -> Vec<String> {
     core.deliver();
     core.take(ManualConnection { key, socket_id })
 }
@@ -153,7 +164,11 @@ fn an_epoch_that_continues_the_last_event_is_no_gap() {
     assert_eq!(hub.deliver(&room(), &record(Epoch(8), 2)), Delivery::Delivered);
     let records = vec![first(Epoch(9), 2, Epoch(8)), record(Epoch(9), 2)];
     let position = ChannelPosition { epoch: Epoch(9), offset: 2 };
-    assert_eq!(hub.synchronize(&room(), &ChannelState { position, records, cached: None }).late, 2);
+    assert_eq!(
+        hub.synchronize(&room(), &ChannelState { position, records, cached: None, members: None })
+            .late,
+        2
+    );
     let messages = take(&core, client);
     assert_eq!(messages.len(), 4, "{messages:?}");
     assert!(messages.iter().all(|message| message.contains("\"event\":\"e\"")), "{messages:?}");
@@ -173,7 +188,7 @@ fn each_missing_event_is_a_gap_and_the_others_are_delivered() {
     drop(take(&core, client));
     let records = [2, 4].map(|offset| record(EPOCH, offset)).to_vec();
     let position = ChannelPosition { epoch: EPOCH, offset: 5 };
-    let found = ChannelState { position, records, cached: None };
+    let found = ChannelState { position, records, cached: None, members: None };
     assert_eq!(core.hub().synchronize(&room(), &found).late, 2);
     let messages = take(&core, client);
     let expected = ["\"offset\":2", "\\\"offset\\\":3", "\"offset\":4", "\\\"offset\\\":5"];
@@ -212,7 +227,8 @@ fn a_new_copy_has_the_events_behind_the_last_missing_one() {
     subscribe(&core, client.0, None);
     let records = [1, 2, 4, 5].map(|offset| record(EPOCH, offset)).to_vec();
     let position = ChannelPosition { epoch: EPOCH, offset: 5 };
-    core.hub().synchronize(&room(), &ChannelState { position, records, cached: None });
+    core.hub()
+        .synchronize(&room(), &ChannelState { position, records, cached: None, members: None });
     let history = core.hub().history("1", "room", 10);
     let offsets: Vec<_> = history.iter().map(|event| event.offset).collect();
     assert_eq!(offsets, [Some(5), Some(4)], "the newest first");

@@ -16,13 +16,13 @@ const RULES: &str = include_str!("../../../../../deploy/prometheus/weir-realtime
 const EVENTS: u64 = 100;
 
 /// A Redis that keeps what it has acknowledged.
-fn redis() -> Option<RedisServer> {
+pub(super) fn redis() -> Option<RedisServer> {
     RedisServer::start_with(|_, _| {
         ["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned).to_vec()
     })
 }
 
-fn node(redis: &RedisServer) -> Weir {
+pub(super) fn node(redis: &RedisServer) -> Weir {
     let broker =
         format!("broker = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}", redis.port);
     let app = app("1", "demo-key");
@@ -31,7 +31,7 @@ fn node(redis: &RedisServer) -> Weir {
     weir
 }
 
-fn publish(weir: &Weir, channel: &str, data: &str) -> (String, String) {
+pub(super) fn publish(weir: &Weir, channel: &str, data: &str) -> (String, String) {
     publish_with(&api(weir), channel, data)
 }
 
