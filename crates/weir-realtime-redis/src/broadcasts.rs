@@ -6,6 +6,7 @@ use tokio::sync::{Mutex, mpsc};
 use weir_realtime::shared_log::ClientBroadcast;
 
 use crate::keys::Keys;
+use crate::metrics::RedisLogMetrics;
 use crate::partition::Partition;
 use crate::queue_limit::QueueRoom;
 use crate::record;
@@ -28,6 +29,18 @@ struct WaitingBroadcast {
     _room: QueueRoom,
 }
 
+/// Events that Redis has not replied to. Dropped with its session, they count as lost.
+struct UnansweredBroadcasts<'a> {
+    events: usize,
+    metrics: &'a RedisLogMetrics,
+}
+
+impl Drop for UnansweredBroadcasts<'_> {
+    fn drop(&mut self) {
+        self.metrics.broadcasts_lost(self.events);
+    }
+}
+
 impl Broadcasts {
     pub(crate) fn new(waiting_max: usize) -> Self {
         let (sender, receiver) = mpsc::channel(waiting_max);
@@ -44,6 +57,7 @@ impl Broadcasts {
         &self,
         keys: &Keys,
         node: &str,
+        metrics: &RedisLogMetrics,
         mut connection: MultiplexedConnection,
     ) -> RedisError {
         let mut receiver = self.receiver.lock().await;
@@ -56,9 +70,11 @@ impl Broadcasts {
                 let message = record::encode_client_event(node, event);
                 pipeline.cmd("SPUBLISH").arg(channel).arg(message).ignore();
             }
+            let mut unanswered = UnansweredBroadcasts { events: batch.len(), metrics };
             if let Err(error) = pipeline.exec_async(&mut connection).await {
                 return error;
             }
+            unanswered.events = 0;
         }
     }
 }

@@ -41,6 +41,41 @@ impl Keys {
         format!("{}:{{{}}}:terminations", self.prefix, Partition::first().tag())
     }
 
+    /// A hash: the epoch and the number of the last change of a channel's members. Absent without members.
+    pub(crate) fn version(&self, key: &ChannelKey) -> String {
+        self.of_channel("version", key)
+    }
+
+    /// A hash: each user of a channel, and the number of nodes that have it.
+    pub(crate) fn users(&self, key: &ChannelKey) -> String {
+        self.of_channel("users", key)
+    }
+
+    /// A set: the nodes that have members of a channel.
+    pub(crate) fn nodes(&self, key: &ChannelKey) -> String {
+        self.of_channel("nodes", key)
+    }
+
+    /// A hash: the users of a channel that a node has, and their information.
+    pub(crate) fn members_of(&self, node: &str, key: &ChannelKey) -> String {
+        self.of_channel(&format!("members-of:{node}"), key)
+    }
+
+    /// A set: the channels of a partition of which a node has members.
+    pub(crate) fn channels_of(&self, node: &str, partition: Partition) -> String {
+        format!("{}channels-of:{node}", self.beginning(partition))
+    }
+
+    /// Returns what the names of a partition's keys begin with. Scripts add `KIND:APP:CHANNEL`.
+    pub(crate) fn beginning(&self, partition: Partition) -> String {
+        format!("{}:{{{}}}:", self.prefix, partition.tag())
+    }
+
+    /// A hash: the nodes, and the numbers of their leases.
+    pub(crate) fn leases(&self) -> String {
+        format!("{}leases", self.beginning(Partition::first()))
+    }
+
     /// A string: the position that the event with this idempotency key got.
     pub(crate) fn idempotency(&self, key: &ChannelKey, idempotency_key: &str) -> String {
         format!("{}:{idempotency_key}", self.of_channel("once", key))

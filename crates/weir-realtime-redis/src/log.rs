@@ -13,9 +13,10 @@ use weir_realtime::shared_log::{
 use weir_redis::{RedisEndpoint, RedisErrorKind};
 
 use crate::broadcasts::Broadcasts;
+use crate::identities::Identities;
 use crate::keys::Keys;
-use crate::metrics::{LogLimit, RedisLogMetrics};
-use crate::queue_limit::QueueLimit;
+use crate::metrics::{LogQueue, RedisLogMetrics};
+use crate::queue_limit::{QueueLimit, QueueRoom};
 use crate::requests::Requests;
 use crate::scripts;
 use crate::settings::RedisLogSettings;
@@ -29,14 +30,19 @@ pub struct RedisLog {
     pub(crate) keys: Keys,
     pub(crate) metrics: RedisLogMetrics,
     pub(crate) requests: Requests,
+    /// Presence channels whose members came to this node or left it.
+    pub(crate) members: Requests,
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
     pub(crate) failed: Notify,
     pub(crate) broadcasts: Broadcasts,
+    pub(crate) identities: Identities,
     /// Identifies this node to itself.
     pub(crate) node: String,
     /// Publications that wait for Redis.
     appends: QueueLimit,
+    /// Events of clients that wait to be sent.
+    client_events: QueueLimit,
 }
 
 /// The connection for commands.
@@ -64,20 +70,26 @@ impl RedisLog {
     #[must_use]
     pub fn new(parts: LogParts) -> Arc<Self> {
         let LogParts { endpoint, settings, metrics } = parts;
-        let appends_max = settings.appends_max;
+        let limit = |queue, waiting_max, bytes_max| {
+            QueueLimit::new(metrics.gauges(queue), waiting_max, bytes_max)
+        };
+        let client_events_max = settings.client_events_max;
         Arc::new(Self {
             endpoint,
             keys: Keys::new(&settings.prefix),
-            appends: QueueLimit::new(
-                metrics.appends(),
-                settings.appends_max,
-                settings.append_bytes_max,
+            appends: limit(LogQueue::Appends, settings.appends_max, settings.append_bytes_max),
+            client_events: limit(
+                LogQueue::ClientEvents,
+                client_events_max,
+                settings.client_event_bytes_max,
             ),
             settings,
             metrics,
             requests: Requests::default(),
+            members: Requests::default(),
+            identities: Identities::default(),
             commands: Mutex::default(),
-            broadcasts: Broadcasts::new(appends_max),
+            broadcasts: Broadcasts::new(client_events_max),
             node: format!("{:016x}", fastrand::u64(..)),
             failed: Notify::new(),
         })
@@ -91,7 +103,7 @@ impl RedisLog {
         commands.connection = connection;
     }
 
-    fn commands(&self) -> Option<(u64, MultiplexedConnection)> {
+    pub(crate) fn commands(&self) -> Option<(u64, MultiplexedConnection)> {
         let commands = self.lock_commands();
         commands.connection.clone().map(|connection| (commands.generation, connection))
     }
@@ -112,10 +124,7 @@ impl RedisLog {
 
     async fn append_all(&self, events: Vec<NewEvent>) -> Result<Vec<ChannelPosition>, AppendError> {
         let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
-        let Some(_room) = self.appends.reserve(events.iter().map(bytes_of).sum()) else {
-            self.metrics.limit_hit(LogLimit::Appends);
-            return Err(AppendError::Busy);
-        };
+        let _room = self.room_to_append(events.iter().map(bytes_of).sum())?;
         let commands: Vec<Cmd> =
             events.iter().map(|new| scripts::append(&self.keys, &self.settings, new)).collect();
         let mut reply = execute(&mut connection, &commands).await;
@@ -134,15 +143,34 @@ impl RedisLog {
 
     /// Sends clients' events to the other nodes until the connection fails.
     pub(crate) async fn send_broadcasts(&self, connection: MultiplexedConnection) -> RedisError {
-        self.broadcasts.send_all(&self.keys, &self.node, connection).await
+        self.broadcasts.send_all(&self.keys, &self.node, &self.metrics, connection).await
+    }
+
+    fn room_to_append(&self, bytes: usize) -> Result<QueueRoom, AppendError> {
+        self.appends.reserve(bytes).map_err(|full| {
+            self.metrics.limit_hit(LogQueue::Appends, full);
+            AppendError::Busy
+        })
+    }
+
+    /// Queues a client's event. Returns whether there is room, and a connection.
+    fn add_broadcast(&self, event: ClientBroadcast) -> bool {
+        if self.commands().is_none() {
+            return false;
+        }
+        let bytes = event.key.channel.len() + event.data.as_ref().map_or(0, |data| data.len());
+        match self.client_events.reserve(bytes) {
+            Ok(room) => self.broadcasts.add(event, room),
+            Err(full) => {
+                self.metrics.limit_hit(LogQueue::ClientEvents, full);
+                false
+            }
+        }
     }
 
     async fn add_termination(&self, app: &str, user: &str) -> Result<(), AppendError> {
         let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
-        let Some(_room) = self.appends.reserve(user.len()) else {
-            self.metrics.limit_hit(LogLimit::Appends);
-            return Err(AppendError::Busy);
-        };
+        let _room = self.room_to_append(user.len())?;
         let added = terminations::add(&self.keys, &self.node, app, user);
         let added = added.exec_async(&mut connection).await;
         added.map_err(|error| self.explain(generation, &error))
@@ -211,10 +239,15 @@ impl SharedLog for RedisLog {
     }
 
     fn broadcast(&self, event: ClientBroadcast) {
-        let bytes = event.key.channel.len() + event.data.as_ref().map_or(0, |data| data.len());
-        let room = self.commands().and_then(|_| self.appends.reserve(bytes));
-        if !room.is_some_and(|room| self.broadcasts.add(event, room)) {
-            self.metrics.broadcast_lost();
+        if !self.add_broadcast(event) {
+            self.metrics.broadcasts_lost(1);
+        }
+    }
+
+    fn members_changed(&self, channel: ChannelKey) {
+        // With the next connection, all members are sent again.
+        if self.lock_commands().connection.is_some() {
+            self.members.add(channel);
         }
     }
 

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::queue_limit::QueueGauges;
+use crate::queue_limit::{QueueFull, QueueGauges};
 use crate::settings::RedisLogSettings;
 
 /// The metrics of a node's log. Cheap to clone.
@@ -29,8 +29,13 @@ struct Counters {
     rejected: Counter<u64, AtomicU64>,
     disconnects: Counter<u64, AtomicU64>,
     lost_broadcasts: Counter<u64, AtomicU64>,
+    terminations: Counter<u64, AtomicU64>,
+    nodes: Gauge<i64, AtomicI64>,
+    lapsed_nodes: Counter<u64, AtomicU64>,
+    member_changes: Counter<u64, AtomicU64>,
     appends: QueueGauges,
     deliveries: QueueGauges,
+    client_events: QueueGauges,
     limits: Family<LimitLabel, Counter>,
 }
 
@@ -39,18 +44,37 @@ struct LimitLabel {
     limit: &'static str,
 }
 
-/// Limits of what waits. The names are those of the settings.
+/// What waits, each with a limit of its number and of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLimit {
+pub(crate) enum LogQueue {
     Appends,
     Deliveries,
+    ClientEvents,
 }
 
-impl LogLimit {
+impl LogQueue {
+    const ALL: [Self; 3] = [Self::Appends, Self::Deliveries, Self::ClientEvents];
+
+    /// Returns the name of the limit's setting.
+    const fn limit(self, full: QueueFull) -> &'static str {
+        use RedisLogSettings as Settings;
+        let setting = match (self, full) {
+            (Self::Appends, QueueFull::Items) => Settings::APPENDS_MAX,
+            (Self::Appends, QueueFull::Bytes) => Settings::APPEND_BYTES_MAX,
+            (Self::Deliveries, QueueFull::Items) => Settings::DELIVERIES_MAX,
+            (Self::Deliveries, QueueFull::Bytes) => Settings::DELIVERY_BYTES_MAX,
+            (Self::ClientEvents, QueueFull::Items) => Settings::CLIENT_EVENTS_MAX,
+            (Self::ClientEvents, QueueFull::Bytes) => Settings::CLIENT_EVENT_BYTES_MAX,
+        };
+        setting.name
+    }
+
+    /// Returns the part of the names of its gauges.
     const fn name(self) -> &'static str {
         match self {
-            Self::Appends => RedisLogSettings::APPENDS_MAX.name,
-            Self::Deliveries => RedisLogSettings::DELIVERIES_MAX.name,
+            Self::Appends => "appends",
+            Self::Deliveries => "deliveries",
+            Self::ClientEvents => "client_events",
         }
     }
 }
@@ -68,6 +92,24 @@ pub struct LogTotals {
     pub late: u64,
     /// Connections that ended.
     pub disconnects: u64,
+    /// Messages and stored events that can't be read.
+    pub unreadable: u64,
+    /// Events of clients that may not have reached other nodes.
+    pub lost_client_events: u64,
+    /// Requests of other nodes to terminate a user that were carried out.
+    pub terminations: u64,
+    /// Nodes whose members this node began to remove.
+    pub lapsed_nodes: u64,
+}
+
+impl Counters {
+    const fn gauges(&self, queue: LogQueue) -> &QueueGauges {
+        match queue {
+            LogQueue::Appends => &self.appends,
+            LogQueue::Deliveries => &self.deliveries,
+            LogQueue::ClientEvents => &self.client_events,
+        }
+    }
 }
 
 impl RedisLogMetrics {
@@ -84,38 +126,54 @@ impl RedisLogMetrics {
         registry.register("reads", "Channels compared with Redis", c.reads.clone());
         registry.register("heartbeats", "Checks that Redis has replied to", c.heartbeats.clone());
         registry.register("late_events", "Missing events that were found in Redis", c.late.clone());
-        registry.register("unreadable", "Messages that are not an event", c.unreadable.clone());
+        registry.register(
+            "unreadable",
+            "Messages and stored events that can't be read",
+            c.unreadable.clone(),
+        );
         registry.register("rejected_appends", "Publications without a reply", c.rejected.clone());
         registry.register("disconnects", "Connections that ended", c.disconnects.clone());
         registry.register(
             "lost_client_events",
-            "Events of clients that were not sent to other nodes",
+            "Events of clients that may not have reached other nodes",
             c.lost_broadcasts.clone(),
         );
-        let queues = [("appends", &c.appends), ("deliveries", &c.deliveries)];
-        for (name, QueueGauges { waiting, bytes }) in queues {
+        registry.register(
+            "terminations",
+            "Requests of other nodes to terminate a user",
+            c.terminations.clone(),
+        );
+        registry.register("nodes", "Nodes with a lease in Redis", c.nodes.clone());
+        registry.register(
+            "lapsed_nodes",
+            "Nodes whose members this node began to remove",
+            c.lapsed_nodes.clone(),
+        );
+        registry.register(
+            "member_changes",
+            "Changes of this node's members that Redis has",
+            c.member_changes.clone(),
+        );
+        for queue in LogQueue::ALL {
+            let (name, QueueGauges { waiting, bytes }) = (queue.name(), c.gauges(queue));
             let help = format!("The {name} that wait: for Redis, or for this node");
             registry.register(format!("{name}_waiting"), help, waiting.clone());
             registry.register(format!("{name}_waiting_bytes"), "Their bytes", bytes.clone());
-        }
-        for limit in [LogLimit::Appends, LogLimit::Deliveries] {
-            // From 0 on, so that the first hit is an increase.
-            drop(c.limits.get_or_create(&LimitLabel { limit: limit.name() }));
+            for full in [QueueFull::Items, QueueFull::Bytes] {
+                // From 0 on, so that the first hit is an increase.
+                drop(c.limits.get_or_create(&LimitLabel { limit: queue.limit(full) }));
+            }
         }
         registry.register("limit_hits", "Times that a limit was met", c.limits.clone());
         Self(Arc::new(counters))
     }
 
-    pub(crate) fn appends(&self) -> &QueueGauges {
-        &self.0.appends
+    pub(crate) fn gauges(&self, queue: LogQueue) -> &QueueGauges {
+        self.0.gauges(queue)
     }
 
-    pub(crate) fn deliveries(&self) -> &QueueGauges {
-        &self.0.deliveries
-    }
-
-    pub(crate) fn limit_hit(&self, limit: LogLimit) {
-        self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).inc();
+    pub(crate) fn limit_hit(&self, queue: LogQueue, full: QueueFull) {
+        self.0.limits.get_or_create(&LimitLabel { limit: queue.limit(full) }).inc();
     }
 
     /// Returns the values of the counters.
@@ -128,6 +186,10 @@ impl RedisLogMetrics {
             heartbeats: c.heartbeats.get(),
             late: c.late.get(),
             disconnects: c.disconnects.get(),
+            unreadable: c.unreadable.get(),
+            lost_client_events: c.lost_broadcasts.get(),
+            terminations: c.terminations.get(),
+            lapsed_nodes: c.lapsed_nodes.get(),
         }
     }
 
@@ -144,8 +206,24 @@ impl RedisLogMetrics {
         self.0.message_bytes.inc_by(bytes as u64);
     }
 
-    pub(crate) fn broadcast_lost(&self) {
-        self.0.lost_broadcasts.inc();
+    pub(crate) fn broadcasts_lost(&self, events: usize) {
+        self.0.lost_broadcasts.inc_by(events as u64);
+    }
+
+    pub(crate) fn nodes(&self, count: usize) {
+        self.0.nodes.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn node_lapsed(&self) {
+        self.0.lapsed_nodes.inc();
+    }
+
+    pub(crate) fn members_changed(&self, count: usize) {
+        self.0.member_changes.inc_by(count as u64);
+    }
+
+    pub(crate) fn termination(&self) {
+        self.0.terminations.inc();
     }
 
     pub(crate) fn heartbeat(&self) {
@@ -161,8 +239,8 @@ impl RedisLogMetrics {
         self.0.late.inc_by(late);
     }
 
-    pub(crate) fn unreadable(&self) {
-        self.0.unreadable.inc();
+    pub(crate) fn unreadable(&self, count: u64) {
+        self.0.unreadable.inc_by(count);
     }
 
     pub(crate) fn rejected(&self) {

@@ -13,14 +13,19 @@ use redis::{Pipeline, RedisError, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
 use weir_realtime::hub::{HeldChannel, Hub};
-use weir_realtime::shared_log::{ChannelKey, ChannelState, Delivery};
+use weir_realtime::shared_log::{
+    ChannelKey, ChannelState, Delivery, HeldMembers, LogRecord, MembersMessage,
+};
 use weir_redis::NamedPrimary;
 
 use crate::connections::{Connections, OpenError};
 use crate::heartbeat::Sequences;
+use crate::holes::Holes;
 use crate::log::RedisLog;
 use crate::partition::Partition;
+use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
 use crate::record::{self, ShardMessage, ShardPayload};
+use crate::renewals::Renewals;
 use crate::scripts;
 use crate::subscription::{self, Push, Pushes};
 use crate::terminations::TerminationReader;
@@ -34,9 +39,10 @@ const PRIMARY_INTERVAL: Duration = Duration::from_secs(1);
 const READS_MAX: usize = 32;
 /// Time between attempts to connect, with a random part so that nodes don't connect together.
 const RETRY_MS: std::ops::Range<u64> = 100..600;
-/// How long a delivery waits for a core that has no room, before subscribers get the event late.
-const ROOM_ATTEMPTS_MAX: usize = 20;
-const ROOM_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the node looks whether the cores have room for channels that wait for it, and how many of
+/// them it looks at.
+const ROOM_INTERVAL: Duration = Duration::from_millis(20);
+const ROOM_CHECKS_MAX: usize = 256;
 
 /// The task of a node.
 #[derive(Debug)]
@@ -44,6 +50,8 @@ pub struct LogNode {
     log: Arc<RedisLog>,
     hub: Arc<Hub>,
     shutdown: ShutdownToken,
+    /// When the node started. It had no connections before.
+    started: Instant,
     /// None: the node has not connected yet. A lock of std, never held across an await.
     terminations: Mutex<Option<TerminationReader>>,
 }
@@ -61,8 +69,8 @@ enum SessionError {
     SubscriptionLost,
     #[error("a publication got no reply")]
     AppendFailed,
-    #[error("a channel's state can't be read")]
-    State,
+    #[error("the lease of this node's members was removed")]
+    LeaseLost,
 }
 
 /// The connections of a session, and what arrived on them.
@@ -71,14 +79,17 @@ struct Session {
     subscriptions: MultiplexedConnection,
     pushes: Pushes,
     sequences: Sequences,
+    holes: Holes,
+    renewals: Renewals,
+    presence: Presence,
     primary: Option<NamedPrimary>,
 }
 
 impl LogNode {
     /// Returns the task of the node whose hub uses `log`.
     #[must_use]
-    pub const fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
-        Self { log, hub, shutdown, terminations: Mutex::new(None) }
+    pub fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
+        Self { log, hub, shutdown, started: Instant::now(), terminations: Mutex::new(None) }
     }
 
     /// Runs until shutdown.
@@ -89,7 +100,7 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 error = self.run_session() => {
                     // Publications need only the other connection. Their events arrive later.
-                    if !matches!(error, SessionError::SubscriptionLost) {
+                    if !matches!(error, SessionError::SubscriptionLost | SessionError::LeaseLost) {
                         self.log.set_commands(None);
                     }
                     self.log.metrics.disconnected();
@@ -104,6 +115,11 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 () = tokio::time::sleep(Duration::from_millis(fastrand::u64(RETRY_MS))) => {}
             }
+        }
+        if let Some((_, mut connection)) = self.log.commands()
+            && let Err(error) = presence::end(&self.log, &self.hub, &mut connection).await
+        {
+            tracing::warn!(%error, "other realtime nodes will remove this node's members");
         }
         self.log.set_commands(None);
     }
@@ -120,14 +136,17 @@ impl LogNode {
         let session_commands = session.commands.clone();
         // In this order: a channel that is created after the list was made requests its own comparison.
         self.log.set_commands(Some(session.commands.clone()));
+        session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
         tracing::info!("realtime is connected to Redis");
-        tokio::select! {
+        let error = tokio::select! {
             () = failed => SessionError::AppendFailed,
             error = self.watch_primary(primary) => error,
             error = self.log.send_broadcasts(session_commands) => error.into(),
             error = self.serve(&mut session) => error,
-        }
+        };
+        self.hub.end_members();
+        error
     }
 
     async fn open(&self) -> Result<Session, SessionError> {
@@ -140,9 +159,22 @@ impl LogNode {
         scripts::fence(&log.keys, &server_id).exec_async(&mut commands).await?;
         subscription::subscribe(&subscriptions, &self.log.keys).await?;
         self.begin_terminations(&mut commands).await?;
+        let presence = Presence::begin(&self.log, &mut commands).await?;
         // Read after subscribing, so that no event is in neither.
         let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
-        Ok(Session { commands, subscriptions, pushes, sequences, primary })
+        let now = Instant::now();
+        let (holes, renewals) = (Holes::new(now), Renewals::new(now));
+        let opened = Session {
+            commands,
+            subscriptions,
+            pushes,
+            sequences,
+            holes,
+            renewals,
+            presence,
+            primary,
+        };
+        Ok(opened)
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -162,12 +194,34 @@ impl LogNode {
 
     async fn serve(&self, session: &mut Session) -> SessionError {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut room = tokio::time::interval(ROOM_INTERVAL);
+        let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
+        for interval in [&mut heartbeat, &mut room, &mut announcements] {
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         loop {
+            let holes_due = session.holes.due();
             let done = tokio::select! {
-                (push, _room) = session.pushes.next() => self.on_push(session, push).await,
+                (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.read_requested(session).await,
+                () = self.log.members.added() => {
+                    let Session { presence, commands, .. } = &mut *session;
+                    presence.send(&self.log, &self.hub, commands).await.map_err(Into::into)
+                }
+                _ = announcements.tick(), if session.presence.is_announcing() => {
+                    session.presence.announce_due(&self.hub);
+                    Ok(())
+                }
+                () = sleep_until(holes_due) => {
+                    let partitions = session.holes.take(Instant::now());
+                    self.request_all(|key| partitions.contains(&Partition::of(key)));
+                    Ok(())
+                }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
+                _ = room.tick(), if self.log.requests.has_delayed() => {
+                    self.log.requests.resume(ROOM_CHECKS_MAX, |key| self.hub.has_room(key));
+                    Ok(())
+                }
             };
             if let Err(error) = done {
                 return error;
@@ -179,40 +233,52 @@ impl LogNode {
         }
     }
 
-    async fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
+    fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
         match push {
-            Push::Payload(ShardPayload::Event(message)) => self.on_message(session, &message).await,
+            Push::Payload(ShardPayload::Event(message)) => self.on_message(session, &message),
             // Subscribers of this node have received its clients' events already.
             Push::Payload(ShardPayload::Client { node, .. }) if node == self.log.node => {}
             Push::Payload(ShardPayload::Client { event, .. }) => {
                 self.hub.deliver_client_event(&event);
             }
-            Push::Unreadable => self.log.metrics.unreadable(),
+            Push::Payload(ShardPayload::Members { sequence, message }) => {
+                self.on_members(session, sequence, &message);
+            }
+            Push::Unreadable => self.log.metrics.unreadable(1),
             Push::Lost => return Err(SessionError::SubscriptionLost),
             Push::Other => {}
         }
         Ok(())
     }
 
-    async fn on_message(&self, session: &mut Session, message: &ShardMessage) {
-        let partition = Partition::of(&message.key);
-        self.log.metrics.message(message.record.event.data.len());
-        if session.sequences.on_message(partition, message.sequence) {
-            self.on_hole(partition);
+    fn on_members(&self, session: &mut Session, sequence: u64, message: &MembersMessage) {
+        let is_own = self.log.identities.contains(&message.node);
+        self.on_sequence(session, &message.key, sequence);
+        match self.hub.deliver_members(message, is_own) {
+            Delivery::Delivered => session.presence.announce(&self.hub, &message.key),
+            Delivery::NotNeeded => {}
+            Delivery::Hole => self.log.requests.add(message.key.clone()),
+            Delivery::Busy => self.log.requests.delay(message.key.clone()),
         }
-        for _ in 0..ROOM_ATTEMPTS_MAX {
-            match self.hub.deliver(&message.key, &message.record) {
-                Delivery::Delivered | Delivery::NotNeeded => return,
-                Delivery::Hole => break,
-                Delivery::Busy => tokio::time::sleep(ROOM_INTERVAL).await,
-            }
-        }
-        self.log.requests.add(message.key.clone());
     }
 
-    fn on_hole(&self, partition: Partition) {
-        self.log.metrics.hole();
-        self.request_all(|key| Partition::of(key) == partition);
+    /// Notes the number of a message in its partition.
+    fn on_sequence(&self, session: &mut Session, key: &ChannelKey, sequence: u64) {
+        let partition = Partition::of(key);
+        if session.sequences.on_message(partition, sequence) {
+            self.log.metrics.hole();
+            session.holes.add(partition);
+        }
+    }
+
+    fn on_message(&self, session: &mut Session, message: &ShardMessage) {
+        self.log.metrics.message(message.record.event.data.len());
+        self.on_sequence(session, &message.key, message.sequence);
+        match self.hub.deliver(&message.key, &message.record) {
+            Delivery::Delivered | Delivery::NotNeeded => {}
+            Delivery::Hole => self.log.requests.add(message.key.clone()),
+            Delivery::Busy => self.log.requests.delay(message.key.clone()),
+        }
     }
 
     fn request_all(&self, is_included: impl Fn(&ChannelKey) -> bool) {
@@ -223,13 +289,33 @@ impl LogNode {
         }
     }
 
+    fn request_presence(&self) {
+        for held in self.hub.held_channels() {
+            if held.members != HeldMembers::None {
+                self.log.requests.add(held.key);
+            }
+        }
+    }
+
     async fn on_heartbeat(&self, session: &mut Session) -> Result<(), SessionError> {
         redis::cmd("PING").exec_async(&mut session.subscriptions).await?;
         let stored = self.read_sequences(&mut session.commands).await?;
         for partition in session.sequences.on_heartbeat(&stored) {
-            self.on_hole(partition);
+            self.log.metrics.hole();
+            session.holes.add(partition);
         }
         self.read_terminations(session).await?;
+        let Session { presence, commands, .. } = &mut *session;
+        let lease = presence.on_heartbeat(&self.log, &self.hub, commands).await?;
+        lease.map_err(|LeaseLost| SessionError::LeaseLost)?;
+        if session.presence.settles() {
+            self.request_presence();
+        }
+        let renewed = session.renewals.next(Instant::now(), || self.hub.held_channels());
+        if !renewed.is_empty() {
+            let renewal = scripts::renew(&self.log.keys, &renewed);
+            renewal.exec_async(&mut session.commands).await?;
+        }
         self.log.metrics.heartbeat();
         Ok(())
     }
@@ -242,6 +328,9 @@ impl LogNode {
             if !is_own && self.hub.terminate(&termination.app, &termination.user).is_err() {
                 // A core has no room: again at the next heartbeat.
                 break;
+            }
+            if !is_own {
+                self.log.metrics.termination();
             }
             reader.advance(&termination);
         }
@@ -256,7 +345,7 @@ impl LogNode {
     ) -> Result<(), SessionError> {
         let has_begun = self.terminations().is_some();
         if !has_begun {
-            let reader = TerminationReader::begin(commands).await?;
+            let reader = TerminationReader::begin(commands, self.started).await?;
             *self.terminations() = Some(reader);
         }
         Ok(())
@@ -290,23 +379,56 @@ impl LogNode {
         for channel in &held {
             pipeline.add_command(scripts::read(&self.log.keys, channel));
         }
-        let replies: Vec<(String, Vec<Value>, String)> =
-            pipeline.query_async(&mut session.commands).await?;
-        for (channel, (position, records, cached)) in held.iter().zip(replies) {
-            let state = channel_state(&position, &records, &cached).ok_or(SessionError::State)?;
-            let late = self.hub.synchronize(&channel.key, &state);
-            self.log.metrics.read(late);
+        let replies: Vec<StoredChannel> = pipeline.query_async(&mut session.commands).await?;
+        let Session { presence, commands, .. } = &mut *session;
+        let members = presence.read(&self.log, &held, commands).await?;
+        let members = members.map_err(|LeaseLost| SessionError::LeaseLost)?;
+        for ((channel, stored), members) in held.iter().zip(replies).zip(members) {
+            let (state, unreadable) = channel_state(&stored);
+            self.log.metrics.unreadable(unreadable);
+            if let Some(state) = state {
+                let state = ChannelState { members, ..state };
+                let comparison = self.hub.synchronize(&channel.key, &state);
+                self.log.metrics.read(comparison.late);
+                if !comparison.is_complete {
+                    self.log.requests.delay(channel.key.clone());
+                }
+                if channel.members != HeldMembers::None {
+                    session.presence.announce(&self.hub, &channel.key);
+                }
+            }
         }
         Ok(())
     }
 }
 
-fn channel_state(position: &str, records: &[Value], cached: &str) -> Option<ChannelState> {
-    let record = |value: &Value| {
-        let Value::BulkString(text) = value else { return None };
-        record::parse(str::from_utf8(text).ok()?).map(|(_, record)| record)
+/// Sleeps until then. None: for ever.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What Redis has of a channel: its position, its last events and the last one of a cache channel, or
+/// nothing.
+type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>);
+
+/// Returns what can be read, and how many parts can't.
+fn channel_state((position, records, cached): &StoredChannel) -> (Option<ChannelState>, u64) {
+    let mut unreadable = 0;
+    let mut read = |text: &[u8]| {
+        let record = str::from_utf8(text).ok().and_then(record::parse).map(|(_, record)| record);
+        unreadable += u64::from(record.is_none());
+        record
     };
-    let records: Option<Vec<_>> = records.iter().map(record).collect();
-    let cached = record::parse(cached).map(|(_, record)| record);
-    Some(ChannelState { position: position.parse().ok()?, records: records?, cached })
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => text.clone(),
+        _ => Vec::new(),
+    };
+    let records: Vec<LogRecord> = records.iter().filter_map(|value| read(&text(value))).collect();
+    let cached = if cached.is_empty() { None } else { read(cached) };
+    let position = str::from_utf8(position).ok().and_then(|position| position.parse().ok());
+    unreadable += u64::from(position.is_none());
+    (position.map(|position| ChannelState { position, records, cached, members: None }), unreadable)
 }

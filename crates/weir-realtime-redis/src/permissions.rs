@@ -13,7 +13,7 @@ use crate::partition::Partition;
 
 /// All commands of the node and of its scripts, in the order in which they are tried. `MULTI` and
 /// `EXEC` are last: where `EXEC` is denied, the connection is of no use afterwards.
-const COMMANDS: [CommandTrial; 19] = [
+const COMMANDS: [CommandTrial; 28] = [
     ("ping", TrialKey::None, &[]),
     ("info", TrialKey::None, &["server"]),
     ("time", TrialKey::None, &[]),
@@ -25,8 +25,17 @@ const COMMANDS: [CommandTrial; 19] = [
     ("hget", TrialKey::Hash, &["x"]),
     ("hmget", TrialKey::Hash, &["x"]),
     ("hincrby", TrialKey::Hash, &["x", "1"]),
+    ("hdel", TrialKey::Hash, &["x"]),
+    ("hgetall", TrialKey::Hash, &[]),
+    ("hscan", TrialKey::Hash, &["0"]),
+    ("exists", TrialKey::Hash, &[]),
+    ("sadd", TrialKey::Set, &["x"]),
+    ("srem", TrialKey::Set, &["x"]),
+    ("smembers", TrialKey::Set, &[]),
+    ("srandmember", TrialKey::Set, &[]),
     ("xadd", TrialKey::Stream, &["1-0", "x", "1"]),
     ("xrange", TrialKey::Stream, &["-", "+"]),
+    ("xrevrange", TrialKey::Stream, &["+", "-"]),
     ("del", TrialKey::All, &[]),
     ("script|load", TrialKey::None, &[acl::SCRIPT]),
     ("evalsha", TrialKey::None, &[acl::SCRIPT_HASH, "0"]),

@@ -24,6 +24,13 @@ pub(crate) struct QueueRoom {
     bytes: i64,
 }
 
+/// The limit that an item would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueFull {
+    Items,
+    Bytes,
+}
+
 impl QueueLimit {
     pub(crate) fn new(gauges: &QueueGauges, waiting_max: usize, bytes_max: usize) -> Self {
         let QueueGauges { waiting, bytes } = gauges.clone();
@@ -31,15 +38,21 @@ impl QueueLimit {
         Self(Arc::new(QueueCounts { waiting, bytes, waiting_max, bytes_max }))
     }
 
-    /// Reserves room. An item larger than the limit is accepted if nothing else waits.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<QueueRoom> {
+    /// Reserves room, or returns the limit that is reached. An item larger than the limit is accepted if
+    /// nothing else waits.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<QueueRoom, QueueFull> {
         let (counts, bytes) = (Arc::clone(&self.0), number(bytes));
         let waiting = counts.waiting.inc() + 1;
         let waiting_bytes = counts.bytes.inc_by(bytes) + bytes;
-        let is_full = waiting > counts.waiting_max || waiting_bytes > counts.bytes_max;
+        let has_too_many = waiting > counts.waiting_max;
+        let is_full = has_too_many || waiting_bytes > counts.bytes_max;
         // Dropping the room returns it.
         let room = QueueRoom { counts, bytes };
-        (!is_full || waiting == 1).then_some(room)
+        match has_too_many {
+            _ if !is_full || waiting == 1 => Ok(room),
+            true => Err(QueueFull::Items),
+            false => Err(QueueFull::Bytes),
+        }
     }
 }
 
@@ -70,15 +83,15 @@ mod tests {
         let gauges = QueueGauges::default();
         let limit = QueueLimit::new(&gauges, 2, 100);
         let first = limit.reserve(60).unwrap();
-        assert!(limit.reserve(41).is_none());
+        assert_eq!(limit.reserve(41).unwrap_err(), QueueFull::Bytes);
         let second = limit.reserve(40).unwrap();
-        assert!(limit.reserve(0).is_none());
+        assert_eq!(limit.reserve(0).unwrap_err(), QueueFull::Items);
         assert_eq!((gauges.waiting.get(), gauges.bytes.get()), (2, 100));
         drop((first, second));
         assert_eq!((gauges.waiting.get(), gauges.bytes.get()), (0, 0));
         let large = limit.reserve(1_000).unwrap();
-        assert!(limit.reserve(1).is_none(), "a large item passes alone");
+        assert!(limit.reserve(1).is_err(), "a large item passes alone");
         drop(large);
-        assert!(limit.reserve(1).is_some());
+        assert!(limit.reserve(1).is_ok());
     }
 }

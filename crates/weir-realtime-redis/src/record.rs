@@ -7,24 +7,40 @@
 //!
 //! A client's event is another message on a sharded channel: `client NODE`, a newline, and a JSON
 //! array: app, channel, name, data, sending socket, user.
+//!
+//! Changes of a channel's members are a third one: the partition's sequence number, `members NODE
+//! VERSION`, a newline, and a JSON array: app, channel, a list of added users, each followed by its
+//! information (JSON as a text, or empty), and a list of removed users.
+
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::pusher::socket_id::SocketId;
-use weir_realtime::shared_log::{ChannelKey, ClientBroadcast, LogEvent, LogRecord};
+use weir_realtime::shared_log::{
+    ChannelKey, ClientBroadcast, LogEvent, LogRecord, MemberChanges, MembersMessage, SharedMember,
+};
 
 /// The first word of the message for a client's event.
 const CLIENT: &str = "client";
+/// The word after the sequence number of a message about members.
+const MEMBERS: &str = "members ";
 
 /// What is sent on a sharded channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum ShardPayload {
     Event(ShardMessage),
     /// An event of a client of this node.
     Client {
         node: String,
         event: ClientBroadcast,
+    },
+    /// Changes of members.
+    Members {
+        sequence: u64,
+        message: MembersMessage,
     },
 }
 
@@ -56,8 +72,11 @@ pub(crate) fn parse_message(text: &[u8]) -> Option<ShardPayload> {
     if word == CLIENT {
         return parse_client_event(rest);
     }
-    let (key, record) = parse(rest)?;
     let sequence = word.parse().ok()?;
+    if let Some(text) = rest.strip_prefix(MEMBERS) {
+        return Some(ShardPayload::Members { sequence, message: parse_members(text)? });
+    }
+    let (key, record) = parse(rest)?;
     Some(ShardPayload::Event(ShardMessage { sequence, key, record }))
 }
 
@@ -69,6 +88,27 @@ fn parse_client_event(text: &str) -> Option<ShardPayload> {
     let key = ChannelKey { app: app.into(), channel: channel.into() };
     let event = ClientBroadcast { key, name, data, sender: sender.parse().ok()?, user_id };
     Some(ShardPayload::Client { node, event })
+}
+
+fn parse_members(text: &str) -> Option<MembersMessage> {
+    type Fields = (String, String, Vec<String>, Vec<String>);
+    let (head, json) = text.split_once('\n')?;
+    let mut head = head.split(' ');
+    let (node, version) = (Arc::from(head.next()?), head.next()?.parse().ok()?);
+    let (app, channel, added, removed): Fields = parse_elements(json, 4)?;
+    let key = ChannelKey { app: app.into(), channel: channel.into() };
+    let removed = removed.into_iter().map(Arc::from).collect();
+    let changes = MemberChanges { added: parse_users(&added), removed };
+    Some(MembersMessage { key, node, version, changes })
+}
+
+/// Reads users, each followed by its information. Information that is not JSON is left out.
+pub(crate) fn parse_users(words: &[String]) -> Vec<SharedMember> {
+    let user = |pair: &[String]| SharedMember {
+        user_id: Arc::from(&*pair[0]),
+        user_info: RawValue::from_string(pair[1].clone()).ok().map(Arc::from),
+    };
+    words.chunks_exact(2).map(user).collect()
 }
 
 /// Parses the first elements of a JSON array: later versions may have more.
@@ -110,7 +150,8 @@ mod tests {
             let at = Timestamp::from_millis(1_000);
             let record = LogRecord { position, continues: None, at, event };
             let expected = ShardMessage { sequence: 9, key: key.clone(), record };
-            assert_eq!(parse_message(text.as_bytes()), Some(ShardPayload::Event(expected)));
+            let Some(ShardPayload::Event(found)) = parse_message(text.as_bytes()) else { panic!() };
+            assert_eq!(found, expected);
         }
     }
 
@@ -123,8 +164,9 @@ mod tests {
             let name = "client-e".into();
             let event = ClientBroadcast { key: key.clone(), name, data, sender, user_id };
             let text = encode_client_event("ab", &event).replace("]", ",{\"new\":1}]");
-            let expected = ShardPayload::Client { node: "ab".to_owned(), event };
-            assert_eq!(parse_message(text.as_bytes()), Some(expected));
+            let found = parse_message(text.as_bytes());
+            let Some(ShardPayload::Client { node, event: found }) = found else { panic!() };
+            assert_eq!((&*node, found), ("ab", event));
         }
     }
 
@@ -139,7 +181,29 @@ mod tests {
         let last = ChannelPosition { epoch: Epoch(0xaa), offset: 3 };
         assert_eq!(continues(&text.replace("more", "00000000000000aa:3 more")), Some(last));
         for broken in ["", "1", "1 x 7 1000\n[]", "1 00000000000000ab 7 1000\n[1]"] {
-            assert_eq!(parse_message(broken.as_bytes()), None, "{broken:?}");
+            assert!(parse_message(broken.as_bytes()).is_none(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn changes_of_members_are_read() {
+        let text = "7 members ab 00000000000000ab:3 more\n\
+                    [\"1\",\"presence-a\",[\"u\",\"{\\\"name\\\":1}\",\"v\",\"\"],[\"w\"],{}]";
+        let Some(ShardPayload::Members { sequence, message }) = parse_message(text.as_bytes())
+        else {
+            panic!("a message about members")
+        };
+        let MembersMessage { key, node, version, changes } = message;
+        assert_eq!((sequence, &*node, &*key.channel, version.offset), (7, "ab", "presence-a", 3));
+        let added: Vec<_> = changes
+            .added
+            .iter()
+            .map(|it| (&*it.user_id, it.user_info.as_ref().map(|info| info.get())))
+            .collect();
+        assert_eq!(added, [("u", Some("{\"name\":1}")), ("v", None)]);
+        assert_eq!(changes.removed, [Arc::<str>::from("w")]);
+        for broken in ["7 members ab\n[]", "7 members ab 1:2\n[\"1\"]"] {
+            assert!(parse_message(broken.as_bytes()).is_none(), "{broken:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use redis::{Cmd, Pipeline, RedisResult, Script};
 use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::settings::HistoryLimits;
-use weir_realtime::shared_log::NewEvent;
+use weir_realtime::shared_log::{ChannelKey, HeldMembers, MemberChanges, NewEvent, SharedMember};
 
 use crate::keys::Keys;
 use crate::partition::{PARTITIONS, Partition};
@@ -17,6 +17,9 @@ use crate::settings::RedisLogSettings;
 
 /// A channel without events for this long starts again with a new epoch. Its hash has some 150 bytes.
 const CHANNEL_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// Likewise, of a channel that has had no events yet, so that names that are only read take no memory
+/// for long. Nodes renew both ages while they hold the channel.
+const UNUSED_CHANNEL_AGE: Duration = Duration::from_secs(30 * 60);
 /// A stream keeps at least this many events for at least this long, so that a node that missed some
 /// finds them, also if clients get no history.
 const EVENTS_MIN: usize = 100;
@@ -27,10 +30,24 @@ const READ_BYTES_MIN: usize = 1 << 20;
 static APPEND: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/append.lua")));
 static READ: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 static FENCE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/fence.lua")));
+static CHANGE_MEMBERS: LazyLock<Script> = LazyLock::new(|| {
+    let functions = include_str!("scripts/members.lua");
+    Script::new(&format!("{functions}{}", include_str!("scripts/change_members.lua")))
+});
+static REMOVE_NODE: LazyLock<Script> = LazyLock::new(|| {
+    let functions = include_str!("scripts/members.lua");
+    Script::new(&format!("{functions}{}", include_str!("scripts/remove_node.lua")))
+});
+static READ_MEMBERS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/read_members.lua")));
+static LEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/lease.lua")));
+static END_LEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/end_lease.lua")));
 
 /// Stores the scripts on the server, which loses them when it restarts.
 pub(crate) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-    for script in [&*APPEND, &*READ, &*FENCE] {
+    let members = [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE];
+    for script in [&*APPEND, &*READ, &*FENCE].into_iter().chain(members) {
         script.load_async(connection).await?;
     }
     Ok(())
@@ -83,8 +100,22 @@ pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
         .arg(offset)
         .arg(events_max(&held.history))
         .arg(millis(channel_age(&held.history)))
-        .arg(held.history.bytes_max.max(READ_BYTES_MIN));
+        .arg(held.history.bytes_max.max(READ_BYTES_MIN))
+        .arg(millis(UNUSED_CHANNEL_AGE));
     command
+}
+
+/// Returns the commands that keep channels for longer, unless they are kept for longer anyway.
+pub(crate) fn renew(keys: &Keys, held: &[HeldChannel]) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(held.len());
+    for channel in held {
+        let has_events = channel.position.is_some_and(|position| position.offset > 0);
+        let age = if has_events { channel_age(&channel.history) } else { UNUSED_CHANNEL_AGE };
+        let mut command = redis::cmd("PEXPIRE");
+        command.arg(keys.channel(&channel.key)).arg(millis(age)).arg("GT");
+        pipeline.add_command(command).ignore();
+    }
+    pipeline
 }
 
 /// Returns the commands that begin a new term of each partition, unless the server with this id has
@@ -98,6 +129,105 @@ pub(crate) fn fence(keys: &Keys, server_id: &str) -> Pipeline {
         pipeline.add_command(command).ignore();
     }
     pipeline
+}
+
+/// Returns the command that tells all nodes of changes of this node's members.
+pub(crate) fn change_members(
+    keys: &Keys,
+    node: &str,
+    key: &ChannelKey,
+    changes: &MemberChanges,
+) -> Cmd {
+    let partition = Partition::of(key);
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(CHANGE_MEMBERS.get_hash())
+        .arg(6)
+        .arg(keys.version(key))
+        .arg(keys.users(key))
+        .arg(keys.nodes(key))
+        .arg(keys.members_of(node, key))
+        .arg(keys.channels_of(node, partition))
+        .arg(keys.sequence(partition))
+        .arg(node)
+        .arg(new_epoch().to_string())
+        .arg(keys.shard_channel(partition))
+        .arg(entry(key))
+        .arg(changes.removed.len());
+    for user_id in &changes.removed {
+        command.arg(&**user_id);
+    }
+    for SharedMember { user_id, user_info } in &changes.added {
+        command.arg(&**user_id).arg(user_info.as_ref().map_or("", |info| info.get()));
+    }
+    command
+}
+
+/// Returns the command that removes some members of a node that has ended.
+pub(crate) fn remove_node(keys: &Keys, node: &str, partition: Partition) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(REMOVE_NODE.get_hash())
+        .arg(2)
+        .arg(keys.channels_of(node, partition))
+        .arg(keys.sequence(partition))
+        .arg(node)
+        .arg(new_epoch().to_string())
+        .arg(keys.shard_channel(partition))
+        .arg(keys.beginning(partition));
+    command
+}
+
+/// Returns the command that reads the members of a presence channel.
+pub(crate) fn read_members(keys: &Keys, held: &HeldChannel) -> Cmd {
+    let version = match held.members {
+        HeldMembers::Known(Some(version)) => version.to_string(),
+        HeldMembers::Known(None) => "none".to_owned(),
+        HeldMembers::Unknown | HeldMembers::None => String::new(),
+    };
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(READ_MEMBERS.get_hash())
+        .arg(2)
+        .arg(keys.version(&held.key))
+        .arg(keys.nodes(&held.key))
+        .arg(version)
+        .arg(keys.beginning(Partition::of(&held.key)))
+        .arg(entry(&held.key));
+    command
+}
+
+/// Returns the command that renews a node's lease and reads those of all nodes.
+pub(crate) fn renew_lease(keys: &Keys, node: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(LEASE.get_hash()).arg(1).arg(keys.leases()).arg(node);
+    command
+}
+
+/// Returns the command that ends the lease of a node, unless the node has renewed it.
+pub(crate) fn end_lease(keys: &Keys, node: &str, number: i64) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(END_LEASE.get_hash()).arg(1).arg(keys.leases()).arg(node).arg(number);
+    command
+}
+
+/// Returns the command that removes the lease of a node that has ended.
+pub(crate) fn remove_lease(keys: &Keys, node: &str) -> Cmd {
+    let mut command = redis::cmd("HDEL");
+    command.arg(keys.leases()).arg(node);
+    command
+}
+
+/// Returns the command that reads the lease of a node.
+pub(crate) fn read_lease(keys: &Keys, node: &str) -> Cmd {
+    let mut command = redis::cmd("HGET");
+    command.arg(keys.leases()).arg(node);
+    command
+}
+
+/// Returns a channel as scripts name it.
+fn entry(key: &ChannelKey) -> String {
+    format!("{}:{}", key.app, key.channel)
 }
 
 fn new_epoch() -> Epoch {

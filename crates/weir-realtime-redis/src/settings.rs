@@ -30,6 +30,16 @@ pub struct RedisLogSettings {
     /// later.
     #[setting(size, range = 1 << 16..=1 << 40, default = 64 << 20)]
     pub delivery_bytes_max: usize,
+    /// Events of clients that wait to be sent to the other nodes. More are not sent there.
+    #[setting(range = COUNT, default = 4_096)]
+    pub client_events_max: usize,
+    /// Bytes of the events of clients that wait to be sent. More are not sent to the other nodes.
+    #[setting(size, range = 1 << 16..=1 << 40, default = 16 << 20)]
+    pub client_event_bytes_max: usize,
+    /// How long a node may not renew the lease of its members of presence channels before the other
+    /// nodes remove them.
+    #[setting(range = Duration::from_secs(3)..=Duration::from_secs(60), default = Duration::from_secs(8))]
+    pub presence_lease: Duration,
     /// How long the key of a published event is remembered (idempotency_key).
     #[setting(range = Duration::from_secs(1)..=Duration::from_secs(86_400), default = Duration::from_secs(300))]
     pub idempotency_age: Duration,

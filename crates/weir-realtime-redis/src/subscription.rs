@@ -13,9 +13,9 @@ use redis::{PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::mpsc;
 
 use crate::keys::Keys;
-use crate::metrics::{LogLimit, RedisLogMetrics};
+use crate::metrics::{LogQueue, RedisLogMetrics};
 use crate::partition::Partition;
-use crate::queue_limit::{QueueLimit, QueueRoom};
+use crate::queue_limit::{QueueFull, QueueLimit, QueueRoom};
 use crate::record::{self, ShardPayload};
 use crate::settings::RedisLogSettings;
 
@@ -63,7 +63,7 @@ pub(crate) struct Pushes {
 pub(crate) fn queue(settings: &RedisLogSettings, metrics: &RedisLogMetrics) -> (PushQueue, Pushes) {
     let (waiting_max, bytes_max) = (settings.deliveries_max, settings.delivery_bytes_max);
     let (sender, receiver) = mpsc::channel(waiting_max);
-    let limit = QueueLimit::new(metrics.deliveries(), waiting_max, bytes_max);
+    let limit = QueueLimit::new(metrics.gauges(LogQueue::Deliveries), waiting_max, bytes_max);
     let (metrics, dropped) = (metrics.clone(), Arc::<DroppedPushes>::default());
     let queue = PushQueue { sender, limit, metrics, dropped: Arc::clone(&dropped) };
     (queue, Pushes { receiver, dropped })
@@ -74,10 +74,10 @@ impl PushQueue {
     pub(crate) fn offer(&self, push: PushInfo) -> Result<(), SendError> {
         let is_end = is_end(&push.kind);
         let room = self.limit.reserve(push.data.iter().map(bytes_of).sum());
-        if room.is_some_and(|room| self.sender.try_send((push, room)).is_ok()) {
-            return Ok(());
-        }
-        self.metrics.limit_hit(LogLimit::Deliveries);
+        let sent =
+            room.and_then(|room| self.sender.try_send((push, room)).map_err(|_| QueueFull::Items));
+        let Err(full) = sent else { return Ok(()) };
+        self.metrics.limit_hit(LogQueue::Deliveries, full);
         let dropped = if is_end { &self.dropped.ends } else { &self.dropped.events };
         dropped.store(true, Ordering::SeqCst);
         Ok(())
@@ -169,13 +169,13 @@ mod tests {
         for _ in 0..3 {
             queue.offer(push(PushKind::SMessage)).unwrap();
         }
-        assert_eq!(metrics.deliveries().bytes.get(), 2 * (1 + BYTES as i64));
+        assert_eq!(metrics.gauges(LogQueue::Deliveries).bytes.get(), 2 * (1 + BYTES as i64));
         assert!(pushes.take_overflow() && !pushes.take_overflow());
         for _ in 0..2 {
             assert!(matches!(next(&mut pushes), Push::Unreadable));
         }
         assert!(pushes.next().now_or_never().is_none(), "two were kept");
-        assert_eq!(metrics.deliveries().waiting.get(), 0);
+        assert_eq!(metrics.gauges(LogQueue::Deliveries).waiting.get(), 0);
         queue.offer(push(PushKind::SMessage)).unwrap();
         assert!(matches!(next(&mut pushes), Push::Unreadable));
     }

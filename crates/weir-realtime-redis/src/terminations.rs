@@ -2,6 +2,7 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
+use tokio::time::Instant;
 
 use crate::keys::Keys;
 
@@ -12,7 +13,7 @@ const AGE_MS: u64 = 24 * 3_600 * 1_000;
 /// Requests that are read in one round trip.
 const READ_MAX: usize = 256;
 
-/// Where a node has read up to. It begins with the time at which the node connected first.
+/// Where a node has read up to. It begins with the time at which the node started.
 #[derive(Clone, Debug)]
 pub(crate) struct TerminationReader {
     after: String,
@@ -39,10 +40,16 @@ pub(crate) fn add(keys: &Keys, node: &str, app: &str, user: &str) -> Pipeline {
 }
 
 impl TerminationReader {
-    /// Begins at the server's present time.
-    pub(crate) async fn begin(connection: &mut MultiplexedConnection) -> RedisResult<Self> {
+    /// Begins with the server's time at `started`: users may have connected to the node before the node
+    /// connected to Redis.
+    pub(crate) async fn begin(
+        connection: &mut MultiplexedConnection,
+        started: Instant,
+    ) -> RedisResult<Self> {
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
-        Ok(Self { after: format!("{}-0", seconds * 1_000 + micros / 1_000) })
+        let age_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = seconds * 1_000 + micros / 1_000;
+        Ok(Self { after: format!("{}-0", now_ms.saturating_sub(age_ms + 1)) })
     }
 
     /// Returns the next requests.

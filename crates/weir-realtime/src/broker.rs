@@ -12,7 +12,7 @@
 //!   node has no copy of is postponed (`Postponed::Subscribe`) and retried until the copy is there:
 //!   the connection is not read from meanwhile, so its messages keep their order.
 //! - **Client events** are delivered here and sent to the other nodes, at most once.
-//! - **Members** are those of this node.
+//! - **Members** are those of all nodes. A node's own are added at once, and the log is told of them.
 //! - Figures for operators and for `GET /channels` come from the apps' registries of local channels.
 
 mod local;

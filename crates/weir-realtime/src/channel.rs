@@ -16,6 +16,8 @@ mod meter;
 mod prepared;
 mod registry;
 mod shared;
+mod shared_members;
+mod shared_presence;
 mod watch_queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +38,7 @@ pub(crate) use self::meter::ChannelRates;
 pub(crate) use self::prepared::PreparedEvent;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
+use self::shared_members::SharedMembers;
 pub(crate) use self::watch_queue::WatchQueue;
 use crate::cores::{Audience, Broadcast, ChannelId, CoreMessage, Cores, EventKey};
 use crate::frame::Frame;
@@ -70,8 +73,13 @@ impl Channel {
     }
 
     /// Returns a copy of a channel of the shared log, whose position is not known yet.
-    pub(crate) fn unsynchronized(self) -> Self {
-        self.home().is_synchronized = false;
+    pub(crate) fn unsynchronized(self, is_log_connected: bool) -> Self {
+        {
+            let mut home = self.home();
+            home.is_synchronized = false;
+            home.shared =
+                self.kind.has_presence().then(|| Box::new(SharedMembers::new(is_log_connected)));
+        }
         self
     }
 
@@ -264,6 +272,7 @@ impl Channel {
         home.is_gone = home.total() == 0
             && home.prepared == 0
             && home.watchers.is_empty()
+            && home.shared.as_ref().is_none_or(|shared| shared.is_told())
             && home.history.is_empty()
             && home.cached.is_none()
             // A client that left with a position may return, and must still be able to learn that

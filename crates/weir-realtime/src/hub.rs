@@ -1,5 +1,6 @@
 //! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
+mod members;
 mod publish;
 mod shared;
 pub(crate) mod single_core;

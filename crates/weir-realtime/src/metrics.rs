@@ -233,8 +233,8 @@ impl RealtimeMetrics {
         self.0.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).inc();
     }
 
-    pub(crate) fn gap(&self) {
-        self.0.gaps.inc();
+    pub(crate) fn gaps_sent(&self, gaps: u64) {
+        self.0.gaps.inc_by(gaps);
     }
 
     /// Returns the number of gaps.

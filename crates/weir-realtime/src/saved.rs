@@ -65,11 +65,14 @@ pub enum SavedError {
 
 impl Hub {
     /// Writes all histories to `path`, for [`Hub::restore`]. Must be called after the last event is
-    /// published.
+    /// published. With a shared log, which has them, it writes no file.
     ///
     /// # Errors
     /// Returns an error if the file can't be written. No file exists then.
     pub fn save(&self, path: &Path) -> Result<Saved, SavedError> {
+        if self.broker.log.is_some() {
+            return Ok(Saved::default());
+        }
         let unfinished = path.with_extension("new");
         let written = self.write(&unfinished).and_then(|saved| {
             fs::rename(&unfinished, path)?;

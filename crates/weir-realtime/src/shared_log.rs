@@ -6,6 +6,12 @@
 //! offsets. A copy that may lack events is compared with the log
 //! ([`Hub::synchronize`](crate::hub::Hub::synchronize)); what the log no longer has is reported to
 //! the subscribers as a gap.
+//!
+//! The members of a presence channel are those of all nodes. A node tells the log which users came to
+//! it or left it, and the log tells all nodes, which notify their subscribers.
+
+mod channel_key;
+mod members;
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,6 +20,8 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+pub use self::channel_key::ChannelKey;
+pub use self::members::{HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 use crate::settings::HistoryLimits;
@@ -42,15 +50,10 @@ pub trait SharedLog: fmt::Debug + Send + Sync {
     /// Sends a client's event to the subscribers of the other nodes, at most once: it has no position
     /// and no history. Where it can't be sent, it is counted and dropped.
     fn broadcast(&self, event: ClientBroadcast);
-}
 
-/// A channel of one app.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ChannelKey {
-    /// The app's id.
-    pub app: Arc<str>,
-    /// The channel's name.
-    pub channel: Arc<str>,
+    /// Notes that members of a presence channel came to this node or left it.
+    /// [`Hub::take_member_changes`](crate::hub::Hub::take_member_changes) returns them.
+    fn members_changed(&self, channel: ChannelKey);
 }
 
 /// An event of a client, for the other subscribers of its channel.
@@ -113,11 +116,22 @@ pub struct LogRecord {
 pub struct ChannelState {
     /// The position of its last event.
     pub position: ChannelPosition,
-    /// Its last events, with consecutive offsets up to that of `position`: those after the local
-    /// copy's offset, as far as the log still has them.
+    /// Its last events, those after the local copy's offset, with increasing offsets. An offset that is
+    /// missing is that of an event that the log no longer has, or that can't be read.
     pub records: Vec<LogRecord>,
     /// The last event of a cache channel, unless it is too old.
     pub cached: Option<LogRecord>,
+    /// The members of a presence channel, unless they are those that the copy has.
+    pub members: Option<MembersState>,
+}
+
+impl ChannelState {
+    /// Returns the events behind the last missing offset, which are all up to that of `position`.
+    pub(crate) fn newest_records(&self) -> &[LogRecord] {
+        let newest = self.records.iter().rev().zip((0..=self.position.offset).rev());
+        let count = newest.take_while(|(record, offset)| record.position.offset == *offset).count();
+        &self.records[self.records.len() - count..]
+    }
 }
 
 /// Why events were not appended.
@@ -141,6 +155,15 @@ pub enum AppendError {
     Rejected,
 }
 
+/// The result of comparing a copy with the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// Events that were delivered late.
+    pub late: u64,
+    /// False: a core has too much waiting. Compare the channel again later.
+    pub is_complete: bool,
+}
+
 /// What became of an event that was passed to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
@@ -150,6 +173,6 @@ pub enum Delivery {
     NotNeeded,
     /// Events before it are missing: the channel must be compared with the log.
     Hole,
-    /// A core has too much waiting. Try again, or compare the channel with the log later.
+    /// A core has too much waiting. Compare the channel with the log later.
     Busy,
 }

@@ -3,7 +3,7 @@
 -- the new epoch at their next comparison, which the increased sequence causes.
 -- KEYS: channel, events, sequence and fence of the partition, cached event (of a cache channel only)
 -- ARGV: epoch for a new channel, epoch of the copy, offset of the copy, events_max, age of the channel (ms),
---       bytes of events, of which the newest are returned
+--       bytes of events, of which the newest are returned, age of a channel without events (ms)
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'continues')
 local epoch, offset = meta[1], tonumber(meta[2] or '0')
 local held, after, is_lost = tonumber(ARGV[3]), 0, false
@@ -21,18 +21,24 @@ if is_lost or not epoch then
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'offset', 0, 'term', term, 'continues', '')
 end
 if is_lost then redis.call('INCR', KEYS[3]) end
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.call('PEXPIRE', KEYS[1], offset > 0 and ARGV[5] or ARGV[7])
 local first = math.max(after, offset - tonumber(ARGV[4])) + 1
-local records = {}
-if first <= offset then
-  local entries = redis.call('XRANGE', KEYS[2], string.format('%.0f-0', first), '+')
-  local oldest, bytes = #entries + 1, 0
-  while oldest > 1 do
-    bytes = bytes + #entries[oldest - 1][2][2]
-    if bytes > tonumber(ARGV[6]) then break end
-    oldest = oldest - 1
+-- From the newest on, some at a time, so that this takes no more memory than what is returned.
+local newest, bytes, next_id = {}, 0, '+'
+local first_id = string.format('%.0f-0', first)
+while next_id and first <= offset do
+  local entries = redis.call('XREVRANGE', KEYS[2], next_id, first_id, 'COUNT', 64)
+  next_id = #entries == 64 and '(' .. entries[64][1]
+  for _, entry in ipairs(entries) do
+    bytes = bytes + #entry[2][2]
+    if bytes > tonumber(ARGV[6]) then
+      next_id = false
+      break
+    end
+    newest[#newest + 1] = entry[2][2]
   end
-  for i = oldest, #entries do records[#records + 1] = entries[i][2][2] end
 end
+local records = {}
+for i = #newest, 1, -1 do records[#records + 1] = newest[i] end
 local cached = KEYS[5] and redis.call('GET', KEYS[5]) or ''
 return { epoch .. ':' .. string.format('%.0f', offset), records, cached }

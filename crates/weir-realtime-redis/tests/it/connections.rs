@@ -1,5 +1,6 @@
 //! TLS, Unix sockets, users with passwords in files, Sentinel, and servers that can't be used.
 
+use weir_realtime::shared_log::SharedLog as _;
 use weir_realtime_redis::{acl_line, check_server};
 use weir_redis::{RedisEndpoint, TlsFiles};
 
@@ -42,6 +43,20 @@ async fn events_pass_through_a_socket() {
     let redis = RedisServer::start();
     let url = format!("unix://{}", redis.socket().display());
     pass_an_event(&RedisEndpoint::parse(&url).unwrap()).await;
+}
+
+/// Users may have connected to it before.
+#[tokio::test]
+async fn a_node_that_reaches_redis_late_carries_out_earlier_terminations() {
+    let redis = RedisServer::start();
+    let one = Node::start(redis.port);
+    let socket = redis.folder().join("late.sock");
+    let url = format!("unix://{}", socket.display());
+    let two = Node::start_at(RedisEndpoint::parse(&url).unwrap());
+    loop_until(async || one.log.terminate("1".into(), "7".into()).await.ok()).await;
+    std::os::unix::fs::symlink(redis.socket(), socket).unwrap();
+    loop_until(async || (two.totals().terminations == 1).then_some(())).await;
+    assert_eq!(one.totals().terminations, 0, "its own");
 }
 
 #[tokio::test]

@@ -40,6 +40,21 @@ async fn a_node_that_starts_later_has_the_history() {
     assert_eq!(history[0].offset, Some(5));
 }
 
+/// Anybody may subscribe to any name.
+#[tokio::test]
+async fn a_channel_that_was_only_read_is_forgotten_soon() {
+    let redis = RedisServer::start();
+    let node = Node::start(redis.port);
+    let _view = node.watch("room").await;
+    let age = || {
+        let script = "return redis.call('PTTL', redis.call('KEYS', '*:channel:1:room')[1])";
+        redis::from_redis_value::<u64>(redis.run(&["EVAL", script, "0"])).unwrap()
+    };
+    assert!(age() <= 1_800_000, "{}", age());
+    node.publish("room", 1).await;
+    assert!(age() > 23 * 3_600_000, "{}", age());
+}
+
 #[tokio::test]
 async fn a_repeated_publication_is_appended_once() {
     let redis = RedisServer::start();

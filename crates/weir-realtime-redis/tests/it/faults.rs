@@ -107,6 +107,43 @@ async fn events_that_the_log_no_longer_has_are_reported_as_a_gap() {
     assert_eq!((&*gap.event, gap.data.contains("\"offset\":2")), (GAP, true), "{}", gap.data);
 }
 
+/// More than the script reads in one step.
+#[tokio::test]
+async fn many_missing_events_are_read_in_order() {
+    let redis = RedisServer::start();
+    let node = Node::start(redis.port);
+    let mut view = node.watch("room").await;
+    node.publish("room", 0).await;
+    assert_eq!(view.next_data().await, "0");
+    for offset in 2..=200 {
+        append_data_silently(&redis, "room", offset, &offset.to_string(), 1);
+    }
+    for offset in 2..=200 {
+        assert_eq!(view.next_data().await, offset.to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_event_is_a_gap_and_does_not_end_the_session() {
+    let redis = RedisServer::start();
+    let node = Node::start(redis.port);
+    let mut view = node.watch("room").await;
+    node.publish("room", 0).await;
+    assert_eq!(view.next_data().await, "0");
+    append_silently(&redis, "room", 2);
+    let damage = "
+        local stream = redis.call('KEYS', '*:events:1:room')[1]
+        redis.call('DEL', stream)
+        redis.call('XADD', stream, '2-0', 'r', '\\255 no event')";
+    redis.run(&["EVAL", damage, "0"]);
+    let gap = view.next().await;
+    assert_eq!((&*gap.event, gap.data.contains("\"offset\":2")), (GAP, true), "{}", gap.data);
+    node.publish("room", 3).await;
+    assert_eq!(view.next_data().await, "3");
+    let totals = node.totals();
+    assert_eq!((totals.unreadable, totals.disconnects), (1, 0), "{totals:?}");
+}
+
 /// So that many large channels need a bounded amount of memory.
 #[tokio::test]
 async fn of_large_missing_events_the_newest_are_read_and_the_others_are_a_gap() {

@@ -4,7 +4,7 @@
 mod publish;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_base::clock::Clock;
@@ -37,6 +37,8 @@ pub(crate) struct LocalBroker {
     history_bytes: AtomicUsize,
     /// Whether channels are copies of those of a shared log.
     has_shared_log: bool,
+    /// Whether that is connected, and is told of members.
+    is_log_connected: AtomicBool,
 }
 
 impl Broker for LocalBroker {
@@ -159,7 +161,13 @@ impl LocalBroker {
             next_channel: AtomicU64::new(1),
             history_bytes: AtomicUsize::new(0),
             has_shared_log,
+            is_log_connected: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether the shared log is connected. Holds for channels that are created from now on.
+    pub(crate) fn set_log_connected(&self, is_connected: bool) {
+        self.is_log_connected.store(is_connected, Ordering::SeqCst);
     }
 
     /// Replaces the limits.
@@ -180,7 +188,10 @@ impl LocalBroker {
             let cache = Arc::clone(&app.cache);
             let now = self.clock.now();
             let channel = Channel::new(id, name.clone(), self.cores.len(), cache, now);
-            if self.has_shared_log { channel.unsynchronized() } else { channel }
+            match self.has_shared_log {
+                true => channel.unsynchronized(self.is_log_connected.load(Ordering::SeqCst)),
+                false => channel,
+            }
         });
         created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
     }

@@ -2,8 +2,8 @@
 //!
 //! With a shared log, events of servers are appended to the log, which returns them to every node
 //! ([`crate::shared_log`]). The local broker distributes them, and holds copies of the channels that
-//! have subscribers here. Client events are delivered here first, and sent to the other nodes. Members,
-//! users and limits are those of this node.
+//! have subscribers here. Client events are delivered here first, and sent to the other nodes. Members
+//! of presence channels are those of all nodes; other limits and users are those of this node.
 
 use std::sync::Arc;
 
@@ -83,14 +83,15 @@ impl Broker for NodeBroker {
         };
         match self.local.subscribe(app, channel, joining, &on_join) {
             Err(SubscribeError::Unsynchronized) => {}
-            subscribed => return subscribed,
+            subscribed => return self.tell_members(app, channel, subscribed),
         }
         if log.request(key(app, channel), app.settings().history) {
             return Err(SubscribeError::Unsynchronized);
         }
         // The log does not respond. The subscriber is notified of a gap when it does.
         let joining = JoinRequest { needs_position: false, ..joining.clone() };
-        self.local.subscribe(app, channel, &joining, on_join)
+        let subscribed = self.local.subscribe(app, channel, &joining, on_join);
+        self.tell_members(app, channel, subscribed)
     }
 
     fn unsubscribe(
@@ -100,7 +101,13 @@ impl Broker for NodeBroker {
         request: LeaveRequest<'_>,
         on_leave: impl FnOnce(Departure),
     ) -> Departure {
-        self.local.unsubscribe(app, channel, request, on_leave)
+        let departure = self.local.unsubscribe(app, channel, request, on_leave);
+        if let Some(log) = &self.log
+            && channel.kind.has_presence()
+        {
+            log.members_changed(key(app, &channel.name));
+        }
+        departure
     }
 
     fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
@@ -125,6 +132,22 @@ impl Broker for NodeBroker {
 }
 
 impl NodeBroker {
+    /// Tells the log of a new subscriber of a presence channel.
+    fn tell_members<T, E>(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        subscribed: Result<T, E>,
+    ) -> Result<T, E> {
+        if let Some(log) = &self.log
+            && channel.kind().has_presence()
+            && subscribed.is_ok()
+        {
+            log.members_changed(key(app, channel));
+        }
+        subscribed
+    }
+
     /// Requests the log's state of a channel, to read its history afterwards. Returns whether the
     /// history can be read now.
     pub(crate) fn prepare_history(

@@ -10,6 +10,7 @@ use super::exchange::{ChannelGone, Listing, Retention};
 use super::history::{EventHistory, HistoryEntry};
 use super::members::{ListedMember, MemberList, MemberSet};
 use super::meter::Meter;
+use super::shared_members::SharedMembers;
 use super::watch_queue::WatchQueue;
 use crate::cores::{BudgetReservation, CoreBusy, Cores};
 use crate::frame::Frame;
@@ -38,6 +39,8 @@ pub(super) struct Home {
     /// Number of subscribers by core.
     pub(super) subscribers: Box<[u32]>,
     pub(super) members: MemberSet,
+    /// The members by node, of a presence channel of the shared log.
+    pub(super) shared: Option<Box<SharedMembers>>,
     /// Number of subscribers that receive batched changes of the members.
     pub(super) member_followers: u32,
     /// When the last count was sent to subscribers.
@@ -74,6 +77,7 @@ impl Home {
             cached: None,
             subscribers: vec![0; cores].into_boxed_slice(),
             members: MemberSet::default(),
+            shared: None,
             member_followers: 0,
             count_sent_at: Timestamp::default(),
             is_count_due: false,
@@ -105,6 +109,11 @@ impl Home {
 
     pub(super) fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
         self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
+    }
+
+    /// Returns whether the cores with subscribers have room for several messages.
+    pub(super) fn has_room(&self, cores: &Cores) -> bool {
+        self.cores_with_subscribers().all(|core| cores.get(core).budget.is_half_empty())
     }
 
     /// Reserves room on all cores that have subscribers, or on none.

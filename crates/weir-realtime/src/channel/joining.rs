@@ -39,6 +39,9 @@ impl Channel {
             Some(member) => self.admit(&mut home, member, app, cores, now)?,
             None => false,
         };
+        if let (Some(member), Some(shared)) = (&member, &mut home.shared) {
+            shared.join(member);
+        }
         let was_empty = home.total() == 0;
         home.subscribers[core] += 1;
         home.is_count_due |= is_new_member || !self.kind.has_presence();
@@ -114,6 +117,9 @@ impl Channel {
         home.subscribers[core] -= 1;
         home.member_followers -= u32::from(wants_member_changes);
         home.touched = now;
+        if let (Some(user_id), Some(shared)) = (user_id, &mut home.shared) {
+            shared.leave(user_id);
+        }
         let is_member_gone =
             user_id.is_some_and(|user_id| home.members.remove(user_id) == MemberChange::User);
         home.is_count_due |= is_member_gone || !self.kind.has_presence();
@@ -163,7 +169,13 @@ impl Channel {
         self.send_changes(home, cores, now);
     }
 
-    fn send_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
+    pub(super) fn send_removed(
+        &self,
+        home: &mut Home,
+        user_id: &str,
+        cores: &Cores,
+        now: Timestamp,
+    ) {
         let frame = Frame::text(|out| {
             server_message::member_removed(out, self.name.as_str(), user_id);
         });
@@ -228,7 +240,7 @@ impl Channel {
 
     /// Sends the member changes since the last message about them, to subscribers that follow
     /// changes.
-    fn send_changes(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+    pub(super) fn send_changes(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
         let difference = home.members.take_difference();
         if difference.is_empty() || home.member_followers == 0 {
             return;

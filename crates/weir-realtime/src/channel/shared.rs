@@ -8,16 +8,18 @@ use crate::cores::{Audience, Cores};
 use crate::frame::{Draft, Frame};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::{self, ChannelEvent};
-use crate::settings::HistoryLimits;
+use crate::settings::{AppSettings, HistoryLimits};
 use crate::shared_log::{ChannelState, Delivery, LogRecord};
 
 /// The result of a comparison with the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Synchronized {
-    /// Whether subscribers may lack events, and were notified of a gap.
-    pub(crate) has_gap: bool,
+    /// How often subscribers were notified of events that they may lack.
+    pub(crate) gaps: u64,
     /// Events that were delivered late.
     pub(crate) delivered: u64,
+    /// Whether events are left because a core has no room.
+    pub(crate) is_busy: bool,
     /// The change of the history's bytes.
     pub(crate) history_change: isize,
 }
@@ -60,35 +62,50 @@ impl Channel {
     pub(crate) fn synchronize(
         &self,
         state: &ChannelState,
-        limits: HistoryLimits,
+        app: &AppSettings,
         cores: &Cores,
         now: Timestamp,
     ) -> Synchronized {
+        let limits = app.history;
         let mut home = self.home();
         if home.is_gone {
             return Synchronized::default();
         }
         home.compared_at = now;
+        let is_copy = !home.is_synchronized;
         let before = home.history.bytes();
         let mut result = Synchronized::default();
         if home.is_synchronized {
-            result.has_gap = self.skip_lost(&mut home, state, cores, now);
-            result.delivered = self.deliver_late(&mut home, state, limits, cores, now);
+            result.gaps = u64::from(self.skip_lost(&mut home, state, cores, now));
+            self.deliver_late(&mut home, state, limits, cores, now, &mut result);
         } else {
             self.copy(&mut home, state, limits, now);
             // Subscribers that came while the log did not respond don't know their position.
-            result.has_gap = home.total() > 0;
-            if result.has_gap {
+            if home.total() > 0 {
+                result.gaps = 1;
                 self.send_gap(&mut home, cores, now);
+            }
+        }
+        if let Some(members) = &state.members {
+            // A new copy has no subscribers, or few that came while the log did not respond.
+            result.is_busy |= !is_copy && !home.has_room(cores);
+            if !result.is_busy {
+                self.replace_members(&mut home, members, app, cores, now);
             }
         }
         if let Some(cached) = &state.cached
             && self.kind.caches
+            && !result.is_busy
         {
             self.cache_record(&mut home, cached, limits, now);
         }
         result.history_change = difference(home.history.bytes(), before);
         result
+    }
+
+    /// Returns whether the cores with subscribers have room for several events.
+    pub(crate) fn has_room(&self, cores: &Cores) -> bool {
+        self.home().has_room(cores)
     }
 
     /// Returns the position of a copy that is synchronized, or None.
@@ -118,6 +135,8 @@ impl Channel {
         !continues
     }
 
+    /// Delivers the events after the copy's position, and a gap for each that is missing, as long as
+    /// the cores have room.
     fn deliver_late(
         &self,
         home: &mut Home,
@@ -125,18 +144,34 @@ impl Channel {
         limits: HistoryLimits,
         cores: &Cores,
         now: Timestamp,
-    ) -> u64 {
-        let mut delivered = 0;
+        result: &mut Synchronized,
+    ) {
         for record in &state.records {
-            if record.position.offset != home.offset + 1 {
+            let offset = record.position.offset;
+            if offset <= home.offset {
                 continue;
             }
+            result.gaps += u64::from(self.skip_to(home, offset - 1, cores, now));
             let publication = self.publication(record, limits, now);
-            let reserved = home.reserve_always(cores, publication.draft.bytes_max());
+            let Ok(reserved) = home.reserve(cores, publication.draft.bytes_max()) else {
+                result.is_busy = true;
+                return;
+            };
             self.publish_reserved(home, publication, reserved, cores);
-            delivered += 1;
+            result.delivered += 1;
         }
-        delivered
+        result.gaps += u64::from(self.skip_to(home, state.position.offset, cores, now));
+    }
+
+    /// Moves the position forward to this offset. Returns whether that skips events.
+    fn skip_to(&self, home: &mut Home, offset: u64, cores: &Cores, now: Timestamp) -> bool {
+        let is_gap = offset > home.offset;
+        if is_gap {
+            home.offset = offset;
+            home.history.clear();
+            self.send_gap(home, cores, now);
+        }
+        is_gap
     }
 
     /// Takes over the log's state without sending anything.
@@ -147,7 +182,7 @@ impl Channel {
             at: record.at,
             frame: self.publication(record, limits, now).draft.finish(Some(record.position)),
         };
-        home.history = state.records.iter().map(entry).collect();
+        home.history = state.newest_records().iter().map(entry).collect();
         home.history.trim(now, &limits);
         home.is_synchronized = true;
         home.touched = now;

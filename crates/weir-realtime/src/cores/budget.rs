@@ -60,6 +60,12 @@ impl CoreBudget {
         (events > events_max || bytes > bytes_max) && events > reserved
     }
 
+    /// Returns whether at most half of each limit is in use, so that several events have room.
+    pub(crate) fn is_half_empty(&self) -> bool {
+        let ((events, bytes), (events_max, bytes_max)) = (self.waiting(), self.limits());
+        events <= events_max / 2 && bytes <= bytes_max / 2
+    }
+
     /// Reserves room regardless of the limits, for messages that can't be rejected, such as that a
     /// member left. The number of connections limits how many of those wait.
     pub(crate) fn reserve_always(&self, bytes: usize) -> BudgetReservation {
@@ -101,8 +107,12 @@ mod tests {
         drop(first);
         let third = budget.reserve(0).unwrap();
         assert_eq!(budget.waiting(), (2, 40));
+        assert!(!budget.is_half_empty());
         drop((second, third));
         assert_eq!(budget.waiting(), (0, 0));
+        let half = budget.reserve(50).unwrap();
+        assert!(budget.is_half_empty());
+        drop(half);
     }
 
     #[test]

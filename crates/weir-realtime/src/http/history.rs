@@ -61,17 +61,27 @@ impl Shard {
 }
 
 impl Shard {
-    /// Waits for the copy of a cache channel whose last event is requested.
-    pub(super) async fn await_cached(
+    /// Waits for the copy of a channel of which the last event or the number of users is requested.
+    pub(super) async fn await_info(
         &self,
         call: &SignedCall<'_>,
         name: &ChannelName,
     ) -> Result<(), ApiFailure> {
         let request = InfoRequest::parse(call.query.get("info"));
-        match request.is_ok_and(|request| request.cache) && name.kind().caches {
-            true => self.await_copy(call, name).await,
-            false => Ok(()),
-        }
+        let kind = name.kind();
+        let needs_copy = request.is_ok_and(|request| {
+            (request.cache && kind.caches) || (request.user_count && kind.has_presence())
+        });
+        if needs_copy { self.await_copy(call, name).await } else { Ok(()) }
+    }
+
+    /// Waits for the copy of a presence channel.
+    pub(super) async fn await_members(
+        &self,
+        call: &SignedCall<'_>,
+        name: &ChannelName,
+    ) -> Result<(), ApiFailure> {
+        if name.kind().has_presence() { self.await_copy(call, name).await } else { Ok(()) }
     }
 
     /// Waits until this node has a copy of the channel of the shared log, if there is one.

@@ -27,10 +27,14 @@ impl Shard {
             Operation::ListChannels => query::list_channels(self, call),
             Operation::Channel(name) => {
                 let name = parse_name(name, limits)?;
-                self.await_cached(call, &name).await?;
+                self.await_info(call, &name).await?;
                 query::channel(self, call, &name)
             }
-            Operation::Users(name) => query::users(self, call, &parse_name(name, limits)?),
+            Operation::Users(name) => {
+                let name = parse_name(name, limits)?;
+                self.await_members(call, &name).await?;
+                query::users(self, call, &name)
+            }
             Operation::History(name) => self.history(call, &parse_name(name, limits)?).await,
         }
     }

@@ -50,7 +50,8 @@ pub(super) fn channel(
         );
     }
     let mut body = Vec::new();
-    api::write_channel(&mut body, info.is_some_and(|info| info.subscribers > 0), &response);
+    let is_occupied = info.is_some_and(|info| info.subscribers > 0 || info.users > 0);
+    api::write_channel(&mut body, is_occupied, &response);
     Ok(body)
 }
 

@@ -7,9 +7,12 @@ use crate::app::App;
 use crate::broker::{Broker as _, ClientPublication, PublishError};
 use crate::channel::Channel;
 use crate::cores::CoreBusy;
+use crate::metrics::LimitKind;
 use crate::pusher::position::ChannelPosition;
 use crate::settings::HistoryLimits;
-use crate::shared_log::{ChannelKey, ChannelState, ClientBroadcast, Delivery, LogRecord};
+use crate::shared_log::{
+    ChannelKey, ChannelState, ClientBroadcast, Comparison, Delivery, HeldMembers, LogRecord,
+};
 
 /// A copy of a channel of the log.
 #[derive(Clone, Debug)]
@@ -22,6 +25,8 @@ pub struct HeldChannel {
     pub history: HistoryLimits,
     /// Whether it is a cache channel.
     pub caches: bool,
+    /// What is known of its members.
+    pub members: HeldMembers,
 }
 
 impl Hub {
@@ -30,8 +35,10 @@ impl Hub {
         let Some((app, channel)) = self.held(key) else { return Delivery::NotNeeded };
         let history = app.settings().history;
         let (delivery, change) = channel.deliver(record, history, &self.cores, self.clock.now());
-        if delivery == Delivery::Delivered {
-            self.broker.local.count_delivered(&app, &channel, change);
+        match delivery {
+            Delivery::Delivered => self.broker.local.count_delivered(&app, &channel, change),
+            Delivery::Busy => self.metrics.limit_hit(LimitKind::CoreQueue),
+            Delivery::NotNeeded | Delivery::Hole => {}
         }
         delivery
     }
@@ -62,17 +69,25 @@ impl Hub {
     }
 
     /// Compares the copy of a channel with the log's state. Delivers events that it lacks, and
-    /// notifies subscribers of a gap if the log has them no longer. Returns how many events it
-    /// delivered.
-    pub fn synchronize(&self, key: &ChannelKey, state: &ChannelState) -> u64 {
-        let Some((app, channel)) = self.held(key) else { return 0 };
-        let history = app.settings().history;
-        let result = channel.synchronize(state, history, &self.cores, self.clock.now());
-        if result.has_gap {
-            self.metrics.gap();
-        }
+    /// notifies subscribers of a gap if the log has them no longer.
+    pub fn synchronize(&self, key: &ChannelKey, state: &ChannelState) -> Comparison {
+        let Some((app, channel)) = self.held(key) else {
+            return Comparison { late: 0, is_complete: true };
+        };
+        let now = self.clock.now();
+        let result = channel.synchronize(state, &app.settings(), &self.cores, now);
+        self.metrics.gaps_sent(result.gaps);
         self.broker.local.count_delivered(&app, &channel, result.history_change);
-        result.delivered
+        if result.is_busy {
+            self.metrics.limit_hit(LimitKind::CoreQueue);
+        }
+        Comparison { late: result.delivered, is_complete: !result.is_busy }
+    }
+
+    /// Returns whether the cores with subscribers of a channel have room for several events.
+    #[must_use]
+    pub fn has_room(&self, key: &ChannelKey) -> bool {
+        self.held(key).is_none_or(|(_, channel)| channel.has_room(&self.cores))
     }
 
     /// Returns the copy of one channel.
@@ -92,7 +107,7 @@ impl Hub {
         channels.collect()
     }
 
-    fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
+    pub(super) fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
         let app = self.app_by_id(&key.app)?;
         let channel = app.channels.get(&key.channel)?;
         Some((app, channel))
@@ -109,5 +124,6 @@ fn view(app: &App, channel: &Channel) -> HeldChannel {
         position: channel.synchronized_position(),
         history: settings.history,
         caches: channel.kind.caches,
+        members: channel.held_members(),
     }
 }

@@ -231,7 +231,8 @@ impl Shard {
         if join.was_empty {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelOccupied { channel: name });
         }
-        if let Some(member) = member.filter(|_| join.is_new_member) {
+        let is_reported = join.is_new_member && self.reports_members();
+        if let Some(member) = member.filter(|_| is_reported) {
             let user_id = &*member.user_id;
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
         }
@@ -239,6 +240,11 @@ impl Shard {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::CacheMiss { channel: name });
         }
         self.send_count_event(app, channel, join.subscribers);
+    }
+
+    /// Returns whether this node decides which members are new. Otherwise the log does, for all nodes.
+    fn reports_members(&self) -> bool {
+        self.hub.broker.log.is_none()
     }
 
     fn send_count_event(&self, app: &App, channel: &Channel, subscription_count: usize) {
@@ -302,7 +308,8 @@ impl Shard {
     ) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
-        if let Some(user_id) = user_id.filter(|_| departure.is_member_gone) {
+        let is_reported = departure.is_member_gone && self.reports_members();
+        if let Some(user_id) = user_id.filter(|_| is_reported) {
             let event = WebhookEvent::MemberRemoved { channel: name, user_id };
             self.hub.webhooks.enqueue(hooks, &event);
         }

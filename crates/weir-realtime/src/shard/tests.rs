@@ -3,6 +3,7 @@
 mod any_order;
 mod budget;
 mod endings;
+mod presence;
 mod shared;
 mod streams;
 

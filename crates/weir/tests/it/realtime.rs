@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 mod nodes;
+mod presence;
 mod webhook;
 
 use std::io::{Read, Write};

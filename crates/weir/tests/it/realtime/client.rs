@@ -50,6 +50,32 @@ impl Socket {
         self.event("pusher_internal:subscription_succeeded");
     }
 
+    /// Subscribes to a presence channel as a user. Returns the ids of the members, in order.
+    pub(crate) fn join(
+        &mut self,
+        channel: &str,
+        user: &str,
+        key: &str,
+        secret: &str,
+    ) -> Vec<String> {
+        let data = json!({"user_id": user}).to_string();
+        let auth = sign(secret, &format!("{}:{channel}:{data}", self.id));
+        let data =
+            json!({"channel": channel, "auth": format!("{key}:{auth}"), "channel_data": data});
+        self.send(&json!({"event": "pusher:subscribe", "data": data}));
+        let joined = self.event("pusher_internal:subscription_succeeded")["data"].clone();
+        let joined: Value = serde_json::from_str(joined.as_str().expect("text")).expect("JSON");
+        let ids = joined["presence"]["ids"].as_array().expect("a list").iter();
+        let mut ids: Vec<String> = ids.map(|id| id.as_str().expect("an id").to_owned()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// Unsubscribes from a channel.
+    pub(crate) fn leave(&mut self, channel: &str) {
+        self.send(&json!({"event": "pusher:unsubscribe", "data": {"channel": channel}}));
+    }
+
     /// Signs in as a user.
     pub(crate) fn sign_in(&mut self, user: &str, key: &str, secret: &str) {
         let user_data = json!({"id": user}).to_string();

@@ -16,13 +16,13 @@ const RULES: &str = include_str!("../../../../../deploy/prometheus/weir-realtime
 const EVENTS: u64 = 100;
 
 /// A Redis that keeps what it has acknowledged.
-fn redis() -> Option<RedisServer> {
+pub(super) fn redis() -> Option<RedisServer> {
     RedisServer::start_with(|_, _| {
         ["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned).to_vec()
     })
 }
 
-fn node(redis: &RedisServer) -> Weir {
+pub(super) fn node(redis: &RedisServer) -> Weir {
     let broker =
         format!("broker = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}", redis.port);
     let app = app("1", "demo-key");
@@ -31,7 +31,7 @@ fn node(redis: &RedisServer) -> Weir {
     weir
 }
 
-fn publish(weir: &Weir, channel: &str, data: &str) -> (String, String) {
+pub(super) fn publish(weir: &Weir, channel: &str, data: &str) -> (String, String) {
     publish_with(&api(weir), channel, data)
 }
 
@@ -166,6 +166,19 @@ fn a_client_of_a_killed_node_recovers_at_the_other() {
     assert_eq!((&history["complete"], &history["offset"]), (&json!(true), &json!(6)));
     assert_eq!(history["events"].as_array().map(Vec::len), Some(4), "{history}");
     assert!(other.stop().success());
+}
+
+/// Redis has them.
+#[test]
+fn a_node_that_stops_writes_no_histories() {
+    let Some(redis) = redis() else { return };
+    let node = node(&redis);
+    let data = node.data_dir();
+    let site = node.end();
+    let names = std::fs::read_dir(&data).expect("a folder").flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    assert!(!names.is_empty() && !names.contains(&"realtime-histories".into()), "{names:?}");
+    drop(site);
 }
 
 #[test]

@@ -1,0 +1,13 @@
+-- Reads the members of a channel by node, unless the caller has them.
+-- KEYS: version and nodes of the channel
+-- ARGV: version that the caller has (none: a channel without members; empty: unknown), beginning of the
+--       partition's keys, APP:CHANNEL
+-- Returns nothing, or the version, the nodes, and for each of them its users and their information.
+local found = redis.call('HMGET', KEYS[1], 'epoch', 'number')
+local version = found[1] and found[1] .. ':' .. found[2] or 'none'
+if version == ARGV[1] then return false end
+local nodes, members = redis.call('SMEMBERS', KEYS[2]), {}
+for i, node in ipairs(nodes) do
+  members[i] = redis.call('HGETALL', ARGV[2] .. 'members-of:' .. node .. ':' .. ARGV[3])
+end
+return { version, nodes, members }

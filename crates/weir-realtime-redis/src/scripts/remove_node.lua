@@ -1,0 +1,25 @@
+-- Removes some members of a node that has ended from one channel of the partition. Several nodes may call this
+-- at once: each member is removed once.
+-- KEYS: channels of the node, sequence of the partition
+-- ARGV: node, epoch for a channel without members, sharded channel, beginning of the partition's keys
+-- Returns the channel (APP:CHANNEL) and the users who left their last node, or nothing if no channel is left.
+local entry = redis.call('SRANDMEMBER', KEYS[1])
+if not entry then return false end
+local function key(kind) return ARGV[4] .. kind .. ':' .. entry end
+local own, users = key('members-of:' .. ARGV[1]), key('users')
+local removed, last = {}, {}
+-- Some 1,000 fields, or all of a small hash.
+local fields = redis.call('HSCAN', own, 0, 'COUNT', 1000)[2]
+for i = 1, #fields, 2 do
+  removed[#removed + 1] = fields[i]
+  redis.call('HDEL', own, fields[i])
+  if remove_user(users, fields[i]) then last[#last + 1] = fields[i] end
+end
+set_node(ARGV[1], own, key('nodes'), KEYS[1], entry)
+if #removed > 0 then
+  publish({
+    node = ARGV[1], entry = entry, version = key('version'), users = users, sequence = KEYS[2],
+    new_epoch = ARGV[2], shard_channel = ARGV[3],
+  }, {}, removed)
+end
+return { entry, last }

@@ -1,0 +1,152 @@
+//! Presence channels of a log that several nodes share.
+
+use std::sync::Arc;
+
+use super::shared::{EPOCH, core, state, take};
+use super::*;
+use crate::pusher::position::ChannelPosition;
+use crate::shared_log::{
+    ChannelKey, ChannelState, Delivery, HeldMembers, MemberChanges, MembersMessage, MembersState,
+    SharedMember,
+};
+
+const ROOM: &str = "presence-room";
+
+fn room() -> ChannelKey {
+    ChannelKey { app: "1".into(), channel: ROOM.into() }
+}
+
+fn members(users: &[&str]) -> Vec<SharedMember> {
+    users.iter().map(|user| SharedMember { user_id: Arc::from(*user), user_info: None }).collect()
+}
+
+fn version(offset: u64) -> ChannelPosition {
+    ChannelPosition { epoch: EPOCH, offset }
+}
+
+/// The log's members of the node `n2`.
+fn found(users: &[&str], offset: u64, keeps_absent: bool) -> ChannelState {
+    let nodes = match users {
+        [] => Vec::new(),
+        users => vec![("n2".into(), members(users))],
+    };
+    let members = Some(MembersState { version: Some(version(offset)), nodes, keeps_absent });
+    ChannelState { members, ..state(EPOCH, 1..=0, 0) }
+}
+
+fn change(node: &str, added: &[&str], removed: &[&str], offset: u64) -> MembersMessage {
+    let removed = removed.iter().map(|user| Arc::from(*user)).collect();
+    let changes = MemberChanges { added: members(added), removed };
+    MembersMessage { key: room(), node: node.into(), version: version(offset), changes }
+}
+
+/// Returns the changes that the log was not told: `+` and `-` before the users.
+fn untold(core: &ManualCore) -> Vec<String> {
+    let (changes, has_more) = core.hub().take_member_changes(&room(), 9);
+    assert!(!has_more);
+    let added = changes.added.iter().map(|member| format!("+{}", member.user_id));
+    let mut all: Vec<String> =
+        added.chain(changes.removed.iter().map(|user| format!("-{user}"))).collect();
+    all.sort();
+    all
+}
+
+/// A core with a client that has joined as ada, beside the members of `n2`.
+fn joined(users: &[&str]) -> (ManualCore, (SessionKey, SocketId)) {
+    let (core, _log) = core();
+    assert!(core.hub().begin_members().is_empty());
+    let client = core.connect_client();
+    drop(take(&core, client));
+    core.join(client, ROOM, "ada");
+    assert!(take(&core, client).is_empty(), "it waits for the members");
+    core.hub().synchronize(&room(), &found(users, 1, false));
+    core.requeue(client);
+    let messages = take(&core, client);
+    for user in users.iter().chain(&["ada"]) {
+        assert!(messages[0].contains(user), "{messages:?}");
+    }
+    (core, client)
+}
+
+fn user_events(core: &ManualCore, client: (SessionKey, SocketId)) -> Vec<String> {
+    let name = |message: &String| {
+        let message: Value = serde_json::from_str(message).unwrap();
+        let data: Value = serde_json::from_str(message["data"].as_str().unwrap()).unwrap();
+        let sign = if message["event"] == server_message::MEMBER_ADDED { "+" } else { "-" };
+        format!("{sign}{}", data["user_id"].as_str().unwrap())
+    };
+    take(core, client).iter().map(name).collect()
+}
+
+#[test]
+fn members_of_other_nodes_are_added_and_removed_once() {
+    let (core, client) = joined(&["bob"]);
+    let hub = core.hub();
+    assert_eq!(
+        hub.deliver_members(&change("n2", &["ada", "cy"], &[], 2), false),
+        Delivery::Delivered
+    );
+    assert_eq!(user_events(&core, client), ["+cy"], "ada is there already");
+    assert_eq!(hub.deliver_members(&change("n2", &["cy"], &[], 2), false), Delivery::NotNeeded);
+    assert_eq!(hub.deliver_members(&change("n2", &[], &["cy"], 4), false), Delivery::Hole);
+    assert_eq!(hub.deliver_members(&change("n3", &["cy"], &[], 3), false), Delivery::Delivered);
+    let leaving = change("n2", &[], &["cy", "ada", "bob", "dan"], 4);
+    assert_eq!(hub.deliver_members(&leaving, false), Delivery::Delivered);
+    assert_eq!(user_events(&core, client), ["-bob"], "cy is at n3, and ada here");
+    assert_eq!(hub.members("1", ROOM, None, 9).unwrap().total, 2);
+    let own = change("own", &["ada"], &[], 5);
+    assert_eq!(hub.deliver_members(&own, true), Delivery::Delivered);
+    assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Known(Some(version(5))));
+}
+
+#[test]
+fn the_log_is_told_of_a_users_first_and_last_connection() {
+    let (core, client) = joined(&["bob"]);
+    assert_eq!(untold(&core), ["+ada"]);
+    let other = core.connect_client();
+    core.join(other, ROOM, "ada");
+    assert!(untold(&core).is_empty());
+    core.unsubscribe(client.0, ROOM);
+    assert!(untold(&core).is_empty());
+    core.unsubscribe(other.0, ROOM);
+    core.hub().clock.advance(std::time::Duration::from_secs(200));
+    core.remove_expired();
+    assert_eq!(untold(&core), ["-ada"], "the channel stays until the log knows");
+    core.join(other, ROOM, "ada");
+    assert_eq!(core.hub().begin_members(), [room()]);
+    assert_eq!(untold(&core), ["+ada"], "all members, for a new connection to the log");
+    assert_eq!(core.hub().held_channel(&room()).unwrap().members, HeldMembers::Unknown);
+    core.hub().end_members();
+    core.unsubscribe(other.0, ROOM);
+    assert!(untold(&core).is_empty(), "there is nobody to be told");
+}
+
+#[test]
+fn members_that_the_log_lacks_for_a_while_stay() {
+    let (core, client) = joined(&["bob", "cy"]);
+    let hub = core.hub();
+    let _ = hub.begin_members();
+    assert_eq!(hub.deliver_members(&change("n2", &[], &["bob"], 2), false), Delivery::Hole);
+    hub.synchronize(&room(), &found(&[], 7, true));
+    assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Unknown);
+    assert_eq!(hub.deliver_members(&change("n4", &["bob"], &[], 8), false), Delivery::Delivered);
+    assert!(take(&core, client).is_empty());
+    let nodes = vec![("n4".into(), members(&["bob", "dan"]))];
+    let state = MembersState { version: Some(version(9)), nodes, keeps_absent: false };
+    hub.synchronize(&room(), &ChannelState { members: Some(state), ..found(&[], 9, false) });
+    assert_eq!(user_events(&core, client), ["+dan", "-cy"]);
+    assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Known(Some(version(9))));
+}
+
+#[test]
+fn changes_of_members_wait_for_room_on_the_cores() {
+    let (core, client) = joined(&[]);
+    let waiting = core.fill();
+    let come = change("n2", &["bob"], &[], 2);
+    assert_eq!(core.hub().deliver_members(&come, false), Delivery::Busy);
+    let comparison = core.hub().synchronize(&room(), &found(&["bob"], 2, false));
+    assert!(!comparison.is_complete);
+    drop(waiting);
+    assert!(core.hub().synchronize(&room(), &found(&["bob"], 2, false)).is_complete);
+    assert_eq!(user_events(&core, client), ["+bob"]);
+}
