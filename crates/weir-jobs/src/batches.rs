@@ -182,6 +182,15 @@ impl Batch {
         }
     }
 
+    /// Returns how long the batch is kept from its last change.
+    fn age(&self, ages: BatchAges) -> Duration {
+        match (self.has_succeeded, self.progress.committed) {
+            (true, _) => ages.succeeded,
+            (false, true) => ages.committed,
+            (false, false) => ages.uncommitted,
+        }
+    }
+
     fn has_run(&self) -> bool {
         self.progress.committed && self.live == self.failed && self.children_not_completed == 0
     }
@@ -219,8 +228,8 @@ pub(crate) struct Batches {
     due: BTreeSet<BatchId>,
     /// Batches whose definition or progress changed since [`Batches::take_changed`].
     changed: BTreeSet<BatchId>,
-    /// Batches that succeeded since the last tick.
-    succeeded: Vec<BatchId>,
+    /// Batches that have succeeded since the last tick, or that got more jobs after that.
+    retiring: Vec<BatchId>,
 }
 
 impl Batches {
@@ -309,7 +318,7 @@ impl Batches {
     /// Extends the life of a batch that gets more jobs. Returns false if there is none.
     pub(crate) fn open(&mut self, id: BatchId, ages: BatchAges, now: Timestamp) -> bool {
         let Some(batch) = self.by_id.get(&id) else { return false };
-        let age = if batch.progress.committed { ages.committed } else { ages.uncommitted };
+        let age = batch.age(ages);
         self.set_expiry(id, now + age);
         true
     }
@@ -318,7 +327,8 @@ impl Batches {
     pub(crate) fn commit(&mut self, id: BatchId, ages: BatchAges, now: Timestamp) -> bool {
         let Some(batch) = self.by_id.get_mut(&id) else { return false };
         batch.progress.committed = true;
-        self.set_expiry(id, now + ages.committed);
+        let age = batch.age(ages);
+        self.set_expiry(id, now + age);
         self.settle(id);
         true
     }
@@ -445,18 +455,20 @@ impl Batches {
         self.changed.remove(&id);
     }
 
-    /// Shortens the life of the batches that have succeeded.
-    pub(crate) fn retire_succeeded(&mut self, ages: BatchAges, now: Timestamp) {
-        for id in std::mem::take(&mut self.succeeded) {
-            if self.by_id.get(&id).is_some_and(|batch| batch.has_succeeded) {
-                self.set_expiry(id, now + ages.succeeded);
+    /// Shortens the life of the batches that have succeeded, and extends it again of those that got more
+    /// jobs.
+    pub(crate) fn retire(&mut self, ages: BatchAges, now: Timestamp) {
+        for id in std::mem::take(&mut self.retiring) {
+            let age = self.by_id.get(&id).map(|batch| batch.age(ages));
+            if let Some(age) = age {
+                self.set_expiry(id, now + age);
             }
         }
     }
 
-    /// Returns whether a batch has succeeded since the last [`Batches::retire_succeeded`].
+    /// Returns whether a batch has to be retired or revived.
     pub(crate) fn has_retiring(&self) -> bool {
-        !self.succeeded.is_empty()
+        !self.retiring.is_empty()
     }
 
     /// Returns a batch that has expired.
@@ -512,8 +524,8 @@ impl Batches {
                 return;
             }
             (batch.is_completed, batch.has_succeeded) = (is_completed, has_succeeded);
-            if has_succeeded {
-                self.succeeded.push(id);
+            if had_succeeded != has_succeeded {
+                self.retiring.push(id);
             }
             let Some(parent_id) = batch.definition.parent else { return };
             let Some(parent) = self.by_id.get_mut(&parent_id) else { return };
@@ -592,8 +604,11 @@ mod tests {
         assert!(!batches.has_retiring());
         batches.callback_succeeded(A, CallbackKind::Success);
         assert!(batches.has_retiring());
-        batches.retire_succeeded(AGES, at(2));
+        batches.retire(AGES, at(2));
         assert_eq!((batches.expired(at(61)), batches.expired(at(62))), (None, Some(A)));
+        batches.job_pushed(A);
+        batches.retire(AGES, at(3));
+        assert_eq!(batches.next_expiry(), Some(at(86_403)), "it has a job again");
     }
 
     #[test]

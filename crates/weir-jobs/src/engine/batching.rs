@@ -149,7 +149,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         let ages = BatchAges::of(&self.settings.limits);
-        self.state.features.batches.retire_succeeded(ages, now);
+        self.state.features.batches.retire(ages, now);
         self.write_crons()?;
         self.write_batches()?;
         failed.map_or(Ok(()), |error| Err(error.into()))

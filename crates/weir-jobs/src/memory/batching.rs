@@ -72,7 +72,7 @@ impl MemoryState {
             self.features.batches.callback_stored(batch, kind);
         }
         let ages = self.batch_ages();
-        self.features.batches.retire_succeeded(ages, now);
+        self.features.batches.retire(ages, now);
         queues
     }
 
