@@ -40,6 +40,12 @@ pub enum HandleError {
     /// The request is invalid; the text says why.
     #[error("{0}")]
     Invalid(String),
+    /// The settings have no cron job of this name.
+    #[error("there is no cron job {0:?}")]
+    NoCronJob(String),
+    /// The job of a cron job was not enqueued now.
+    #[error("the job of {0:?} was not enqueued: an equal job holds its unique lock")]
+    CronNotUnique(String),
     /// The job is not among the jobs that were searched, and there are more.
     #[error("not found: only {searched} jobs were searched")]
     NotSearched { searched: u64 },

@@ -134,9 +134,7 @@ pub(super) async fn act<S: Store>(
 ) -> Result<(), HandleError> {
     let settings = service.settings();
     let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
-        return Err(HandleError::Invalid(format!(
-            "there is no cron job {name:?}: `weir jobs cron list` shows them"
-        )));
+        return Err(HandleError::NoCronJob(name.to_owned()));
     };
     match action {
         CronAction::Run => {
@@ -146,7 +144,10 @@ pub(super) async fn act<S: Store>(
             let job = batch
                 .parse_one(json.as_bytes(), now, &settings.limits)
                 .map_err(|error| HandleError::Invalid(error.to_string()))?;
-            Ok(service.store.push(&[job]).await?)
+            service.store.push(&[job]).await.map_err(|error| match error {
+                StoreError::NotUnique => HandleError::CronNotUnique(name.to_owned()),
+                error => error.into(),
+            })
         }
         CronAction::Pause | CronAction::Resume => {
             // A job that was just added has no state yet.
