@@ -14,7 +14,9 @@ use weir_base::clock::Timestamp;
 
 use crate::callback_text;
 use crate::custom::BatchId;
+use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
+use crate::store::StoreError;
 
 /// One of the two callbacks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +77,12 @@ impl BatchDefinition {
             success: callback(&self.success),
             ..self.clone()
         }
+    }
+
+    /// Returns the size of its texts.
+    fn bytes(&self) -> usize {
+        let callbacks = [&self.complete, &self.success].into_iter().flatten();
+        self.description.len() + callbacks.map(Vec::len).sum::<usize>()
     }
 
     /// Returns the JSON of a callback's job.
@@ -230,11 +238,44 @@ pub(crate) struct Batches {
     changed: BTreeSet<BatchId>,
     /// Batches that have succeeded since the last tick, or that got more jobs after that.
     retiring: Vec<BatchId>,
+    /// Size of the definitions' texts.
+    definition_bytes: usize,
 }
 
 impl Batches {
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Returns the size of the descriptions and callbacks of all batches.
+    pub(crate) fn definition_bytes(&self) -> usize {
+        self.definition_bytes
+    }
+
+    /// Returns an error if there is no room for a batch with this definition.
+    pub(crate) fn check_room(
+        &self,
+        definition: &BatchDefinition,
+        limits: &JobServerLimits,
+        metrics: &JobsMetrics,
+    ) -> Result<(), StoreError> {
+        let (max, bytes_max) = (limits.batches_max, limits.batch_memory_bytes_max);
+        let text = if self.len() >= max {
+            metrics.limit_hit(JobServerLimit::BatchesMax);
+            let setting = JobServerLimits::BATCHES_MAX;
+            format!(
+                "too many batches: at most {max}; raise {setting}, or wait until some have ended"
+            )
+        } else if self.definition_bytes + definition.bytes() > bytes_max {
+            metrics.limit_hit(JobServerLimit::BatchMemoryBytesMax);
+            let setting = JobServerLimits::BATCH_MEMORY_BYTES_MAX;
+            format!(
+                "too much memory for batches: their descriptions and callbacks may have {bytes_max} bytes; raise {setting}, or wait until some have ended"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Limit(text))
     }
 
     pub(crate) fn contains(&self, id: BatchId) -> bool {
@@ -274,6 +315,7 @@ impl Batches {
         totals: BatchTotals,
     ) {
         self.by_expiry.insert((progress.expires_at, id));
+        self.definition_bytes += definition.bytes();
         self.by_id.insert(id, Batch::new(definition, progress, totals));
     }
 
@@ -484,6 +526,7 @@ impl Batches {
     /// Removes a batch. It no longer holds up its parent.
     pub(crate) fn remove(&mut self, id: BatchId) {
         let Some(batch) = self.by_id.remove(&id) else { return };
+        self.definition_bytes -= batch.definition.bytes();
         self.by_expiry.remove(&(batch.progress.expires_at, id));
         self.due.remove(&id);
         self.changed.remove(&id);

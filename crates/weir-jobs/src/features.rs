@@ -1,6 +1,6 @@
 //! What the server does for a job beside storing it: it drops the job when it expires, holds the
-//! job's unique lock, tracks its progress and counts it in its batch. Both stores use this; the embedded store writes [`JobFeatures`] into the
-//! heads of its records.
+//! job's unique lock, tracks its progress and counts it in its batch. Both stores use this; the
+//! embedded store writes [`JobFeatures`] into the heads of its records.
 //!
 //! Jobs without features cost nothing here: they have no entry.
 
@@ -95,6 +95,11 @@ impl JobFeatures {
         Self { batch, ..self }
     }
 
+    /// Returns the features of a callback's job, which belongs to no batch.
+    pub(crate) fn of_callback(self, callback: CallbackJob) -> Self {
+        Self { callback: Some(callback), batch: None, ..self }
+    }
+
     /// Returns the features of a job that a worker has fetched.
     pub(crate) fn started(self) -> Self {
         let lock = self.lock.filter(|lock| !lock.ends_at_start);
@@ -139,6 +144,11 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
+    /// Returns the job that holds the unique lock of these features.
+    pub(crate) fn lock_holder(&self, features: &JobFeatures) -> Option<J> {
+        self.locks.holder(features.lock?.key)
+    }
+
     /// Returns an error if a pushed job with these features must not be stored.
     pub(crate) fn admit(
         &mut self,
@@ -163,8 +173,10 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         }
         if self.locks.len() >= max {
             metrics.limit_hit(JobServerLimit::UniqueLocksMax);
-            let text =
-                format!("too many unique jobs: at most {max} (jobs.limits.unique_locks_max)");
+            let text = format!(
+                "too many unique jobs: at most {max}; raise {}, or wait until some have ended",
+                JobServerLimits::UNIQUE_LOCKS_MAX
+            );
             return Err(StoreError::Limit(text));
         }
         Ok(())
@@ -223,6 +235,11 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         }
     }
 
+    /// Frees the lock of a job.
+    pub(crate) fn unlock(&mut self, job: J) {
+        self.set(job, self.get(job).unlocked());
+    }
+
     /// Notes that a job has lost its lock to time, so that no later record of it claims the lock.
     fn note_unlocked(&mut self, job: J) {
         let features = self.get(job).unlocked();
@@ -265,12 +282,6 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         {
             self.batches.callback_succeeded(batch, kind);
         }
-    }
-
-    /// Like [`FeatureTable::end`], for all jobs that satisfy `lost`.
-    pub(crate) fn lose_where(&mut self, lost: impl Fn(J) -> bool) {
-        let jobs: Vec<J> = self.jobs.keys().copied().filter(|job| lost(*job)).collect();
-        jobs.into_iter().for_each(|job| self.end(job, JobEnd::Lost));
     }
 }
 

@@ -296,6 +296,8 @@ pub struct Counts {
     /// Tracked jobs, live or not.
     pub tracked: u64,
     pub batches: u64,
+    /// Bytes of the descriptions and callbacks of all batches.
+    pub batch_bytes: u64,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
 }

@@ -38,12 +38,11 @@ impl<D: Disk> Engine<D> {
         }
         if let Some(job) = job {
             let features = JobFeatures::of(&job.custom, job.at, now);
-            let limits = &self.settings.limits;
-            match self.state.features.admit(&features, now, limits, &self.metrics) {
+            match self.admit_features(&features, now) {
                 Ok(()) => {
                     let cron = Some(CronRun { key: key_of(name), at });
                     let features = JobFeatures { cron, ..features };
-                    let stored = self.store_admitted(job, features, Class::Essential, now)?;
+                    let stored = self.store_admitted(job, features, Class::Job, now)?;
                     self.woken.extend(stored.1);
                 }
                 Err(StoreError::NotUnique) => {}

@@ -49,6 +49,7 @@ impl<D: Disk> Engine<D> {
             unique_locks: self.state.features.locks() as u64,
             tracked: self.state.features.tracks.len() as u64,
             batches: self.state.features.batches.len() as u64,
+            batch_bytes: self.state.features.batches.definition_bytes() as u64,
             ..Counts::default()
         }
     }

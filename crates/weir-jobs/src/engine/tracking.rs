@@ -27,9 +27,14 @@ impl<D: Disk> Engine<D> {
         state: TrackState,
         now: Timestamp,
     ) {
-        if !self.state.features.get(job).tracked {
-            return;
+        if self.state.features.get(job).tracked {
+            self.note_tracked(jid, state, now);
         }
+    }
+
+    /// Notes a new state of a tracked job. This may begin a segment with a snapshot, so the state in
+    /// memory must agree with the log: a job whose end was written must have ended in memory.
+    pub(crate) fn note_tracked(&mut self, jid: &str, state: TrackState, now: Timestamp) {
         let removed =
             self.state.features.note_track(jid, state, &self.settings.limits, &self.metrics, now);
         if let Some(jid) = removed {

@@ -7,7 +7,6 @@ use crate::batches::{BatchAges, BatchDefinition, BatchStatus};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, JobFeatures};
 use crate::job::JobBatch;
-use crate::metrics::JobServerLimit;
 use crate::model::{QueueName, SetName};
 use crate::store::StoreError;
 
@@ -25,15 +24,10 @@ impl MemoryState {
         if let Some(parent) = definition.parent.filter(|id| !self.features.batches.contains(*id)) {
             return Err(StoreError::NoSuchBatch(parent));
         }
-        let max = self.limits.batches_max;
-        if self.features.batches.len() >= max {
-            self.metrics.limit_hit(JobServerLimit::BatchesMax);
-            let text = format!("too many batches: at most {max} (jobs.limits.batches_max)");
-            return Err(StoreError::Limit(text));
-        }
         let id = BatchId(self.random.u64(1..));
-        let ages = self.batch_ages();
-        self.features.batches.create(id, definition.for_batch(id), ages, now);
+        let (definition, ages) = (definition.for_batch(id), self.batch_ages());
+        self.features.batches.check_room(&definition, &self.limits, &self.metrics)?;
+        self.features.batches.create(id, definition, ages, now);
         Ok(id)
     }
 
@@ -87,8 +81,7 @@ impl MemoryState {
         // It was checked when the batch was created.
         let job = batch.parse_one(json, now, &self.limits).ok()?;
         let features = JobFeatures::of(&job.custom, job.at, now);
-        let features = self.features.admit_import(features, now);
-        let features = JobFeatures { callback: Some(callback), ..features };
+        let features = self.features.admit_import(features, now).of_callback(callback);
         let name = self.make_queues([job.queue].into_iter()).ok()?.remove(0);
         let set = job.at.map(|at| (SetName::Scheduled, at));
         self.insert(&job, name.clone(), set, features, now);

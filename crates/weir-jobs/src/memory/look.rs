@@ -27,6 +27,7 @@ impl MemoryState {
             unique_locks: self.features.locks() as u64,
             tracked: self.features.tracks.len() as u64,
             batches: self.features.batches.len() as u64,
+            batch_bytes: self.features.batches.definition_bytes() as u64,
             ..Counts::default()
         }
     }

@@ -96,6 +96,9 @@ mod obeys_custom {
                     a_batch_can_be_opened_again,
                     a_job_of_an_unknown_batch_is_refused,
                     batches_expire_and_are_limited,
+                    the_texts_of_all_batches_are_limited,
+                    a_callback_belongs_to_no_batch,
+                    a_large_queue_is_cleared_in_slices,
                     a_callback_wakes_a_fetch;
                 crons:
                     a_time_enqueues_one_job,

@@ -216,6 +216,10 @@ fn batches_that_cannot_be_are_errors() {
             "> BATCH NEW {{\"description\":\"{}\",\"success\":{callback}}}\n< -ERR BATCH NEW of more than 1024 bytes*",
             "x".repeat(1_024)
         ));
+        let member = r#"{"jobtype":"T","args":[],"custom":{"bid":"b-1"}}"#;
+        client.talk(&format!(
+            "> BATCH NEW {{\"success\":{member}}}\n< -ERR malformed BATCH: a callback belongs to no batch: remove its custom.bid"
+        ));
         let member = job("job-00001", r#"{"bid":"b-00000000000000ff"}"#);
         client.talk(&format!("> PUSH {member}\n< -ERR No such batch b-00000000000000ff"));
         client.talk(&format!(
@@ -258,6 +262,29 @@ fn cron_jobs_are_enqueued_at_their_times() {
         );
         let handle = server.handle();
         let unknown = handle.act_on_cron("other".to_owned(), CronAction::Run);
-        assert!(server.block_on(unknown).is_err());
+        let error = server.block_on(unknown).unwrap_err();
+        assert_eq!(error.to_string(), "there is no cron job \"other\"");
+    }
+}
+
+#[test]
+fn a_cron_job_whose_lock_is_held_is_not_run_now() {
+    for store in STORES {
+        let server = Server::start(store, |settings| {
+            let job = CronJobSettings {
+                jobtype: "Tick".to_owned(),
+                custom: r#"{"unique_for":60}"#.to_owned(),
+                ..CronJobSettings::default()
+            };
+            let name = "ticker".to_owned();
+            settings.cron.push(CronSettings { name, job, ..CronSettings::default() });
+        });
+        let run = || {
+            let handle = server.handle();
+            server.block_on(handle.act_on_cron("ticker".to_owned(), CronAction::Run))
+        };
+        run().unwrap();
+        let refused = "the job of \"ticker\" was not enqueued: an equal job holds its unique lock";
+        assert_eq!(run().unwrap_err().to_string(), refused);
     }
 }

@@ -181,9 +181,64 @@ pub(crate) async fn a_batch_can_be_opened_again<H: Harness>(world: World<H>) {
     assert_eq!(run_callbacks(&world).await, "b-success");
     push(&world, batch, "job-00003", "").await;
     assert_eq!(counts(&world, batch).await, r#"3 1 0 "" "2""#, "it is stored; nothing fires again");
+    world.advance(seconds(3_600)).await;
+    assert_eq!(counts(&world, batch).await, r#"3 1 0 "" "2""#, "it has a job again");
     world.fetch("default").await;
     world.ack("job-00003").await;
     assert_eq!(run_callbacks(&world).await, "");
+    world.advance(seconds(1_799)).await;
+    commit(&world, batch).await;
+    world.advance(seconds(1_799)).await;
+    assert_eq!(world.counts().await.batches, 1, "its status can still be read");
+    world.advance(seconds(1)).await;
+    assert_eq!(world.counts().await.batches, 0);
+}
+
+pub(crate) async fn the_texts_of_all_batches_are_limited<H: Harness>(_: World<H>) {
+    let world = World::<H>::with_limits(|limits| limits.batch_memory_bytes_max = 1_000);
+    let first = create(&world, None, "first", "success").await;
+    let bytes = world.counts().await.batch_bytes;
+    assert!(bytes > 50, "{bytes}");
+    let large = BatchDefinition { description: "x".repeat(1_000), ..BatchDefinition::default() };
+    let refused = world.store().batch_new(large).await;
+    let text = "too much memory for batches: their descriptions and callbacks may have 1000 bytes; raise jobs.limits.advanced.batch_memory_bytes_max, or wait until some have ended";
+    assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
+    commit(&world, first).await;
+    assert_eq!(run_callbacks(&world).await, "first-success");
+    world.advance(seconds(0)).await;
+    world.advance(seconds(1_800)).await;
+    assert_eq!((world.counts().await.batches, world.counts().await.batch_bytes), (0, 0));
+}
+
+pub(crate) async fn a_callback_belongs_to_no_batch<H: Harness>(world: World<H>) {
+    let parent = create(&world, None, "parent", "success").await;
+    let json =
+        format!(r#"{{"jid":"c-0000001","jobtype":"C","args":[],"custom":{{"bid":"{parent}"}}}}"#);
+    let definition =
+        BatchDefinition { success: Some(json.into_bytes()), ..BatchDefinition::default() };
+    let batch = world.store().batch_new(definition).await.unwrap();
+    commit(&world, batch).await;
+    assert_eq!(counts(&world, parent).await, r#"0 0 0 "" """#);
+    assert_eq!(world.fetch("default").await.as_deref(), Some("c-0000001"));
+}
+
+pub(crate) async fn a_large_queue_is_cleared_in_slices<H: Harness>(world: World<H>) {
+    let batch = create(&world, None, "b", "complete").await;
+    let bid = format!(r#""bid":"{batch}""#);
+    for number in 0..3_000 {
+        let json = format!(
+            r#"{{"jid":"job-{number:05}","jobtype":"T","args":[{number}],"custom":{{"unique_for":600,{bid}}}}}"#
+        );
+        world.push_json(&json).await.unwrap();
+    }
+    commit(&world, batch).await;
+    assert_eq!(world.queue_action("default", QueueAction::Clear).await, 3_000);
+    let last = r#"{"jid":"new-00001","jobtype":"T","args":[2999],"custom":{"unique_for":600}}"#;
+    world.push_json(last).await.expect("its lock is free at once");
+    world.advance(seconds(0)).await;
+    assert_eq!(world.counts().await.unique_locks, 1);
+    assert_eq!(counts(&world, batch).await, r#"3000 3000 3000 "1" """#);
+    assert_eq!(world.fetch("default").await.as_deref(), Some("new-00001"));
 }
 
 pub(crate) async fn a_job_of_an_unknown_batch_is_refused<H: Harness>(world: World<H>) {
@@ -211,7 +266,8 @@ pub(crate) async fn batches_expire_and_are_limited<H: Harness>(_: World<H>) {
     let parent = create(&world, None, "parent", "success").await;
     let child = create(&world, Some(parent), "child", "success").await;
     let refused = world.store().batch_new(BatchDefinition::default()).await;
-    let text = "too many batches: at most 2 (jobs.limits.batches_max)";
+    let text =
+        "too many batches: at most 2; raise jobs.limits.batches_max, or wait until some have ended";
     assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
     push(&world, child, "job-00001", "").await;
     commit(&world, parent).await;

@@ -147,7 +147,7 @@ pub(crate) async fn locks_are_limited<H: Harness>(_: World<H>) {
         push(&world, "first-001", &format!(r#""queue":"{queue}",{UNIQUE}"#)).await.unwrap();
     }
     let refused = push(&world, "first-001", &format!(r#""queue":"c",{UNIQUE}"#)).await;
-    let text = "too many unique jobs: at most 2 (jobs.limits.unique_locks_max)";
+    let text = "too many unique jobs: at most 2; raise jobs.limits.unique_locks_max, or wait until some have ended";
     assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
     push(&world, "plain-001", r#""queue":"c""#).await.expect("other jobs need no lock");
     world.advance(seconds(600)).await;
