@@ -6,7 +6,7 @@
 //! *succeeded* when, beyond that, all jobs and children have succeeded, and so has its callback
 //! `success`. A callback is due once, as soon as everything that precedes it is over.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -25,6 +25,21 @@ pub enum CallbackKind {
     Complete,
     /// When all jobs have succeeded.
     Success,
+}
+
+impl CallbackKind {
+    /// Returns the name that the protocol uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Success => "success",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Complete, Self::Success].into_iter().find(|kind| kind.as_str() == name)
+    }
 }
 
 /// How far a callback is.
@@ -119,6 +134,25 @@ pub(crate) struct BatchProgress {
     pub(crate) committed: bool,
     pub(crate) complete: CallbackState,
     pub(crate) success: CallbackState,
+    /// The jobs that had ended when the batch was imported.
+    pub(crate) imported: BatchTotals,
+}
+
+/// A batch as an export contains it. Its live jobs are exported by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedBatch {
+    pub id: BatchId,
+    /// Its callbacks have the id of the batch.
+    pub definition: BatchDefinition,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub committed: bool,
+    pub complete: CallbackState,
+    pub success: CallbackState,
+    /// Jobs that have succeeded.
+    pub succeeded: u64,
+    /// Jobs that ended without success.
+    pub lost: u64,
 }
 
 impl BatchProgress {
@@ -199,6 +233,22 @@ impl Batch {
         }
     }
 
+    fn export(&self, id: BatchId) -> ExportedBatch {
+        let Self { definition, progress, totals, live, .. } = self;
+        let lost = totals.lost + progress.imported.lost;
+        ExportedBatch {
+            id,
+            definition: definition.clone(),
+            created_at: progress.created_at,
+            expires_at: progress.expires_at,
+            committed: progress.committed,
+            complete: progress.complete,
+            success: progress.success,
+            succeeded: (totals.pushed + progress.imported.pushed).saturating_sub(live + lost),
+            lost,
+        }
+    }
+
     fn has_run(&self) -> bool {
         self.progress.committed && self.live == self.failed && self.children_not_completed == 0
     }
@@ -210,7 +260,7 @@ impl Batch {
     fn jobs_succeeded(&self) -> bool {
         self.completed()
             && self.live == 0
-            && self.totals.lost == 0
+            && self.totals.lost + self.progress.imported.lost == 0
             && self.children_not_succeeded == 0
     }
 
@@ -230,7 +280,7 @@ impl Batch {
 /// All batches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batches {
-    by_id: HashMap<BatchId, Batch>,
+    by_id: BTreeMap<BatchId, Batch>,
     by_expiry: BTreeSet<(Timestamp, BatchId)>,
     /// Batches with a callback that is due.
     due: BTreeSet<BatchId>,
@@ -238,6 +288,8 @@ pub(crate) struct Batches {
     changed: BTreeSet<BatchId>,
     /// Batches that have succeeded since the last tick, or that got more jobs after that.
     retiring: Vec<BatchId>,
+    /// Imported batches whose parents are not there yet: parent and child.
+    orphans: BTreeSet<(BatchId, BatchId)>,
     /// Size of the definitions' texts.
     definition_bytes: usize,
 }
@@ -300,10 +352,53 @@ impl Batches {
             committed: false,
             complete: state(&definition.complete),
             success: state(&definition.success),
+            imported: BatchTotals::default(),
         };
         self.insert(id, definition, progress, BatchTotals::default());
         self.changed.insert(id);
         self.join_parent(id);
+    }
+
+    /// Adds an imported batch, which is to be committed once its jobs are imported, and connects it with
+    /// its parent and its children. Returns false if there is a batch with its id.
+    pub(crate) fn import(&mut self, batch: ExportedBatch, ages: BatchAges, now: Timestamp) -> bool {
+        let ExportedBatch { id, definition, lost, .. } = batch;
+        if self.contains(id) {
+            return false;
+        }
+        let progress = BatchProgress {
+            created_at: batch.created_at,
+            expires_at: batch.expires_at.max(now + ages.uncommitted),
+            committed: false,
+            complete: batch.complete,
+            success: batch.success,
+            imported: BatchTotals { pushed: batch.succeeded.saturating_add(lost), lost },
+        };
+        if let Some(parent) = definition.parent.filter(|parent| !self.contains(*parent)) {
+            self.orphans.insert((parent, id));
+        }
+        self.insert(id, definition, progress, BatchTotals::default());
+        self.changed.insert(id);
+        self.join_parent(id);
+        self.join_orphans(id);
+        true
+    }
+
+    /// Connects a batch with its children that were imported before it.
+    fn join_orphans(&mut self, id: BatchId) {
+        let of_parent = (id, BatchId(u64::MIN))..=(id, BatchId(u64::MAX));
+        let orphans: Vec<_> = self.orphans.range(of_parent).copied().collect();
+        for orphan in orphans {
+            self.orphans.remove(&orphan);
+            self.join_parent(orphan.1);
+        }
+    }
+
+    /// Returns up to `limit` batches with ids above `after`, in the order of their ids.
+    pub(crate) fn export(&self, after: Option<BatchId>, limit: usize) -> Vec<ExportedBatch> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let batches = self.by_id.range((from, Bound::Unbounded)).take(limit);
+        batches.map(|(id, batch)| batch.export(*id)).collect()
     }
 
     /// Adds a stored batch. [`Batches::restored`] must follow once all batches and jobs are added.
@@ -342,15 +437,23 @@ impl Batches {
             }
         }
         let ids: Vec<BatchId> = self.by_id.keys().copied().collect();
-        ids.iter().for_each(|id| self.join_parent(*id));
+        for id in &ids {
+            let parent = self.by_id.get(id).and_then(|batch| batch.definition.parent);
+            if let Some(parent) = parent.filter(|parent| !self.contains(*parent)) {
+                self.orphans.insert((parent, *id));
+            }
+            self.join_parent(*id);
+        }
         ids.iter().for_each(|id| self.settle(*id));
     }
 
     fn join_parent(&mut self, id: BatchId) {
-        let parent = self.by_id.get(&id).and_then(|batch| batch.definition.parent);
+        let Some(batch) = self.by_id.get(&id) else { return };
+        let (is_completed, has_succeeded) = (batch.is_completed, batch.has_succeeded);
+        let parent = batch.definition.parent;
         if let Some(parent) = parent.and_then(|parent| self.by_id.get_mut(&parent)) {
-            parent.children_not_completed += 1;
-            parent.children_not_succeeded += 1;
+            parent.children_not_completed += u64::from(!is_completed);
+            parent.children_not_succeeded += u64::from(!has_succeeded);
         }
         if let Some(parent) = parent {
             self.settle(parent);
@@ -382,9 +485,9 @@ impl Batches {
             parent: definition.parent,
             description: definition.description.clone(),
             created_at: progress.created_at,
-            total: totals.pushed,
-            pending: live + totals.lost,
-            failed: failed + totals.lost,
+            total: totals.pushed + progress.imported.pushed,
+            pending: live + totals.lost + progress.imported.lost,
+            failed: failed + totals.lost + progress.imported.lost,
             complete: progress.complete,
             success: progress.success,
         })
@@ -531,6 +634,7 @@ impl Batches {
         self.due.remove(&id);
         self.changed.remove(&id);
         let Some(parent_id) = batch.definition.parent else { return };
+        self.orphans.remove(&(parent_id, id));
         if let Some(parent) = self.by_id.get_mut(&parent_id) {
             parent.children_not_completed -= u64::from(!batch.is_completed);
             parent.children_not_succeeded -= u64::from(!batch.has_succeeded);
@@ -652,6 +756,36 @@ mod tests {
         batches.job_pushed(A);
         batches.retire(AGES, at(3));
         assert_eq!(batches.next_expiry(), Some(at(86_403)), "it has a job again");
+    }
+
+    /// Keeps what the log keeps.
+    fn restart(batches: &Batches) -> Batches {
+        let mut restarted = Batches::default();
+        for (id, batch) in batches.by_id.clone() {
+            restarted.insert(id, batch.definition, batch.progress, batch.totals);
+        }
+        restarted.restored(&HashMap::new(), &HashMap::new());
+        restarted
+    }
+
+    #[test]
+    fn imported_batches_find_their_parents_in_any_order_and_after_a_restart() {
+        let mut source = Batches::default();
+        create(&mut source, A, None, "success");
+        create(&mut source, B, Some(A), "success");
+        let exported = source.export(None, 9);
+        for order in [[0, 1], [1, 0]] {
+            let mut batches = Batches::default();
+            for place in order {
+                assert!(batches.import(exported[place].clone(), AGES, at(1)));
+                batches = restart(&batches);
+            }
+            assert!(!batches.import(exported[0].clone(), AGES, at(1)), "it is there");
+            assert_eq!(batches.by_id[&A].children_not_succeeded, 1, "{order:?}");
+            batches.remove(B);
+            assert_eq!(batches.by_id[&A].children_not_succeeded, 0, "{order:?}");
+            assert!(batches.orphans.is_empty());
+        }
     }
 
     #[test]

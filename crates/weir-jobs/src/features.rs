@@ -15,7 +15,7 @@ use crate::custom::{BatchId, CustomMembers, UniqueKey, UniqueUntil};
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
 use crate::store::StoreError;
-use crate::tracks::{TrackState, Tracks};
+use crate::tracks::{Track, TrackState, Tracks};
 use crate::unique::UniqueLocks;
 
 /// The features of one live job.
@@ -48,9 +48,20 @@ pub(crate) struct CronRun {
 
 /// The callback of a batch that a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallbackJob {
-    pub(crate) batch: BatchId,
-    pub(crate) kind: CallbackKind,
+pub struct CallbackJob {
+    pub batch: BatchId,
+    pub kind: CallbackKind,
+}
+
+/// What the server does for a job, as far as its text does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportedFeatures {
+    /// When its unique lock ends. `None`: it holds none.
+    pub lock_until: Option<Timestamp>,
+    /// It counts as failed in its batch.
+    pub has_failed: bool,
+    /// The callback of a batch that it is.
+    pub callback: Option<CallbackJob>,
 }
 
 /// The unique lock that a job holds.
@@ -73,6 +84,23 @@ impl JobFeatures {
         let batch = custom.batch.map(|batch| BatchMember { batch, has_failed: false });
         let (expires_at, tracked) = (custom.expires_at, custom.tracked);
         Self { expires_at, lock, tracked, batch, callback: None, cron: None }
+    }
+
+    /// Returns the features of an exported job, whose `custom` is that of these features.
+    pub(crate) fn imported(self, exported: &ExportedFeatures) -> Self {
+        let ExportedFeatures { lock_until, has_failed, callback } = *exported;
+        let lock = self.lock.zip(lock_until).map(|(lock, until)| JobLock { until, ..lock });
+        let batch = self.batch.map(|member| BatchMember { has_failed, ..member });
+        Self { lock, batch, callback, ..self }
+    }
+
+    /// Returns what an export contains beside the job's text.
+    pub(crate) fn exported(&self) -> ExportedFeatures {
+        ExportedFeatures {
+            lock_until: self.lock.map(|lock| lock.until),
+            has_failed: self.batch.is_some_and(|member| member.has_failed),
+            callback: self.callback,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -186,7 +214,8 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
     /// holds, and without a batch that does not exist.
     pub(crate) fn admit_import(&self, features: JobFeatures, now: Timestamp) -> JobFeatures {
         let batch = features.batch.filter(|member| self.batches.contains(member.batch));
-        let features = JobFeatures { batch, ..features };
+        let callback = features.callback.filter(|callback| self.batches.contains(callback.batch));
+        let features = JobFeatures { batch, callback, ..features };
         match features.lock {
             Some(lock) if self.locks.is_held(lock.key, now) => features.unlocked(),
             _ => features,
@@ -200,7 +229,13 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
             return;
         }
         match (before.batch, features.batch) {
-            (None, Some(member)) => self.batches.job_pushed(member.batch),
+            (None, Some(member)) => {
+                self.batches.job_pushed(member.batch);
+                // Only an imported job.
+                if member.has_failed {
+                    self.batches.job_failed(member.batch);
+                }
+            }
             (Some(before), Some(member)) if !before.has_failed && member.has_failed => {
                 self.batches.job_failed(member.batch);
             }
@@ -248,6 +283,22 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         } else {
             self.jobs.insert(job, features);
         }
+    }
+
+    /// Adds an imported track. Returns the jid of a job that is no longer tracked, because there are
+    /// too many.
+    pub(crate) fn import_track(
+        &mut self,
+        jid: &str,
+        track: Track,
+        limits: &JobServerLimits,
+        metrics: &JobsMetrics,
+    ) -> Option<Box<str>> {
+        let removed = self.tracks.import(jid, track, limits.tracks_max);
+        if removed.is_some() {
+            metrics.limit_hit(JobServerLimit::TracksMax);
+        }
+        removed
     }
 
     /// Notes a new state of a tracked job. Returns the jid of a job that is no longer tracked, because

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 
+use crate::export_lines::StatePlace;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
@@ -193,6 +194,15 @@ impl Handle {
         mode: ImportMode,
     ) -> Result<view::Pushed, HandleError> {
         self.ask(|reply| HandleRequest::Import(lines, mode, reply)).await
+    }
+
+    /// Returns a page of what an export contains beside jobs.
+    pub async fn exported_state(
+        &self,
+        place: StatePlace,
+        after: Option<String>,
+    ) -> Result<view::StatePage, HandleError> {
+        self.ask(|reply| HandleRequest::ExportedState(place, after, reply)).await
     }
 
     /// Applies `action` to jobs of a queue or set. Returns the number of jobs affected.

@@ -11,7 +11,7 @@ use weir_log::{Class, Disk};
 
 use super::batch_record::{self, key_of};
 use super::core::{Engine, EngineError};
-use crate::batches::{BatchAges, BatchDefinition};
+use crate::batches::{BatchAges, BatchDefinition, ExportedBatch};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, JobFeatures};
 use crate::job::JobBatch;
@@ -40,6 +40,26 @@ impl<D: Disk> Engine<D> {
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// Adds a batch of an export. Returns false if there is a batch with its id.
+    pub(crate) fn import_batch(
+        &mut self,
+        batch: &ExportedBatch,
+        now: Timestamp,
+    ) -> Result<bool, EngineError> {
+        let (batches, limits) = (&mut self.state.features.batches, &self.settings.limits);
+        if !batches.contains(batch.id) {
+            batches.check_room(&batch.definition, limits, &self.metrics)?;
+        }
+        if !batches.import(batch.clone(), BatchAges::of(limits), now) {
+            return Ok(false);
+        }
+        if let Err(error) = self.write_batches() {
+            self.state.features.batches.remove(batch.id);
+            return Err(error);
+        }
+        Ok(true)
     }
 
     fn check_batch(&self, id: BatchId) -> Result<(), StoreError> {

@@ -62,6 +62,12 @@ impl<D: Disk> Engine<D> {
         Ok(is_known)
     }
 
+    /// Replaces what is remembered of a cron job.
+    pub(crate) fn import_cron(&mut self, name: &str, state: &CronState) -> Result<(), EngineError> {
+        self.state.features.cron.set(name, state.clone());
+        self.write_crons()
+    }
+
     /// Forgets a cron job.
     pub(crate) fn cron_forget(&mut self, name: &str) -> Result<(), EngineError> {
         let key = kept_key(key_of(name));

@@ -10,7 +10,7 @@ use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace};
 use super::moves::CLEARED_SLICE_JOBS;
 use super::state::NewEntry;
 use crate::batches::JobEnd;
-use crate::features::JobFeatures;
+use crate::features::{ExportedFeatures, JobFeatures};
 use crate::metrics::JobServerLimit;
 use crate::model::{NewJob, QueueName, SetName};
 use crate::settings::JobServerLimits;
@@ -26,6 +26,11 @@ pub(crate) trait Arrival {
 
     /// Returns the set and its time, or `None` for the queue.
     fn set(&self) -> Option<(SetName, Timestamp)>;
+
+    /// Returns what an exported job had beside its text.
+    fn exported_features(&self) -> Option<&ExportedFeatures> {
+        None
+    }
 
     /// Whether the job is stored even if another one holds its unique lock.
     const IS_IMPORT: bool;
@@ -50,6 +55,10 @@ impl Arrival for Restored<'_> {
 
     fn set(&self) -> Option<(SetName, Timestamp)> {
         self.set.map(|set| (set, self.at))
+    }
+
+    fn exported_features(&self) -> Option<&ExportedFeatures> {
+        self.features.as_ref()
     }
 
     const IS_IMPORT: bool = true;
@@ -105,11 +114,15 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<JobFeatures, StoreError> {
         let custom = &arrival.job().custom;
-        if custom.is_empty() {
+        if custom.is_empty() && arrival.exported_features().is_none() {
             return Ok(JobFeatures::default());
         }
         let due = arrival.set().filter(|(set, _)| *set == SetName::Scheduled).map(|(_, at)| at);
         let features = JobFeatures::of(custom, due, now);
+        let features = match arrival.exported_features() {
+            Some(exported) => features.imported(exported),
+            None => features,
+        };
         if A::IS_IMPORT {
             return Ok(self.admit_import(features, now));
         }

@@ -3,7 +3,7 @@
 use weir_base::clock::Timestamp;
 
 use super::state::MemoryState;
-use crate::batches::{BatchAges, BatchDefinition, BatchStatus};
+use crate::batches::{BatchAges, BatchDefinition, BatchStatus, ExportedBatch};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, JobFeatures};
 use crate::job::JobBatch;
@@ -29,6 +29,19 @@ impl MemoryState {
         self.features.batches.check_room(&definition, &self.limits, &self.metrics)?;
         self.features.batches.create(id, definition, ages, now);
         Ok(id)
+    }
+
+    /// Adds a batch of an export. Returns false if there is a batch with its id.
+    pub(super) fn import_batch(
+        &mut self,
+        batch: ExportedBatch,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let ages = self.batch_ages();
+        if !self.features.batches.contains(batch.id) {
+            self.features.batches.check_room(&batch.definition, &self.limits, &self.metrics)?;
+        }
+        Ok(self.features.batches.import(batch, ages, now))
     }
 
     /// Prepares a batch for more jobs.

@@ -162,7 +162,8 @@ pub(crate) async fn an_imported_job_is_stored_whoever_holds_its_lock<H: Harness>
         let job: NewJob<'_> =
             batch.parse_one(json.as_bytes(), world.now(), &JobServerLimits::default()).unwrap();
         let at = world.now() + seconds(5);
-        let restored = Restored { job, set: Some(SetName::Retries), at, failure: None };
+        let restored =
+            Restored { job, set: Some(SetName::Retries), at, failure: None, features: None };
         world.store().restore(&[restored]).await.unwrap();
     }
     world.act("retries", Selection::All, Action::Discard).await;
