@@ -6,7 +6,7 @@
 //! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::JobListPage`] |
 //! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
 //! | `GET job/{jid}` | [`view::JobView`], or 404 |
-//! | `GET export?place=&search=&jobtype=` | JSON lines, page by page |
+//! | `GET export?place=&search=&jobtype=` | JSON lines, page by page; also of `cron`, `batches`, `batch-commits` and `tracks` |
 //! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use super::launch::Launch;
 use super::{Settings, Supervisor, run_folder};
 use weir_jobs::model::QueueName;
-use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
+use weir_jobs::settings::{Fsync, JobServerLimits, QueueSettings, StoreKind};
 use weir_settings::{Report, SettingValue};
 
 /// The least size of a segment beyond its reserve; with less nothing could be pushed.
@@ -46,6 +46,8 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         let message =
             "jobs.limits.advanced.segment_bytes: must be at least 1MiB above reserve_bytes";
         report.error_at("jobs.limits.advanced.segment_bytes", message.to_owned());
+    } else if jobs.settings.store == StoreKind::Embedded {
+        reject_too_many_batches(limits, report);
     }
     tls::check(settings, report);
     reject_short_unresponsive_after(&settings.supervisor, report);
@@ -53,6 +55,17 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     if restart.backoff_max < restart.backoff_min {
         let message = "supervisor.advanced.backoff_max: must not be below backoff_min";
         report.error_at("supervisor.advanced.backoff_max", message.to_owned());
+    }
+}
+
+/// Rejects a batches_max for which a segment of the log has no room.
+fn reject_too_many_batches(limits: &JobServerLimits, report: &mut Report) {
+    let max = limits.batches_that_fit();
+    if limits.batches_max > max {
+        let message = format!(
+            "jobs.limits.batches_max: a segment of the log has room for {max} batches; lower it, or raise jobs.limits.advanced.segment_bytes"
+        );
+        report.error_at("jobs.limits.batches_max", message);
     }
 }
 

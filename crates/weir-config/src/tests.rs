@@ -320,6 +320,9 @@ advanced.alive_interval = "10s"
     weir.toml:11:1: supervisor.advanced.backoff_max: must not be below backoff_min
     weir.toml:11:1: supervisor.unresponsive_after: must be at least 4 times alive_interval
     ");
+    let text = "[jobs.limits]\nbatches_max = 20000\nadvanced.segment_bytes = \"17MiB\"\n";
+    insta::assert_snapshot!(errors(text), @"weir.toml:2:15: jobs.limits.batches_max: a segment of the log has room for 18724 batches; lower it, or raise jobs.limits.advanced.segment_bytes");
+    load(&format!("[jobs]\nstore = \"memory\"\n{text}")).expect("there is no log");
     let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"
     jobs.fsync = "never": a power cut loses jobs that were acknowledged, minutes of them

@@ -53,9 +53,9 @@ impl PageError {
             }
             Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
-            Self::JobServer(HandleError::NotSearched { .. }) | Self::NotFound(_) => {
-                StatusCode::NOT_FOUND
-            }
+            Self::JobServer(HandleError::CronNotUnique(_)) => StatusCode::CONFLICT,
+            Self::JobServer(HandleError::NotSearched { .. } | HandleError::NoCronJob(_))
+            | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::StaleForm => StatusCode::FORBIDDEN,
             Self::FormRejected(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,

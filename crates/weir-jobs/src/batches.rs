@@ -6,7 +6,7 @@
 //! *succeeded* when, beyond that, all jobs and children have succeeded, and so has its callback
 //! `success`. A callback is due once, as soon as everything that precedes it is over.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ use weir_base::clock::Timestamp;
 
 use crate::callback_text;
 use crate::custom::BatchId;
+use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
+use crate::store::StoreError;
 
 /// One of the two callbacks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +25,21 @@ pub enum CallbackKind {
     Complete,
     /// When all jobs have succeeded.
     Success,
+}
+
+impl CallbackKind {
+    /// Returns the name that the protocol uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Success => "success",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Complete, Self::Success].into_iter().find(|kind| kind.as_str() == name)
+    }
 }
 
 /// How far a callback is.
@@ -77,6 +94,12 @@ impl BatchDefinition {
         }
     }
 
+    /// Returns the size of its texts.
+    fn bytes(&self) -> usize {
+        let callbacks = [&self.complete, &self.success].into_iter().flatten();
+        self.description.len() + callbacks.map(Vec::len).sum::<usize>()
+    }
+
     /// Returns the JSON of a callback's job.
     pub(crate) fn callback(&self, kind: CallbackKind) -> Option<&[u8]> {
         match kind {
@@ -111,6 +134,25 @@ pub(crate) struct BatchProgress {
     pub(crate) committed: bool,
     pub(crate) complete: CallbackState,
     pub(crate) success: CallbackState,
+    /// The jobs that had ended when the batch was imported.
+    pub(crate) imported: BatchTotals,
+}
+
+/// A batch as an export contains it. Its live jobs are exported by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedBatch {
+    pub id: BatchId,
+    /// Its callbacks have the id of the batch.
+    pub definition: BatchDefinition,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub committed: bool,
+    pub complete: CallbackState,
+    pub success: CallbackState,
+    /// Jobs that have succeeded.
+    pub succeeded: u64,
+    /// Jobs that ended without success.
+    pub lost: u64,
 }
 
 impl BatchProgress {
@@ -182,6 +224,31 @@ impl Batch {
         }
     }
 
+    /// Returns how long the batch is kept from its last change.
+    fn age(&self, ages: BatchAges) -> Duration {
+        match (self.has_succeeded, self.progress.committed) {
+            (true, _) => ages.succeeded,
+            (false, true) => ages.committed,
+            (false, false) => ages.uncommitted,
+        }
+    }
+
+    fn export(&self, id: BatchId) -> ExportedBatch {
+        let Self { definition, progress, totals, live, .. } = self;
+        let lost = totals.lost + progress.imported.lost;
+        ExportedBatch {
+            id,
+            definition: definition.clone(),
+            created_at: progress.created_at,
+            expires_at: progress.expires_at,
+            committed: progress.committed,
+            complete: progress.complete,
+            success: progress.success,
+            succeeded: (totals.pushed + progress.imported.pushed).saturating_sub(live + lost),
+            lost,
+        }
+    }
+
     fn has_run(&self) -> bool {
         self.progress.committed && self.live == self.failed && self.children_not_completed == 0
     }
@@ -193,7 +260,7 @@ impl Batch {
     fn jobs_succeeded(&self) -> bool {
         self.completed()
             && self.live == 0
-            && self.totals.lost == 0
+            && self.totals.lost + self.progress.imported.lost == 0
             && self.children_not_succeeded == 0
     }
 
@@ -213,19 +280,54 @@ impl Batch {
 /// All batches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batches {
-    by_id: HashMap<BatchId, Batch>,
+    by_id: BTreeMap<BatchId, Batch>,
     by_expiry: BTreeSet<(Timestamp, BatchId)>,
     /// Batches with a callback that is due.
     due: BTreeSet<BatchId>,
     /// Batches whose definition or progress changed since [`Batches::take_changed`].
     changed: BTreeSet<BatchId>,
-    /// Batches that succeeded since the last tick.
-    succeeded: Vec<BatchId>,
+    /// Batches that have succeeded since the last tick, or that got more jobs after that.
+    retiring: Vec<BatchId>,
+    /// Imported batches whose parents are not there yet: parent and child.
+    orphans: BTreeSet<(BatchId, BatchId)>,
+    /// Size of the definitions' texts.
+    definition_bytes: usize,
 }
 
 impl Batches {
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Returns the size of the descriptions and callbacks of all batches.
+    pub(crate) fn definition_bytes(&self) -> usize {
+        self.definition_bytes
+    }
+
+    /// Returns an error if there is no room for a batch with this definition.
+    pub(crate) fn check_room(
+        &self,
+        definition: &BatchDefinition,
+        limits: &JobServerLimits,
+        metrics: &JobsMetrics,
+    ) -> Result<(), StoreError> {
+        let (max, bytes_max) = (limits.batches_max, limits.batch_memory_bytes_max);
+        let text = if self.len() >= max {
+            metrics.limit_hit(JobServerLimit::BatchesMax);
+            let setting = JobServerLimits::BATCHES_MAX;
+            format!(
+                "too many batches: at most {max}; raise {setting}, or wait until some have ended"
+            )
+        } else if self.definition_bytes + definition.bytes() > bytes_max {
+            metrics.limit_hit(JobServerLimit::BatchMemoryBytesMax);
+            let setting = JobServerLimits::BATCH_MEMORY_BYTES_MAX;
+            format!(
+                "too much memory for batches: their descriptions and callbacks may have {bytes_max} bytes; raise {setting}, or wait until some have ended"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Limit(text))
     }
 
     pub(crate) fn contains(&self, id: BatchId) -> bool {
@@ -250,10 +352,53 @@ impl Batches {
             committed: false,
             complete: state(&definition.complete),
             success: state(&definition.success),
+            imported: BatchTotals::default(),
         };
         self.insert(id, definition, progress, BatchTotals::default());
         self.changed.insert(id);
         self.join_parent(id);
+    }
+
+    /// Adds an imported batch, which is to be committed once its jobs are imported, and connects it with
+    /// its parent and its children. Returns false if there is a batch with its id.
+    pub(crate) fn import(&mut self, batch: ExportedBatch, ages: BatchAges, now: Timestamp) -> bool {
+        let ExportedBatch { id, definition, lost, .. } = batch;
+        if self.contains(id) {
+            return false;
+        }
+        let progress = BatchProgress {
+            created_at: batch.created_at,
+            expires_at: batch.expires_at.max(now + ages.uncommitted),
+            committed: false,
+            complete: batch.complete,
+            success: batch.success,
+            imported: BatchTotals { pushed: batch.succeeded.saturating_add(lost), lost },
+        };
+        if let Some(parent) = definition.parent.filter(|parent| !self.contains(*parent)) {
+            self.orphans.insert((parent, id));
+        }
+        self.insert(id, definition, progress, BatchTotals::default());
+        self.changed.insert(id);
+        self.join_parent(id);
+        self.join_orphans(id);
+        true
+    }
+
+    /// Connects a batch with its children that were imported before it.
+    fn join_orphans(&mut self, id: BatchId) {
+        let of_parent = (id, BatchId(u64::MIN))..=(id, BatchId(u64::MAX));
+        let orphans: Vec<_> = self.orphans.range(of_parent).copied().collect();
+        for orphan in orphans {
+            self.orphans.remove(&orphan);
+            self.join_parent(orphan.1);
+        }
+    }
+
+    /// Returns up to `limit` batches with ids above `after`, in the order of their ids.
+    pub(crate) fn export(&self, after: Option<BatchId>, limit: usize) -> Vec<ExportedBatch> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let batches = self.by_id.range((from, Bound::Unbounded)).take(limit);
+        batches.map(|(id, batch)| batch.export(*id)).collect()
     }
 
     /// Adds a stored batch. [`Batches::restored`] must follow once all batches and jobs are added.
@@ -265,6 +410,7 @@ impl Batches {
         totals: BatchTotals,
     ) {
         self.by_expiry.insert((progress.expires_at, id));
+        self.definition_bytes += definition.bytes();
         self.by_id.insert(id, Batch::new(definition, progress, totals));
     }
 
@@ -291,15 +437,23 @@ impl Batches {
             }
         }
         let ids: Vec<BatchId> = self.by_id.keys().copied().collect();
-        ids.iter().for_each(|id| self.join_parent(*id));
+        for id in &ids {
+            let parent = self.by_id.get(id).and_then(|batch| batch.definition.parent);
+            if let Some(parent) = parent.filter(|parent| !self.contains(*parent)) {
+                self.orphans.insert((parent, *id));
+            }
+            self.join_parent(*id);
+        }
         ids.iter().for_each(|id| self.settle(*id));
     }
 
     fn join_parent(&mut self, id: BatchId) {
-        let parent = self.by_id.get(&id).and_then(|batch| batch.definition.parent);
+        let Some(batch) = self.by_id.get(&id) else { return };
+        let (is_completed, has_succeeded) = (batch.is_completed, batch.has_succeeded);
+        let parent = batch.definition.parent;
         if let Some(parent) = parent.and_then(|parent| self.by_id.get_mut(&parent)) {
-            parent.children_not_completed += 1;
-            parent.children_not_succeeded += 1;
+            parent.children_not_completed += u64::from(!is_completed);
+            parent.children_not_succeeded += u64::from(!has_succeeded);
         }
         if let Some(parent) = parent {
             self.settle(parent);
@@ -309,7 +463,7 @@ impl Batches {
     /// Extends the life of a batch that gets more jobs. Returns false if there is none.
     pub(crate) fn open(&mut self, id: BatchId, ages: BatchAges, now: Timestamp) -> bool {
         let Some(batch) = self.by_id.get(&id) else { return false };
-        let age = if batch.progress.committed { ages.committed } else { ages.uncommitted };
+        let age = batch.age(ages);
         self.set_expiry(id, now + age);
         true
     }
@@ -318,7 +472,8 @@ impl Batches {
     pub(crate) fn commit(&mut self, id: BatchId, ages: BatchAges, now: Timestamp) -> bool {
         let Some(batch) = self.by_id.get_mut(&id) else { return false };
         batch.progress.committed = true;
-        self.set_expiry(id, now + ages.committed);
+        let age = batch.age(ages);
+        self.set_expiry(id, now + age);
         self.settle(id);
         true
     }
@@ -330,9 +485,9 @@ impl Batches {
             parent: definition.parent,
             description: definition.description.clone(),
             created_at: progress.created_at,
-            total: totals.pushed,
-            pending: live + totals.lost,
-            failed: failed + totals.lost,
+            total: totals.pushed + progress.imported.pushed,
+            pending: live + totals.lost + progress.imported.lost,
+            failed: failed + totals.lost + progress.imported.lost,
             complete: progress.complete,
             success: progress.success,
         })
@@ -445,18 +600,20 @@ impl Batches {
         self.changed.remove(&id);
     }
 
-    /// Shortens the life of the batches that have succeeded.
-    pub(crate) fn retire_succeeded(&mut self, ages: BatchAges, now: Timestamp) {
-        for id in std::mem::take(&mut self.succeeded) {
-            if self.by_id.get(&id).is_some_and(|batch| batch.has_succeeded) {
-                self.set_expiry(id, now + ages.succeeded);
+    /// Shortens the life of the batches that have succeeded, and extends it again of those that got more
+    /// jobs.
+    pub(crate) fn retire(&mut self, ages: BatchAges, now: Timestamp) {
+        for id in std::mem::take(&mut self.retiring) {
+            let age = self.by_id.get(&id).map(|batch| batch.age(ages));
+            if let Some(age) = age {
+                self.set_expiry(id, now + age);
             }
         }
     }
 
-    /// Returns whether a batch has succeeded since the last [`Batches::retire_succeeded`].
+    /// Returns whether a batch has to be retired or revived.
     pub(crate) fn has_retiring(&self) -> bool {
-        !self.succeeded.is_empty()
+        !self.retiring.is_empty()
     }
 
     /// Returns a batch that has expired.
@@ -472,10 +629,12 @@ impl Batches {
     /// Removes a batch. It no longer holds up its parent.
     pub(crate) fn remove(&mut self, id: BatchId) {
         let Some(batch) = self.by_id.remove(&id) else { return };
+        self.definition_bytes -= batch.definition.bytes();
         self.by_expiry.remove(&(batch.progress.expires_at, id));
         self.due.remove(&id);
         self.changed.remove(&id);
         let Some(parent_id) = batch.definition.parent else { return };
+        self.orphans.remove(&(parent_id, id));
         if let Some(parent) = self.by_id.get_mut(&parent_id) {
             parent.children_not_completed -= u64::from(!batch.is_completed);
             parent.children_not_succeeded -= u64::from(!batch.has_succeeded);
@@ -512,8 +671,8 @@ impl Batches {
                 return;
             }
             (batch.is_completed, batch.has_succeeded) = (is_completed, has_succeeded);
-            if has_succeeded {
-                self.succeeded.push(id);
+            if had_succeeded != has_succeeded {
+                self.retiring.push(id);
             }
             let Some(parent_id) = batch.definition.parent else { return };
             let Some(parent) = self.by_id.get_mut(&parent_id) else { return };
@@ -592,8 +751,41 @@ mod tests {
         assert!(!batches.has_retiring());
         batches.callback_succeeded(A, CallbackKind::Success);
         assert!(batches.has_retiring());
-        batches.retire_succeeded(AGES, at(2));
+        batches.retire(AGES, at(2));
         assert_eq!((batches.expired(at(61)), batches.expired(at(62))), (None, Some(A)));
+        batches.job_pushed(A);
+        batches.retire(AGES, at(3));
+        assert_eq!(batches.next_expiry(), Some(at(86_403)), "it has a job again");
+    }
+
+    /// Keeps what the log keeps.
+    fn restart(batches: &Batches) -> Batches {
+        let mut restarted = Batches::default();
+        for (id, batch) in batches.by_id.clone() {
+            restarted.insert(id, batch.definition, batch.progress, batch.totals);
+        }
+        restarted.restored(&HashMap::new(), &HashMap::new());
+        restarted
+    }
+
+    #[test]
+    fn imported_batches_find_their_parents_in_any_order_and_after_a_restart() {
+        let mut source = Batches::default();
+        create(&mut source, A, None, "success");
+        create(&mut source, B, Some(A), "success");
+        let exported = source.export(None, 9);
+        for order in [[0, 1], [1, 0]] {
+            let mut batches = Batches::default();
+            for place in order {
+                assert!(batches.import(exported[place].clone(), AGES, at(1)));
+                batches = restart(&batches);
+            }
+            assert!(!batches.import(exported[0].clone(), AGES, at(1)), "it is there");
+            assert_eq!(batches.by_id[&A].children_not_succeeded, 1, "{order:?}");
+            batches.remove(B);
+            assert_eq!(batches.by_id[&A].children_not_succeeded, 0, "{order:?}");
+            assert!(batches.orphans.is_empty());
+        }
     }
 
     #[test]

@@ -42,6 +42,12 @@ pub(crate) fn due(cron: &CronSettings, last: Timestamp, now: Timestamp) -> Optio
     Some(DueRun { at, is_skipped })
 }
 
+/// Returns whether `at` is a time of the schedule.
+pub(crate) fn is_time_of(cron: &CronSettings, at: Timestamp) -> bool {
+    let before = at - Duration::from_secs(1);
+    cron.schedule.last_between(before, at, &cron.timezone.0) == Some(at)
+}
+
 /// The states of all cron jobs, by name. Both stores use it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CronTable {
@@ -78,7 +84,8 @@ impl CronTable {
         true
     }
 
-    fn set(&mut self, name: &str, state: CronState) {
+    /// Replaces what is remembered of a job.
+    pub(crate) fn set(&mut self, name: &str, state: CronState) {
         self.states.insert(name.to_owned(), state);
         self.changed.insert(name.to_owned());
     }

@@ -3,7 +3,9 @@
 //! A job is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","key":"..","job":{..}}`: the queue
 //! or set, when the job was due (scheduled, retries), died (dead) or entered its queue, the key behind
 //! which an interrupted export continues, and its text with its `failure`, byte for byte as it is sent
-//! to a worker. A job in progress is a job of its queue and has no key. The last line is
+//! to a worker. A job in progress is a job of its queue and has no key. `features` before `job` is what the
+//! text does not tell ([`crate::view::JobFeaturesView`]). Batches, tracked jobs and cron jobs have lines of
+//! the same form, whose places are those of [`StatePlace`]. The last line is
 //! `{"end":{"jobs":3,"places":{"dead":1,"queue:default":2},"sha256":".."}}`, with the SHA-256 of all
 //! bytes before it. Exports may be concatenated. A line without `place` is a plain job.
 
@@ -15,7 +17,7 @@ use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
 
 use crate::stamp::rfc3339;
-use crate::view::JobView;
+use crate::view::{JobFeaturesView, JobView, StateEntry};
 
 /// Places that are counted in one export.
 const PLACES_MAX: usize = 100_000;
@@ -27,6 +29,8 @@ pub struct ExportLine<'a> {
     pub at: Option<String>,
     #[serde(borrow)]
     key: Option<&'a RawValue>,
+    #[serde(borrow)]
+    features: Option<&'a RawValue>,
     #[serde(borrow)]
     pub job: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -43,6 +47,11 @@ impl<'a> ExportLine<'a> {
     #[must_use]
     pub fn key(&self) -> Option<String> {
         serde_json::from_str(self.key?.get()).ok()
+    }
+
+    /// Returns the features of the job. `None`: an older Weir has exported it, or it has none.
+    pub fn features(&self) -> Result<Option<JobFeaturesView>, serde_json::Error> {
+        self.features.map(|raw| serde_json::from_str(raw.get())).transpose()
     }
 
     /// Returns the content of an end line.
@@ -64,7 +73,54 @@ pub fn export_line(place: &str, job: &JobView) -> String {
     };
     // Other programs store jobs with line breaks. In JSON these are white space between two tokens.
     let text = job.payload.replace(['\n', '\r'], " ");
-    format!("{{\"place\":{place},\"at\":\"{at}\",{key}\"job\":{text}}}\n")
+    let features = job.features.as_ref().and_then(|it| serde_json::to_string(it).ok());
+    let features = features.map_or_else(String::new, |json| format!("\"features\":{json},"));
+    format!("{{\"place\":{place},\"at\":\"{at}\",{key}{features}\"job\":{text}}}\n")
+}
+
+/// The places of lines that are no jobs. They are `{"place":"batches","key":"..","job":{..}}`: a Weir
+/// that does not know them rejects each by the name of its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatePlace {
+    /// The last time and the pause of a cron job.
+    Cron,
+    /// A batch, before its jobs.
+    Batches,
+    /// The end of a committed batch's jobs: from then on its callbacks may be due.
+    BatchCommits,
+    /// The progress of a job.
+    Tracks,
+}
+
+impl StatePlace {
+    /// Those before the jobs.
+    pub const BEFORE: [Self; 2] = [Self::Cron, Self::Batches];
+    /// Those after the jobs.
+    pub const AFTER: [Self; 2] = [Self::BatchCommits, Self::Tracks];
+
+    /// Returns the name in a line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cron => "cron",
+            Self::Batches => "batches",
+            Self::BatchCommits => "batch-commits",
+            Self::Tracks => "tracks",
+        }
+    }
+
+    /// Returns the place with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::BEFORE.into_iter().chain(Self::AFTER).find(|place| place.as_str() == name)
+    }
+}
+
+/// Returns the line of an entry that is no job.
+#[must_use]
+pub fn state_line(place: StatePlace, entry: &StateEntry) -> String {
+    let (place, key) = (place.as_str(), serde_json::Value::from(entry.key.as_str()));
+    format!("{{\"place\":\"{place}\",\"key\":{key},\"job\":{}}}\n", entry.json)
 }
 
 #[expect(
@@ -79,14 +135,22 @@ fn micros(seconds: f64) -> u64 {
 /// What an export contains, as its last line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportEnd {
+    /// Lines of all places.
     pub jobs: u64,
-    /// Jobs by place.
+    /// Lines by place.
     pub places: BTreeMap<String, u64>,
     /// Of all bytes before the end line.
     pub sha256: String,
 }
 
 impl ExportEnd {
+    /// Returns the number of lines of places that are no queue or set.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        let entries = self.places.iter().filter(|(place, _)| StatePlace::named(place).is_some());
+        entries.map(|(_, lines)| lines).sum()
+    }
+
     /// Returns the end line.
     #[must_use]
     pub fn line(&self) -> String {
@@ -238,6 +302,7 @@ mod tests {
             wid: None,
             payload: payload.to_owned(),
             key: "7|job-00001".to_owned(),
+            features: None,
         }
     }
 
@@ -260,6 +325,13 @@ mod tests {
         let parsed = ExportLine::parse(line.as_bytes()).unwrap();
         assert_eq!(parsed.key().as_deref(), Some("7|job-00001"));
         assert_eq!(parsed.job.unwrap().get(), payload);
+        assert_eq!(parsed.features().unwrap(), None);
+        let features = JobFeaturesView { failed: true, ..JobFeaturesView::default() };
+        let job = JobView { features: Some(features.clone()), ..view("{}") };
+        let line = export_line("queue:default", &job);
+        assert!(line.contains(r#","features":{"failed":true},"job":{}}"#), "{line}");
+        let parsed = ExportLine::parse(line.as_bytes()).unwrap();
+        assert_eq!(parsed.features().unwrap(), Some(features));
         let in_progress = JobView { key: String::new(), ..view("{}") };
         assert!(!export_line("queue:default", &in_progress).contains("key"));
     }

@@ -1,6 +1,6 @@
 //! What the server does for a job beside storing it: it drops the job when it expires, holds the
-//! job's unique lock, tracks its progress and counts it in its batch. Both stores use this; the embedded store writes [`JobFeatures`] into the
-//! heads of its records.
+//! job's unique lock, tracks its progress and counts it in its batch. Both stores use this; the
+//! embedded store writes [`JobFeatures`] into the heads of its records.
 //!
 //! Jobs without features cost nothing here: they have no entry.
 
@@ -15,7 +15,7 @@ use crate::custom::{BatchId, CustomMembers, UniqueKey, UniqueUntil};
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
 use crate::store::StoreError;
-use crate::tracks::{TrackState, Tracks};
+use crate::tracks::{Track, TrackState, Tracks};
 use crate::unique::UniqueLocks;
 
 /// The features of one live job.
@@ -48,9 +48,20 @@ pub(crate) struct CronRun {
 
 /// The callback of a batch that a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallbackJob {
-    pub(crate) batch: BatchId,
-    pub(crate) kind: CallbackKind,
+pub struct CallbackJob {
+    pub batch: BatchId,
+    pub kind: CallbackKind,
+}
+
+/// What the server does for a job, as far as its text does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportedFeatures {
+    /// When its unique lock ends. `None`: it holds none.
+    pub lock_until: Option<Timestamp>,
+    /// It counts as failed in its batch.
+    pub has_failed: bool,
+    /// The callback of a batch that it is.
+    pub callback: Option<CallbackJob>,
 }
 
 /// The unique lock that a job holds.
@@ -75,6 +86,23 @@ impl JobFeatures {
         Self { expires_at, lock, tracked, batch, callback: None, cron: None }
     }
 
+    /// Returns the features of an exported job, whose `custom` is that of these features.
+    pub(crate) fn imported(self, exported: &ExportedFeatures) -> Self {
+        let ExportedFeatures { lock_until, has_failed, callback } = *exported;
+        let lock = self.lock.zip(lock_until).map(|(lock, until)| JobLock { until, ..lock });
+        let batch = self.batch.map(|member| BatchMember { has_failed, ..member });
+        Self { lock, batch, callback, ..self }
+    }
+
+    /// Returns what an export contains beside the job's text.
+    pub(crate) fn exported(&self) -> ExportedFeatures {
+        ExportedFeatures {
+            lock_until: self.lock.map(|lock| lock.until),
+            has_failed: self.batch.is_some_and(|member| member.has_failed),
+            callback: self.callback,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -93,6 +121,11 @@ impl JobFeatures {
     pub(crate) fn failed(self) -> Self {
         let batch = self.batch.map(|member| BatchMember { has_failed: true, ..member });
         Self { batch, ..self }
+    }
+
+    /// Returns the features of a callback's job, which belongs to no batch.
+    pub(crate) fn of_callback(self, callback: CallbackJob) -> Self {
+        Self { callback: Some(callback), batch: None, ..self }
     }
 
     /// Returns the features of a job that a worker has fetched.
@@ -139,6 +172,11 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
+    /// Returns the job that holds the unique lock of these features.
+    pub(crate) fn lock_holder(&self, features: &JobFeatures) -> Option<J> {
+        self.locks.holder(features.lock?.key)
+    }
+
     /// Returns an error if a pushed job with these features must not be stored.
     pub(crate) fn admit(
         &mut self,
@@ -163,8 +201,10 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         }
         if self.locks.len() >= max {
             metrics.limit_hit(JobServerLimit::UniqueLocksMax);
-            let text =
-                format!("too many unique jobs: at most {max} (jobs.limits.unique_locks_max)");
+            let text = format!(
+                "too many unique jobs: at most {max}; raise {}, or wait until some have ended",
+                JobServerLimits::UNIQUE_LOCKS_MAX
+            );
             return Err(StoreError::Limit(text));
         }
         Ok(())
@@ -174,7 +214,8 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
     /// holds, and without a batch that does not exist.
     pub(crate) fn admit_import(&self, features: JobFeatures, now: Timestamp) -> JobFeatures {
         let batch = features.batch.filter(|member| self.batches.contains(member.batch));
-        let features = JobFeatures { batch, ..features };
+        let callback = features.callback.filter(|callback| self.batches.contains(callback.batch));
+        let features = JobFeatures { batch, callback, ..features };
         match features.lock {
             Some(lock) if self.locks.is_held(lock.key, now) => features.unlocked(),
             _ => features,
@@ -188,7 +229,13 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
             return;
         }
         match (before.batch, features.batch) {
-            (None, Some(member)) => self.batches.job_pushed(member.batch),
+            (None, Some(member)) => {
+                self.batches.job_pushed(member.batch);
+                // Only an imported job.
+                if member.has_failed {
+                    self.batches.job_failed(member.batch);
+                }
+            }
             (Some(before), Some(member)) if !before.has_failed && member.has_failed => {
                 self.batches.job_failed(member.batch);
             }
@@ -223,6 +270,11 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         }
     }
 
+    /// Frees the lock of a job.
+    pub(crate) fn unlock(&mut self, job: J) {
+        self.set(job, self.get(job).unlocked());
+    }
+
     /// Notes that a job has lost its lock to time, so that no later record of it claims the lock.
     fn note_unlocked(&mut self, job: J) {
         let features = self.get(job).unlocked();
@@ -231,6 +283,22 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         } else {
             self.jobs.insert(job, features);
         }
+    }
+
+    /// Adds an imported track. Returns the jid of a job that is no longer tracked, because there are
+    /// too many.
+    pub(crate) fn import_track(
+        &mut self,
+        jid: &str,
+        track: Track,
+        limits: &JobServerLimits,
+        metrics: &JobsMetrics,
+    ) -> Option<Box<str>> {
+        let removed = self.tracks.import(jid, track, limits.tracks_max);
+        if removed.is_some() {
+            metrics.limit_hit(JobServerLimit::TracksMax);
+        }
+        removed
     }
 
     /// Notes a new state of a tracked job. Returns the jid of a job that is no longer tracked, because
@@ -265,12 +333,6 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         {
             self.batches.callback_succeeded(batch, kind);
         }
-    }
-
-    /// Like [`FeatureTable::end`], for all jobs that satisfy `lost`.
-    pub(crate) fn lose_where(&mut self, lost: impl Fn(J) -> bool) {
-        let jobs: Vec<J> = self.jobs.keys().copied().filter(|job| lost(*job)).collect();
-        jobs.into_iter().for_each(|job| self.end(job, JobEnd::Lost));
     }
 }
 

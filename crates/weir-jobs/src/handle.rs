@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 
+use crate::export_lines::StatePlace;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
@@ -40,6 +41,12 @@ pub enum HandleError {
     /// The request is invalid; the text says why.
     #[error("{0}")]
     Invalid(String),
+    /// The settings have no cron job of this name.
+    #[error("there is no cron job {0:?}")]
+    NoCronJob(String),
+    /// The job of a cron job was not enqueued now.
+    #[error("the job of {0:?} was not enqueued: an equal job holds its unique lock")]
+    CronNotUnique(String),
     /// The job is not among the jobs that were searched, and there are more.
     #[error("not found: only {searched} jobs were searched")]
     NotSearched { searched: u64 },
@@ -187,6 +194,15 @@ impl Handle {
         mode: ImportMode,
     ) -> Result<view::Pushed, HandleError> {
         self.ask(|reply| HandleRequest::Import(lines, mode, reply)).await
+    }
+
+    /// Returns a page of what an export contains beside jobs.
+    pub async fn exported_state(
+        &self,
+        place: StatePlace,
+        after: Option<String>,
+    ) -> Result<view::StatePage, HandleError> {
+        self.ask(|reply| HandleRequest::ExportedState(place, after, reply)).await
     }
 
     /// Applies `action` to jobs of a queue or set. Returns the number of jobs affected.

@@ -20,7 +20,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use crate::allocation::Allocation;
-use crate::batches::{BatchDefinition, BatchStatus};
+use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
@@ -374,6 +374,41 @@ impl Store for MemoryStore {
     async fn cron_forget(&self, name: &str) -> Result<(), StoreError> {
         self.inner.check_open()?;
         self.inner.state.borrow_mut().features.cron.remove(name);
+        Ok(())
+    }
+
+    async fn export_batches(
+        &self,
+        after: Option<BatchId>,
+        limit: usize,
+    ) -> Result<Vec<ExportedBatch>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().features.batches.export(after, limit))
+    }
+
+    async fn import_batch(&self, batch: ExportedBatch) -> Result<bool, StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().import_batch(batch, self.inner.clock.now())
+    }
+
+    async fn export_tracks(
+        &self,
+        after: Option<(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().features.tracks.export(after.as_ref(), limit))
+    }
+
+    async fn import_track(&self, jid: &str, track: Track) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().import_track(jid, track);
+        Ok(())
+    }
+
+    async fn import_cron(&self, name: &str, state: CronState) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().features.cron.set(name, state);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod reload;
 mod requests;
 pub(crate) mod search;
 mod service;
+mod state_lines;
 mod views;
 pub(crate) mod walk;
 mod watch;

@@ -257,12 +257,17 @@ pub struct JobServerLimits {
     /// How long TRACK knows a job after its last update.
     #[setting(advanced, restart, range = SECOND..=DAY.saturating_mul(30), default = Duration::from_secs(1_800))]
     pub track_age_max: Duration,
-    /// Batches (BATCH NEW) that exist at once; one more is rejected.
+    /// Batches (BATCH NEW) that exist at once; one more is rejected. The embedded store has room for one
+    /// for each 56 bytes by which segment_bytes exceeds reserve_bytes.
     #[setting(restart, range = 1..=1_000_000, default = 10_000)]
     pub batches_max: usize,
     /// Bytes of a BATCH NEW: its description and its callbacks.
     #[setting(advanced, size, range = 1 << 10..=1 << 20, default = 64 << 10)]
     pub batch_definition_bytes_max: usize,
+    /// Bytes of the descriptions and callbacks of all batches, which are in memory; a batch with more is
+    /// rejected.
+    #[setting(advanced, size, restart, range = 1 << 20..=1 << 40, default = 64 << 20)]
+    pub batch_memory_bytes_max: usize,
     /// A batch that is not committed for this long is forgotten. A batch whose jobs and callbacks have
     /// succeeded is kept for as long, so that its status can be read.
     #[setting(advanced, restart, range = SECOND..=DAY.saturating_mul(30), default = Duration::from_secs(1_800))]
@@ -289,4 +294,16 @@ pub struct JobServerLimits {
     /// metrics; further ones are left out.
     #[setting(advanced, restart, range = COUNT, default = 1_000)]
     pub metrics_classes_max: usize,
+}
+
+/// Bytes of a batch in the snapshot at the start of each segment.
+const BATCH_SNAPSHOT_BYTES: usize = 28;
+
+impl JobServerLimits {
+    /// Returns the maximum number of batches whose counts fit into half a segment of the log.
+    #[must_use]
+    pub const fn batches_that_fit(&self) -> usize {
+        let room = self.segment_bytes.saturating_sub(self.reserve_bytes) as usize;
+        room / 2 / BATCH_SNAPSHOT_BYTES
+    }
 }

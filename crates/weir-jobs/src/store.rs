@@ -15,9 +15,10 @@ pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
 pub(crate) use parts::store_parts;
 
 use crate::allocation::Allocation;
-use crate::batches::{BatchDefinition, BatchStatus};
+use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
+pub use crate::features::{CallbackJob, ExportedFeatures};
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
     WorkerDirective,
@@ -147,6 +148,8 @@ pub struct Restored<'a> {
     pub at: Timestamp,
     /// The last failure, as recorded in the job's text.
     pub failure: Option<FailureState>,
+    /// `None`: it gets those of a job that is pushed now.
+    pub features: Option<ExportedFeatures>,
 }
 
 /// The outcome of a reported failure.
@@ -218,6 +221,7 @@ pub struct StoredJob {
     pub reserve_for_seconds: u32,
     pub failure: Option<FailureState>,
     pub json: Vec<u8>,
+    pub features: ExportedFeatures,
 }
 
 /// Where a job is stored.
@@ -296,6 +300,8 @@ pub struct Counts {
     /// Tracked jobs, live or not.
     pub tracked: u64,
     pub batches: u64,
+    /// Bytes of the descriptions and callbacks of all batches.
+    pub batch_bytes: u64,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
 }
@@ -536,6 +542,40 @@ pub trait Store: 'static {
 
     /// Forgets a cron job.
     async fn cron_forget(&self, _name: &str) -> Result<(), StoreError> {
+        Err(NO_CRON)
+    }
+
+    /// Returns up to `limit` batches with ids above `after`, in the order of their ids.
+    async fn export_batches(
+        &self,
+        _after: Option<BatchId>,
+        _limit: usize,
+    ) -> Result<Vec<ExportedBatch>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Adds a batch of an export, to be committed once its jobs are restored. Returns false if there
+    /// is a batch with its id.
+    async fn import_batch(&self, _batch: ExportedBatch) -> Result<bool, StoreError> {
+        Err(NO_BATCH)
+    }
+
+    /// Returns up to `limit` tracked jobs after `after` (time of the last update and jid), in this order.
+    async fn export_tracks(
+        &self,
+        _after: Option<(Timestamp, Box<str>)>,
+        _limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Replaces what is known of a tracked job.
+    async fn import_track(&self, _jid: &str, _track: Track) -> Result<(), StoreError> {
+        Err(NO_TRACK)
+    }
+
+    /// Replaces what is remembered of a cron job.
+    async fn import_cron(&self, _name: &str, _state: CronState) -> Result<(), StoreError> {
         Err(NO_CRON)
     }
 

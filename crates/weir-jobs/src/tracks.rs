@@ -1,6 +1,7 @@
 //! The progress of jobs that ask for it (`custom.track`), as TRACK GET reports it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
@@ -35,6 +36,10 @@ impl TrackState {
 
     pub(crate) const fn code(self) -> u8 {
         self as u8
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
@@ -89,6 +94,34 @@ impl Tracks {
         let (percent, description) =
             before.map_or((None, None), |track| (track.percent, track.description));
         self.insert(jid, Track { state, percent, description, updated_at: now });
+        self.trim(max)
+    }
+
+    /// Adds an imported track. Returns the jid of a job that is no longer tracked, as
+    /// [`Tracks::note`] does.
+    pub(crate) fn import(&mut self, jid: &str, track: Track, max: usize) -> Option<Box<str>> {
+        // Its worker does not have the job of an import.
+        let state = match track.state {
+            TrackState::Working => TrackState::Enqueued,
+            state => state,
+        };
+        self.insert(jid, Track { state, ..track });
+        self.trim(max)
+    }
+
+    /// Returns up to `limit` tracks with their jids, in the order of their updates after `after`.
+    pub(crate) fn export(
+        &self,
+        after: Option<&(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Vec<(Box<str>, Track)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tracks = self.by_update.range((from, Bound::Unbounded)).take(limit);
+        let track = |jid: &Box<str>| Some((jid.clone(), self.by_jid.get(jid)?.clone()));
+        tracks.filter_map(|(_, jid)| track(jid)).collect()
+    }
+
+    fn trim(&mut self, max: usize) -> Option<Box<str>> {
         let (_, oldest) = self.by_update.first().filter(|_| self.by_jid.len() > max)?;
         let oldest = oldest.clone();
         self.remove(&oldest);

@@ -42,7 +42,7 @@ impl<J: Copy + PartialEq> UniqueLocks<J> {
         self.held.get(&key).is_some_and(|lock| lock.until > now)
     }
 
-    #[cfg(test)]
+    /// Returns the job that holds the lock `key`, which may have run out.
     pub(crate) fn holder(&self, key: UniqueKey) -> Option<J> {
         self.held.get(&key).map(|lock| lock.job)
     }

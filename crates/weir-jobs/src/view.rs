@@ -266,6 +266,37 @@ pub struct JobView {
     pub payload: String,
     /// Identifies this entry for an action; pass it back unchanged.
     pub key: String,
+    /// What an export contains beside the text. `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<JobFeaturesView>,
+}
+
+/// What the server does for a job, as far as its text does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFeaturesView {
+    /// When its unique lock ends. `None`: it holds none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock_until: Option<String>,
+    /// It counts as failed in its batch.
+    #[serde(skip_serializing_if = "is_false")]
+    pub failed: bool,
+    /// The callback of a batch that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<CallbackView>,
+}
+
+/// The callback of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallbackView {
+    pub bid: String,
+    /// `complete` or `success`.
+    pub kind: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The last failure of a job.
@@ -293,6 +324,22 @@ pub struct JobListPage {
     /// What could not be read now, so that its jobs are missing here.
     #[serde(default)]
     pub missing: Option<String>,
+}
+
+/// A page of what an export contains beside jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatePage {
+    pub entries: Vec<StateEntry>,
+    /// Pass as `after` to get the next page. `None`: this is the last page.
+    pub next: Option<String>,
+}
+
+/// A batch, a tracked job or a cron job in an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateEntry {
+    /// The key behind which an export continues.
+    pub key: String,
+    pub json: String,
 }
 
 /// One worker process.
@@ -350,7 +397,10 @@ pub struct Pushed {
     /// Jobs of a resumed import that were stored before.
     #[serde(default)]
     pub present: u64,
-    /// The number of rejected jobs.
+    /// Batches, tracked jobs and cron jobs that were imported.
+    #[serde(default)]
+    pub entries: u64,
+    /// The number of rejected lines.
     #[serde(default)]
     pub rejected_total: u64,
     /// The first rejected jobs.

@@ -31,6 +31,14 @@ pub(super) fn handle_error(error: HandleError) -> AdminError {
             AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
         }
         HandleError::Invalid(_) => AdminError::new(StatusCode::BAD_REQUEST, text, PLACES),
+        HandleError::NoCronJob(_) => {
+            let hint = "weir jobs cron list shows them; each is a [[jobs.cron]] of the settings";
+            AdminError::new(StatusCode::NOT_FOUND, text, hint)
+        }
+        HandleError::CronNotUnique(_) => {
+            let hint = "wait until that job has ended, or delete it (weir jobs list, weir jobs delete): that frees the lock";
+            AdminError::new(StatusCode::CONFLICT, text, hint)
+        }
         HandleError::NotSearched { .. } => {
             let hint = "list the place where it may be: GET list?place=..";
             AdminError::new(StatusCode::NOT_FOUND, text, hint)

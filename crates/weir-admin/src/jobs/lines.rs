@@ -115,6 +115,7 @@ impl LineBatch<'_> {
         let pushed = self.send(jobs).await.map_err(|error| self.store_interrupted(error))?;
         self.outcome.accepted += pushed.accepted;
         self.outcome.present += pushed.present;
+        self.outcome.entries += pushed.entries;
         self.outcome.rejected_total += pushed.rejected_total;
         for mut rejected in pushed.rejected {
             if self.outcome.rejected.len() < REJECTED_MAX {

@@ -149,6 +149,7 @@ mod tests {
             wid: None,
             payload: payload.into(),
             key: String::new(),
+            features: None,
         }
     }
 

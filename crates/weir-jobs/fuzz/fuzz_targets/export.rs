@@ -47,6 +47,7 @@ fn rewrite(place: &str, payload: &str, parsed: &ExportLine<'_>) -> String {
         wid: None,
         payload: payload.to_owned(),
         key: parsed.key().unwrap_or_default(),
+        features: None,
     };
     let line = export_line(place, &job);
     assert_eq!(line.find('\n'), Some(line.len() - 1));

@@ -22,7 +22,11 @@ impl FromStr for CronZone {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = |error| format!("{text:?} is no time zone of this system: {error}");
+        let unknown = |error| {
+            format!(
+                "{text:?} is no time zone of this system ({error}); names such as \"Europe/Berlin\" come from its time zone database (package tzdata, in /usr/share/zoneinfo), and \"UTC\" is always known"
+            )
+        };
         match text {
             // Known without the system's database.
             "UTC" => Ok(Self(TimeZone::UTC)),

@@ -12,6 +12,8 @@ use crate::custom::BatchId;
 const COMMITTED: u8 = 1;
 const COMPLETE_SHIFT: u8 = 1;
 const SUCCESS_SHIFT: u8 = 3;
+/// The record ends with the jobs that had ended when the batch was imported.
+const IMPORTED: u8 = 32;
 
 pub(crate) const fn key_of(id: BatchId) -> KeptKey {
     KeptKey { kind: KeptKind::Batch, key: id.0 }
@@ -23,8 +25,11 @@ pub(crate) fn write(definition: &BatchDefinition, progress: &BatchProgress, into
     varint::put(into, progress.created_at.as_micros());
     varint::put(into, progress.expires_at.as_micros());
     let committed = if progress.committed { COMMITTED } else { 0 };
+    let is_imported = progress.imported != BatchTotals::default();
+    let imported = if is_imported { IMPORTED } else { 0 };
     into.push(
         committed
+            | imported
             | code(progress.complete) << COMPLETE_SHIFT
             | code(progress.success) << SUCCESS_SHIFT,
     );
@@ -33,6 +38,10 @@ pub(crate) fn write(definition: &BatchDefinition, progress: &BatchProgress, into
         let json = callback.as_deref().unwrap_or_default();
         varint::put(into, json.len() as u64);
         into.extend_from_slice(json);
+    }
+    if is_imported {
+        varint::put(into, progress.imported.pushed);
+        varint::put(into, progress.imported.lost);
     }
 }
 
@@ -43,12 +52,13 @@ pub(crate) fn read(body: &[u8]) -> Result<(BatchDefinition, BatchProgress), Malf
     let created_at = Timestamp::from_micros(fields.number()?);
     let expires_at = Timestamp::from_micros(fields.number()?);
     let flags = fields.byte()?;
-    let progress = BatchProgress {
+    let mut progress = BatchProgress {
         created_at,
         expires_at,
         committed: flags & COMMITTED != 0,
         complete: state(flags >> COMPLETE_SHIFT),
         success: state(flags >> SUCCESS_SHIFT),
+        imported: BatchTotals::default(),
     };
     let description = fields.text()?.to_owned();
     let mut callback = || {
@@ -57,6 +67,9 @@ pub(crate) fn read(body: &[u8]) -> Result<(BatchDefinition, BatchProgress), Malf
         Ok((!json.is_empty()).then(|| json.to_vec()))
     };
     let (complete, success) = (callback()?, callback()?);
+    if flags & IMPORTED != 0 {
+        progress.imported = BatchTotals { pushed: fields.number()?, lost: fields.number()? };
+    }
     Ok((BatchDefinition { parent, description, complete, success }, progress))
 }
 
@@ -102,7 +115,7 @@ mod tests {
         #[test]
         fn a_batch_comes_back(
             parent in option::of(1..u64::MAX), description: String, times: (u64, u64),
-            committed: bool, codes in (0..4_u8, 0..4_u8),
+            committed: bool, imported: (u64, u64), codes in (0..4_u8, 0..4_u8),
             complete in option::of(prop::collection::vec(any::<u8>(), 1..9)),
             success in option::of(prop::collection::vec(any::<u8>(), 1..9)),
         ) {
@@ -114,6 +127,7 @@ mod tests {
                 committed,
                 complete: state(codes.0),
                 success: state(codes.1),
+                imported: BatchTotals { pushed: imported.0, lost: imported.1 },
             };
             let mut body = Vec::new();
             write(&definition, &progress, &mut body);

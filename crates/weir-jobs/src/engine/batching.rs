@@ -11,18 +11,14 @@ use weir_log::{Class, Disk};
 
 use super::batch_record::{self, key_of};
 use super::core::{Engine, EngineError};
-use crate::batches::{BatchAges, BatchDefinition};
+use crate::batches::{BatchAges, BatchDefinition, ExportedBatch};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, JobFeatures};
 use crate::job::JobBatch;
-use crate::metrics::JobServerLimit;
 use crate::store::StoreError;
 
 /// Delay before callbacks that could not be stored are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Bytes of a batch in a snapshot at most, of which many must fit into one record.
-const SNAPSHOT_BYTES: usize = 32;
 
 impl<D: Disk> Engine<D> {
     /// Creates a batch.
@@ -34,11 +30,11 @@ impl<D: Disk> Engine<D> {
         if let Some(parent) = definition.parent {
             self.check_batch(parent)?;
         }
-        self.check_room_for_batch()?;
         let id = self.new_batch_id();
-        let ages = BatchAges::of(&self.settings.limits);
-        let batches = &mut self.state.features.batches;
-        batches.create(id, definition.for_batch(id), ages, now);
+        let definition = definition.for_batch(id);
+        let (batches, limits) = (&mut self.state.features.batches, &self.settings.limits);
+        batches.check_room(&definition, limits, &self.metrics)?;
+        batches.create(id, definition, BatchAges::of(limits), now);
         if let Err(error) = self.write_batches() {
             self.state.features.batches.remove(id);
             return Err(error);
@@ -46,22 +42,31 @@ impl<D: Disk> Engine<D> {
         Ok(id)
     }
 
+    /// Adds a batch of an export. Returns false if there is a batch with its id.
+    pub(crate) fn import_batch(
+        &mut self,
+        batch: &ExportedBatch,
+        now: Timestamp,
+    ) -> Result<bool, EngineError> {
+        let (batches, limits) = (&mut self.state.features.batches, &self.settings.limits);
+        if !batches.contains(batch.id) {
+            batches.check_room(&batch.definition, limits, &self.metrics)?;
+        }
+        if !batches.import(batch.clone(), BatchAges::of(limits), now) {
+            return Ok(false);
+        }
+        if let Err(error) = self.write_batches() {
+            self.state.features.batches.remove(batch.id);
+            return Err(error);
+        }
+        Ok(true)
+    }
+
     fn check_batch(&self, id: BatchId) -> Result<(), StoreError> {
         match self.state.features.batches.contains(id) {
             true => Ok(()),
             false => Err(StoreError::NoSuchBatch(id)),
         }
-    }
-
-    fn check_room_for_batch(&self) -> Result<(), StoreError> {
-        let limits = &self.settings.limits;
-        let max = limits.batches_max.min(limits.segment_bytes as usize / 4 / SNAPSHOT_BYTES);
-        if self.state.features.batches.len() < max {
-            return Ok(());
-        }
-        self.metrics.limit_hit(JobServerLimit::BatchesMax);
-        let text = format!("too many batches: at most {max} (jobs.limits.batches_max)");
-        Err(StoreError::Limit(text))
     }
 
     fn new_batch_id(&mut self) -> BatchId {
@@ -149,7 +154,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         let ages = BatchAges::of(&self.settings.limits);
-        self.state.features.batches.retire_succeeded(ages, now);
+        self.state.features.batches.retire(ages, now);
         self.write_crons()?;
         self.write_batches()?;
         failed.map_or(Ok(()), |error| Err(error.into()))
@@ -168,8 +173,7 @@ impl<D: Disk> Engine<D> {
             .parse_one(json, now, &limits)
             .map_err(|error| StoreError::Limit(error.to_string()))?;
         let features = JobFeatures::of(&job.custom, job.at, now);
-        let features = self.state.features.admit_import(features, now);
-        let features = JobFeatures { callback: Some(callback), ..features };
+        let features = self.admit_import(features, now).of_callback(callback);
         let (_, queue) = self.store_admitted(&job, features, Class::Essential, now)?;
         self.woken.extend(queue);
         Ok(())

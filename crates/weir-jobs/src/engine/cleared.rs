@@ -1,6 +1,6 @@
 //! Jobs of queues and sets that were cleared. They are no longer visible, but each still has its
-//! arena entry and its entry in the index, and is still counted. They are forgotten in slices, so
-//! that clearing a queue of millions of jobs does not delay other work.
+//! arena entry, its entry in the index and its features, and is still counted. They are forgotten in
+//! slices, so that clearing a queue of millions of jobs does not delay other work.
 
 use super::arena::JobIndex;
 use super::state::TimeSet;
@@ -30,8 +30,16 @@ impl Cleared {
         }
     }
 
-    /// Removes and returns the next job to forget: the oldest first, so that the oldest segments
-    /// become free first.
+    /// Returns the next job to forget: the oldest first, so that the oldest segments become free
+    /// first.
+    pub(crate) fn first(&self) -> Option<JobIndex> {
+        match self.lanes.last() {
+            Some(lane) => lane.first(),
+            None => self.sets.last()?.first().map(|(_, job)| *job),
+        }
+    }
+
+    /// Removes and returns the job that [`Cleared::first`] returns.
     pub(crate) fn pop(&mut self) -> Option<JobIndex> {
         if let Some(lane) = self.lanes.last_mut() {
             let job = lane.pop_first();

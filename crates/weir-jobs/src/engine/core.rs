@@ -146,7 +146,7 @@ impl<D: Disk> Engine<D> {
             buffer: Vec::new(),
         };
         engine.journal.write_snapshot(&engine.state)?;
-        if engine.state.rehashed {
+        if engine.state.rehashed || engine.state.has_counted_lost {
             engine.journal.replace_snapshot();
         }
         Ok((engine, report))
@@ -213,18 +213,28 @@ impl<D: Disk> Engine<D> {
         self.forgotten(job, entry);
     }
 
-    /// Removes up to `max` jobs of cleared queues and sets from memory.
-    pub(crate) fn forget_cleared(&mut self, max: usize) {
+    /// Removes up to `max` jobs of cleared queues and sets from memory. The end of a job of a batch is
+    /// written, so that a restart counts the job once: here, or because its queue was cleared. Without
+    /// space for it, the job is forgotten all the same, because that may free space.
+    pub(crate) fn forget_cleared(&mut self, max: usize) -> Result<(), EngineError> {
         for _ in 0..max {
-            let Some(job) = self.state.cleared.pop() else {
-                return;
+            let Some(job) = self.state.cleared.first() else {
+                return Ok(());
             };
+            if self.state.features.get(job).batch.is_some() {
+                let removal = self.removal(job, RemovalReason::Deleted);
+                if let Err(AppendError::Backpressure) = self.journal.note(&removal, &self.state) {
+                    return Err(EngineError::Behind);
+                }
+            }
+            self.state.cleared.pop();
             let entry = self.state.remove_unplaced(job);
             self.forgotten(job, entry);
             if self.state.cleared.is_empty() {
                 self.reclaim.look_again();
             }
         }
+        Ok(())
     }
 
     fn forgotten(&mut self, job: JobIndex, entry: ArenaEntry) {

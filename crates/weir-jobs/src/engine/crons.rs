@@ -38,12 +38,11 @@ impl<D: Disk> Engine<D> {
         }
         if let Some(job) = job {
             let features = JobFeatures::of(&job.custom, job.at, now);
-            let limits = &self.settings.limits;
-            match self.state.features.admit(&features, now, limits, &self.metrics) {
+            match self.admit_features(&features, now) {
                 Ok(()) => {
                     let cron = Some(CronRun { key: key_of(name), at });
                     let features = JobFeatures { cron, ..features };
-                    let stored = self.store_admitted(job, features, Class::Essential, now)?;
+                    let stored = self.store_admitted(job, features, Class::Job, now)?;
                     self.woken.extend(stored.1);
                 }
                 Err(StoreError::NotUnique) => {}
@@ -61,6 +60,12 @@ impl<D: Disk> Engine<D> {
         let is_known = self.state.features.cron.pause(name, paused);
         self.write_crons()?;
         Ok(is_known)
+    }
+
+    /// Replaces what is remembered of a cron job.
+    pub(crate) fn import_cron(&mut self, name: &str, state: &CronState) -> Result<(), EngineError> {
+        self.state.features.cron.set(name, state.clone());
+        self.write_crons()
     }
 
     /// Forgets a cron job.

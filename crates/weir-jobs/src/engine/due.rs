@@ -60,7 +60,7 @@ impl<D: Disk> Engine<D> {
             self.metrics.tasks().was_due(SetName::Dead);
             left -= 1;
         }
-        self.forget_cleared(CLEARED_SLICE_JOBS);
+        self.forget_cleared(CLEARED_SLICE_JOBS)?;
         self.expire_tracks(SLICE_JOBS, now);
         self.run_batches_due(now)?;
         queues.append(&mut self.woken);

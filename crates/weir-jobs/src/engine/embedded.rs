@@ -16,7 +16,7 @@ use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
 use super::work::EngineFetch;
 use crate::allocation::Allocation;
-use crate::batches::{BatchDefinition, BatchStatus};
+use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::{
@@ -318,6 +318,41 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn cron_forget(&self, name: &str) -> Result<(), StoreError> {
         self.inner.retrying(|engine, _| engine.cron_forget(name)).await?;
+        self.inner.promise().await
+    }
+
+    async fn export_batches(
+        &self,
+        after: Option<BatchId>,
+        limit: usize,
+    ) -> Result<Vec<ExportedBatch>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.engine.borrow().state.features.batches.export(after, limit))
+    }
+
+    async fn import_batch(&self, batch: ExportedBatch) -> Result<bool, StoreError> {
+        let import = |engine: &mut Engine<D>, now| engine.import_batch(&batch, now);
+        let is_new = self.inner.retrying(import).await?;
+        self.inner.promise().await?;
+        Ok(is_new)
+    }
+
+    async fn export_tracks(
+        &self,
+        after: Option<(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.engine.borrow().state.features.tracks.export(after.as_ref(), limit))
+    }
+
+    async fn import_track(&self, jid: &str, track: Track) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, _| engine.import_track(jid, &track)).await?;
+        self.inner.promise().await
+    }
+
+    async fn import_cron(&self, name: &str, state: CronState) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, _| engine.import_cron(name, &state)).await?;
         self.inner.promise().await
     }
 

@@ -9,6 +9,7 @@ use weir_log::{Disk, RecordError, RecordPosition};
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
 use super::core::{Engine, Unreadable};
+use crate::features::ExportedFeatures;
 use crate::job_text;
 use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
@@ -21,6 +22,7 @@ pub(crate) struct WalkStop {
     pub(crate) order: u64,
     pub(crate) rest: EntryState,
     pub(crate) queue: u16,
+    pub(crate) features: ExportedFeatures,
 }
 
 impl<D: Disk> Engine<D> {
@@ -49,6 +51,7 @@ impl<D: Disk> Engine<D> {
             unique_locks: self.state.features.locks() as u64,
             tracked: self.state.features.tracks.len() as u64,
             batches: self.state.features.batches.len() as u64,
+            batch_bytes: self.state.features.batches.definition_bytes() as u64,
             ..Counts::default()
         }
     }
@@ -169,7 +172,8 @@ impl<D: Disk> Engine<D> {
 
     pub(crate) fn stop(&self, job: JobIndex) -> WalkStop {
         let ArenaEntry { position, order, rest, queue, .. } = *self.state.arena.get(job);
-        WalkStop { job, position, order, rest, queue }
+        let features = self.state.features.get(job).exported();
+        WalkStop { job, position, order, rest, queue, features }
     }
 
     /// Drops a job whose record a scan could not read, unless it has moved since.
@@ -212,5 +216,6 @@ pub(crate) fn stored_job(
         reserve_for_seconds: body.reserve_for_seconds,
         failure: job_text::failure(body.json, body.base_bytes),
         json: body.json.to_vec(),
+        features: stop.features,
     }
 }

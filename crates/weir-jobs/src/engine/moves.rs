@@ -190,7 +190,9 @@ impl<D: Disk> Engine<D> {
     /// Clears a set. Returns the number of jobs deleted.
     pub(crate) fn clear_set(&mut self, set: SetName) -> Result<u64, EngineError> {
         self.journal.note(&RecordHead::SetCleared { set }, &self.state)?;
-        Ok(self.state.clear_set(set) as u64)
+        let count = self.state.clear_set(set) as u64;
+        self.begin_forgetting();
+        Ok(count)
     }
 
     /// Pauses, resumes, clears or removes a queue. Returns the number of jobs deleted.
@@ -213,9 +215,21 @@ impl<D: Disk> Engine<D> {
                 self.state.queues.get_mut(queue).paused = false;
                 Ok(0)
             }
-            QueueAction::Clear => self.clear_queue(queue),
-            QueueAction::Remove => self.remove_queue(queue),
+            QueueAction::Clear | QueueAction::Remove => {
+                let count = match action {
+                    QueueAction::Clear => self.clear_queue(queue)?,
+                    _ => self.remove_queue(queue)?,
+                };
+                self.begin_forgetting();
+                Ok(count)
+            }
         }
+    }
+
+    /// Forgets the first of the jobs that were cleared, which are all of them unless there are many.
+    /// The timer does the rest.
+    fn begin_forgetting(&mut self) {
+        let _ = self.forget_cleared(CLEARED_SLICE_JOBS);
     }
 
     fn clear_queue(&mut self, queue: u16) -> Result<u64, EngineError> {

@@ -7,9 +7,10 @@ use super::arena::{EntryState, JobIndex};
 use super::body::StoredBody;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace};
+use super::moves::CLEARED_SLICE_JOBS;
 use super::state::NewEntry;
 use crate::batches::JobEnd;
-use crate::features::JobFeatures;
+use crate::features::{ExportedFeatures, JobFeatures};
 use crate::metrics::JobServerLimit;
 use crate::model::{NewJob, QueueName, SetName};
 use crate::settings::JobServerLimits;
@@ -25,6 +26,11 @@ pub(crate) trait Arrival {
 
     /// Returns the set and its time, or `None` for the queue.
     fn set(&self) -> Option<(SetName, Timestamp)>;
+
+    /// Returns what an exported job had beside its text.
+    fn exported_features(&self) -> Option<&ExportedFeatures> {
+        None
+    }
 
     /// Whether the job is stored even if another one holds its unique lock.
     const IS_IMPORT: bool;
@@ -49,6 +55,10 @@ impl Arrival for Restored<'_> {
 
     fn set(&self) -> Option<(SetName, Timestamp)> {
         self.set.map(|set| (set, self.at))
+    }
+
+    fn exported_features(&self) -> Option<&ExportedFeatures> {
+        self.features.as_ref()
     }
 
     const IS_IMPORT: bool = true;
@@ -91,9 +101,9 @@ impl<D: Disk> Engine<D> {
         })?;
         let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
         self.state.features.set(index, features);
-        self.note_track(index, job.jid, TrackState::Enqueued, now);
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
+        self.note_track(index, job.jid, TrackState::Enqueued, now);
         Ok((index, set.is_none().then_some(queue)))
     }
 
@@ -104,17 +114,51 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<JobFeatures, StoreError> {
         let custom = &arrival.job().custom;
-        if custom.is_empty() {
+        if custom.is_empty() && arrival.exported_features().is_none() {
             return Ok(JobFeatures::default());
         }
         let due = arrival.set().filter(|(set, _)| *set == SetName::Scheduled).map(|(_, at)| at);
         let features = JobFeatures::of(custom, due, now);
-        let table = &mut self.state.features;
+        let features = match arrival.exported_features() {
+            Some(exported) => features.imported(exported),
+            None => features,
+        };
         if A::IS_IMPORT {
-            return Ok(table.admit_import(features, now));
+            return Ok(self.admit_import(features, now));
         }
-        table.admit(&features, now, &self.settings.limits, &self.metrics)?;
+        self.admit_features(&features, now)?;
         Ok(features)
+    }
+
+    /// Returns an error if a pushed job with these features must not be stored.
+    pub(crate) fn admit_features(
+        &mut self,
+        features: &JobFeatures,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.free_lock_of_cleared(features);
+        let limits = &self.settings.limits;
+        if features.lock.is_some() && self.state.features.locks() >= limits.unique_locks_max {
+            // Without space for it, the limit is checked with the locks of cleared jobs.
+            let _ = self.forget_cleared(CLEARED_SLICE_JOBS);
+        }
+        let (table, limits) = (&mut self.state.features, &self.settings.limits);
+        table.admit(features, now, limits, &self.metrics)
+    }
+
+    /// Returns the features of a job that is stored in any case.
+    pub(crate) fn admit_import(&mut self, features: JobFeatures, now: Timestamp) -> JobFeatures {
+        self.free_lock_of_cleared(&features);
+        self.state.features.admit_import(features, now)
+    }
+
+    /// Frees the lock of these features if it is that of a job of a cleared queue or set that is not
+    /// forgotten yet.
+    fn free_lock_of_cleared(&mut self, features: &JobFeatures) {
+        let holder = self.state.features.lock_holder(features);
+        if let Some(holder) = holder.filter(|job| self.state.is_cleared(*job)) {
+            self.state.features.unlock(holder);
+        }
     }
 
     /// Removes a job of a batch that could not be stored completely, unless it was reserved or

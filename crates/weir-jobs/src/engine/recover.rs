@@ -69,7 +69,7 @@ struct BatchFacts {
     cron_runs: HashMap<u64, Timestamp>,
     /// Callbacks that were stored, and whether they have succeeded.
     callbacks: HashMap<(BatchId, CallbackKind), CallbackState>,
-    /// What the last snapshot knew to be cleared: its totals count those jobs as lost.
+    /// What was cleared and forgotten before the last snapshot: its totals count those jobs as lost.
     counted: ClearedPlaces,
 }
 
@@ -159,6 +159,7 @@ pub(crate) fn recover<D: Disk>(
     })?;
     state.index_all(&mut unindexed);
     state.queues.forget_removed();
+    state.has_counted_lost = !filter.lost.is_empty();
     state.features.batches.restored(&filter.lost, &ended.batches.callbacks);
     Ok(state)
 }
@@ -282,7 +283,9 @@ impl FirstPass {
         self.any_hidden = snapshot.queues.iter().any(|facts| facts.hidden);
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
         self.batches.totals = snapshot.batches.into_iter().collect();
-        self.batches.counted = self.cleared.clone();
+        if !snapshot.is_clearing {
+            self.batches.counted = self.cleared.clone();
+        }
     }
 
     fn hashes_unknown_before(&self) -> RecordPosition {

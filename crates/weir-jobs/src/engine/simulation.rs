@@ -161,9 +161,10 @@ impl Run {
             6..9 => {
                 (r#","custom":{"expires_at":"2023-11-14T23:00:00Z"}"#.to_owned(), "0".to_owned())
             }
-            9..15 if !self.batches.is_empty() => {
+            9..16 if !self.batches.is_empty() => {
                 let batch = self.batches[self.random.usize(..self.batches.len())];
-                (format!(r#","custom":{{"bid":"{batch}"}}"#), "0".to_owned())
+                let track = lock % 2;
+                (format!(r#","custom":{{"bid":"{batch}","track":{track}}}"#), "0".to_owned())
             }
             _ => (String::new(), format!("\"{padding}\"")),
         };
@@ -431,6 +432,26 @@ impl Run {
         self.start_new_life(promised);
     }
 
+    /// Kills the process if a segment has begun, and compares the counts. Returns the number of restarts.
+    fn restart_in_new_segment(&mut self, batch: BatchId) -> u32 {
+        if self.engine.journal.segments_begun == 0 {
+            return 0;
+        }
+        let counts = |engine: &Engine<SimulatedDisk>| {
+            let status = engine.state.features.batches.status(batch).unwrap();
+            (status.total, status.pending, status.failed, engine.state.totals)
+        };
+        let expected = counts(&self.engine);
+        self.engine.journal.log.flush().unwrap();
+        let disk = self.disk.kill();
+        let (engine, _) = open(&disk, 1);
+        assert_eq!(counts(&engine), expected);
+        self.disk = disk;
+        self.syncer = engine.journal.log.syncer();
+        self.engine = engine;
+        1
+    }
+
     fn check_promises(&self, promised: u64) {
         let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         assert_eq!(self.engine.state.arena.len(), live.len(), "a job came back twice");
@@ -513,6 +534,9 @@ impl Run {
             let counted = by_queue.remove(&number).unwrap_or_default();
             assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
         }
+        for status in self.batches.iter().filter_map(|id| state.features.batches.status(*id)) {
+            assert!(status.pending <= status.total, "{status:?}: a job was counted twice");
+        }
         state.features.assert_consistent(|job| state.arena.lookup(job).is_some());
         assert!(by_queue.is_empty(), "jobs of a queue that is not there");
         assert_eq!(SetName::ALL.map(|set| state.set(set).len()), in_sets);
@@ -570,4 +594,70 @@ fn what_was_promised_survives_power_cuts_and_kills() {
         jobs += outcome.1;
     }
     println!("{runs} runs, {crashes} power cuts and kills, {jobs} jobs: every promise held");
+}
+
+/// Restarts after every change of segments, so that each snapshot is read.
+#[test]
+fn counts_agree_after_a_restart_wherever_a_segment_ends() {
+    let mut run = Run::new(1);
+    let definition = BatchDefinition { description: "b".to_owned(), ..BatchDefinition::default() };
+    let batch = run.run(|engine, now| engine.batch_new(&definition, now)).unwrap();
+    let queues = [queue("default")];
+    let mut restarts = 0;
+    for number in 0..4_000_u32 {
+        let padding = "x".repeat(run.random.usize(0..80));
+        let json = format!(
+            r#"{{"jid":"jid-{number:08}","jobtype":"T","args":["{padding}"],"retry":0,"custom":{{"bid":"{batch}","track":1}}}}"#
+        );
+        let mut jobs = JobBatch::new();
+        let job = jobs.parse_one(json.as_bytes(), run.now, &JobServerLimits::default()).unwrap();
+        run.run(|engine, now| engine.store(&job, now)).unwrap();
+        restarts += run.restart_in_new_segment(batch);
+        let jid = run.engine.take(None, &queues, run.now).unwrap().delivery.jid;
+        let report = FailureReport { jid, ..FailureReport::default() };
+        run.run(|engine, now| engine.fail(None, report.clone(), now)).unwrap();
+        restarts += run.restart_in_new_segment(batch);
+    }
+    assert!(restarts > 20, "{restarts}");
+}
+
+/// Restarts while the jobs of a cleared queue are forgotten, and begins segments meanwhile.
+#[test]
+fn a_job_of_a_cleared_queue_is_counted_once_wherever_a_restart_comes() {
+    for slices in 0..30 {
+        let mut run = Run::new(slices);
+        let definition =
+            BatchDefinition { description: "b".to_owned(), ..BatchDefinition::default() };
+        let batch = run.run(|engine, now| engine.batch_new(&definition, now)).unwrap();
+        let push = |run: &mut Run, number: u64, queue: &str, custom: &str| {
+            let padding = "x".repeat(300);
+            let json = format!(
+                r#"{{"jid":"jid-{number:08}","jobtype":"T","args":["{padding}"],"queue":"{queue}"{custom}}}"#
+            );
+            let mut jobs = JobBatch::new();
+            let limits = JobServerLimits::default();
+            let job = jobs.parse_one(json.as_bytes(), run.now, &limits).unwrap();
+            run.run(|engine, now| engine.store(&job, now)).unwrap();
+        };
+        for number in 0..40 {
+            push(&mut run, number, "default", &format!(r#","custom":{{"bid":"{batch}"}}"#));
+        }
+        run.run(|engine, _| engine.act_on_queue("default", QueueAction::Clear)).unwrap();
+        for number in 0..slices {
+            run.run(|engine, _| engine.forget_cleared(2)).unwrap();
+            for plain in 0..10 {
+                push(&mut run, 1_000 + number * 10 + plain, "mailers", "");
+            }
+        }
+        for _ in 0..3 {
+            run.engine.journal.log.flush().unwrap();
+            run.disk = run.disk.kill();
+            let (engine, _) = open(&run.disk, 7);
+            run.syncer = engine.journal.log.syncer();
+            run.engine = engine;
+            let status = run.engine.state.features.batches.status(batch).unwrap();
+            assert_eq!((status.total, status.pending, status.failed), (40, 40, 40), "{slices}");
+            push(&mut run, 9_000, "mailers", "");
+        }
+    }
 }

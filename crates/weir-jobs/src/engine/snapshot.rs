@@ -25,6 +25,9 @@ pub(crate) struct QueueFacts {
     pub(crate) hidden: bool,
 }
 
+/// Stands for a batch, in place of an id, if jobs of cleared queues or sets are not counted yet.
+const CLEARING: BatchId = BatchId::NONE;
+
 const PAUSED: u8 = 1;
 const HIDDEN: u8 = 2;
 
@@ -39,6 +42,8 @@ pub(crate) struct EngineSnapshot {
     pub(crate) queues: Vec<QueueFacts>,
     /// Counts of the batches' jobs; since version 3 of the log.
     pub(crate) batches: Vec<(BatchId, BatchTotals)>,
+    /// Jobs of cleared queues or sets are not counted yet in `batches`.
+    pub(crate) is_clearing: bool,
 }
 
 impl EngineSnapshot {
@@ -60,7 +65,8 @@ impl EngineSnapshot {
             into.push(paused | hidden);
             varint::put_text(into, &queue.name);
         }
-        for (id, totals) in &self.batches {
+        let clearing = self.is_clearing.then_some((CLEARING, BatchTotals::default()));
+        for (id, totals) in self.batches.iter().chain(&clearing) {
             into.extend_from_slice(&id.0.to_le_bytes());
             varint::put(into, totals.pushed);
             varint::put(into, totals.lost);
@@ -80,6 +86,7 @@ impl EngineSnapshot {
             },
             queues: Vec::new(),
             batches: Vec::new(),
+            is_clearing: false,
         };
         for _ in 0..fields.number()? {
             let (number, flags) = (fields.narrow()?, fields.byte()?);
@@ -93,7 +100,10 @@ impl EngineSnapshot {
         while !fields.0.is_empty() {
             let id = head_features::batch_id(&mut fields)?;
             let totals = BatchTotals { pushed: fields.number()?, lost: fields.number()? };
-            snapshot.batches.push((id, totals));
+            match id {
+                CLEARING => snapshot.is_clearing = true,
+                id => snapshot.batches.push((id, totals)),
+            }
         }
         Ok(snapshot)
     }
@@ -109,7 +119,8 @@ mod tests {
         fn a_snapshot_comes_back(
             numbers in prop::array::uniform5(any::<u64>()),
             queues in prop::collection::vec((any::<u16>(), any::<(bool, bool)>(), "[a-z]{1,9}"), 0..9),
-            batches in prop::collection::vec(any::<(u64, u64, u64)>(), 0..9),
+            batches in prop::collection::vec((1..u64::MAX, any::<u64>(), any::<u64>()), 0..9),
+            is_clearing: bool,
         ) {
             let totals =
                 |(id, pushed, lost)| (BatchId(id), BatchTotals { pushed, lost });
@@ -121,6 +132,7 @@ mod tests {
                 totals: EngineTotals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
                 queues: queues.map(facts).collect(),
                 batches: batches.into_iter().map(totals).collect(),
+                is_clearing,
             };
             let mut bytes = Vec::new();
             snapshot.write(&mut bytes);

@@ -37,6 +37,8 @@ pub(crate) struct EngineState {
     pub(crate) unindexed: usize,
     /// Whether some records in the log have other hashes than their jobs in memory.
     pub(crate) rehashed: bool,
+    /// Whether recovery counted jobs of batches as lost that no snapshot counts.
+    pub(crate) has_counted_lost: bool,
     pub(crate) totals: EngineTotals,
     /// The features of the jobs that have any.
     pub(crate) features: FeatureTable<JobIndex>,
@@ -98,6 +100,7 @@ impl EngineState {
             segments: LiveCounts::default(),
             unindexed: 0,
             rehashed: false,
+            has_counted_lost: false,
             totals: EngineTotals::default(),
             features: FeatureTable::default(),
             kept: KeptRecords::default(),
@@ -207,17 +210,14 @@ impl EngineState {
             totals: self.totals,
             queues: self.queues.facts(),
             batches: self.features.batches.totals().collect(),
+            is_clearing: !self.cleared.is_empty(),
         }
     }
 
     /// Removes all waiting jobs of a queue at once; [`EngineState::cleared`] holds them until they
-    /// are forgotten. Returns their number.
+    /// are forgotten, which also frees their locks and counts them in their batches. Returns their
+    /// number.
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
-        let arena = &self.arena;
-        self.features.lose_where(|job| {
-            let entry = arena.get(job);
-            entry.queue == queue && entry.rest == EntryState::Waiting
-        });
         let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
         let jobs = lane.len();
         self.cleared.add_lane(lane);
@@ -226,8 +226,6 @@ impl EngineState {
 
     /// Like [`EngineState::clear_lane`], for a set.
     pub(crate) fn clear_set(&mut self, set: SetName) -> usize {
-        let arena = &self.arena;
-        self.features.lose_where(|job| arena.get(job).rest == EntryState::in_set(set));
         let jobs = std::mem::take(&mut self.sets[set as usize]);
         let count = jobs.len();
         self.cleared.add_set(jobs);

@@ -4,7 +4,7 @@ use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
 use super::arena::JobIndex;
-use super::core::Engine;
+use super::core::{Engine, EngineError};
 use super::kept_key::{KeptKey, KeptKind};
 use super::state::EngineState;
 use super::varint::{self, FieldReader, Malformed};
@@ -27,9 +27,14 @@ impl<D: Disk> Engine<D> {
         state: TrackState,
         now: Timestamp,
     ) {
-        if !self.state.features.get(job).tracked {
-            return;
+        if self.state.features.get(job).tracked {
+            self.note_tracked(jid, state, now);
         }
+    }
+
+    /// Notes a new state of a tracked job. This may begin a segment with a snapshot, so the state in
+    /// memory must agree with the log: a job whose end was written must have ended in memory.
+    pub(crate) fn note_tracked(&mut self, jid: &str, state: TrackState, now: Timestamp) {
         let removed =
             self.state.features.note_track(jid, state, &self.settings.limits, &self.metrics, now);
         if let Some(jid) = removed {
@@ -41,6 +46,16 @@ impl<D: Disk> Engine<D> {
         }
     }
 
+    /// Replaces what is known of a tracked job.
+    pub(crate) fn import_track(&mut self, jid: &str, track: &Track) -> Result<(), EngineError> {
+        let (limits, metrics) = (&self.settings.limits, &self.metrics);
+        let removed = self.state.features.import_track(jid, track.clone(), limits, metrics);
+        if let Some(jid) = removed {
+            self.forget_kept(key_of(&jid, &self.state));
+        }
+        self.write_track(jid)
+    }
+
     /// Notes the progress of a job, if it is tracked.
     pub(crate) fn update_track(&mut self, jid: &str, update: TrackUpdate, now: Timestamp) {
         if self.state.features.tracks.update(jid, update, now) {
@@ -50,13 +65,16 @@ impl<D: Disk> Engine<D> {
 
     /// Writes the progress of a job. Without space for it, a restart finds an earlier one.
     fn keep_track(&mut self, jid: &str) {
-        let Some(track) = self.state.features.tracks.get(jid) else { return };
-        let mut body = Vec::new();
-        write(jid, track, &mut body);
-        let key = key_of(jid, &self.state);
-        if let Err(error) = self.keep(key, &body) {
+        if let Err(error) = self.write_track(jid) {
             tracing::debug!(%error, "the progress of a job is not in the log");
         }
+    }
+
+    fn write_track(&mut self, jid: &str) -> Result<(), EngineError> {
+        let Some(track) = self.state.features.tracks.get(jid) else { return Ok(()) };
+        let mut body = Vec::new();
+        write(jid, track, &mut body);
+        self.keep(key_of(jid, &self.state), &body)
     }
 
     /// Forgets up to `max` tracks that have expired.

@@ -65,12 +65,12 @@ impl<D: Disk> Engine<D> {
     /// Drops an expired job that was taken. Returns `None` if that can't be written now: the job waits
     /// for the next fetch.
     fn drop_expired(&mut self, job: JobIndex, now: Timestamp) -> Option<()> {
-        if self.state.features.get(job).tracked {
-            let jid = self.reserved_jid(job);
-            self.note_track(job, &jid, TrackState::Dead, now);
-        }
+        let tracked = self.state.features.get(job).tracked.then(|| self.reserved_jid(job));
         match self.discard(job) {
             Ok(()) => {
+                if let Some(jid) = tracked {
+                    self.note_tracked(&jid, TrackState::Dead, now);
+                }
                 self.metrics.expired();
                 Some(())
             }
@@ -160,13 +160,16 @@ impl<D: Disk> Engine<D> {
         let queue = self.state.arena.get(job).queue;
         self.journal.note(&self.removal(job, RemovalReason::Acked), &self.state)?;
         self.state.totals.count_gone(RemovalReason::Acked);
-        self.note_track(job, jid, TrackState::Success, now);
+        let is_tracked = self.state.features.get(job).tracked;
         self.state.features.end(job, JobEnd::Succeeded);
         self.state.reserved.remove_job(jid, job);
         let counted = self.state.queues.get_mut(queue);
         counted.processed_total += 1;
         counted.metrics.run.observe(ran);
         self.forget(job);
+        if is_tracked {
+            self.note_tracked(jid, TrackState::Success, now);
+        }
         self.run_batches(now);
         Ok(Some(queue))
     }
@@ -179,10 +182,13 @@ impl<D: Disk> Engine<D> {
         let queue = self.state.arena.get(job).queue;
         self.journal.note(&self.removal(job, RemovalReason::Acked), &self.state)?;
         self.state.totals.count_gone(RemovalReason::Acked);
-        self.note_track(job, jid, TrackState::Success, now);
+        let is_tracked = self.state.features.get(job).tracked;
         self.state.features.end(job, JobEnd::Succeeded);
         self.state.queues.get_mut(queue).processed_total += 1;
         self.forget(job);
+        if is_tracked {
+            self.note_tracked(jid, TrackState::Success, now);
+        }
         self.run_batches(now);
         Ok(Some(queue))
     }
@@ -243,9 +249,12 @@ impl<D: Disk> Engine<D> {
                 self.journal.note(&head, &self.state)?;
                 self.state.totals.count_gone(RemovalReason::FailedForGood);
                 self.count_failure(queue);
-                self.note_track(job, &jid, TrackState::Failed, now);
+                let is_tracked = self.state.features.get(job).tracked;
                 self.state.reserved.remove_job(&jid, job);
                 self.forget(job);
+                if is_tracked {
+                    self.note_tracked(&jid, TrackState::Failed, now);
+                }
                 self.run_batches(now);
                 return Ok(outcome);
             }

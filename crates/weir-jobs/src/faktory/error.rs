@@ -25,7 +25,9 @@ pub(crate) enum FaktoryError {
     UnknownCommand(String),
     #[error("No such batch {0}")]
     NoSuchBatch(String),
-    #[error("BATCH NEW of more than {max} bytes (jobs.limits.advanced.batch_definition_bytes_max)")]
+    #[error(
+        "BATCH NEW of more than {max} bytes: shorten it, or raise jobs.limits.advanced.batch_definition_bytes_max"
+    )]
     BatchDefinition { max: usize },
     #[error("unknown worker {0}")]
     UnknownWorker(String),

@@ -118,10 +118,14 @@ fn callback<S: Store>(
     let json = callback_text::with_jid(json.get(), &jid);
     let json = json.map_err(|error| malformed(&format_args!("callback: {error}")))?;
     let mut batch = service.take_batch();
-    let checked = batch.parse_one(&json, service.clock.now(), limits).map(drop);
+    let checked = batch.parse_one(&json, service.clock.now(), limits);
+    let is_member = checked.map(|job| job.custom.batch.is_some());
     service.recycle_batch(batch);
-    checked?;
-    Ok(Some(json))
+    match is_member? {
+        // The parents of its batch wait for it anyway.
+        true => Err(malformed(&"a callback belongs to no batch: remove its custom.bid")),
+        false => Ok(Some(json)),
+    }
 }
 
 fn status_text(status: &BatchStatus) -> StatusText<'_> {

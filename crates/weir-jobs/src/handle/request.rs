@@ -3,6 +3,7 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{CronAction, HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
+use crate::export_lines::StatePlace;
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
@@ -29,6 +30,7 @@ pub(crate) enum HandleRequest {
     Reservations(usize, Reply<Vec<view::ReservationView>>),
     Push(Vec<Vec<u8>>, Reply<view::Pushed>),
     Import(Vec<Vec<u8>>, ImportMode, Reply<view::Pushed>),
+    ExportedState(StatePlace, Option<String>, Reply<view::StatePage>),
     Act(String, Which, Action, Reply<u64>),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),

@@ -3,11 +3,10 @@
 use weir_base::clock::Timestamp;
 
 use super::state::MemoryState;
-use crate::batches::{BatchAges, BatchDefinition, BatchStatus};
+use crate::batches::{BatchAges, BatchDefinition, BatchStatus, ExportedBatch};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, JobFeatures};
 use crate::job::JobBatch;
-use crate::metrics::JobServerLimit;
 use crate::model::{QueueName, SetName};
 use crate::store::StoreError;
 
@@ -25,16 +24,24 @@ impl MemoryState {
         if let Some(parent) = definition.parent.filter(|id| !self.features.batches.contains(*id)) {
             return Err(StoreError::NoSuchBatch(parent));
         }
-        let max = self.limits.batches_max;
-        if self.features.batches.len() >= max {
-            self.metrics.limit_hit(JobServerLimit::BatchesMax);
-            let text = format!("too many batches: at most {max} (jobs.limits.batches_max)");
-            return Err(StoreError::Limit(text));
-        }
         let id = BatchId(self.random.u64(1..));
-        let ages = self.batch_ages();
-        self.features.batches.create(id, definition.for_batch(id), ages, now);
+        let (definition, ages) = (definition.for_batch(id), self.batch_ages());
+        self.features.batches.check_room(&definition, &self.limits, &self.metrics)?;
+        self.features.batches.create(id, definition, ages, now);
         Ok(id)
+    }
+
+    /// Adds a batch of an export. Returns false if there is a batch with its id.
+    pub(super) fn import_batch(
+        &mut self,
+        batch: ExportedBatch,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let ages = self.batch_ages();
+        if !self.features.batches.contains(batch.id) {
+            self.features.batches.check_room(&batch.definition, &self.limits, &self.metrics)?;
+        }
+        Ok(self.features.batches.import(batch, ages, now))
     }
 
     /// Prepares a batch for more jobs.
@@ -72,7 +79,7 @@ impl MemoryState {
             self.features.batches.callback_stored(batch, kind);
         }
         let ages = self.batch_ages();
-        self.features.batches.retire_succeeded(ages, now);
+        self.features.batches.retire(ages, now);
         queues
     }
 
@@ -87,8 +94,7 @@ impl MemoryState {
         // It was checked when the batch was created.
         let job = batch.parse_one(json, now, &self.limits).ok()?;
         let features = JobFeatures::of(&job.custom, job.at, now);
-        let features = self.features.admit_import(features, now);
-        let features = JobFeatures { callback: Some(callback), ..features };
+        let features = self.features.admit_import(features, now).of_callback(callback);
         let name = self.make_queues([job.queue].into_iter()).ok()?.remove(0);
         let set = job.at.map(|at| (SetName::Scheduled, at));
         self.insert(&job, name.clone(), set, features, now);

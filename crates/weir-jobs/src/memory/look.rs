@@ -9,7 +9,9 @@ use super::state::{JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryState, M
 use crate::job_text;
 use crate::metrics::QueueMetrics;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName, Wid};
-use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob};
+use crate::store::{
+    Counts, ExportedFeatures, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob,
+};
 
 impl MemoryState {
     /// Returns the counts, without `fetches_waiting`, which the caller sets.
@@ -27,6 +29,7 @@ impl MemoryState {
             unique_locks: self.features.locks() as u64,
             tracked: self.features.tracks.len() as u64,
             batches: self.features.batches.len() as u64,
+            batch_bytes: self.features.batches.definition_bytes() as u64,
             ..Counts::default()
         }
     }
@@ -51,7 +54,7 @@ impl MemoryState {
 
     /// Finds a job by its jid in all queues, sets and reservations.
     pub(super) fn find(&self, jid: &str) -> Option<StoredJob> {
-        self.find_where(jid, |_| true).map(|id| self.job(id).stored())
+        self.find_where(jid, |_| true).map(|id| self.stored(id))
     }
 
     /// Returns a page of the jobs of a queue or set.
@@ -65,11 +68,16 @@ impl MemoryState {
             page.scanned += 1;
             last = Some(job.key());
             if request.filter.matches(&job.jid, &job.jobtype, &job.json) {
-                page.jobs.push(job.stored());
+                page.jobs.push(self.stored(id));
             }
         }
         page.next = last.filter(|_| walk.next().is_some());
         page
+    }
+
+    fn stored(&self, id: JobId) -> StoredJob {
+        let features = self.features.get(id).exported();
+        StoredJob { features, ..self.job(id).stored() }
     }
 
     /// Iterates over the jobs of a queue or set after `after`, in the requested direction.
@@ -166,6 +174,7 @@ impl MemoryJob {
             reserve_for_seconds: self.reserve_for_seconds,
             failure: job_text::failure(&self.json, self.base_bytes),
             json: self.json.clone(),
+            features: ExportedFeatures::default(),
         }
     }
 

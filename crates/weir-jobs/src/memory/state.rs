@@ -14,7 +14,7 @@ use crate::features::{FeatureTable, JobFeatures};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::settings::JobServerLimits;
-use crate::tracks::TrackState;
+use crate::tracks::{Track, TrackState};
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -217,6 +217,11 @@ impl MemoryState {
             let jid = self.job(id).jid.clone();
             self.features.note_track(&jid, state, &self.limits, &self.metrics, now);
         }
+    }
+
+    /// Replaces what is known of a tracked job.
+    pub(super) fn import_track(&mut self, jid: &str, track: Track) {
+        self.features.import_track(jid, track, &self.limits, &self.metrics);
     }
 
     /// Moves a job to another queue, set or reservation.

@@ -82,7 +82,10 @@ impl MemoryState {
             .map(|old| {
                 let (custom, set) = placed(old);
                 let due = set.filter(|(set, _)| *set == SetName::Scheduled).map(|(_, at)| at);
-                let features = JobFeatures::of(&custom, due, now);
+                let mut features = JobFeatures::of(&custom, due, now);
+                if let Some(exported) = &old.features {
+                    features = features.imported(exported);
+                }
                 PlacedJob {
                     job: &old.job,
                     set,

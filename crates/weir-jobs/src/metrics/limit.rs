@@ -47,6 +47,7 @@ pub enum JobServerLimit {
     TracksMax,
     BatchesMax,
     BatchDefinitionBytesMax,
+    BatchMemoryBytesMax,
 }
 
 impl JobServerLimit {
@@ -88,6 +89,7 @@ impl JobServerLimit {
         Self::TracksMax,
         Self::BatchesMax,
         Self::BatchDefinitionBytesMax,
+        Self::BatchMemoryBytesMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -145,6 +147,7 @@ impl JobServerLimit {
             Self::TracksMax => JobServerLimits::TRACKS_MAX,
             Self::BatchesMax => JobServerLimits::BATCHES_MAX,
             Self::BatchDefinitionBytesMax => JobServerLimits::BATCH_DEFINITION_BYTES_MAX,
+            Self::BatchMemoryBytesMax => JobServerLimits::BATCH_MEMORY_BYTES_MAX,
         })
     }
 }

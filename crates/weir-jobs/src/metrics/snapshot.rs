@@ -31,6 +31,7 @@ pub struct MetricsSnapshot {
     pub unique_locks: u64,
     pub tracked: u64,
     pub batches: u64,
+    pub batch_bytes: u64,
     pub buffered_bytes: u64,
     pub log_segments: u64,
     pub log_bytes: u64,
@@ -107,6 +108,11 @@ fn encode_server(
         ("unique_locks", "Unique jobs that hold a lock", snapshot.unique_locks),
         ("tracked", "Jobs whose progress TRACK knows", snapshot.tracked),
         ("batches", "Batches of jobs", snapshot.batches),
+        (
+            "batch_bytes",
+            "Bytes of the descriptions and callbacks of all batches",
+            snapshot.batch_bytes,
+        ),
         (
             "buffered_bytes",
             "Bytes of incomplete commands and unsent replies",

@@ -126,6 +126,26 @@ pub(super) async fn list<S: Store>(
     Ok(settings.cron.iter().map(view).collect())
 }
 
+/// Takes over what another Weir remembers of a cron job. A time that this one has handled is not
+/// handled again; that it has seen the cron job for the first time is no such time.
+pub(super) async fn import_state<S: Store>(
+    service: &JobService<S>,
+    name: &str,
+    mut state: CronState,
+) -> Result<(), HandleError> {
+    let settings = service.settings();
+    let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
+        return Err(HandleError::NoCronJob(name.to_owned()));
+    };
+    pass(service).await?;
+    if let Some(own) = service.store.cron_states().await?.get(name)
+        && cron::is_time_of(cron, own.last)
+    {
+        state.last = state.last.max(own.last);
+    }
+    Ok(service.store.import_cron(name, state).await?)
+}
+
 /// Runs, pauses or resumes a cron job.
 pub(super) async fn act<S: Store>(
     service: &JobService<S>,
@@ -134,9 +154,7 @@ pub(super) async fn act<S: Store>(
 ) -> Result<(), HandleError> {
     let settings = service.settings();
     let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
-        return Err(HandleError::Invalid(format!(
-            "there is no cron job {name:?}: `weir jobs cron list` shows them"
-        )));
+        return Err(HandleError::NoCronJob(name.to_owned()));
     };
     match action {
         CronAction::Run => {
@@ -146,7 +164,10 @@ pub(super) async fn act<S: Store>(
             let job = batch
                 .parse_one(json.as_bytes(), now, &settings.limits)
                 .map_err(|error| HandleError::Invalid(error.to_string()))?;
-            Ok(service.store.push(&[job]).await?)
+            service.store.push(&[job]).await.map_err(|error| match error {
+                StoreError::NotUnique => HandleError::CronNotUnique(name.to_owned()),
+                error => error.into(),
+            })
         }
         CronAction::Pause | CronAction::Resume => {
             // A job that was just added has no state yet.

@@ -2,7 +2,8 @@
 //!
 //! A line restores its job to the same place with the same time, failure and retries left. A line
 //! without `place` is a plain job and is pushed. A job that returns to a queue gets a new
-//! `enqueued_at`, so its wait starts now.
+//! `enqueued_at`, so its wait starts now. Of the lines given at once, batches and cron jobs are
+//! imported before the jobs, commits of batches and progress after them.
 
 use std::collections::HashSet;
 
@@ -10,15 +11,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
+use super::state_lines::{self, EntryImport};
 use super::{JobService, requests, walk};
-use crate::export_lines::ExportLine;
+use crate::batches::CallbackKind;
+use crate::custom::BatchId;
+use crate::export_lines::{ExportLine, StatePlace};
 use crate::handle::{HandleError, ImportMode};
 use crate::job::JobBatch;
 use crate::job_text;
 use crate::model::{FailureState, JobLocation, NewJob, SetName};
 use crate::settings::JobServerLimits;
 use crate::stamp::parse_rfc3339;
-use crate::store::{Restored, Store, StoreError, store_parts};
+use crate::store::{CallbackJob, ExportedFeatures, Restored, Store, StoreError, store_parts};
 use crate::view;
 
 /// The fields of an export line other than the job.
@@ -28,6 +32,15 @@ struct ExportedState {
     set: Option<SetName>,
     at: Timestamp,
     failure: Option<FailureState>,
+    features: Option<ExportedFeatures>,
+}
+
+/// An entry that is no job, with its line number.
+#[derive(Debug)]
+struct StateLine {
+    line: u64,
+    place: StatePlace,
+    json: String,
 }
 
 /// The member of an exported job that a push would discard.
@@ -61,7 +74,10 @@ async fn import_batch<S: Store>(
     mode: ImportMode,
 ) -> Result<view::Pushed, HandleError> {
     let mut pushed = view::Pushed::default();
-    let parsed = read_lines(service, batch, texts, &mut pushed);
+    let (parsed, entries) = read_lines(service, batch, texts, &mut pushed);
+    let (before, after): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|entry| StatePlace::BEFORE.contains(&entry.place));
+    import_entries(service, before, mode, &mut pushed).await?;
     let jobs = batch.jobs();
     let mut lines: Vec<_> = parsed.into_iter().zip(&jobs).collect();
     if mode == ImportMode::Absent {
@@ -69,7 +85,7 @@ async fn import_batch<S: Store>(
         let present = walk::present(service, &service.settings(), &jids).await?;
         let before = lines.len();
         lines.retain(|(_, job)| !present.contains(job.jid));
-        pushed.present = (before - lines.len()) as u64;
+        pushed.present += (before - lines.len()) as u64;
     }
     let (pushes, restores): (Vec<_>, Vec<_>) =
         lines.into_iter().partition(|((_, rest), _)| rest.is_none());
@@ -91,7 +107,37 @@ async fn import_batch<S: Store>(
     .await;
     let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
     record_results(&mut pushed, lines.zip(stored))?;
+    import_entries(service, after, mode, &mut pushed).await?;
     Ok(pushed)
+}
+
+/// Imports entries that are no jobs.
+async fn import_entries<S: Store>(
+    service: &JobService<S>,
+    entries: Vec<StateLine>,
+    mode: ImportMode,
+    pushed: &mut view::Pushed,
+) -> Result<(), HandleError> {
+    for StateLine { line, place, json } in entries {
+        let error = match (state_lines::import(service, place, &json).await, mode) {
+            (Ok(EntryImport::Stored), _) => {
+                pushed.entries += 1;
+                continue;
+            }
+            (Ok(EntryImport::Present), ImportMode::Absent) => {
+                pushed.present += 1;
+                continue;
+            }
+            (Ok(EntryImport::Present), ImportMode::All) => "it exists already".to_owned(),
+            (Err(HandleError::Store(error)), _) if !error.is_of_one_job() => {
+                return Err(error.into());
+            }
+            (Err(error), _) => error.to_string(),
+        };
+        let error = format!("{}: {error}", place.as_str());
+        pushed.rejected.push(view::Rejected { line, jid: None, error });
+    }
+    Ok(())
 }
 
 /// Counts the jobs that were stored or rejected on their own account.
@@ -112,29 +158,32 @@ fn record_results<'a>(
     Ok(())
 }
 
-/// Adds the jobs of the lines to the batch. Returns their line numbers and other fields.
+/// Adds the jobs of the lines to the batch. Returns their line numbers and other fields, and the
+/// entries that are no jobs.
 fn read_lines<S: Store>(
     service: &JobService<S>,
     batch: &mut JobBatch,
     texts: &[Vec<u8>],
     pushed: &mut view::Pushed,
-) -> Vec<(u64, Option<ExportedState>)> {
+) -> (Vec<(u64, Option<ExportedState>)>, Vec<StateLine>) {
     let settings = service.settings();
-    let mut parsed = Vec::with_capacity(texts.len());
+    let (mut parsed, mut entries) = (Vec::with_capacity(texts.len()), Vec::new());
     for (line, text) in (1..).zip(texts) {
         match read_line(service, batch, text, &settings.limits) {
             Ok(ReadLine::Job(rest)) => parsed.push((line, rest)),
+            Ok(ReadLine::State(place, json)) => entries.push(StateLine { line, place, json }),
             Ok(ReadLine::End) => {}
             Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
         }
     }
-    parsed
+    (parsed, entries)
 }
 
 /// What a line was.
 enum ReadLine {
     /// The fields other than the job, or `None` for a plain job.
     Job(Option<ExportedState>),
+    State(StatePlace, String),
     End,
 }
 
@@ -150,10 +199,15 @@ fn read_line<S: Store>(
     if line.end().is_some() {
         return Ok(ReadLine::End);
     }
+    let features = line.features().map_err(|error| format!("features: {error}"))?;
     let (Some(place), Some(job)) = (line.place, line.job) else {
         batch.add(text, now, limits).map_err(|error| error.to_string())?;
         return Ok(ReadLine::Job(None));
     };
+    if let Some(place) = StatePlace::named(&place) {
+        return Ok(ReadLine::State(place, job.get().to_owned()));
+    }
+    let features = features.map(|features| parse_features(&features)).transpose()?;
     let set = match requests::parse_location(&place, service).map_err(|error| error.to_string())? {
         JobLocation::Queue(_) => None,
         JobLocation::Set(set) => Some(set),
@@ -164,7 +218,21 @@ fn read_line<S: Store>(
     };
     let failure = failure(job.get())?;
     batch.add(job.get().as_bytes(), now, limits).map_err(|error| error.to_string())?;
-    Ok(ReadLine::Job(Some(ExportedState { set, at, failure })))
+    Ok(ReadLine::Job(Some(ExportedState { set, at, failure, features })))
+}
+
+fn parse_features(features: &view::JobFeaturesView) -> Result<ExportedFeatures, String> {
+    let lock_until = features.lock_until.as_deref().map(parse_rfc3339).transpose();
+    let callback = features.callback.as_ref().map(|callback| {
+        let (batch, kind) = (BatchId::parse(&callback.bid), CallbackKind::named(&callback.kind));
+        let job = batch.zip(kind).map(|(batch, kind)| CallbackJob { batch, kind });
+        job.ok_or_else(|| "features: callback is not what an export holds".to_owned())
+    });
+    Ok(ExportedFeatures {
+        lock_until: lock_until.map_err(|error| format!("features: lock_until: {error}"))?,
+        has_failed: features.failed,
+        callback: callback.transpose()?,
+    })
 }
 
 fn failure(job: &str) -> Result<Option<FailureState>, String> {
@@ -186,6 +254,6 @@ fn job_text_of(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
 }
 
 fn restored_job<'a>(job: &NewJob<'a>, rest: &ExportedState, json: &'a [u8]) -> Restored<'a> {
-    let ExportedState { set, at, failure } = rest.clone();
-    Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure }
+    let ExportedState { set, at, failure, features } = rest.clone();
+    Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure, features }
 }

@@ -46,6 +46,7 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.tracks_max, JobServerLimits::TRACKS_MAX);
     keep!(limits.track_age_max, JobServerLimits::TRACK_AGE_MAX);
     keep!(limits.batches_max, JobServerLimits::BATCHES_MAX);
+    keep!(limits.batch_memory_bytes_max, JobServerLimits::BATCH_MEMORY_BYTES_MAX);
     keep!(limits.batch_commit_timeout, JobServerLimits::BATCH_COMMIT_TIMEOUT);
     keep!(limits.batch_age_max, JobServerLimits::BATCH_AGE_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);

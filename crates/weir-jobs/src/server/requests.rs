@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tokio::sync::mpsc::Receiver;
 use weir_base::shutdown::ShutdownToken;
 
-use super::{JobService, cron, import, reload, search, views, walk};
+use super::{JobService, cron, import, reload, search, state_lines, views, walk};
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
@@ -62,6 +62,9 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
         HandleRequest::Import(lines, mode, reply) => {
             send_reply(reply, import::import(service, &lines, mode).await)
+        }
+        HandleRequest::ExportedState(place, after, reply) => {
+            reply_unless_dropped(reply, state_lines::page(service, place, after)).await
         }
         HandleRequest::Act(location, which, action, reply) => {
             send_reply(reply, act(service, &location, which, action).await);

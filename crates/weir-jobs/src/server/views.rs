@@ -1,5 +1,6 @@
 //! Converts the server's state into the plain data of [`crate::view`].
 
+use memchr::memmem;
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
 
@@ -9,7 +10,8 @@ use crate::node::NodeState;
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
 use crate::store::{
-    JobState, QueueCounts, Reserved, ShardState, Storage, Store, StoreCondition, StoredJob,
+    CallbackJob, ExportedFeatures, JobState, QueueCounts, Reserved, ShardState, Storage, Store,
+    StoreCondition, StoredJob,
 };
 use crate::view;
 
@@ -160,6 +162,7 @@ fn queue_view<S: Store>(
 
 /// Converts a job.
 pub(super) fn job(job: StoredJob) -> view::JobView {
+    let features = features(&job);
     let (state, wid) = match job.state {
         JobState::Enqueued => (view::JobViewState::Enqueued, None),
         JobState::Reserved { wid, .. } => (view::JobViewState::Working, wid),
@@ -180,7 +183,26 @@ pub(super) fn job(job: StoredJob) -> view::JobView {
         wid: wid.map(|wid| wid.to_string()),
         payload: String::from_utf8_lossy(&job.json).into_owned(),
         key: job.key.to_string(),
+        features,
     }
+}
+
+/// Returns what an export contains beside the text. A job that asks for a lock and holds none has an
+/// empty entry, because without one the import would give it a lock.
+fn features(job: &StoredJob) -> Option<view::JobFeaturesView> {
+    let ExportedFeatures { lock_until, has_failed, callback } = job.features;
+    let asks_for_lock = || memmem::find(&job.json, b"unique_for").is_some();
+    if job.features == ExportedFeatures::default() && !asks_for_lock() {
+        return None;
+    }
+    Some(view::JobFeaturesView {
+        lock_until: lock_until.map(rfc3339),
+        failed: has_failed,
+        callback: callback.map(|CallbackJob { batch, kind }| view::CallbackView {
+            bid: batch.to_string(),
+            kind: kind.as_str().to_owned(),
+        }),
+    })
 }
 
 fn created_at(json: &[u8]) -> Option<String> {

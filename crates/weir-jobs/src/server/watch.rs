@@ -96,6 +96,7 @@ async fn snapshot<S: Store>(
         unique_locks: counts.unique_locks,
         tracked: counts.tracked,
         batches: counts.batches,
+        batch_bytes: counts.batch_bytes,
         buffered_bytes: service.buffers.used_bytes() as u64,
         log_segments: storage.segments,
         log_bytes: storage.bytes,

@@ -14,7 +14,7 @@ use super::{
     Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
 };
 use crate::allocation::Allocation;
-use crate::batches::{BatchDefinition, BatchStatus};
+use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
@@ -80,6 +80,13 @@ macro_rules! operations {
                 -> Result<bool, StoreError>;
             cron_pause(name: &$a str, paused: bool) -> Result<(), StoreError>;
             cron_forget(name: &$a str) -> Result<(), StoreError>;
+            export_batches(after: Option<BatchId>, limit: usize)
+                -> Result<Vec<ExportedBatch>, StoreError>;
+            import_batch(batch: ExportedBatch) -> Result<bool, StoreError>;
+            export_tracks(after: Option<(Timestamp, Box<str>)>, limit: usize)
+                -> Result<Vec<(Box<str>, Track)>, StoreError>;
+            import_track(jid: &$a str, track: Track) -> Result<(), StoreError>;
+            import_cron(name: &$a str, state: CronState) -> Result<(), StoreError>;
             act(place: &$a JobLocation, what: &$a Selection, action: Action)
                 -> Result<u64, StoreError>;
             scan(request: ScanRequest) -> Result<ScanPage, StoreError>;

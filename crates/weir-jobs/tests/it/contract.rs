@@ -86,7 +86,8 @@ mod obeys_custom {
                 tracking:
                     a_track_follows_its_job,
                     operators_and_vanished_workers_change_the_state,
-                    tracks_are_limited_and_expire;
+                    tracks_are_limited_and_expire,
+                    progress_moves_to_another_store;
                 batching:
                     callbacks_come_when_all_jobs_have_ended,
                     a_failed_job_completes_its_batch_and_its_retry_succeeds,
@@ -96,11 +97,18 @@ mod obeys_custom {
                     a_batch_can_be_opened_again,
                     a_job_of_an_unknown_batch_is_refused,
                     batches_expire_and_are_limited,
+                    the_texts_of_all_batches_are_limited,
+                    a_callback_belongs_to_no_batch,
+                    a_large_queue_is_cleared_in_slices,
+                    batches_move_to_another_store,
+                    a_callback_in_progress_moves_with_its_batch,
+                    a_lock_moves_with_its_time,
                     a_callback_wakes_a_fetch;
                 crons:
                     a_time_enqueues_one_job,
                     a_unique_cron_job_is_left_out_while_the_last_one_runs,
-                    a_cron_job_wakes_a_fetch;
+                    a_cron_job_wakes_a_fetch,
+                    the_state_of_a_cron_job_can_be_replaced;
             });
         };
     }
@@ -122,6 +130,7 @@ mod obeys_custom_and_survives {
             progress_survives_compaction;
         batching:
             batches_survive_a_crash,
+            imported_batches_survive_a_crash,
             jobs_that_were_cleared_stay_lost,
             callbacks_survive_compaction_and_fire_once;
         crons:

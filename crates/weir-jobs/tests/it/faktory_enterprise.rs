@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_base::clock::{Clock, Timestamp};
-use weir_jobs::cron::{CronJobSettings, CronSettings};
-use weir_jobs::handle::CronAction;
+use weir_jobs::cron::{CronJobSettings, CronSettings, MissedRuns};
+use weir_jobs::handle::{CronAction, ImportMode};
 use weir_jobs::settings::JobServerSettings;
 
 use crate::faktory_server::{Client, STORES, Server, until};
@@ -216,6 +216,10 @@ fn batches_that_cannot_be_are_errors() {
             "> BATCH NEW {{\"description\":\"{}\",\"success\":{callback}}}\n< -ERR BATCH NEW of more than 1024 bytes*",
             "x".repeat(1_024)
         ));
+        let member = r#"{"jobtype":"T","args":[],"custom":{"bid":"b-1"}}"#;
+        client.talk(&format!(
+            "> BATCH NEW {{\"success\":{member}}}\n< -ERR malformed BATCH: a callback belongs to no batch: remove its custom.bid"
+        ));
         let member = job("job-00001", r#"{"bid":"b-00000000000000ff"}"#);
         client.talk(&format!("> PUSH {member}\n< -ERR No such batch b-00000000000000ff"));
         client.talk(&format!(
@@ -258,6 +262,77 @@ fn cron_jobs_are_enqueued_at_their_times() {
         );
         let handle = server.handle();
         let unknown = handle.act_on_cron("other".to_owned(), CronAction::Run);
-        assert!(server.block_on(unknown).is_err());
+        let error = server.block_on(unknown).unwrap_err();
+        assert_eq!(error.to_string(), "there is no cron job \"other\"");
+    }
+}
+
+#[test]
+fn a_cron_job_whose_lock_is_held_is_not_run_now() {
+    for store in STORES {
+        let server = Server::start(store, |settings| {
+            let job = CronJobSettings {
+                jobtype: "Tick".to_owned(),
+                custom: r#"{"unique_for":60}"#.to_owned(),
+                ..CronJobSettings::default()
+            };
+            let name = "ticker".to_owned();
+            settings.cron.push(CronSettings { name, job, ..CronSettings::default() });
+        });
+        let run = || {
+            let handle = server.handle();
+            server.block_on(handle.act_on_cron("ticker".to_owned(), CronAction::Run))
+        };
+        run().unwrap();
+        let refused = "the job of \"ticker\" was not enqueued: an equal job holds its unique lock";
+        assert_eq!(run().unwrap_err().to_string(), refused);
+    }
+}
+
+#[test]
+fn an_imported_cron_job_continues_where_the_other_weir_stopped() {
+    for store in STORES {
+        let clock = Clock::manual(Timestamp::from_millis(1_795_824_030_000));
+        let minutely = |settings: &mut JobServerSettings| {
+            let job = CronJobSettings { jobtype: "Tick".to_owned(), ..CronJobSettings::default() };
+            let (name, schedule) = ("ticker".to_owned(), "* * * * *".parse().unwrap());
+            let missed = MissedRuns::RunOnce;
+            settings.cron.push(CronSettings {
+                name,
+                schedule,
+                missed,
+                job,
+                ..CronSettings::default()
+            });
+        };
+        let server = Server::start_with(store, None, clock.clone(), minutely);
+        let import = |line: &str| {
+            let lines = vec![line.as_bytes().to_vec()];
+            server.block_on(server.handle().import(lines, ImportMode::All)).unwrap()
+        };
+        let line = |name: &str, last: &str| {
+            format!(
+                r#"{{"place":"cron","key":"{name}","job":{{"name":"{name}","last":"{last}","paused":false}}}}"#
+            )
+        };
+        let other = import(&line("other", "2026-11-28T00:00:00Z"));
+        assert_eq!(other.rejected[0].error, "cron: there is no cron job \"other\"");
+        // The other one stopped half an hour ago: one job for the times that were missed.
+        let imported = import(&line("ticker", "2026-11-27T23:30:00Z"));
+        assert_eq!((imported.entries, imported.rejected_total), (1, 0));
+        clock.advance(Duration::from_secs(1));
+        server
+            .block_on(server.handle().act_on_cron("ticker".to_owned(), CronAction::Resume))
+            .unwrap();
+        let mut client = server.worker("w1");
+        client.talk(
+            "> FETCH default\n< $*\"jid\":\"cron-ticker-1795824000\"*\n> FETCH default\n< $-1",
+        );
+        let again = import(&line("ticker", "2026-11-27T23:30:00Z"));
+        assert_eq!(again.entries, 1);
+        server
+            .block_on(server.handle().act_on_cron("ticker".to_owned(), CronAction::Resume))
+            .unwrap();
+        client.talk("> FETCH default\n< $-1");
     }
 }

@@ -72,6 +72,26 @@ async fn fill(store: &EmbeddedStore<SimulatedDisk>) -> u32 {
 }
 
 #[test]
+fn on_a_full_disk_cron_jobs_wait_and_the_reserve_is_left_to_workers() {
+    run(async {
+        let disk = SimulatedDisk::new(1);
+        disk.set_space(Some(256 << 10));
+        let store = open(&disk, Fsync::Always);
+        fill(&store).await;
+        let now = Clock::system().now();
+        let json = format!(r#"{{"jid":"cron-0001","jobtype":"T","args":["{}"]}}"#, "x".repeat(500));
+        let mut batch = JobBatch::new();
+        let job =
+            batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
+        let refused = store.cron_run("ticker", now, Some(job)).await;
+        assert_eq!(refused, Err(StoreError::DiskFull));
+        assert_eq!(store.cron_states().await.expect("they are read").len(), 0);
+        let delivery = fetch(&store).await.expect("a job");
+        assert_eq!(store.ack(&[&delivery.jid]).await, Ok(Vec::new()));
+    });
+}
+
+#[test]
 fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
     for (fsync, allocates) in [
         (Fsync::Always, true),

@@ -3,7 +3,7 @@
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{EntryKey, QueueName, SetName};
 use weir_jobs::settings::JobServerLimits;
-use weir_jobs::store::{JobState, StoredJob};
+use weir_jobs::store::{ExportedFeatures, JobState, StoredJob};
 
 use super::seconds;
 use super::stored::StoredText;
@@ -69,6 +69,7 @@ impl RawEntry {
                 reserve_for_seconds: 0,
                 failure: None,
                 json,
+                features: ExportedFeatures::default(),
             };
         };
         let named = text.string("queue").and_then(|name| QueueName::parse(&name, limits).ok());
@@ -84,6 +85,7 @@ impl RawEntry {
             failure: text.failure(next_at),
             json: translate::to_faktory(&text, queue.as_str(), next_at),
             queue,
+            features: ExportedFeatures::default(),
         }
     }
 }

@@ -350,3 +350,131 @@ fn jobs_in_progress_are_exported_as_waiting() {
     assert_eq!(weir.site.ok(&["jobs", "export", "default"]).lines().count(), 2);
     assert!(weir.stop().success());
 }
+
+const MEMBERS: usize = 2_000;
+
+/// A parent batch without jobs, and a child with unique jobs, some of which report progress.
+struct Batches {
+    parent: String,
+    child: String,
+}
+
+fn start_with_cron() -> Weir {
+    let site = Site::new("");
+    let cron =
+        "[[jobs.cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\njob = { jobtype = \"N\" }\n";
+    site.write(&format!("{EMBEDDED}{cron}"));
+    site.start()
+}
+
+fn member(number: usize, child: &str, jid: &str) -> String {
+    format!(
+        r#"{{"jid":"{jid}-{number:05}","jobtype":"M","args":[{number}],"queue":"m","custom":{{"bid":"{child}","unique_for":3600,"track":{}}}}}"#,
+        number % 2
+    )
+}
+
+fn fill_with_batches(weir: &Weir) -> Batches {
+    let mut client = Client::connect(weir.jobs());
+    let callback = |name: &str| {
+        format!(r#"{{"jid":"{name}-0001","jobtype":"C","args":[1.0],"queue":"callbacks"}}"#)
+    };
+    let parent = client.run_command(&format!("BATCH NEW {{\"success\":{}}}", callback("parent")));
+    let child = client.run_command(&format!(
+        r#"BATCH NEW {{"parent_bid":"{parent}","description":"d","complete":{},"success":{}}}"#,
+        callback("complete"),
+        callback("success")
+    ));
+    let jobs: Vec<String> = (0..MEMBERS).map(|n| member(n, &child, "member")).collect();
+    assert_eq!(client.run_command(&format!("PUSHB [{}]", jobs.join(","))), "{}");
+    assert_eq!(client.run_command(&format!("BATCH COMMIT {child}")), "+OK");
+    assert_eq!(client.run_command(&format!("BATCH COMMIT {parent}")), "+OK");
+    for number in 0..5 {
+        client.run_command("FETCH m");
+        assert_eq!(client.run_command(&format!(r#"ACK {{"jid":"member-{number:05}"}}"#)), "+OK");
+    }
+    client.run_command(r#"TRACK SET {"jid":"member-00003","percent":40,"desc":"a \"b\""}"#);
+    weir.site.ok(&["jobs", "cron", "pause", "nightly"]);
+    Batches { parent, child }
+}
+
+/// What clients and operators see of batches, locks, progress and cron.
+fn seen(weir: &Weir, batches: &Batches) -> Vec<String> {
+    let mut client = Client::connect(weir.jobs());
+    let again = member(7, &batches.child, "again");
+    let commands = [
+        format!("BATCH STATUS {}", batches.parent),
+        format!("BATCH STATUS {}", batches.child),
+        "TRACK GET member-00003".to_owned(),
+        "TRACK GET member-00007".to_owned(),
+        format!("PUSH {again}"),
+    ];
+    let mut seen: Vec<String> = commands.iter().map(|it| client.run_command(it)).collect();
+    let cron = weir.site.ok(&["jobs", "cron", "list", "--json"]);
+    let cron: serde_json::Value = serde_json::from_str(&cron).expect("JSON");
+    seen.push(cron[0]["paused"].to_string());
+    seen
+}
+
+#[test]
+fn batches_locks_progress_and_cron_move_to_another_weir() {
+    let source = start_with_cron();
+    let batches = fill_with_batches(&source);
+    let expected = seen(&source, &batches);
+    assert!(expected[1].contains("\"total\":2000,\"pending\":1995"), "{}", expected[1]);
+    assert!(expected[2].contains("\"percent\":40"), "{}", expected[2]);
+    assert_eq!(expected[4..], ["-NOTUNIQUE Job not unique", "true"]);
+    let text = export(&source, "jobs.jsonl");
+    let end = text.lines().last().expect("an end line");
+    let places = r#""batch-commits":2,"batches":2,"cron":1,"queue:m":1995,"tracks":1000"#;
+    assert!(end.contains(places), "{end}");
+
+    // The import and Weir itself are killed in between.
+    let target = start_with_cron();
+    target.site.write_file("jobs.jsonl", text.as_bytes());
+    let mut import = command(&target, &["jobs", "import", "jobs.jsonl"]).spawn().expect("started");
+    std::thread::sleep(Duration::from_millis(120));
+    let _ = import.kill();
+    import.wait().expect("ended");
+    let target = target.kill_parent().start();
+    run_with_kills(&target, || vec!["jobs", "import", "jobs.jsonl"]);
+    assert_eq!(seen(&target, &batches), expected);
+    let target = target.kill_parent().start();
+    assert_eq!(seen(&target, &batches), expected);
+
+    let mut client = Client::connect(target.jobs());
+    let mut callbacks = Vec::new();
+    for _ in 0..MEMBERS + 10 {
+        let job = client.run_command("FETCH m callbacks");
+        let Ok(job) = serde_json::from_str::<serde_json::Value>(&job) else { break };
+        let Some(jid) = job["jid"].as_str() else { break };
+        assert_eq!(client.run_command(&format!(r#"ACK {{"jid":"{jid}"}}"#)), "+OK");
+        if job["queue"] == "callbacks" {
+            callbacks.push(jid.to_owned());
+        }
+    }
+    assert_eq!(callbacks, ["complete-0001", "success-0001", "parent-0001"]);
+    assert!(source.stop().success() && target.stop().success());
+
+    let Some(redis) = RedisServer::start() else { return };
+    let on_redis = start_on(&[&redis]);
+    on_redis.site.write_file("jobs.jsonl", text.as_bytes());
+    let shown = on_redis.site.shown(&["jobs", "import", "jobs.jsonl"]);
+    assert!(shown.contains("batches: BATCH is not supported for jobs in Redis"), "{shown}");
+    assert!(on_redis.stop().success());
+}
+
+#[test]
+fn an_export_without_the_new_lines_is_imported_as_before() {
+    let weir = start_embedded();
+    let job = r#"{"jid":"member-0001","jobtype":"M","args":[1],"custom":{"unique_for":3600,"bid":"b-0000000000000007"}}"#;
+    let line =
+        format!("{{\"place\":\"retries\",\"at\":\"2035-01-20T19:28:22.1Z\",\"job\":{job}}}\n");
+    weir.site.write_file("jobs.jsonl", line.as_bytes());
+    let imported = weir.site.ok(&["jobs", "import", "--unchecked", "jobs.jsonl"]);
+    assert_eq!(imported, "1 job imported, 0 rejected\n");
+    let mut client = Client::connect(weir.jobs());
+    let again = r#"{"jid":"again-00001","jobtype":"M","args":[1],"custom":{"unique_for":60}}"#;
+    assert_eq!(client.run_command(&format!("PUSH {again}")), "-NOTUNIQUE Job not unique");
+    assert!(weir.stop().success());
+}

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use hyper::StatusCode;
 use indicatif::ProgressBar;
-use weir_jobs::export_lines::{ExportEnd, export_line};
+use weir_jobs::export_lines::{ExportEnd, StatePlace, export_line};
 use weir_jobs::handle::JobQuery;
 use weir_jobs::view::{
     JobListPage, JobServerOverview, JobView, JobViewState, QueueView, ReservationView,
@@ -25,7 +25,7 @@ pub(crate) struct JobsExportArgs {
     #[command(flatten)]
     target: Target,
     /// Queues, or the sets scheduled, retries and dead [default: everything, with the jobs in
-    /// progress as waiting jobs of their queues]
+    /// progress as waiting jobs of their queues, and with batches, progress and cron jobs]
     places: Vec<String>,
     /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
     #[arg(long, value_name = "GLOB")]
@@ -46,7 +46,11 @@ pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     let queries = queries(&mut client, arguments).await?;
     let mut file = ExportFile::open(&arguments.output, arguments.resume)?;
     let is_filtered = arguments.search.is_some() || arguments.jobtype.is_some();
+    let is_everything = arguments.places.is_empty() && !is_filtered;
     let end = async {
+        if is_everything {
+            export_state(&mut client, &StatePlace::BEFORE, &mut file).await?;
+        }
         let bar = ProgressBar::new(queries.iter().map(|(_, total)| total).sum());
         for (query, before) in &queries {
             export_place(&mut client, query, &mut file, &bar).await?;
@@ -55,8 +59,9 @@ pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
             }
         }
         bar.finish_and_clear();
-        if arguments.places.is_empty() && !is_filtered {
+        if is_everything {
             export_in_progress(&mut client, &mut file).await?;
+            export_state(&mut client, &StatePlace::AFTER, &mut file).await?;
         }
         file.finish()
     };
@@ -115,6 +120,19 @@ async fn export_place(
         Ok(())
     };
     client.stream(&query::path("export", &query), write).await
+}
+
+/// Exports batches, progress or cron jobs.
+async fn export_state(
+    client: &mut AdminClient,
+    places: &[StatePlace],
+    file: &mut ExportFile,
+) -> anyhow::Result<()> {
+    for place in places {
+        let query = JobQuery { place: place.as_str().to_owned(), ..JobQuery::default() };
+        export_place(client, &query, file, &ProgressBar::hidden()).await?;
+    }
+    Ok(())
 }
 
 /// Compares what was exported with the size of the place.
@@ -188,9 +206,18 @@ fn summary(end: &ExportEnd) -> String {
     let queues = || end.places.iter().filter(|(place, _)| place.starts_with("queue:"));
     let waiting: u64 = queues().map(|(_, jobs)| jobs).sum();
     let queues = u64::try_from(queues().count()).unwrap_or_default();
+    let state = match end.entries() {
+        0 => String::new(),
+        _ => format!(
+            "\nalso exported: batches ({}), tracked jobs ({}), cron jobs ({})",
+            of("batches"),
+            of("tracks"),
+            of("cron"),
+        ),
+    };
     format!(
-        "{} exported: {waiting} in {}, {} scheduled, {} retries, {} dead\nSHA-256 of their lines: {}",
-        output::count(end.jobs, "job"),
+        "{} exported: {waiting} in {}, {} scheduled, {} retries, {} dead{state}\nSHA-256 of their lines: {}",
+        output::count(end.jobs - end.entries(), "job"),
         output::count(queues, "queue"),
         of("scheduled"),
         of("retries"),

@@ -135,7 +135,7 @@ impl ExportStart {
             let parsed = ExportLine::parse(&line)
                 .with_context(|| format!("line {number} is not from an export"))?;
             if let Some(end) = parsed.end() {
-                bail!("it is complete: its end line counts {} jobs", end.jobs);
+                bail!("it is complete: its end line counts {} jobs", end.jobs - end.entries());
             }
             let key = parsed.key();
             let Some(place) = parsed.place.filter(|_| parsed.job.is_some()) else {

@@ -91,13 +91,17 @@ fn note_rejected(rejected: &[Rejected], lines_before: u64) {
 }
 
 fn report(arguments: &JobsImportArgs, progress: &ImportProgress) -> anyhow::Result<()> {
-    let Pushed { accepted, present, rejected_total, .. } = progress.pushed;
+    let Pushed { accepted, present, entries, rejected_total, .. } = progress.pushed;
     if arguments.json {
         output::json(&progress.pushed)?;
     } else {
         // Those that were present come from the interrupted run.
         let imported = output::count(accepted + present, "job");
         output::line(&format!("{imported} imported, {rejected_total} rejected"));
+        if entries > 0 {
+            let entries = output::count(entries, "line");
+            output::line(&format!("{entries} of batches, progress and cron jobs imported"));
+        }
     }
     if let Some(file) = progress.rejected_file().filter(|_| rejected_total > 0) {
         output::note(&format!(
@@ -114,10 +118,10 @@ async fn check_outcome(
     input: &ImportInput,
     progress: &ImportProgress,
 ) -> anyhow::Result<()> {
-    let Pushed { accepted, present, rejected_total, .. } = progress.pushed;
-    let (confirmed, read) = (accepted + present + rejected_total, input.jobs());
+    let Pushed { accepted, present, entries, rejected_total, .. } = progress.pushed;
+    let (confirmed, read) = (accepted + present + entries + rejected_total, input.jobs());
     if confirmed != read {
-        bail!("{read} jobs were read, but Weir reported {confirmed}");
+        bail!("{read} lines were read, but Weir reported {confirmed}");
     }
     let (expected, found) = (progress.dead_before + input.dead(), dead(client).await?);
     if found + rejected_total < expected {

@@ -88,6 +88,7 @@ impl ImportProgress {
         self.add_rejected(batch, pushed)?;
         self.pushed.accepted += pushed.accepted;
         self.pushed.present += pushed.present;
+        self.pushed.entries += pushed.entries;
         self.pushed.rejected_total += pushed.rejected_total;
         let room = REJECTED_MAX.saturating_sub(self.pushed.rejected.len());
         let listed = pushed.rejected.iter().take(room).cloned();

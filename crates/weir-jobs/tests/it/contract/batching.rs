@@ -2,7 +2,12 @@
 
 use weir_jobs::batches::{BatchDefinition, BatchStatus};
 use weir_jobs::custom::BatchId;
-use weir_jobs::store::{Action, FailOutcome, QueueAction, Selection, Store, StoreError};
+use weir_jobs::job::JobBatch;
+use weir_jobs::model::{NewJob, SetName};
+use weir_jobs::settings::JobServerLimits;
+use weir_jobs::store::{
+    Action, FailOutcome, QueueAction, Restored, Selection, Store, StoreError, StoredJob,
+};
 
 use super::harness::{Durable, Harness};
 use super::world::{World, seconds};
@@ -181,9 +186,64 @@ pub(crate) async fn a_batch_can_be_opened_again<H: Harness>(world: World<H>) {
     assert_eq!(run_callbacks(&world).await, "b-success");
     push(&world, batch, "job-00003", "").await;
     assert_eq!(counts(&world, batch).await, r#"3 1 0 "" "2""#, "it is stored; nothing fires again");
+    world.advance(seconds(3_600)).await;
+    assert_eq!(counts(&world, batch).await, r#"3 1 0 "" "2""#, "it has a job again");
     world.fetch("default").await;
     world.ack("job-00003").await;
     assert_eq!(run_callbacks(&world).await, "");
+    world.advance(seconds(1_799)).await;
+    commit(&world, batch).await;
+    world.advance(seconds(1_799)).await;
+    assert_eq!(world.counts().await.batches, 1, "its status can still be read");
+    world.advance(seconds(1)).await;
+    assert_eq!(world.counts().await.batches, 0);
+}
+
+pub(crate) async fn the_texts_of_all_batches_are_limited<H: Harness>(_: World<H>) {
+    let world = World::<H>::with_limits(|limits| limits.batch_memory_bytes_max = 1_000);
+    let first = create(&world, None, "first", "success").await;
+    let bytes = world.counts().await.batch_bytes;
+    assert!(bytes > 50, "{bytes}");
+    let large = BatchDefinition { description: "x".repeat(1_000), ..BatchDefinition::default() };
+    let refused = world.store().batch_new(large).await;
+    let text = "too much memory for batches: their descriptions and callbacks may have 1000 bytes; raise jobs.limits.advanced.batch_memory_bytes_max, or wait until some have ended";
+    assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
+    commit(&world, first).await;
+    assert_eq!(run_callbacks(&world).await, "first-success");
+    world.advance(seconds(0)).await;
+    world.advance(seconds(1_800)).await;
+    assert_eq!((world.counts().await.batches, world.counts().await.batch_bytes), (0, 0));
+}
+
+pub(crate) async fn a_callback_belongs_to_no_batch<H: Harness>(world: World<H>) {
+    let parent = create(&world, None, "parent", "success").await;
+    let json =
+        format!(r#"{{"jid":"c-0000001","jobtype":"C","args":[],"custom":{{"bid":"{parent}"}}}}"#);
+    let definition =
+        BatchDefinition { success: Some(json.into_bytes()), ..BatchDefinition::default() };
+    let batch = world.store().batch_new(definition).await.unwrap();
+    commit(&world, batch).await;
+    assert_eq!(counts(&world, parent).await, r#"0 0 0 "" """#);
+    assert_eq!(world.fetch("default").await.as_deref(), Some("c-0000001"));
+}
+
+pub(crate) async fn a_large_queue_is_cleared_in_slices<H: Harness>(world: World<H>) {
+    let batch = create(&world, None, "b", "complete").await;
+    let bid = format!(r#""bid":"{batch}""#);
+    for number in 0..3_000 {
+        let json = format!(
+            r#"{{"jid":"job-{number:05}","jobtype":"T","args":[{number}],"custom":{{"unique_for":600,{bid}}}}}"#
+        );
+        world.push_json(&json).await.unwrap();
+    }
+    commit(&world, batch).await;
+    assert_eq!(world.queue_action("default", QueueAction::Clear).await, 3_000);
+    let last = r#"{"jid":"new-00001","jobtype":"T","args":[2999],"custom":{"unique_for":600}}"#;
+    world.push_json(last).await.expect("its lock is free at once");
+    world.advance(seconds(0)).await;
+    assert_eq!(world.counts().await.unique_locks, 1);
+    assert_eq!(counts(&world, batch).await, r#"3000 3000 3000 "1" """#);
+    assert_eq!(world.fetch("default").await.as_deref(), Some("new-00001"));
 }
 
 pub(crate) async fn a_job_of_an_unknown_batch_is_refused<H: Harness>(world: World<H>) {
@@ -211,7 +271,8 @@ pub(crate) async fn batches_expire_and_are_limited<H: Harness>(_: World<H>) {
     let parent = create(&world, None, "parent", "success").await;
     let child = create(&world, Some(parent), "child", "success").await;
     let refused = world.store().batch_new(BatchDefinition::default()).await;
-    let text = "too many batches: at most 2 (jobs.limits.batches_max)";
+    let text =
+        "too many batches: at most 2; raise jobs.limits.batches_max, or wait until some have ended";
     assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
     push(&world, child, "job-00001", "").await;
     commit(&world, parent).await;
@@ -334,4 +395,114 @@ pub(crate) async fn callbacks_survive_compaction_and_fire_once<H: Durable>(world
     let world = world.restart().await;
     assert_eq!(counts(&world, batch).await, r#"3 1 1 "2" """#);
     assert_eq!(run_callbacks(&world).await, "");
+}
+
+/// Moves a job with what the store knows of it.
+async fn move_job<H: Harness>(from: &World<H>, to: &World<H>, jid: &str, set: Option<SetName>) {
+    let stored = from.found(jid).await.expect("the job is there");
+    let mut batch = JobBatch::new();
+    let job = batch.parse_one(&stored.json, to.now(), &JobServerLimits::default()).unwrap();
+    let job = NewJob { at: None, ..job };
+    let StoredJob { at, failure, features, .. } = stored;
+    let restored = Restored { job, set, at, failure, features: Some(features) };
+    to.store().restore(&[restored]).await.unwrap();
+}
+
+/// A batch with a parent: a job has succeeded, one has failed, one waits, one is deleted.
+async fn move_batches<H: Harness>(world: &World<H>, target: &World<H>) -> (BatchId, BatchId) {
+    let parent = create(world, None, "parent", "success").await;
+    let child = create(world, Some(parent), "child", "complete success").await;
+    push(world, child, "job-00001 job-00002 job-00003", "").await;
+    commit(world, parent).await;
+    commit(world, child).await;
+    world.fetch("default").await;
+    world.ack("job-00001").await;
+    world.fetch("default").await;
+    world.fail("job-00002").await;
+    let first = world.store().export_batches(None, 1).await.unwrap();
+    let second = world.store().export_batches(Some(first[0].id), 9).await.unwrap();
+    assert_eq!((first.len(), second.len()), (1, 1), "a page at a time, in the order of ids");
+    for batch in first.into_iter().chain(second) {
+        assert!(batch.committed);
+        assert_eq!(target.store().import_batch(batch.clone()).await, Ok(true));
+        assert_eq!(target.store().import_batch(batch).await, Ok(false), "it is there");
+    }
+    target.advance(seconds(0)).await;
+    assert_eq!(run_callbacks(target).await, "", "its jobs are not there yet");
+    move_job(world, target, "job-00002", Some(SetName::Retries)).await;
+    move_job(world, target, "job-00003", None).await;
+    commit(target, child).await;
+    commit(target, parent).await;
+    (parent, child)
+}
+
+pub(crate) async fn batches_move_to_another_store<H: Harness>(world: World<H>) {
+    let target = World::<H>::with_limits(|_| {});
+    let (parent, child) = move_batches(&world, &target).await;
+    assert_eq!(counts(&target, child).await, counts(&world, child).await);
+    assert_eq!(status(&target, child).await.parent, Some(parent));
+    assert_eq!(status(&target, child).await.created_at, status(&world, child).await.created_at);
+    target.fetch("default").await;
+    target.ack("job-00003").await;
+    assert_eq!(run_callbacks(&target).await, "child-complete");
+    target.advance(seconds(60)).await;
+    target.fetch("default").await;
+    target.ack("job-00002").await;
+    assert_eq!(counts(&target, child).await, r#"3 0 0 "2" "1""#);
+    assert_eq!(run_callbacks(&target).await, "child-success");
+    assert_eq!(run_callbacks(&target).await, "parent-success");
+}
+
+pub(crate) async fn a_callback_in_progress_moves_with_its_batch<H: Harness>(world: World<H>) {
+    let batch = create(&world, None, "b", "complete success").await;
+    commit(&world, batch).await;
+    assert_eq!(counts(&world, batch).await, r#"0 0 0 "1" """#);
+    let target = World::<H>::with_limits(|_| {});
+    for batch in world.store().export_batches(None, 9).await.unwrap() {
+        target.store().import_batch(batch).await.unwrap();
+    }
+    move_job(&world, &target, "b-complete", None).await;
+    commit(&target, batch).await;
+    assert_eq!(run_callbacks(&target).await, "b-complete", "it is not enqueued again");
+    assert_eq!(run_callbacks(&target).await, "b-success");
+}
+
+pub(crate) async fn imported_batches_survive_a_crash<H: Durable>(world: World<H>) {
+    let target = World::<H>::with_limits(|_| {});
+    let (_, child) = move_batches(&world, &target).await;
+    let expected = counts(&world, child).await;
+    target.push_to("other", "plain-001").await;
+    let target = target.crash().await;
+    assert_eq!(counts(&target, child).await, expected);
+    target.push_to("other", "plain-002").await;
+    let target = target.crash().await.restart().await;
+    assert_eq!(counts(&target, child).await, expected);
+    for jid in target.drain("default").await.split_whitespace() {
+        target.ack(jid).await;
+    }
+    assert_eq!(run_callbacks(&target).await, "child-complete");
+}
+
+pub(crate) async fn a_lock_moves_with_its_time<H: Harness>(world: World<H>) {
+    let unique = |jid: &str, until: &str| {
+        format!(
+            r#"{{"jid":"{jid}","jobtype":"T","args":[],"queue":"{until}","custom":{{"unique_for":600,"unique_until":"{until}"}}}}"#
+        )
+    };
+    for until in ["success", "start"] {
+        world.push_json(&unique(&format!("of-{until}-01"), until)).await.unwrap();
+        world.fetch(until).await;
+        world.fail(&format!("of-{until}-01")).await;
+    }
+    world.clock.advance(seconds(500));
+    let target = World::<H>::with_limits(|_| {});
+    target.clock.advance(seconds(500));
+    for until in ["success", "start"] {
+        move_job(&world, &target, &format!("of-{until}-01"), Some(SetName::Dead)).await;
+    }
+    let again = |until: &str| unique("again-0001", until);
+    assert_eq!(target.push_json(&again("success")).await, Err(StoreError::NotUnique));
+    assert_eq!(target.push_json(&again("start")).await, Ok(()), "the fetch had freed it");
+    target.clock.advance(seconds(100));
+    assert_eq!(target.push_json(&again("success")).await, Ok(()), "it lasts from the push");
 }

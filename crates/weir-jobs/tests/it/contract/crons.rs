@@ -1,6 +1,7 @@
 //! The times of cron jobs that were handled: `[[jobs.cron]]`.
 
 use weir_base::clock::Timestamp;
+use weir_jobs::cron::CronState;
 use weir_jobs::job::JobBatch;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Store, StoreError};
@@ -79,4 +80,11 @@ pub(crate) async fn handled_times_survive_a_crash<H: Durable>(world: World<H>) {
     let world = world.restart().await;
     assert_eq!((last(&world, "a").await, last(&world, "b").await), (Some((second, false)), None));
     assert_eq!(world.depth("default").await, 0);
+}
+
+pub(crate) async fn the_state_of_a_cron_job_can_be_replaced<H: Harness>(world: World<H>) {
+    let state = CronState { last: world.now() + seconds(60), paused: true };
+    world.store().import_cron("a", state.clone()).await.unwrap();
+    assert_eq!(last(&world, "a").await, Some((state.last, true)));
+    assert!(!run(&world, "a", state.last).await, "it was handled");
 }

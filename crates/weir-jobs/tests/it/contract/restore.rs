@@ -37,7 +37,7 @@ async fn restore<H: Harness>(
     let json = failed.as_deref().unwrap_or(job.json);
     let job = NewJob { json, ..job };
     let (set, at) = set.map_or((None, world.now()), |(set, at)| (Some(set), at));
-    let restored = Restored { job, set, at, failure };
+    let restored = Restored { job, set, at, failure, features: None };
     world.store().restore(&[restored]).await
 }
 

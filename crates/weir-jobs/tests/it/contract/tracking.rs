@@ -136,3 +136,25 @@ pub(crate) async fn progress_survives_compaction<H: Durable>(world: World<H>) {
     let found = track(&world, "track-001").await.unwrap();
     assert_eq!((found.state.as_str(), found.percent), ("success", Some(30)));
 }
+
+pub(crate) async fn progress_moves_to_another_store<H: Harness>(world: World<H>) {
+    for jid in ["track-001", "track-002", "track-003"] {
+        world.push_with(jid, TRACKED).await;
+        world.advance(seconds(1)).await;
+    }
+    world.fetch("default").await;
+    report(&world, "track-001", 30, "half").await;
+    let target = World::<H>::with_limits(|limits| limits.tracks_max = 2);
+    let mut after = None;
+    for _ in 0..3 {
+        let page = world.store().export_tracks(after, 1).await.unwrap();
+        let (jid, track) = page.into_iter().next().unwrap();
+        after = Some((track.updated_at, jid.clone()));
+        target.store().import_track(&jid, track).await.unwrap();
+    }
+    assert_eq!(world.store().export_tracks(after, 1).await, Ok(Vec::new()));
+    assert_eq!(state(&target, "track-002").await, "unknown", "tracks_max");
+    let moved = track(&target, "track-001").await.unwrap();
+    assert_eq!((moved.state.as_str(), moved.percent), ("enqueued", Some(30)));
+    assert_eq!(moved.updated_at, track(&world, "track-001").await.unwrap().updated_at);
+}

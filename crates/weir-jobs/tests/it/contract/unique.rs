@@ -147,7 +147,7 @@ pub(crate) async fn locks_are_limited<H: Harness>(_: World<H>) {
         push(&world, "first-001", &format!(r#""queue":"{queue}",{UNIQUE}"#)).await.unwrap();
     }
     let refused = push(&world, "first-001", &format!(r#""queue":"c",{UNIQUE}"#)).await;
-    let text = "too many unique jobs: at most 2 (jobs.limits.unique_locks_max)";
+    let text = "too many unique jobs: at most 2; raise jobs.limits.unique_locks_max, or wait until some have ended";
     assert_eq!(refused, Err(StoreError::Limit(text.to_owned())));
     push(&world, "plain-001", r#""queue":"c""#).await.expect("other jobs need no lock");
     world.advance(seconds(600)).await;
@@ -162,7 +162,8 @@ pub(crate) async fn an_imported_job_is_stored_whoever_holds_its_lock<H: Harness>
         let job: NewJob<'_> =
             batch.parse_one(json.as_bytes(), world.now(), &JobServerLimits::default()).unwrap();
         let at = world.now() + seconds(5);
-        let restored = Restored { job, set: Some(SetName::Retries), at, failure: None };
+        let restored =
+            Restored { job, set: Some(SetName::Retries), at, failure: None, features: None };
         world.store().restore(&[restored]).await.unwrap();
     }
     world.act("retries", Selection::All, Action::Discard).await;
