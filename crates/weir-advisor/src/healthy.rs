@@ -8,7 +8,7 @@ use crate::observation::{
     Exceptions, Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering,
     OwnQueue, Persistence, PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisServer,
     Replication, ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation,
-    SlotLimit, Throughput, WeightedQueue,
+    SlotLimit, SynchronousCommit, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -191,6 +191,7 @@ fn postgres() -> DatabaseObservation {
         }),
         cache_hit_ratio: Fact::Known(0.998),
         lock_waits: Fact::Known(Vec::new()),
+        table_lock_requests: Vec::new(),
         waits: Fact::Known(Vec::new()),
         statements: Fact::NotAsked,
         replication: Fact::Known(Replication {
@@ -203,6 +204,7 @@ fn postgres() -> DatabaseObservation {
             wal_bytes_max: GIB,
             limit: SlotLimit::Unlimited,
         }),
+        synchronous: Fact::Known(SynchronousCommit::default()),
     }
 }
 

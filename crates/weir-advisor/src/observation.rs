@@ -34,7 +34,7 @@ pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDa
 pub use self::postgres::{
     ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, LockWait,
     PostgresSettings, ReadOnly, SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes,
-    is_nearly_full, limit_for, slots_to_keep_free,
+    TableLockRequest, is_nearly_full, limit_for, slots_to_keep_free,
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{
@@ -42,7 +42,9 @@ pub use self::process::{
 };
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, ServedDatabase, SlowCommand};
 pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
-pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
+pub use self::replication::{
+    Replication, ReplicationSlot, SlotLimit, SynchronousCommit, WalStatus,
+};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
@@ -109,6 +111,7 @@ impl Observation {
             postgres.and_then(|it| it.lock_waits.missing()),
             postgres.and_then(|it| it.waits.missing()),
             postgres.and_then(|it| it.replication.missing()),
+            postgres.and_then(|it| it.synchronous.missing()),
         ]
         .into_iter()
         .chain(self.redis.iter().map(Fact::missing))

@@ -5,6 +5,7 @@
 
 mod claim;
 mod cores;
+mod cpu;
 mod current_threads;
 mod demand;
 mod difference;
@@ -82,6 +83,8 @@ pub struct QueueDemand {
     pub arrivals_per_second: f64,
     /// Mean duration of a job in seconds.
     pub service_seconds: f64,
+    /// Mean CPU time of a job in seconds, if known. Otherwise jobs are assumed to wait mostly.
+    pub cpu_seconds: Option<f64>,
     /// 95 % of jobs are to wait less than this many seconds, even while every thread is busy.
     pub target_seconds: Option<f64>,
     /// Which of these figures were configured or measured.

@@ -4,7 +4,7 @@
 //! - `connection`: a connection with the simple protocol; `session`: a read-only connection that
 //!   executes each query in a transaction with its own timeouts, so that it also works through a
 //!   pooler;
-//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: the
+//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `standbys`, `cache`, `host`, `statements`: the
 //!   queries and their results;
 //! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
 //! - `titles`: lists the holders of connections when the database has no free slot for a query.
@@ -22,6 +22,7 @@ mod missing;
 mod session;
 mod settings;
 mod slots;
+mod standbys;
 mod statements;
 mod titles;
 mod tls;
@@ -149,8 +150,10 @@ impl Database {
         let configured =
             |memory_bytes| DatabaseHost { memory_bytes, share_bytes: memory_bytes, is_said: true };
         let given = self.source.memory_bytes.map(configured);
-        let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
+        let (lock_waits, table_lock_requests) =
+            locks::waits(session, backends.known().map(Vec::as_slice)).await;
         let replication = slots::replication(session).await;
+        let synchronous = standbys::synchronous(session).await;
         Fact::Known(DatabaseObservation {
             settings,
             pending_restart,
@@ -164,9 +167,11 @@ impl Database {
             host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
             cache_hit_ratio,
             lock_waits,
+            table_lock_requests,
             waits,
             statements,
             replication,
+            synchronous,
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Exceptions, Fact, Replication};
+use super::{Exceptions, Fact, Replication, SynchronousCommit};
 use crate::plan::{DatabaseWorkload, PostgresMachine, Storage};
 
 /// State of the Postgres server. Each part needs different privileges.
@@ -35,12 +35,16 @@ pub struct DatabaseObservation {
     pub cache_hit_ratio: Fact<f64>,
     /// Sessions that are blocked by others.
     pub lock_waits: Fact<Vec<LockWait>>,
+    /// Those of them that wait for the lock of a whole table.
+    pub table_lock_requests: Vec<TableLockRequest>,
     /// What busy sessions are waiting for. Not queried on every database.
     pub waits: Fact<Vec<SessionWait>>,
     /// Statements by total time. Not queried without `pg_stat_statements`.
     pub statements: Fact<Vec<StatementTimes>>,
     /// Replication slots and their limits.
     pub replication: Fact<Replication>,
+    /// Commits that wait for a standby.
+    pub synchronous: Fact<SynchronousCommit>,
 }
 
 impl DatabaseObservation {
@@ -261,6 +265,18 @@ impl SessionState {
             Self::Hidden => "hidden",
         }
     }
+}
+
+/// A session that waits for the lock of a whole table that a change of the table needs. Other
+/// sessions wait behind it, even those that need only weak locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TableLockRequest {
+    /// Process ID of the session.
+    pub pid: u32,
+    /// The mode as Postgres' manual writes it: "ACCESS EXCLUSIVE".
+    pub mode: String,
+    /// The first words of its statement, if that is a change of a table and visible: "ALTER TABLE".
+    pub statement: Option<String>,
 }
 
 /// A session that is blocked by another.

@@ -15,6 +15,40 @@ pub struct Replication {
     pub limit: SlotLimit,
 }
 
+/// Commits that wait until standbys have confirmed them (`synchronous_standby_names`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SynchronousCommit {
+    /// `synchronous_standby_names`; empty: commits wait for no standby.
+    pub standby_names: String,
+    /// Connected standbys that confirm commits (`sync_state` is "sync" or "quorum").
+    pub confirming: u32,
+    /// Names of all connected standbys (`pg_stat_replication.application_name`).
+    pub connected: Vec<String>,
+    /// Sessions whose commit is waiting (`wait_event` is "`SyncRep`").
+    pub waiting: u32,
+    /// How long the first of those has been waiting.
+    pub longest: Duration,
+}
+
+impl SynchronousCommit {
+    /// Returns the number of standbys that must confirm a commit: 1, unless the setting begins with
+    /// a number, FIRST or ANY: "ANY 2 (a, b, c)".
+    #[must_use]
+    pub fn required(&self) -> u32 {
+        let words = self.standby_names.split(['(', ' ']).filter(|word| !word.is_empty());
+        let is_method =
+            |word: &&str| ["FIRST", "ANY"].iter().any(|it| word.eq_ignore_ascii_case(it));
+        let number = words.skip_while(is_method).next().and_then(|word| word.parse().ok());
+        number.filter(|_| self.standby_names.contains('(')).unwrap_or(1)
+    }
+
+    /// Reports whether commits wait for standbys of which too few are connected.
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        self.waiting > 0 && !self.standby_names.is_empty() && self.confirming < self.required()
+    }
+}
+
 /// How much WAL a slot may retain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

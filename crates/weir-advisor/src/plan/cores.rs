@@ -2,12 +2,15 @@
 //!
 //! Ruby runs one thread of a process at a time, and threads spend most of their time waiting for
 //! the database and the network. A core keeps up with 25 threads, which is also the limit per
-//! process; more threads would only wait for each other.
+//! process; more threads would only wait for each other. Jobs whose CPU time is known need that as
+//! well.
 
-use super::PlanInput;
+use std::fmt::Write;
+
 use super::claim::{Claim, ClaimOutcome, Proof};
 use super::layout::ProcessLayout;
 use super::split::CONCURRENCY_MAX;
+use super::{PlanInput, ceiling, cpu};
 use crate::wording::number;
 
 /// Returns how many threads the machine's cores can keep busy.
@@ -25,20 +28,26 @@ fn threads(layout: &ProcessLayout) -> u64 {
 
 pub(super) fn enough(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let (threads, most) = (threads(layout), threads_max(wanted));
-    let figures = format!(
+    let computing = cpu::cores_of(&wanted.queues);
+    let fits = computing <= f64::from(wanted.cores);
+    let mut figures = format!(
         "{threads} of {} that {} can keep busy",
         number(most, "thread", "threads"),
         number(wanted.cores, "core", "cores")
     );
+    if !fits {
+        let _ = write!(figures, "; the CPU time of the jobs takes {computing:.1} cores");
+    }
     Proof {
         claim: Claim::CoresEnough,
-        outcome: ClaimOutcome::of(threads <= u64::from(most)),
+        outcome: ClaimOutcome::of(fits && threads <= u64::from(most)),
         figures,
     }
 }
 
-/// Returns the number of cores that the layout's threads need.
-pub(super) fn remedy(layout: &ProcessLayout) -> String {
-    let cores = threads(layout).div_ceil(u64::from(CONCURRENCY_MAX));
+/// Returns the number of cores that the layout's threads and the CPU time of the jobs need.
+pub(super) fn remedy(wanted: &PlanInput, layout: &ProcessLayout) -> String {
+    let of_threads = threads(layout).div_ceil(u64::from(CONCURRENCY_MAX));
+    let cores = of_threads.max(u64::from(ceiling(cpu::cores_of(&wanted.queues))));
     format!("{} (--cores {cores}), on this machine or on others", number(cores, "core", "cores"))
 }

@@ -7,7 +7,7 @@ use weir_base::hint;
 
 use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
-use super::{DemandSource, QueueDemand, current_threads, importance};
+use super::{DemandSource, QueueDemand, cpu, current_threads, importance};
 
 /// Assumed job duration when none was observed: half of a delivery over the network.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -120,6 +120,7 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
     current_threads::keep(&mut demands.queues, jobs);
     let ranks = importance::ranks(jobs);
     for queue in &mut demands.queues {
+        queue.cpu_seconds = cpu::seconds_per_job(jobs, &queue.name);
         queue.importance = ranks.get(queue.name.as_str()).copied().unwrap_or(u32::MAX);
     }
     let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
@@ -157,6 +158,7 @@ impl QueueDemand {
             name,
             arrivals_per_second,
             service_seconds,
+            cpu_seconds: None,
             target_seconds: None,
             known: DemandSource::All,
             threads_now: 0,

@@ -23,7 +23,7 @@ fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<St
     match claim {
         Claim::ConnectionsFit => Some(connections(layout)).filter(|way| !way.is_empty()),
         Claim::MemoryFits => Some(memory(wanted, layout)),
-        Claim::CoresEnough => Some(cores::remedy(layout)),
+        Claim::CoresEnough => Some(cores::remedy(wanted, layout)),
         Claim::KeepsUp => keeping_up(wanted, layout),
         Claim::TargetsKept => {
             Some("more processes would not help: give those queues a longer --target".to_owned())

@@ -8,6 +8,7 @@
 //! - A queue is guaranteed 1.3 times its load plus half a thread, and what its target requires. The
 //!   rest of the connection budget goes to the queues with the highest load, up to 1.6 times the
 //!   total load plus six threads; more threads would only slow down the database.
+//! - Jobs whose CPU time is known get a process for each 0.8 cores, because a Ruby process uses one.
 //! - A queue with unknown load keeps its present threads.
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use crate::observation::{Ordering, SET_ASIDE_SUFFIX, is_set_aside};
 
 use super::cores;
+use super::cpu;
 use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::targets;
 use super::web::threads_enough;
@@ -253,7 +255,10 @@ fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<
 fn alone_worker(wanted: &PlanInput, queue: &QueueDemand) -> WorkerLayout {
     let threads = guarantee_of_group(&[queue], queue.service_seconds).max(queue.threads_now);
     // A second process would enqueue every scheduled job twice.
-    let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
+    let processes = match queue.name.as_str() {
+        SCHEDULER => 1,
+        _ => threads.div_ceil(CONCURRENCY_MAX).max(cpu::processes_min([queue])),
+    };
     let concurrency = threads.div_ceil(processes).min(CONCURRENCY_MAX);
     of_one_queue(wanted, &queue.name, processes, concurrency)
 }
@@ -280,7 +285,8 @@ fn worker(
     (guaranteed, threads): (u32, u32),
 ) -> WorkerLayout {
     let own: Vec<&str> = group.iter().map(|queue| queue.name.as_str()).collect();
-    let processes = threads.div_ceil(CONCURRENCY_MAX).max(1);
+    let of_cpu = cpu::processes_min(group.iter().copied());
+    let processes = threads.div_ceil(CONCURRENCY_MAX).max(of_cpu).max(1);
     // Rounds down, because one more connection may exceed the budget. Guaranteed threads are
     // rounded up.
     let concurrency = (threads / processes).max(guaranteed.div_ceil(processes)).max(1);

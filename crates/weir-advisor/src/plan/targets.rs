@@ -13,7 +13,7 @@ use crate::wording::{self, list};
 use super::claim::{Claim, ClaimOutcome, Proof};
 use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::split::{WEB, need};
-use super::{DemandSource, PlanInput, QueueDemand, ceiling};
+use super::{DemandSource, PlanInput, QueueDemand, ceiling, cpu};
 
 /// ln 20: the 95th percentile of an exponential distribution in units of its mean.
 const NINETEEN_OF_TWENTY: f64 = 2.995_732_273_553_991;
@@ -62,6 +62,9 @@ pub(super) struct WorkerLoad {
     name: String,
     busy: f64,
     threads: u32,
+    /// Cores that its jobs use on average, as far as known. Each process can use one.
+    cores: f64,
+    processes: u32,
 }
 
 impl WorkerLoad {
@@ -77,16 +80,50 @@ impl WorkerLoad {
             }
             ([name, ..], false) => name.clone(),
         };
-        Some(Self { name, busy: first.map(need).sum(), threads: worker.threads() })
+        let first: Vec<&QueueDemand> = first.collect();
+        Some(Self {
+            name,
+            busy: first.iter().copied().map(need).sum(),
+            threads: worker.threads(),
+            cores: cpu::cores_of(first),
+            processes: worker.processes,
+        })
     }
 
     fn of_web(wanted: &PlanInput, web: &ServiceLayout) -> Self {
         let threads = web.processes.saturating_mul(web.threads);
-        Self { name: web.name.clone(), busy: wanted.web.busy(), threads }
+        let busy = wanted.web.busy();
+        Self { name: web.name.clone(), busy, threads, cores: 0.0, processes: web.processes }
     }
 
     fn share(&self) -> f64 {
-        self.busy / f64::from(self.threads.max(1))
+        let of_threads = self.busy / f64::from(self.threads.max(1));
+        of_threads.max(self.cores / f64::from(self.processes.max(1)))
+    }
+
+    /// Reports whether its jobs compute more than its processes can, whatever their threads.
+    fn lacks_processes(&self) -> bool {
+        self.cores > 0.0 && self.cores >= f64::from(self.processes)
+    }
+
+    /// Describes why it does not keep up.
+    fn shortage(&self) -> String {
+        let Self { name, busy, threads, cores, processes } = self;
+        if !self.lacks_processes() {
+            return format!("{name} keeps {busy:.1} threads busy and has {threads}");
+        }
+        let processes = wording::number(*processes, "process", "processes");
+        format!("jobs of {name} use {cores:.1} cores, and {processes} of Ruby can use one each")
+    }
+
+    /// Describes its load.
+    fn words(&self) -> String {
+        let Self { name, busy, threads, cores, processes } = self;
+        let threads = format!("{name}, with {busy:.1} of {threads} threads busy on average");
+        match *cores > 0.0 {
+            true => format!("{threads} and {cores:.1} of {processes} cores used"),
+            false => threads,
+        }
     }
 
     pub(super) fn is(&self, name: &str) -> bool {
@@ -94,7 +131,7 @@ impl WorkerLoad {
     }
 
     pub(super) fn is_behind(&self) -> bool {
-        self.busy >= f64::from(self.threads)
+        self.busy >= f64::from(self.threads) || self.lacks_processes()
     }
 }
 
@@ -111,24 +148,34 @@ pub(super) fn loads<'a>(
 /// Checks whether each process has more threads than its queues or requests keep busy on average.
 pub(super) fn has_enough_threads(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let loads: Vec<_> = loads(wanted, layout).collect();
-    let behind: Vec<_> = loads
-        .iter()
-        .filter(|load| load.is_behind())
-        .map(|WorkerLoad { name, busy, threads }| {
-            format!("{name} keeps {busy:.1} threads busy and has {threads}")
-        })
-        .collect();
+    let behind: Vec<_> =
+        loads.iter().filter(|load| load.is_behind()).map(WorkerLoad::shortage).collect();
     let unknown = unknown(wanted, layout);
     let outcome = ClaimOutcome::told(!behind.is_empty(), unknown.is_some());
     let fullest = loads.iter().max_by(|one, other| one.share().total_cmp(&other.share()));
     let figures = match fullest {
         _ if outcome == ClaimOutcome::Unknown => unknown.unwrap_or_default(),
-        Some(WorkerLoad { name, busy, threads }) if behind.is_empty() => {
-            format!("the fullest is {name}, with {busy:.1} of {threads} threads busy on average")
+        Some(fullest) if behind.is_empty() => {
+            format!("the fullest is {}{}", fullest.words(), assumption(wanted))
         }
         _ => behind.join("; "),
     };
     Proof { claim: Claim::KeepsUp, outcome, figures }
+}
+
+/// Names the queues whose jobs are assumed to wait mostly, because their CPU time is unknown.
+fn assumption(wanted: &PlanInput) -> String {
+    let queues = wanted.queues.iter().filter(|queue| !is_set_aside(&queue.name));
+    let (known, unknown): (Vec<_>, Vec<_>) = queues.partition(|it| it.cpu_seconds.is_some());
+    let jobs = match (known.is_empty(), unknown.is_empty()) {
+        (_, true) => return String::new(),
+        (true, false) => "jobs".to_owned(),
+        _ => format!("jobs of {}", list(unknown.iter().map(|it| it.name.as_str()))),
+    };
+    format!(
+        "; if {jobs} mostly wait, for a database or the network: their CPU time is not known, and a \
+         Ruby process uses one core at a time"
+    )
 }
 
 /// Explains why it is unknown whether all processes keep up, or returns `None` if it is known.

@@ -97,6 +97,50 @@ fn threads_are_capped_by_cores() {
     assert_eq!(sidekiq.concurrency, 14, "25 less those of web and streaming; 22 were enough");
 }
 
+/// Returns one queue whose jobs take `cpu_seconds` of CPU time.
+fn computing(name: &str, cpu_seconds: f64) -> PlanInput {
+    let queues = vec![QueueDemand { cpu_seconds: Some(cpu_seconds), ..queue(name, 6.1, 0.45) }];
+    PlanInput { queues, ..mastodon() }
+}
+
+fn keeps_up(proofs: &[Proof]) -> &Proof {
+    proofs.iter().find(|proof| proof.claim == Claim::KeepsUp).unwrap()
+}
+
+#[test]
+fn jobs_that_compute_get_a_process_for_each_core() {
+    let plan = plan(&computing("thumbs", 0.22)).unwrap();
+    assert_eq!(plan.layout.workers[0].processes, 2, "6.1/s x 0.22 s = 1.3 cores");
+    let expected = "the fullest is thumbs, with 2.7 of 10 threads busy on average and 1.3 of 2 cores \
+                    used";
+    assert_eq!(keeps_up(&plan.proofs).figures, expected);
+    let broken = super::plan(&computing("scheduler", 0.22)).unwrap_err().broken;
+    let expected = "jobs of scheduler use 1.3 cores, and 1 process of Ruby can use one each";
+    assert_eq!(keeps_up(&broken).figures, expected, "a second process is not allowed");
+}
+
+#[test]
+fn jobs_that_compute_more_than_the_machine_can_are_refused() {
+    let Impossible { broken, remedies } = plan(&computing("thumbs", 1.0)).unwrap_err();
+    assert_eq!(broken[0].claim, Claim::CoresEnough);
+    let expected = "; the CPU time of the jobs takes 6.1 cores";
+    assert!(broken[0].figures.ends_with(expected), "{broken:?}");
+    assert!(remedies[0].starts_with("7 cores (--cores 7)"), "{remedies:?}");
+}
+
+#[test]
+fn a_plan_without_the_cpu_time_says_what_it_assumes() {
+    let figures = |wanted: &PlanInput| keeps_up(&plan(wanted).unwrap().proofs).figures.clone();
+    let mut wanted = mastodon();
+    let assumed = figures(&wanted);
+    assert!(assumed.contains("if jobs mostly wait, for a database or the network"), "{assumed}");
+    wanted.queues.iter_mut().for_each(|queue| queue.cpu_seconds = Some(0.01));
+    assert!(!figures(&wanted).contains("mostly wait"));
+    wanted.queues[0].cpu_seconds = None;
+    let assumed = figures(&wanted);
+    assert!(assumed.contains("if jobs of default mostly wait"), "{assumed}");
+}
+
 #[test]
 fn queues_that_are_held_up_keep_the_threads_that_they_have() {
     let mut wanted = mastodon();

@@ -11,7 +11,7 @@ use crate::observation::{
 };
 use crate::queue_line::Repaired;
 use crate::rules::waiting_jobs::{OLD_MIN, idle, is_long, refused};
-use crate::rules::{lock_waits, starving_queue, waiting_jobs};
+use crate::rules::{idle_cores, lock_waits, starving_queue, waiting_jobs};
 use crate::shell;
 use crate::wording::{self, counted_rate};
 
@@ -24,6 +24,16 @@ const STUCK_MIN: Duration = Duration::from_secs(600);
 
 const FAILING: &str = "No time to drain can be given: most jobs fail, and return to their queue as \
                        retries. Repair what makes them fail first.";
+
+/// With fewer idle cores, jobs wait for CPU time.
+const CORES_IDLE_MIN: f64 = 0.1;
+/// Share of a core that a process uses whose jobs compute, even if other programs leave it no more.
+const WORKING_SHARE: f64 = 0.1;
+const CPU_UNSEEN: &str = "All threads are busy; whether their jobs wait or compute was not observed, \
+                          because the CPU usage of processes on other hosts is not visible. If they \
+                          compute, more threads do not help: a Ruby process uses one core at a time.";
+const NO_IDLE_CORE: &str = "No core of this machine is idle: more threads would only wait for one as \
+                            well.";
 
 /// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
@@ -46,13 +56,19 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         repaired: Repaired::of(observation),
         holders: starving_queue::holders(jobs),
     };
+    let commits_wait = lock_waits::commits_wait(observation);
     let found = queues.into_iter().map(|queue| match refused {
         Some(why) => held_by_redis(jobs, queue, why),
         None => {
             let is_held = lock_waits::may_hold_up(observation, jobs, &queue.name);
-            found(&context, queue, &forecast, is_held)
+            let finding = found(&context, queue, &forecast, is_held);
+            match commits_wait {
+                true => held_by_standby(finding),
+                false => with_cpu(finding, observation, jobs, &queue.name),
+            }
         }
     });
+
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
 }
 
@@ -178,6 +194,48 @@ fn holding(finding: Finding, waiting: &[&str]) -> Finding {
         wording::list(waiting.iter().copied())
     );
     finding.leads_to(consequence)
+}
+
+/// Says whether CPU time limits a queue. More threads do not help then. The heartbeat of a process that
+/// has too little of it shows few busy threads, because the others have not reported their job yet.
+fn with_cpu(
+    finding: Finding,
+    observation: &Observation,
+    jobs: &SidekiqObservation,
+    queue: &str,
+) -> Finding {
+    if finding.severity < Severity::Warning {
+        return finding;
+    }
+    let serving: Vec<&JobProcess> = jobs.serving_queue(queue).collect();
+    let are_busy = || serving.iter().all(|process| idle_cores::has_all_threads_busy(process));
+    let used = serving.iter().filter_map(|it| Some((*it.cores_used.known()?, *it)));
+    let text = match used.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
+        None if are_busy() => CPU_UNSEEN.to_owned(),
+        Some((used, process)) if used >= idle_cores::CORE_SHARE => format!(
+            "Process {} uses {used:.2} of the one core that a Ruby process can use: more threads do \
+             not help, but another process on a free core does.",
+            process.identity
+        ),
+        Some((used, _)) if used >= WORKING_SHARE && has_no_idle_core(observation) => {
+            NO_IDLE_CORE.to_owned()
+        }
+        _ => return finding,
+    };
+    let consequence = format!("{} {text}", finding.consequence);
+    finding.leads_to(consequence)
+}
+
+fn has_no_idle_core(observation: &Observation) -> bool {
+    observation.machine.known().is_some_and(|machine| machine.cores_idle < CORES_IDLE_MIN)
+}
+
+/// Reports that jobs cannot commit. Their threads hang, and more threads would as well.
+fn held_by_standby(finding: Finding) -> Finding {
+    Finding { change: None, next: None, assigns: Vec::new(), ..finding }.leads_to(
+        "Commits of Postgres wait for a synchronous standby (lock-waits): end that wait first, then \
+         see whether the queue still grows.",
+    )
 }
 
 fn held_by_lock(finding: Finding) -> Finding {
@@ -315,7 +373,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{JobInHand, LockWait, Ordering, WeightedQueue};
+    use crate::observation::{JobInHand, LockWait, Ordering, SynchronousCommit, WeightedQueue};
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
         let mut observation = healthy::observation();
@@ -492,6 +550,41 @@ mod tests {
         served.jobs.known_mut().processes[0].capsules[0].queues.push(queue);
         let finding = check(&served).remove(0);
         assert_eq!((finding.change, finding.next.is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_queue_whose_process_has_no_more_cpu_time_is_said_to_need_no_threads() {
+        let consequence = |cores_used, cores_idle: f64, busy| {
+            let mut observation = behind("push", 39_000, 40_000, 120);
+            observation.machine.known_mut().cores_idle = cores_idle;
+            let process = &mut observation.jobs.known_mut().processes[0];
+            (process.cores_used, process.busy) = (cores_used, busy);
+            check(&observation).remove(0).consequence
+        };
+        let one = consequence(Fact::Known(0.95), 0.5, 6);
+        assert!(one.contains("uses 0.95 of the one core"), "{one}");
+        assert!(one.contains("more threads do not help"), "{one}");
+        let machine = consequence(Fact::Known(0.3), 0.05, 6);
+        assert!(machine.contains("No core of this machine is idle"), "{machine}");
+        let elsewhere = consequence(Fact::NotAsked, 2.0, 25);
+        assert!(elsewhere.contains("was not observed"), "{elsewhere}");
+        for waiting in [consequence(Fact::Known(0.3), 2.0, 25), consequence(Fact::NotAsked, 2.0, 3)]
+        {
+            assert!(waiting.ends_with("it will never drain."), "{waiting}");
+        }
+    }
+
+    #[test]
+    fn a_queue_whose_jobs_cannot_commit_is_not_a_matter_of_capacity() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        *observation.postgres.known_mut().synchronous.known_mut() = SynchronousCommit {
+            standby_names: "standby1".to_owned(),
+            waiting: 10,
+            ..SynchronousCommit::default()
+        };
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.starts_with("Commits of Postgres wait"));
     }
 
     #[test]

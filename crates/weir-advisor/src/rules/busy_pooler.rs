@@ -39,7 +39,11 @@ fn found(observation: &Observation) -> Option<Finding> {
     let are = if stuck == 1 { "is" } else { "are" };
     let evidence =
         format!("{all}: {active} {run} a statement, {stuck} {are} idle in a transaction");
-    let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence).leads_to(
+    let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence);
+    if are_mostly_idle(active, stuck) {
+        return Some(held_by_transactions(observation, finding, &pooler.name));
+    }
+    let finding = finding.leads_to(
         "Meanwhile its clients wait for a connection, and fail after query_wait_timeout. PgBouncer \
          reports how many wait: --pgbouncer-url.",
     );
@@ -53,6 +57,28 @@ fn found(observation: &Observation) -> Option<Finding> {
     } else {
         without_free_slots(finding)
     })
+}
+
+/// Reports whether nearly all sessions that are in a transaction or run a statement are idle. Of five
+/// connections, one may run a statement just now.
+const fn are_mostly_idle(active: u32, idle_in_transaction: u32) -> bool {
+    idle_in_transaction > 0 && idle_in_transaction >= active.saturating_mul(4)
+}
+
+/// Reports that open transactions hold the connections. More connections would be held as well, so
+/// that no size is suggested.
+fn held_by_transactions(observation: &Observation, finding: Finding, service: &str) -> Finding {
+    let consequence = format!(
+        "{} The application holds them: it has a transaction open and does something else, such as \
+         a call over the network. Move that out of the transactions; more connections \
+         (default_pool_size) would be held as well. The command lists the sessions of {service}, \
+         longest transaction first, with the last statement of each.",
+        finding.consequence
+    );
+    finding.leads_to(consequence.trim_start()).next(observation.psql(
+        "SELECT pid, now() - xact_start AS open, query FROM pg_stat_activity \
+         WHERE state LIKE 'idle in transaction%' ORDER BY xact_start LIMIT 20",
+    ))
 }
 
 /// Says that the pooler cannot open more connections.
@@ -105,6 +131,16 @@ mod tests {
         let finding = with(170, 0, Some(175)).unwrap();
         assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("weir plan")));
         assert!(finding.consequence.contains("has no connection slots for more"), "{finding:?}");
+    }
+
+    #[test]
+    fn one_whose_connections_are_idle_in_transaction_is_not_too_small() {
+        for (active, is_too_small) in [(0, false), (1, false), (2, true)] {
+            let finding = with(active, 0, Some(active + 5)).unwrap();
+            assert_eq!(finding.change.is_some(), is_too_small, "{finding:?}");
+            let is_held = finding.consequence.starts_with("The application holds them");
+            assert_eq!(is_held, !is_too_small, "{finding:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Most jobs fail. Counts all failures, including jobs without retries, which leave no other trace.
+//! Some errors show the cause (`signature`).
+
+mod signature;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer, SidekiqObservation};
@@ -14,11 +17,15 @@ const LOST: &str = "They are lost as well: Redis rejects the command that puts a
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let redis = observation.redis.first().and_then(Fact::known);
-    let found = observation.jobs.known().and_then(|jobs| found(jobs, redis));
+    let found = observation.jobs.known().and_then(|jobs| found(observation, jobs, redis));
     found.into_iter().collect()
 }
 
-fn found(jobs: &SidekiqObservation, redis: Option<&RedisServer>) -> Option<Finding> {
+fn found(
+    observation: &Observation,
+    jobs: &SidekiqObservation,
+    redis: Option<&RedisServer>,
+) -> Option<Finding> {
     let share = jobs.failing_share()?;
     let window = jobs.retries.flow.known()?.window;
     let sample = jobs.retries.sample.known().and_then(retry_flood::most_common);
@@ -35,7 +42,8 @@ fn found(jobs: &SidekiqObservation, redis: Option<&RedisServer>) -> Option<Findi
         wording::duration(window)
     );
     let fate = format!("{fate} Sidekiq's log shows each error with the line that raised it.");
-    Some(Finding::new(NAME, Severity::Warning, "Sidekiq", evidence).leads_to(fate))
+    let finding = Finding::new(NAME, Severity::Warning, "Sidekiq", evidence).leads_to(fate);
+    Some(signature::explained(finding, observation, jobs))
 }
 
 #[cfg(test)]

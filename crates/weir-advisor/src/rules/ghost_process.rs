@@ -29,7 +29,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let ended = missing
         .chain(ghosts(jobs, observation.machine.known()))
         .map(|it| unless_lost(it, loss.as_deref()));
-    ended.chain(running(jobs)).collect()
+    ended.chain(running(jobs, loss.as_deref())).collect()
 }
 
 /// Lowers the severity if the Redis loses heartbeats, because the processes may be running.
@@ -91,16 +91,23 @@ fn ghosts(jobs: &SidekiqObservation, machine: Option<&Machine>) -> Option<Findin
 }
 
 /// Reports processes that run without heartbeats. Restarting them would not fix the cause.
-fn running(jobs: &SidekiqObservation) -> Option<Finding> {
+fn running(jobs: &SidekiqObservation, loss: Option<&str>) -> Option<Finding> {
     let evidence = listed(
         &jobs.running_ghosts.iter().map(String::as_str).collect::<Vec<_>>(),
         "process runs on this machine without a heartbeat in this Redis",
         "processes run on this machine without a heartbeat in this Redis",
     )?;
-    Some(Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(
-        "They hang, or Redis rejects them (a changed password), or they now use another Redis. \
-         Sidekiq's log shows the error.",
-    ))
+    let finding = |severity| Finding::new(NAME, severity, "Sidekiq processes", evidence);
+    Some(match loss {
+        Some(why) => finding(Severity::Notice).leads_to(format!(
+            "{why}. That alone explains why the heartbeats are missing: do not restart the processes \
+             for it. Until it is resolved, it is unknown whether they work."
+        )),
+        None => finding(Severity::Warning).leads_to(
+            "They hang, or Redis rejects them (a changed password), or they now use another Redis. \
+             Sidekiq's log shows the error.",
+        ),
+    })
 }
 
 /// Counts and names the processes, up to a limit. Returns `None` if there are none.
@@ -211,6 +218,22 @@ mod tests {
         (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         let finding = check(&observation).remove(0);
         assert!(finding.consequence.starts_with("Redis evicts keys, including heartbeats"));
+        assert_eq!(finding.severity, Severity::Notice);
+    }
+
+    #[test]
+    fn where_redis_evicts_keys_processes_that_run_here_are_not_said_to_hang() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.ghosts = vec!["a:1:x".to_owned()];
+        jobs.running_ghosts = jobs.ghosts.clone();
+        let redis = observation.redis[0].known_mut();
+        "volatile-ttl".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.starts_with("1 process runs on this machine without"));
+        assert!(finding.consequence.starts_with("Redis evicts keys, including heartbeats"));
+        assert!(!finding.consequence.contains("They hang"), "{}", finding.consequence);
         assert_eq!(finding.severity, Severity::Notice);
     }
 }

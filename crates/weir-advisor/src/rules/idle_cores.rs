@@ -1,37 +1,60 @@
-//! A process uses a full core while another core is idle: Ruby runs one thread of a process at a
-//! time.
+//! A process uses a full core while another core is idle, or while its jobs wait: Ruby runs one thread
+//! of a process at a time.
+
+use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Capsule, JobProcess, Observation};
+use crate::observation::{
+    Capsule, JobProcess, Machine, Observation, ObservedQueue, SidekiqObservation,
+};
 use crate::queue_line;
 
 pub(crate) const NAME: &str = "idle-cores";
 
 /// Share of a core. The interpreter's lock prevents a process from using much more.
-const CORE_SHARE: f64 = 0.9;
+pub(super) const CORE_SHARE: f64 = 0.9;
 /// Share of busy threads. With fewer, additional processes would not help.
 const BUSY_SHARE: f64 = 0.8;
 /// Minimum idle part of a core. On a machine with two cores, the kernel, Redis and the observer
 /// always use some of the second. With this much idle, an additional process is nearly as fast as
 /// the full one.
 const IDLE_MIN: f64 = 0.8;
+/// Latency from which jobs wait for a process that has no core for another one beside it.
+const LATE_MIN: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let (Some(jobs), Some(machine)) = (observation.jobs.known(), observation.machine.known())
     else {
         return Vec::new();
     };
-    if machine.cores_idle < IDLE_MIN {
-        return Vec::new();
-    }
-    jobs.serving().filter_map(|process| found(process, machine.cores_idle)).collect()
+    let is_needed = |it: &&JobProcess| is_idle(machine) || jobs_wait_for(jobs, it);
+    jobs.serving().filter(is_needed).filter_map(|process| found(process, machine)).collect()
 }
 
-fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
-    let used = *process.cores_used.known()?;
+/// Reports whether the machine has a core for another process.
+fn is_idle(machine: &Machine) -> bool {
+    machine.cores_idle >= IDLE_MIN
+}
+
+/// Reports whether jobs have waited for the process for long.
+fn jobs_wait_for(jobs: &SidekiqObservation, process: &JobProcess) -> bool {
+    let is_late = |queue: &ObservedQueue| queue.length > 0 && queue.latency >= LATE_MIN;
+    jobs.queues.iter().any(|queue| process.serves(&queue.name) && is_late(queue))
+}
+
+/// Reports whether nearly all of its threads run jobs.
+pub(super) fn has_all_threads_busy(process: &JobProcess) -> bool {
     let threads = process.concurrency();
-    let busy = process.busy as f64 >= BUSY_SHARE * f64::from(threads);
-    if used < CORE_SHARE || !busy || threads < 2 {
+    threads > 0 && process.busy as f64 >= BUSY_SHARE * f64::from(threads)
+}
+
+fn found(process: &JobProcess, machine: &Machine) -> Option<Finding> {
+    let used = *process.cores_used.known()?;
+    let (threads, cores_idle) = (process.concurrency(), machine.cores_idle);
+    // Threads that wait for the interpreter's lock may not have reported their job yet, so that a
+    // heartbeat shows too few busy ones. Jobs that wait show the same.
+    let is_busy = !is_idle(machine) || has_all_threads_busy(process);
+    if used < CORE_SHARE || !is_busy || threads < 2 {
         return None;
     }
     let evidence = format!(
@@ -41,6 +64,14 @@ fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
     let finding =
         Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
             .leads_to("One Ruby process uses one core; its threads wait for each other.");
+    if !is_idle(machine) {
+        let consequence = format!(
+            "{} More threads do not help. Another process would, but no core of this machine is idle \
+             for it: stop what else uses them, or run that process on another machine.",
+            finding.consequence
+        );
+        return Some(finding.leads_to(consequence));
+    }
     // With several capsules, it is unknown which one is busy.
     Some(match process.capsules.as_slice() {
         [capsule] if can_be_shared(capsule) => queue_line::in_two(finding, process, capsule),
@@ -80,6 +111,24 @@ mod tests {
                 let line = finding.change.unwrap().line;
                 let queues = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
                 assert_eq!(line, format!("sidekiq -c 13 {queues}; sidekiq -c 12 {queues}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_process_without_an_idle_core_is_reported_while_its_jobs_wait() {
+        for (seconds, findings) in [(60, 1), (59, 0)] {
+            let mut observation = healthy::observation();
+            observation.machine.known_mut().cores_idle = 0.05;
+            let jobs = observation.jobs.known_mut();
+            jobs.queue_mut("push").latency = Duration::from_secs(seconds);
+            (jobs.processes[0].cores_used, jobs.processes[0].busy) = (Fact::Known(0.95), 6);
+            let found = check(&observation);
+            assert_eq!(found.len(), findings, "{seconds}");
+            for finding in found {
+                assert_eq!((finding.change, finding.next), (None, None));
+                let expected = "More threads do not help. Another process would, but no core";
+                assert!(finding.consequence.contains(expected), "{}", finding.consequence);
             }
         }
     }

@@ -1,9 +1,14 @@
 //! Sessions are blocked by another one. The session at the end of each chain is the one to
-//! terminate.
+//! terminate, unless others only wait behind a change of a table (`table_change`). Or commits wait for
+//! a standby (`standby`).
+
+mod standby;
+mod table_change;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::table_change::TableChange;
 use crate::finding::{Finding, Severity};
 use crate::observation::{
     JobProcess, LockWait, Observation, SessionState, SidekiqObservation, is_sidekiq,
@@ -45,7 +50,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     let found =
         |(blocker, victims): (&u32, &Vec<&LockWait>)| found(observation, waits, *blocker, victims);
-    victims.iter().map(found).collect()
+    standby::check(observation).into_iter().chain(victims.iter().flat_map(found)).collect()
+}
+
+/// Reports whether every commit waits for a standby that is not connected.
+pub(super) fn commits_wait(observation: &Observation) -> bool {
+    standby::holds_up(observation)
 }
 
 /// Reports whether sessions of `service` wait for the lock of another session.
@@ -116,7 +126,49 @@ fn blockers(waits: &[LockWait], wait: &LockWait) -> BTreeSet<u32> {
     ends
 }
 
-fn found(
+/// Reports what blocks `victims`: the session at the end, and before it a change of a table that
+/// some of them only wait behind.
+fn found<'a>(
+    observation: &'a Observation,
+    waits: &'a [LockWait],
+    blocker: u32,
+    victims: &[&'a LockWait],
+) -> Vec<Finding> {
+    let Some(change) = TableChange::find(observation, waits, blocker, victims) else {
+        return vec![blocked_by(observation, waits, blocker, victims)];
+    };
+    let mut findings = vec![change.finding(observation)];
+    if !change.others.is_empty() {
+        findings.push(blocked_by(observation, waits, blocker, &change.others));
+    }
+    findings
+}
+
+/// Names the lock that the session `blocker` holds, and whether some of `victims` only wait behind
+/// others.
+fn held_lock(
+    waits: &[LockWait],
+    blocker: u32,
+    direct: Option<&LockWait>,
+    victims: &[&LockWait],
+) -> String {
+    let holds = direct.and_then(|wait| wait.relation.as_deref());
+    let lock = match (holds, direct.is_some_and(|wait| wait.is_advisory)) {
+        (Some(relation), _) => format!("its lock on {relation}"),
+        (None, true) => "its advisory lock".to_owned(),
+        (None, false) => "its lock".to_owned(),
+    };
+    let is_direct = |victim: &&LockWait| {
+        let mut own = waits.iter().filter(|it| it.waiting_pid == victim.waiting_pid);
+        own.any(|it| it.blocking_pid == blocker)
+    };
+    match victims.iter().all(is_direct) {
+        true => lock,
+        false => format!("{lock} or behind sessions that do"),
+    }
+}
+
+fn blocked_by(
     observation: &Observation,
     waits: &[LockWait],
     blocker: u32,
@@ -125,13 +177,8 @@ fn found(
     // Details of the blocker are taken from the sessions that it blocks directly.
     let direct = waits.iter().filter(|wait| wait.blocking_pid == blocker);
     let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
-    let holds = direct.and_then(|wait| wait.relation.as_deref());
     let is_advisory = direct.is_some_and(|wait| wait.is_advisory);
-    let holds = match (holds, is_advisory) {
-        (Some(relation), _) => format!("its lock on {relation}"),
-        (None, true) => "its advisory lock".to_owned(),
-        (None, false) => "its lock".to_owned(),
-    };
+    let holds = held_lock(waits, blocker, direct, victims);
     let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
     let waiting =
         format!("{} for {holds}, the longest for {}", waiting(victims), wording::duration(longest));
@@ -235,7 +282,11 @@ fn committed(
 fn prepared(observation: &Observation, waiting: &str) -> Finding {
     let evidence = format!("it was neither committed nor rolled back: {waiting}");
     Finding::new(NAME, Severity::Critical, "a prepared transaction", evidence)
-        .leads_to("Waiting threads run no jobs. COMMIT PREPARED or ROLLBACK PREPARED ends it.")
+        .leads_to(
+            "Waiting threads run no jobs. COMMIT PREPARED or ROLLBACK PREPARED with its gid ends it; \
+             the program that prepared it knows which, because the transaction may have been \
+             committed elsewhere.",
+        )
         .next(observation.psql("SELECT gid, prepared, owner, database FROM pg_prepared_xacts"))
 }
 
@@ -346,7 +397,9 @@ mod tests {
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].subject, "session 7");
         assert!(findings[0].evidence.starts_with("a session of client 7, "));
-        assert!(findings[0].evidence.contains("3 sessions of sidekiq wait"), "{findings:?}");
+        let expected = "3 sessions of sidekiq wait for its lock on statuses or behind sessions that \
+                        do, the longest for 1 min";
+        assert!(findings[0].evidence.ends_with(expected), "{findings:?}");
         assert_eq!(super::blockers(&[wait(1, 2, 1), wait(2, 1, 1)], &wait(1, 2, 1)), [2].into());
     }
 
@@ -416,7 +469,7 @@ mod tests {
         // The migration 50 waits for the vacuum, and sidekiq's session 1 for the migration.
         let finding = findings(&[vacuum, wait(1, 50, 60)]).remove(0);
         let expected = "an autovacuum worker: 1 session of sidekiq and 1 of web wait for its lock \
-                        on statuses, the longest for 1 min 35 s";
+                        on statuses or behind sessions that do, the longest for 1 min 35 s";
         assert_eq!(finding.evidence, expected);
         assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
         assert!(finding.consequence.starts_with("Do not end it: "), "{finding:?}");

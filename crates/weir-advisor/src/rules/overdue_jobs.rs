@@ -17,10 +17,11 @@ const OVERDUE_MIN: Duration = Duration::from_secs(60);
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let redis = observation.redis.first().and_then(Fact::known);
+    let acl_log = acl_log(observation);
     [("the scheduled set", &jobs.scheduled), ("the retry set", &jobs.retries)]
         .into_iter()
         .filter(|(_, set)| set.overdue > 0 && set.overdue_by >= OVERDUE_MIN)
-        .map(|(name, set)| found(name, set, jobs, redis))
+        .map(|(name, set)| found(name, set, jobs, (redis, &acl_log)))
         .collect()
 }
 
@@ -28,7 +29,7 @@ fn found(
     name: &str,
     set: &JobSet,
     jobs: &SidekiqObservation,
-    redis: Option<&RedisServer>,
+    (redis, acl_log): (Option<&RedisServer>, &str),
 ) -> Finding {
     let (overdue, are) =
         (wording::count(set.overdue), if set.overdue == 1 { "job is" } else { "jobs are" });
@@ -70,15 +71,28 @@ fn found(
         return finding(Severity::Warning).leads_to(
             "All processes have just started, and begin to move due jobs to their queues within a \
              minute. If these are still due after that, Sidekiq's log has the error of the poller: \
-             a Redis user without access to the set, for example.",
+             of a Redis user that may not run scripts (+@scripting) or use the set, for example.",
         );
     }
-    let stuck = finding(Severity::Critical).leads_to(format!(
-        "Processes move them to their queues, but their pollers are stuck or get errors: of a Redis \
-         user without access to the set, for example, which Sidekiq's log shows. {}",
-        process.where_threads_show()
-    ));
-    Finding { next: process.print_threads_command(), ..stuck }
+    let threads = process.print_threads_command();
+    let threads = threads.map(|command| format!(" ({command})")).unwrap_or_default();
+    finding(Severity::Critical)
+        .leads_to(format!(
+            "The pollers of the processes should move them to their queues, but get errors or are \
+             stuck. An error is in Sidekiq's log on {}, and Redis logs commands that it rejects: the \
+             command shows the last ones, for example of a Redis user that may not run scripts \
+             (+@scripting) or use the set. If there is none, a poller is stuck{threads}. {}",
+            process.hostname,
+            process.where_threads_show()
+        ))
+        .next(acl_log)
+}
+
+/// Returns the command that shows the last commands that Redis has rejected for lack of permissions.
+fn acl_log(observation: &Observation) -> String {
+    let name =
+        observation.redis.first().and_then(Fact::known).map_or("", |redis| redis.name.as_str());
+    observation.redis_command(name, |cli| format!("{cli} ACL LOG 3"))
 }
 
 /// Describes what happens while Redis rejects writes. Sidekiq's poller removes a due job from the set
@@ -155,8 +169,9 @@ mod tests {
         let mut observation = overdue();
         let stuck = check(&observation).remove(0);
         assert_eq!(stuck.severity, Severity::Critical);
-        assert!(stuck.next.is_some(), "{stuck:?}");
-        assert!(stuck.consequence.contains("which Sidekiq's log shows"), "{stuck:?}");
+        assert_eq!(stuck.next.as_deref(), Some("redis-cli -h 127.0.0.1 -p 6379 ACL LOG 3"));
+        assert!(stuck.consequence.contains("may not run scripts (+@scripting)"), "{stuck:?}");
+        assert!(stuck.consequence.contains("stuck (kill -TTIN 1)"), "{stuck:?}");
         let set = &mut observation.jobs.known_mut().scheduled;
         (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
         let moves = check(&observation).remove(0);

@@ -3,12 +3,25 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::redis_settings;
-use crate::rules::redis_memory;
+use crate::rules::{redis_memory, redis_shared};
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-eviction";
 
 const KEEPS_ALL: &str = "noeviction";
+/// Policies that evict only keys that expire begin with it.
+const VOLATILE: &str = "volatile-";
+/// Heartbeats and locks of jobs are fewer than this.
+const CACHE_EVICTIONS_MIN: u64 = 1_000;
+const CACHE_FIRST: &str = "The keys of a cache share this Redis. Do not set noeviction yet: the cache \
+                           would fill the memory, and then every push would fail. First move the \
+                           cache to a Redis of its own, or give both room: a maxmemory above what is \
+                           in use and what the cache still grows by. Set noeviction as the step \
+                           after that.";
+const UNKNOWN_CACHE: &str = "Redis is nearly full, and it is unknown whether a cache shares it: with \
+                             noeviction, a cache would fill the rest, and then every push would \
+                             fail. Move a cache to a Redis of its own, or raise maxmemory, before \
+                             noeviction is set.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let servers = observation.redis.iter().filter_map(Fact::known);
@@ -33,30 +46,77 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     if policy == KEEPS_ALL {
         return Some(finding);
     }
-    let keep = |cli: &str| redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL);
-    if !redis.is_nearly_full() {
-        return Some(finding.next(observation.redis_command(&redis.name, keep)));
+    let cache = if redis.info.maxmemory_bytes > 0 { cache(redis) } else { Cache::Absent };
+    Some(match (cache, redis.is_nearly_full()) {
+        (_, true) if redis.is_filled_by_clients() => filled_by_clients(finding),
+        (Cache::Present, _) => beside_cache(observation, redis, finding),
+        (Cache::Unknown, true) => also(finding, UNKNOWN_CACHE),
+        (_, true) => full(observation, redis, finding),
+        (_, false) => finding.next(observation.redis_command(&redis.name, keep_all)),
+    })
+}
+
+/// Whether the keys of a cache share the memory.
+#[derive(Clone, Copy)]
+enum Cache {
+    Present,
+    Absent,
+    Unknown,
+}
+
+/// Of Sidekiq's keys, only few expire. Where only such keys are evicted, many evictions show a cache,
+/// even if a sample of the keys has few of its keys.
+fn cache(redis: &RedisServer) -> Cache {
+    let only_expiring = redis.info.maxmemory_policy.starts_with(VOLATILE);
+    match redis_shared::holds_cache(redis) {
+        Some(true) => Cache::Present,
+        _ if only_expiring && redis.info.evicted_keys >= CACHE_EVICTIONS_MIN => Cache::Present,
+        Some(false) => Cache::Absent,
+        None => Cache::Unknown,
     }
-    // A full Redis that does not evict rejects every push.
-    if redis.is_filled_by_clients() {
-        let consequence = format!(
-            "{} Buffers of clients fill it: end that client first ({}), then set {KEEPS_ALL}.",
-            finding.consequence,
-            redis_memory::NAME
-        );
-        return Some(finding.leads_to(consequence));
-    }
-    let Some(room) = redis_memory::raised(redis) else {
-        let consequence = format!("{} {}", finding.consequence, redis_memory::NO_ROOM);
-        return Some(finding.leads_to(consequence));
-    };
-    let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep(cli));
-    let consequence = format!(
-        "{} Redis is nearly full: the command raises maxmemory first, because otherwise every push \
-         would fail.",
-        finding.consequence
+}
+
+fn keep_all(cli: &str) -> String {
+    redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL)
+}
+
+fn also(finding: Finding, text: &str) -> Finding {
+    let consequence = format!("{} {text}", finding.consequence);
+    finding.leads_to(consequence)
+}
+
+fn filled_by_clients(finding: Finding) -> Finding {
+    let first = format!(
+        "Buffers of clients fill it: end that client first ({}), then set {KEEPS_ALL}.",
+        redis_memory::NAME
     );
-    Some(finding.leads_to(consequence).next(observation.redis_command(&redis.name, command)))
+    also(finding, &first)
+}
+
+/// Suggests to move the cache. Without eviction a cache fills the memory, however much there is, and
+/// then every push fails: there is no command that ends eviction at once.
+fn beside_cache(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
+    let finding = redis_shared::moved(also(finding, CACHE_FIRST));
+    if redis.info.maxmemory_policy.starts_with(VOLATILE) {
+        return finding;
+    }
+    let only_expiring = |cli: &str| redis_settings::set(cli, "maxmemory-policy", "volatile-lru");
+    also(finding, "Until then, the command makes Redis evict only keys that expire, and no jobs.")
+        .next(observation.redis_command(&redis.name, only_expiring))
+}
+
+/// Raises the limit first, because a full Redis that does not evict rejects every push.
+fn full(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
+    let Some(room) = redis_memory::raised(redis) else {
+        return also(finding, redis_memory::NO_ROOM);
+    };
+    let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep_all(cli));
+    also(
+        finding,
+        "Redis is nearly full: the command raises maxmemory first, because otherwise every push \
+         would fail.",
+    )
+    .next(observation.redis_command(&redis.name, command))
 }
 
 /// Says what Redis does when memory is short. Queues never expire; heartbeats do.
@@ -65,9 +125,10 @@ fn harm(policy: &str) -> &'static str {
         KEEPS_ALL => {
             "They were evicted under another policy. If queues were among them, their jobs are lost."
         }
-        _ if policy.starts_with("volatile-") => {
+        _ if policy.starts_with(VOLATILE) => {
             "When memory is short, Redis deletes keys that expire, such as the heartbeats of \
-             processes, without an error. Once none is left, every push fails."
+             processes, without an error. Jobs do not expire and are kept. Once no key that expires \
+             is left, every push fails."
         }
         _ => "When memory is short, Redis deletes whole queues without an error.",
     }
@@ -119,5 +180,48 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next, None);
         assert!(finding.consequence.contains("end that client first"), "{}", finding.consequence);
+    }
+
+    /// Returns a full Redis that evicts keys, of which `share` are of a cache.
+    fn beside_cache(policy: &str, share: f64, evicted_keys: u64) -> Observation {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        policy.clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (64 << 20, 64 << 20);
+        redis.info.evicted_keys = evicted_keys;
+        redis.cache_like_share = Fact::Known(share);
+        observation
+    }
+
+    #[test]
+    fn beside_a_cache_no_command_ends_eviction() {
+        for (policy, share, evicted_keys) in
+            [("volatile-ttl", 1.0, 21_351), ("volatile-lru", 0.1, 21_351), ("allkeys-lru", 0.5, 7)]
+        {
+            let mut observation = beside_cache(policy, share, evicted_keys);
+            for used_mib in [64, 20] {
+                observation.redis[0].known_mut().info.used_memory_bytes = used_mib << 20;
+                let finding = check(&observation).remove(0);
+                let next = finding.next.unwrap_or_default();
+                assert!(!next.contains("noeviction"), "{policy}: {next}");
+                assert_eq!(next.contains("volatile-lru"), policy == "allkeys-lru", "{next}");
+                assert!(finding.change.unwrap().line.starts_with("CACHE_REDIS_URL="), "{policy}");
+                let expected = "Do not set noeviction yet";
+                assert!(finding.consequence.contains(expected), "{}", finding.consequence);
+            }
+        }
+        let kept = "Jobs do not expire and are kept.";
+        let consequence = |policy: &str| check(&beside_cache(policy, 1.0, 7)).remove(0).consequence;
+        assert!(consequence("volatile-ttl").contains(kept));
+        assert!(!consequence("allkeys-lru").contains(kept));
+    }
+
+    #[test]
+    fn a_full_redis_whose_keys_are_unknown_gets_no_command() {
+        let mut observation = beside_cache("allkeys-lru", 0.0, 7);
+        observation.redis[0].known_mut().cache_like_share = Fact::NotAsked;
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.next, finding.change), (None, None));
+        assert!(finding.consequence.contains("unknown whether a cache"), "{}", finding.consequence);
     }
 }

@@ -46,7 +46,8 @@ fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
     Finding::new(NAME, Severity::Critical, subject, evidence)
         .leads_to(
             "Sidekiq can neither push nor fetch. Start the replica. Only if this is still the \
-             master and the replica will not return: CONFIG SET min-replicas-to-write 0.",
+             master and the replica will not return: CONFIG SET min-replicas-to-write 0, and CONFIG \
+             REWRITE.",
         )
         .next(observation.redis_command(&redis.name, |cli| format!("{cli} INFO replication")))
 }

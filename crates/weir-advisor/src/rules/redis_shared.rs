@@ -8,6 +8,8 @@ pub(crate) const NAME: &str = "redis-shared";
 
 /// Minimum share of cache-like keys. An application may store a few such keys next to its jobs.
 const SHARE_MIN: f64 = 0.5;
+const PLACE: &str = "the application's environment";
+const LINE: &str = "CACHE_REDIS_URL=redis://a-second-server:6379";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
@@ -22,10 +24,17 @@ fn server(redis: &RedisServer) -> Option<Finding> {
             "A cache needs eviction, which would delete jobs, and its growth takes memory \
                    from the jobs.",
         );
-    Some(finding.change_and_restart(
-        "the application's environment",
-        "CACHE_REDIS_URL=redis://a-second-server:6379",
-    ))
+    Some(moved(finding))
+}
+
+/// Reports whether most keys are of a cache, or `None` if no sample of the keys was taken.
+pub(super) fn holds_cache(redis: &RedisServer) -> Option<bool> {
+    redis.cache_like_share.known().map(|share| *share >= SHARE_MIN)
+}
+
+/// Adds the line that moves the cache to a Redis of its own.
+pub(super) fn moved(finding: Finding) -> Finding {
+    finding.change_and_restart(PLACE, LINE)
 }
 
 #[cfg(test)]

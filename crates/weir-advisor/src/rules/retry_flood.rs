@@ -14,6 +14,8 @@ const GROWING_SIZE_MIN: u64 = 1_000;
 /// Minimum size if nearly all jobs have the same error.
 const ONE_CAUSE_SIZE_MIN: u64 = 100;
 const ONE_CAUSE_SHARE: f64 = 0.9;
+/// Minimum share of the second most common error. It may have the same cause as the first.
+const SECOND_SHARE_MIN: f64 = 0.2;
 /// Minimum growth between two samples, because failing jobs leave the set and return all the time.
 const GROWTH_SHARE: f64 = 0.01;
 
@@ -83,7 +85,16 @@ pub(super) fn most_common(sample: &JobSample) -> Option<String> {
     // Messages differ in details, such as an address.
     let message = sample.error_messages.get(&error.name);
     let message = message.map(|it| format!(" (for example: {it})")).unwrap_or_default();
-    Some(format!("{share} of a sample with {}{message}{class}", error.name))
+    let second = second(sample, &error.name).unwrap_or_default();
+    Some(format!("{share} of a sample with {}{message}{second}{class}", error.name))
+}
+
+/// Describes the second most common error, if it is common: ", 40 % with IOError".
+fn second(sample: &JobSample, first: &str) -> Option<String> {
+    let others = sample.errors.iter().filter(|share| share.name != first);
+    let error = others.max_by_key(|share| share.count)?;
+    let share = error.count as f64 / sample.size.max(1) as f64;
+    (share >= SECOND_SHARE_MIN).then(|| format!(", {} with {}", percent(share), error.name))
 }
 
 #[cfg(test)]
@@ -151,6 +162,22 @@ mod tests {
         let expected = "12,000 failed jobs wait for a retry; 75 % of a sample with HTTP::TimeoutError (for \
                         example: connect timed out after 10 s), most often DeliveryWorker";
         assert_eq!(check(&observation)[0].evidence, expected);
+    }
+
+    #[test]
+    fn a_second_error_that_is_common_is_named() {
+        let mut observation = flood(12_000, 12_000);
+        let sample = observation.jobs.known_mut().retries.sample.known_mut();
+        sample.errors[0].count = 120;
+        for (count, is_named) in [(80, true), (39, false)] {
+            let name = "ActiveRecord::RecordNotFound".to_owned();
+            let sample = observation.jobs.known_mut().retries.sample.known_mut();
+            sample.errors.truncate(1);
+            sample.errors.push(SampleShare { name, count });
+            let evidence = check(&observation).remove(0).evidence;
+            let second = "HTTP::TimeoutError, 40 % with ActiveRecord::RecordNotFound, most often";
+            assert_eq!(evidence.contains(second), is_named, "{evidence}");
+        }
     }
 
     #[test]

@@ -374,7 +374,8 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
         let evidence = &findings[0].evidence;
         // Within the first second no time is given.
         assert!(evidence.starts_with("a session of web, idle in transaction"), "{evidence}");
-        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest for 20 s";
+        let waiting = "2 sessions of sidekiq wait for its lock on accounts or behind sessions \
+                       that do, the longest for 20 s";
         assert!(evidence.ends_with(waiting), "{evidence}");
         return;
     }

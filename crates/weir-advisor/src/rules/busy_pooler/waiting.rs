@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{NAME, without_free_slots};
+use super::{NAME, are_mostly_idle, held_by_transactions, without_free_slots};
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase};
+use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase, SessionState};
 use crate::rules::lock_waits;
 use crate::wording::{duration, number};
 
@@ -52,7 +52,29 @@ fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -
         );
         return finding.leads_to(consequence);
     }
-    remedied(finding, observation, pgbouncer, pool, &why)
+    match idle_in_transaction(observation, &why) {
+        Some(stuck) => {
+            let evidence = format!("{}; {stuck}", finding.evidence);
+            held_by_transactions(observation, Finding { evidence, ..finding }, name(observation))
+        }
+        None => remedied(finding, observation, pgbouncer, pool, &why),
+    }
+}
+
+/// Returns how many of the pooler's sessions are idle in a transaction, if nearly all are and the pool
+/// has as many connections as it may open.
+fn idle_in_transaction(observation: &Observation, why: &Why<'_>) -> Option<String> {
+    let connections = observation.postgres.known()?.connections.known()?;
+    let of = |state| connections.of(name(observation), state);
+    let (active, stuck) = (of(SessionState::Active), of(SessionState::IdleInTransaction));
+    let is_full = matches!(why, Why::PoolFull(_) | Why::DatabaseFull(_));
+    let are = if stuck == 1 { "is" } else { "are" };
+    (is_full && are_mostly_idle(active, stuck)).then(|| {
+        format!(
+            "{stuck} of {} busy sessions in Postgres {are} idle in a transaction",
+            active + stuck
+        )
+    })
 }
 
 fn name(observation: &Observation) -> &str {
@@ -193,7 +215,7 @@ fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
 mod tests {
     use super::*;
     use crate::healthy::{self, sessions};
-    use crate::observation::{Fact, LockWait, PgBouncerSettings, Pooler, SessionState};
+    use crate::observation::{Fact, LockWait, PgBouncerSettings, Pooler};
 
     fn pool(user: &str, waiting: u32, longest_wait: Duration) -> ConnectionPool {
         ConnectionPool {
@@ -279,6 +301,19 @@ mod tests {
         let finding = super::super::check(&observation).pop().unwrap();
         assert_eq!((finding.change, finding.next), (None, None));
         assert!(finding.consequence.contains("end that wait first"), "{}", finding.consequence);
+    }
+
+    #[test]
+    fn a_pool_that_open_transactions_hold_is_not_enlarged() {
+        let mut observation = observed(pgbouncer(7, 12), 0);
+        observation.postgres.known_mut().connections.known_mut().sessions =
+            vec![sessions("pgbouncer", SessionState::IdleInTransaction, 20)];
+        let finding = super::super::check(&observation).pop().unwrap();
+        let why = "of at most 20; 20 of 20 busy sessions in Postgres are idle in a transaction";
+        assert!(finding.evidence.ends_with(why), "{}", finding.evidence);
+        assert_eq!(finding.change, None);
+        assert!(finding.next.unwrap().contains("FROM pg_stat_activity"));
+        assert!(finding.consequence.contains("The application holds them"));
     }
 
     #[test]
