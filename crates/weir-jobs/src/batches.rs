@@ -16,7 +16,7 @@ use crate::callback_text;
 use crate::custom::BatchId;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// One of the two callbacks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

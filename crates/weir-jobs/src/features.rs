@@ -14,7 +14,7 @@ use crate::cron::CronTable;
 use crate::custom::{BatchId, CustomMembers, UniqueKey, UniqueUntil};
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::tracks::{Track, TrackState, Tracks};
 use crate::unique::UniqueLocks;
 

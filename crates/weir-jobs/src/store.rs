@@ -5,14 +5,18 @@
 //! Dropping a future never loses a job: a fetched job that was not delivered returns to its former
 //! position.
 
+pub(crate) mod error;
 mod object;
 mod parts;
+pub(crate) mod shard_state;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use error::StoreError;
 pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
 pub(crate) use parts::store_parts;
+pub use shard_state::ShardState;
 
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -27,62 +31,6 @@ use crate::node::{NodeReport, NodeState};
 use crate::tracks::{Track, TrackUpdate};
 use weir_base::clock::Timestamp;
 pub use weir_log::Damage;
-
-/// Why a store operation failed. The text is sent to the client.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The disk is full: pushes are rejected, while fetch, ack and fail keep working.
-    #[error("disk full: job not stored; free space in data_dir, pushes resume by themselves")]
-    DiskFull,
-    /// A sync failed: written data may be lost, so nothing more is acknowledged.
-    #[error("storage failed: {0}; nothing more is acknowledged until Weir is restarted")]
-    Failed(String),
-    /// A limit was reached; the text names it.
-    #[error("{0}")]
-    Limit(String),
-    /// The job is larger than the record limit of the log.
-    #[error("job too large: {bytes} bytes")]
-    TooLarge { bytes: usize },
-    /// The jid has no reservation.
-    #[error("Job not found {0}")]
-    NotFound(Box<str>),
-    /// There is no room outside of this machine; the text says where and what to do.
-    #[error("{0}")]
-    Full(String),
-    /// An equal job holds the unique lock.
-    #[error("Job not unique")]
-    NotUnique,
-    /// The batch does not exist, or has expired.
-    #[error("No such batch {0}")]
-    NoSuchBatch(BatchId),
-    /// The store lacks a feature; the text names both.
-    #[error("{0}")]
-    Unsupported(&'static str),
-    /// The data can't be reached; the text says what, since when and what to do.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It was not confirmed that jobs are stored; the text says why and what a second push does.
-    #[error("the job may be stored: {0}")]
-    Uncertain(String),
-    /// The store is closing.
-    #[error("server is shutting down")]
-    Closed,
-}
-
-impl StoreError {
-    /// Returns whether the error is about one job of a batch, so that the others can be stored.
-    #[must_use]
-    pub const fn is_of_one_job(&self) -> bool {
-        matches!(
-            self,
-            Self::Limit(_)
-                | Self::TooLarge { .. }
-                | Self::NotUnique
-                | Self::NoSuchBatch(_)
-                | Self::Unsupported(_)
-        )
-    }
-}
 
 /// The optional features of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,25 +297,6 @@ pub struct Storage {
     /// The nodes that share the store, if others may. Those that have reported nothing for an hour are
     /// left out.
     pub nodes: Vec<NodeState>,
-}
-
-/// One of several servers among which the jobs are divided. Figures are those that were read last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShardState {
-    pub name: String,
-    pub address: String,
-    /// It gets no more jobs, so that it can be removed.
-    pub drains: bool,
-    /// Since when it can't be used. `None`: it can.
-    pub away_since: Option<Timestamp>,
-    /// Why it can't be used.
-    pub problem: Option<String>,
-    pub enqueued: u64,
-    pub reserved: u64,
-    pub scheduled: u64,
-    pub retries: u64,
-    pub dead: u64,
-    pub memory_bytes: u64,
 }
 
 /// Whether the storage accepts jobs.

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::store::ShardState;
+use crate::store::shard_state::ShardState;
 
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{OTHER_QUEUES, node_states, shard_states};
 use crate::node::NodeState;
-use crate::store::ShardState;
+use crate::store::shard_state::ShardState;
 
 /// The state of the server at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
