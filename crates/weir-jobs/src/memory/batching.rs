@@ -68,6 +68,9 @@ impl MemoryState {
 
     /// Stores the callbacks that are due, and forgets expired batches. Returns the callbacks' queues.
     pub(super) fn run_batches(&mut self, now: Timestamp) -> Vec<QueueName> {
+        let ages = self.batch_ages();
+        // A batch that got more jobs since then has not expired.
+        self.features.batches.retire(ages, now);
         while let Some(id) = self.features.batches.expired(now) {
             self.features.batches.remove(id);
         }
@@ -78,7 +81,6 @@ impl MemoryState {
             }
             self.features.batches.callback_stored(batch, kind);
         }
-        let ages = self.batch_ages();
         self.features.batches.retire(ages, now);
         queues
     }
