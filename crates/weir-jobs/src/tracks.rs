@@ -117,7 +117,7 @@ impl Tracks {
     ) -> Vec<(Box<str>, Track)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let tracks = self.by_update.range((from, Bound::Unbounded)).take(limit);
-        let track = |jid: &Box<str>| Some((jid.clone(), self.by_jid.get(jid)?.clone()));
+        let track = |jid: &str| Some((Box::from(jid), self.by_jid.get(jid)?.clone()));
         tracks.filter_map(|(_, jid)| track(jid)).collect()
     }
 

@@ -35,10 +35,10 @@ impl SynchronousCommit {
     /// a number, FIRST or ANY: "ANY 2 (a, b, c)".
     #[must_use]
     pub fn required(&self) -> u32 {
-        let words = self.standby_names.split(['(', ' ']).filter(|word| !word.is_empty());
+        let mut words = self.standby_names.split(['(', ' ']).filter(|word| !word.is_empty());
         let is_method =
-            |word: &&str| ["FIRST", "ANY"].iter().any(|it| word.eq_ignore_ascii_case(it));
-        let number = words.skip_while(is_method).next().and_then(|word| word.parse().ok());
+            |word: &str| ["FIRST", "ANY"].iter().any(|it| word.eq_ignore_ascii_case(it));
+        let number = words.find(|word| !is_method(word)).and_then(|word| word.parse().ok());
         number.filter(|_| self.standby_names.contains('(')).unwrap_or(1)
     }
 

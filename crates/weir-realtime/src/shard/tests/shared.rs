@@ -58,11 +58,7 @@ fn record(epoch: Epoch, offset: u64) -> LogRecord {
     LogRecord { position: ChannelPosition { epoch, offset }, continues: None, at, event }
 }
 
-pub(super) fn state(
-    epoch: Epoch,
-    offsets: std::ops::RangeInclusive<u64>,
-    last: u64,
-) -> ChannelState {
+pub(super) fn state(epoch: Epoch, offsets: impl Iterator<Item = u64>, last: u64) -> ChannelState {
     let records = offsets.map(|offset| record(epoch, offset)).collect();
     ChannelState {
         position: ChannelPosition { epoch, offset: last },
