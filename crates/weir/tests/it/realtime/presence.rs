@@ -67,6 +67,8 @@ fn members_of_all_nodes_are_one_list_and_are_added_and_removed_once() {
     let (cy, _) = join(&other, "cy");
     assert_eq!(next(&mut ada), event(ADDED, "cy"), "bob is still there");
     assert_eq!(next(&mut bob_again), event(ADDED, "cy"));
+    // The other node may still be reading the members of this one.
+    wait_for_users(&other, &["ada", "bob", "cy"]);
     let count = api(&other).get(&format!("channels/{ROOM}"), "info=user_count");
     assert_eq!((&count["user_count"], &count["occupied"]), (&json!(3), &json!(true)));
     drop(bob_again);
