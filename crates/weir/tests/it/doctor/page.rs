@@ -113,10 +113,15 @@ pub(super) fn without_figures(page: &str) -> Vec<String> {
         (!is_unit && !text.is_empty()).then_some(text)
     };
     let line = |line: &str| {
-        let line = without_range(line);
+        let line = without_range(without_cpu(line));
         line.split(' ').filter_map(word).collect::<Vec<_>>().join(" ")
     };
     page.lines().map(line).collect()
+}
+
+/// Removes what a backlog says of the cores. It depends on what else runs on the machine.
+fn without_cpu(line: &str) -> &str {
+    line.split_once(" No core of this machine is idle").map_or(line, |(before, _)| before)
 }
 
 /// Removes the range of a time to drain: "9 s (8 s to 11 s)", "9 s (at least 8 s)". It depends on how steady the rate
