@@ -69,7 +69,10 @@ enum SessionError {
     SubscriptionLost,
     #[error("a publication got no reply")]
     AppendFailed,
-    #[error("the lease of this node's members was removed")]
+    #[error(
+        "the lease of this node's members is gone: the node was stalled for longer than \
+         realtime.redis.presence_lease, or Redis was emptied; its members are stored again"
+    )]
     LeaseLost,
 }
 
@@ -106,7 +109,7 @@ impl LogNode {
                     self.log.metrics.disconnected();
                     let error = error.to_string();
                     if error != last_error {
-                        tracing::warn!(%error, "realtime has no connection to Redis and tries again");
+                        tracing::warn!(%error, "the realtime session with Redis ended; connecting again");
                     }
                     last_error = error;
                 }

@@ -27,7 +27,7 @@ const COMMANDS: [CommandTrial; 28] = [
     ("hincrby", TrialKey::Hash, &["x", "1"]),
     ("hdel", TrialKey::Hash, &["x"]),
     ("hgetall", TrialKey::Hash, &[]),
-    ("hscan", TrialKey::Hash, &["0"]),
+    ("hrandfield", TrialKey::Hash, &["1"]),
     ("exists", TrialKey::Hash, &[]),
     ("sadd", TrialKey::Set, &["x"]),
     ("srem", TrialKey::Set, &["x"]),

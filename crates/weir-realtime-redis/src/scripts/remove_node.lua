@@ -8,9 +8,9 @@ if not entry then return false end
 local function key(kind) return ARGV[4] .. kind .. ':' .. entry end
 local own, users = key('members-of:' .. ARGV[1]), key('users')
 local removed, last = {}, {}
--- Some 1,000 fields, or all of a small hash.
-local fields = redis.call('HSCAN', own, 0, 'COUNT', 1000)[2]
-for i = 1, #fields, 2 do
+-- At most 1,000 users.
+local fields = redis.call('HRANDFIELD', own, 1000)
+for i = 1, #fields do
   removed[#removed + 1] = fields[i]
   redis.call('HDEL', own, fields[i])
   if remove_user(users, fields[i]) then last[#last + 1] = fields[i] end

@@ -2,6 +2,7 @@
 
 use super::Hub;
 use crate::broker::{Announcement, Broker as _};
+use crate::metrics::LimitKind;
 use crate::pusher::webhook::WebhookEvent;
 use crate::shared_log::{ChannelKey, Delivery, MemberChanges, MembersMessage};
 
@@ -39,7 +40,11 @@ impl Hub {
     pub fn deliver_members(&self, message: &MembersMessage, is_own: bool) -> Delivery {
         let Some((app, channel)) = self.held(&message.key) else { return Delivery::NotNeeded };
         let now = self.clock.now();
-        channel.deliver_members(message, is_own, &app.settings(), &self.cores, now)
+        let delivery = channel.deliver_members(message, is_own, &app.settings(), &self.cores, now);
+        if delivery == Delivery::Busy {
+            self.metrics.limit_hit(LimitKind::CoreQueue);
+        }
+        delivery
     }
 
     /// Sends subscribers of a large presence channel the changes of its members, if it is time. Returns
