@@ -98,8 +98,14 @@ impl Tracks {
     }
 
     /// Adds an imported track. Returns the jid of a job that is no longer tracked, as
-    /// [`Tracks::note`] does.
+    /// [`Tracks::note`] does. Progress since the export remains.
     pub(crate) fn import(&mut self, jid: &str, track: Track, max: usize) -> Option<Box<str>> {
+        // The import of the job itself is noted as `enqueued`.
+        let is_newer =
+            |own: &Track| own.state != TrackState::Enqueued && own.updated_at > track.updated_at;
+        if self.by_jid.get(jid).is_some_and(is_newer) {
+            return None;
+        }
         // Its worker does not have the job of an import.
         let state = match track.state {
             TrackState::Working => TrackState::Enqueued,

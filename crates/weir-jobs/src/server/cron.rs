@@ -137,6 +137,8 @@ pub(super) async fn import_state<S: Store>(
     let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
         return Err(HandleError::NoCronJob(name.to_owned()));
     };
+    // A time of a clock that is ahead would stop the job until then.
+    state.last = state.last.min(service.clock.now());
     pass(service).await?;
     if let Some(own) = service.store.cron_states().await?.get(name)
         && cron::is_time_of(cron, own.last)

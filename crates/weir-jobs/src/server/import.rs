@@ -128,7 +128,9 @@ async fn import_entries<S: Store>(
                 pushed.present += 1;
                 continue;
             }
-            (Ok(EntryImport::Present), ImportMode::All) => "it exists already".to_owned(),
+            (Ok(EntryImport::Present), ImportMode::All) => {
+                "a batch with this id exists, and its jobs are added to it".to_owned()
+            }
             (Err(HandleError::Store(error)), _) if !error.is_of_one_job() => {
                 return Err(error.into());
             }

@@ -224,7 +224,14 @@ fn parse_batch(
         let setting = JobServerLimits::BATCH_DEFINITION_BYTES_MAX;
         return Err(format!("a batch of more than {max} bytes; raise {setting}"));
     }
+    let id = parse_id(&text.bid)?;
     let parent = text.parent_bid.map(|bid| parse_id(&bid)).transpose()?;
+    if parent == Some(id) {
+        return Err("parent_bid is the batch itself".to_owned());
+    }
+    if text.succeeded.max(text.lost) > JOBS_MAX {
+        return Err(format!("succeeded and lost may be {JOBS_MAX} at most"));
+    }
     let definition = BatchDefinition {
         parent,
         description: text.description,
@@ -232,7 +239,7 @@ fn parse_batch(
         success: parse_callback(text.success, limits, now)?,
     };
     Ok(ExportedBatch {
-        id: parse_id(&text.bid)?,
+        id,
         created_at: parse_time("created_at", &text.created_at)?,
         expires_at: parse_time("expires_at", &text.expires_at)?,
         committed: false,
@@ -244,6 +251,8 @@ fn parse_batch(
     })
 }
 
+/// Jobs that a batch of an export may have had, far from where sums overflow.
+const JOBS_MAX: u64 = u64::MAX >> 8;
 /// Bytes by which the id of its batch makes a callback longer, at most.
 const CALLBACK_ID_BYTES: usize = 64;
 
