@@ -9,8 +9,8 @@
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
 //!   `dashboards write` generates it.
-//! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. The tests in
-//!   Rust are run by `executables` ([`executables`]).
+//! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. Its suite
+//!   `rust` is the command `executables` ([`executables`]).
 //!
 //! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!

@@ -30,8 +30,8 @@ const CORES_IDLE_MIN: f64 = 0.1;
 /// Share of a core that a process uses whose jobs compute, even if other programs leave it no more.
 const WORKING_SHARE: f64 = 0.1;
 const CPU_UNSEEN: &str = "All threads are busy; whether their jobs wait or compute was not observed, \
-                          because the CPU usage of processes on other hosts is not visible. If they \
-                          compute, more threads do not help: a Ruby process uses one core at a time.";
+                          because the CPU usage of these processes is not visible from here, as on other \
+                          hosts. If they compute, more threads do not help: a Ruby process uses one core at a time.";
 const NO_IDLE_CORE: &str = "No core of this machine is idle: more threads would only wait for one as \
                             well.";
 
@@ -580,6 +580,7 @@ mod tests {
         *observation.postgres.known_mut().synchronous.known_mut() = SynchronousCommit {
             standby_names: "standby1".to_owned(),
             waiting: 10,
+            longest: Duration::from_secs(30),
             ..SynchronousCommit::default()
         };
         let finding = check(&observation).remove(0);

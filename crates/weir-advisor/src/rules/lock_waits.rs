@@ -50,7 +50,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     let found =
         |(blocker, victims): (&u32, &Vec<&LockWait>)| found(observation, waits, *blocker, victims);
-    standby::check(observation).into_iter().chain(victims.iter().flat_map(found)).collect()
+    let found = victims.iter().flat_map(found);
+    // A change of a table that waits for several sessions was found for each of them.
+    let mut reported = BTreeSet::new();
+    let mut is_new = |it: &Finding| reported.insert((it.subject.clone(), it.next.clone()));
+    standby::check(observation).into_iter().chain(found.filter(|it| is_new(it))).collect()
 }
 
 /// Reports whether every commit waits for a standby that is not connected.

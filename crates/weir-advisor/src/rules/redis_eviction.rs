@@ -11,9 +11,10 @@ pub(crate) const NAME: &str = "redis-eviction";
 const KEEPS_ALL: &str = "noeviction";
 /// Policies that evict only keys that expire begin with it.
 const VOLATILE: &str = "volatile-";
-/// Heartbeats and locks of jobs are fewer than this.
+/// Heartbeats and locks of jobs are fewer, but may be evicted repeatedly: a cache is likely, not certain.
 const CACHE_EVICTIONS_MIN: u64 = 1_000;
-const CACHE_FIRST: &str = "The keys of a cache share this Redis. Do not set noeviction yet: the cache \
+const CACHE_FIRST: &str = "A cache most likely shares this Redis (redis-cli --bigkeys lists its \
+                           largest keys). Do not set noeviction yet: the cache \
                            would fill the memory, and then every push would fail. First move the \
                            cache to a Redis of its own, or give both room: a maxmemory above what is \
                            in use and what the cache still grows by. Set noeviction as the step \

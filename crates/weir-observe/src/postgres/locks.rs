@@ -20,7 +20,7 @@ const QUESTION: &str = "SELECT l.pid, b.blocker, \
     greatest(extract(epoch FROM clock_timestamp() - \
     coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds, \
     CASE WHEN l.locktype = 'relation' THEN l.mode END AS table_mode, \
-    upper(substring(a.query from '(?i)^\\s*((?:alter|create|drop|reindex|lock|vacuum) +[a-z]+|cluster|truncate)')) AS statement, \
+    upper(substring(a.query from '(?i)^\\s*((?:alter|create|drop|reindex) +[a-z]+|lock|vacuum|cluster|truncate)')) AS statement, \
     k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
     CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (blocker) \

@@ -9,14 +9,15 @@ use super::session::PostgresSession;
 
 const WHAT: &str = "commits that wait for a standby";
 
-/// Every role may read the setting. Without `pg_monitor`, the states of standbys and of other users'
-/// sessions are NULL, so that no session seems to wait.
+/// Every role may read the setting. Without `pg_monitor`, the states of standbys are NULL, but a role
+/// sees its own sessions wait: then no wait is reported, unless no standby is connected.
 const QUESTION: &str = "SELECT current_setting('synchronous_standby_names') AS names, \
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS confirming, \
     (SELECT string_agg(application_name, E'\\n') FROM pg_stat_replication) AS connected, \
     count(*) AS waiting, \
     coalesce(greatest(max(extract(epoch FROM clock_timestamp() - state_change)), 0), 0)::bigint \
-    AS seconds FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    AS seconds FROM pg_stat_activity WHERE wait_event = 'SyncRep' \
+    AND NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IS NULL)";
 
 pub(super) async fn synchronous(session: &mut PostgresSession) -> Fact<SynchronousCommit> {
     match session.query(QUESTION).await {

@@ -124,8 +124,10 @@ fn small_pool(finding: Finding, observation: &Observation, jobs: &SidekiqObserva
         format!(", and Postgres has {sessions} of Sidekiq")
     });
     let text = format!(
-        "The pool of connections in the process is smaller than its threads, so that threads wait \
-         for a connection and fail; more threads make it worse. The largest process has {}{}.",
+        "A process has fewer connections in its pool than threads that use it, so that threads wait \
+         for a connection and fail; more threads make it worse. If pool is already the number of \
+         Sidekiq's threads, jobs start threads of their own or do not return connections. The \
+         largest process has {}{}.",
         wording::number(threads, "thread", "threads"),
         sessions.unwrap_or_default()
     );

@@ -1,6 +1,6 @@
 //! Commits wait for a synchronous standby that is not connected.
 
-use super::NAME;
+use super::{NAME, WAIT_MIN};
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SynchronousCommit};
 use crate::wording;
@@ -8,7 +8,8 @@ use crate::wording;
 /// Returns the commits that wait for standbys of which too few are connected.
 fn held_up(observation: &Observation) -> Option<&SynchronousCommit> {
     let commits = observation.postgres.known()?.synchronous.known()?;
-    commits.is_held_up().then_some(commits)
+    // A standby that connects again needs a moment.
+    (commits.is_held_up() && commits.longest >= WAIT_MIN).then_some(commits)
 }
 
 /// Reports whether every commit waits for a standby that is not connected.
@@ -30,8 +31,8 @@ pub(super) fn check(observation: &Observation) -> Option<Finding> {
         Finding::new(NAME, Severity::Critical, "commits of Postgres", evidence)
             .leads_to(
                 "Every commit waits until such a standby confirms it, and jobs and requests with \
-                 it. Start the standby. Only if it will not return soon, the command lets commits \
-                 go on without it: until the setting is restored, what is committed is only on this \
+                 it. Start the standby, or wait until it has caught up. Only if it will not return \
+                 soon, the command lets commits go on without it: until the setting is restored, what is committed is only on this \
                  server, and a loss of it, or a failover, loses it. Do not end the waiting \
                  sessions: their changes are committed here already, and Sidekiq would run their \
                  jobs a second time.",
@@ -44,9 +45,15 @@ fn connected(commits: &SynchronousCommit) -> String {
     let names = || wording::list(commits.connected.iter().map(String::as_str));
     match (commits.connected.len(), commits.confirming) {
         (0, _) => "no standby is connected".to_owned(),
-        (1, 0) => format!("{} is connected, which is none of them", names()),
-        (_, 0) => format!("{} are connected, which are none of them", names()),
-        (_, some) => format!("{some} of {} that must confirm are connected", commits.required()),
+        (1, 0) => format!(
+            "{} is connected, but confirms no commits: it is not in the setting, or is still catching up",
+            names()
+        ),
+        (_, 0) => format!(
+            "{} are connected, but confirm no commits: they are not in the setting, or are still catching up",
+            names()
+        ),
+        (_, some) => format!("{some} of {} that must confirm do so", commits.required()),
     }
 }
 
@@ -101,16 +108,19 @@ mod tests {
         assert_eq!(evidence("s1", 1, &["s1"]), None, "it is connected, if slow");
         assert_eq!(evidence("FIRST 1 (s1, s2)", 1, &["s1"]), None);
         let two = evidence("ANY 2 (s1, s2, s3)", 1, &["s1"]).unwrap();
-        assert!(two.ends_with("and 1 of 2 that must confirm are connected"), "{two}");
+        assert!(two.ends_with("and 1 of 2 that must confirm do so"), "{two}");
         let two = evidence("2 (s1, s2)", 1, &["s1"]).unwrap();
-        assert!(two.ends_with("and 1 of 2 that must confirm are connected"), "{two}");
+        assert!(two.ends_with("and 1 of 2 that must confirm do so"), "{two}");
         let other = evidence("s1", 0, &["backup"]).unwrap();
-        assert!(other.ends_with("and backup is connected, which is none of them"), "{other}");
+        assert!(other.ends_with("and backup is connected, but confirms no commits: it is not in the setting, or is still catching up"), "{other}");
         let mut observation = waiting("s1", 0, &[]);
         observation.postgres.known_mut().synchronous.known_mut().waiting = 0;
         assert_eq!(check(&observation), None, "no commit waits");
         observation.postgres.known_mut().synchronous.known_mut().waiting = 1;
         observation.postgres.known_mut().synchronous.known_mut().standby_names.clear();
         assert_eq!(check(&observation), None);
+        let mut observation = waiting("s1", 0, &[]);
+        observation.postgres.known_mut().synchronous.known_mut().longest = Duration::from_secs(9);
+        assert_eq!(check(&observation), None, "a standby connects again");
     }
 }

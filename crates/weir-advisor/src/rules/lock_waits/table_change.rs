@@ -75,8 +75,8 @@ impl<'a> TableChange<'a> {
         let consequence = format!(
             "Waiting threads run no jobs, and hold their connections. Cancel the change first: the \
              sessions behind it go on at once, and nothing is lost but what its own transaction has \
-             done before. Repeat it with a lock_timeout once session {holder} has ended its \
-             transaction{}. {RIGHT}",
+             done before. Repeat it with a lock_timeout once the transactions that it waits \
+             for have ended{}. {RIGHT}",
             self.way_to_end_holder()
         );
         Finding::new(NAME, Severity::Critical, format!("session {pid}"), evidence)
@@ -88,7 +88,7 @@ impl<'a> TableChange<'a> {
     fn way_to_end_holder(&self) -> String {
         match self.wait.blocking_state {
             Some((SessionState::IdleInTransaction, _)) => format!(
-                ", which pg_terminate_backend({}) rolls back if nothing needs it",
+                "; pg_terminate_backend({}) rolls back that of its holder if nothing needs it",
                 self.wait.blocking_pid
             ),
             _ => String::new(),
