@@ -116,14 +116,15 @@ class DelayingProxy:
 
 
 class Weir:
-    """A node whose shards are the Redis servers on these ports; pushes take turns among them."""
+    """A node with settings for `[jobs]`; by default its shards are the Redis servers on these ports, in turns."""
 
-    def __init__(self, folder, ports, database=0):
+    def __init__(self, folder, ports=(), database=0, jobs=None):
         shards = ", ".join(f'{{ url = "redis://127.0.0.1:{port}/{database}" }}' for port in ports)
         config = os.path.join(folder, "weir.toml")
         with open(config, "w") as file:
-            file.write(f'data_dir = "{folder}/data"\n[jobs]\nlisten = "127.0.0.1:0"\nstore = {{ redis = [{shards}] }}\n'
-                       f'[jobs.redis]\nplacement = "turn"\n[console]\nlisten = "127.0.0.1:0"\n')
+            jobs = jobs or f'store = {{ redis = [{shards}] }}\nredis.placement = "turn"'
+            file.write(f'data_dir = "{folder}/data"\n[jobs]\nlisten = "127.0.0.1:0"\n{jobs}\n'
+                       f'[console]\nlisten = "127.0.0.1:0"\n')
         log = os.path.join(folder, "weir.log")
         with open(log, "w") as errors:
             self.process = subprocess.Popen([WEIR, "up", "--config", config], stdout=subprocess.PIPE, stderr=errors,
