@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 
@@ -43,6 +44,7 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
     }
     for suite in suites.into_iter().filter(|it| names.is_empty() || names.contains(&it.name)) {
         let log = logs.join(format!("{}.log", suite.name));
+        let started = Instant::now();
         let succeeded = execute(root, &suite, &log)?;
         let output = fs::read(&log).with_context(|| log.display().to_string())?;
         let output = String::from_utf8_lossy(&output);
@@ -57,7 +59,7 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
             let names = failed_tests(&output).into_iter();
             failed.extend(names.map(|test| format!("failed: {} {test}", suite.name)));
         }
-        println!("{:<10} {}", suite.name, counts.line());
+        println!("{:<10} {} in {} s", suite.name, counts.line(), started.elapsed().as_secs());
         total.add(counts);
     }
     // At the end, where they are seen in a log that was cut.
