@@ -2,9 +2,10 @@
 //! `target/test-logs`; failures are printed; the last line has the total counts.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
@@ -42,25 +43,15 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
         let known: Vec<&str> = suites.iter().map(|suite| suite.name).collect();
         bail!("{unknown:?} is not a suite; there are {}", known.join(", "));
     }
-    for suite in suites.into_iter().filter(|it| names.is_empty() || names.contains(&it.name)) {
-        let log = logs.join(format!("{}.log", suite.name));
-        let started = Instant::now();
-        let succeeded = execute(root, &suite, &log)?;
-        let output = fs::read(&log).with_context(|| log.display().to_string())?;
-        let output = String::from_utf8_lossy(&output);
-        let mut counts = parse_counts(&output);
-        if counts.failed == 0 && (!succeeded || counts.passed == 0) {
-            // It broke before it could count.
-            counts.failed = 1;
+    let suites = suites.into_iter().filter(|it| names.is_empty() || names.contains(&it.name));
+    // The Rust tests use all cores; the others mostly wait for servers and a browser.
+    let (rust, others): (Vec<Suite>, Vec<Suite>) = suites.partition(|suite| suite.name == "rust");
+    for together in [rust, others] {
+        for outcome in run_together(root, &together, &logs)? {
+            outcome.print(root);
+            failed.extend(outcome.failed_tests());
+            total.add(outcome.counts);
         }
-        if counts.failed > 0 {
-            print_last_lines(&output);
-            println!("  all of its output: {}", relative(&log, root));
-            let names = failed_tests(&output).into_iter();
-            failed.extend(names.map(|test| format!("failed: {} {test}", suite.name)));
-        }
-        println!("{:<10} {} in {} s", suite.name, counts.line(), started.elapsed().as_secs());
-        total.add(counts);
     }
     // At the end, where they are seen in a log that was cut.
     for line in failed.iter().take(SHOWN_LINES) {
@@ -68,6 +59,60 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
     }
     println!("{}", total.line());
     Ok(total.failed == 0)
+}
+
+/// A suite that has run.
+#[derive(Debug)]
+struct SuiteOutcome {
+    name: &'static str,
+    counts: Counts,
+    took: Duration,
+    output: String,
+    log: PathBuf,
+}
+
+impl SuiteOutcome {
+    fn print(&self, root: &Path) {
+        if self.counts.failed > 0 {
+            print_last_lines(&self.output);
+            println!("  all of its output: {}", relative(&self.log, root));
+        }
+        println!("{:<10} {} in {} s", self.name, self.counts.line(), self.took.as_secs());
+    }
+
+    fn failed_tests(&self) -> Vec<String> {
+        if self.counts.failed == 0 {
+            return Vec::new();
+        }
+        let tests = failed_tests(&self.output).into_iter();
+        tests.map(|test| format!("failed: {} {test}", self.name)).collect()
+    }
+}
+
+/// Runs suites at the same time. Returns their outcomes in the same order.
+fn run_together(root: &Path, suites: &[Suite], logs: &Path) -> anyhow::Result<Vec<SuiteOutcome>> {
+    thread::scope(|scope| {
+        let start = |suite| scope.spawn(move || run_suite(root, suite, logs));
+        let threads: Vec<_> = suites.iter().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+fn run_suite(root: &Path, suite: &Suite, logs: &Path) -> anyhow::Result<SuiteOutcome> {
+    let log = logs.join(format!("{}.log", suite.name));
+    let started = Instant::now();
+    let succeeded = execute(root, suite, &log)?;
+    let output = fs::read(&log).with_context(|| log.display().to_string())?;
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let mut counts = parse_counts(&output);
+    if counts.failed == 0 && (!succeeded || counts.passed == 0) {
+        // It broke before it could count.
+        counts.failed = 1;
+    }
+    Ok(SuiteOutcome { name: suite.name, counts, took: started.elapsed(), output, log })
 }
 
 fn suites(root: &Path) -> Vec<Suite> {
