@@ -54,7 +54,8 @@ async fn fail_over(
         return Some((stopped.drain(there, || stored(&replica)).await, began.elapsed()));
     }
     replica.signal("-CONT");
-    while !replica.info().contains("role:master") {
+    // A primary that comes back while Sentinel still waits for the promotion may remain the primary.
+    while sentinel.primary_port() != replica.port || !replica.info().contains("role:master") {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     primary.run();

@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -15,6 +16,8 @@ const SOURCE: &str = include_str!("synced.c");
 const LOG: &str = "synced.log";
 /// Tries with other ports: another process may take one between its choice and the server's bind.
 const STARTS_MAX: usize = 5;
+/// A replica has all data within this time.
+const FOLLOW_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The library that notes syncs; `None`, and a line that says so, without a C compiler.
 fn library() -> Option<&'static Path> {
@@ -93,8 +96,10 @@ impl MortalServer {
     pub(super) fn follow(&mut self, primary: &Self) {
         let words = ["127.0.0.1", &primary.port.to_string()];
         redis::cmd("REPLICAOF").arg(&words).exec(&mut self.client()).unwrap();
+        let began = Instant::now();
         while !self.info().contains("master_link_status:up") {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert!(began.elapsed() < FOLLOW_TIME_MAX, "{}", self.info());
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -185,6 +190,17 @@ impl MortalSentinel {
         assert!(lines.any(|line| line.contains("+slave slave")), "the Sentinel knows the replica");
         std::thread::spawn(move || lines.for_each(drop));
         Self { _folder: folder, port, child }
+    }
+}
+
+impl MortalSentinel {
+    /// Returns the port of the primary that it names.
+    pub(super) fn primary_port(&self) -> u16 {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg("mymaster");
+        command.query::<(String, u16)>(&mut connection).unwrap().1
     }
 }
 
