@@ -2,20 +2,79 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
+
 use super::PlannedSetting;
+use crate::observation::{CachePresence, Fact, Observation, RedisServer};
 use crate::redis_settings;
 
-/// Returns settings for durable jobs: nothing is evicted, and a crash loses at most one second.
+const POLICY: &str = "maxmemory-policy";
+const KEEPS_ALL: &str = "noeviction";
+
+/// What a plan does with `maxmemory-policy`. Without eviction, a cache in the same Redis fills the memory,
+/// and then every push fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedisPolicy {
+    /// Sets `noeviction`: no cache shares the Redis, as far as known.
+    #[default]
+    KeepAll,
+    /// Sets `volatile-lru`: a cache shares the Redis, whose policy evicts jobs as well.
+    KeepJobs,
+    /// Leaves it as it is: a cache shares the Redis, or may fill it, and jobs are not evicted.
+    Unchanged,
+}
+
+impl RedisPolicy {
+    /// Returns the policy for the observed Redis.
+    #[must_use]
+    pub fn of(observation: &Observation) -> Self {
+        let redis = observation.redis.iter().find_map(Fact::known);
+        redis.map_or(Self::KeepAll, Self::of_server)
+    }
+
+    fn of_server(redis: &RedisServer) -> Self {
+        let policy = redis.info.maxmemory_policy.as_str();
+        match redis.cache() {
+            CachePresence::Absent => Self::KeepAll,
+            CachePresence::Unknown if !redis.is_nearly_full() => Self::KeepAll,
+            CachePresence::Present if policy.starts_with("allkeys-") => Self::KeepJobs,
+            CachePresence::Present | CachePresence::Unknown => Self::Unchanged,
+        }
+    }
+
+    /// Says what must come before `noeviction`, or `None` if the plan sets it.
+    #[must_use]
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Self::KeepAll => None,
+            Self::KeepJobs | Self::Unchanged => Some(
+                "a cache most likely shares this Redis: with noeviction it would fill the memory, and \
+                 then every push would fail. Give it a Redis of its own, then set maxmemory-policy \
+                 noeviction in this one",
+            ),
+        }
+    }
+}
+
+/// Returns settings for durable jobs: no job is evicted, and a crash loses at most one second.
 #[must_use]
-pub fn redis_settings() -> Vec<PlannedSetting> {
+pub fn redis_settings(policy: RedisPolicy) -> Vec<PlannedSetting> {
     let setting = |name, value: &str, reason| PlannedSetting {
         name,
         value: value.to_owned(),
         reason,
         restart: false,
     };
-    vec![
-        setting("maxmemory-policy", "noeviction", "a job that is evicted is lost without an error"),
+    let policy = match policy {
+        RedisPolicy::KeepAll => Some((KEEPS_ALL, "a job that is evicted is lost without an error")),
+        RedisPolicy::KeepJobs => {
+            Some(("volatile-lru", "only keys that expire are evicted, and no jobs"))
+        }
+        RedisPolicy::Unchanged => None,
+    };
+    let policy = policy.map(|(value, reason)| setting(POLICY, value, reason));
+    let durable = [
         setting(
             "appendonly",
             "yes",
@@ -23,7 +82,8 @@ pub fn redis_settings() -> Vec<PlannedSetting> {
         ),
         setting("appendfsync", "everysec", "a power cut loses at most a second"),
         setting("latency-monitor-threshold", "100", "delays that affect all clients are recorded"),
-    ]
+    ];
+    policy.into_iter().chain(durable).collect()
 }
 
 /// Returns a script that sets and persists the settings in a running Redis. The script takes the
@@ -48,6 +108,12 @@ pub fn redis_script(settings: &[PlannedSetting]) -> String {
           1; }\n\
         }\n"
     .to_owned();
+    let keeps_all = settings.iter().any(|it| it.name == POLICY && it.value == KEEPS_ALL);
+    text.push_str(match keeps_all {
+        true => "# If a cache shares this Redis, first give it one of its own: without eviction it fills the\n\
+                 # memory, and then every push fails.\n",
+        false => "# noeviction is left out: a cache most likely shares this Redis. First give it one of its own.\n",
+    });
     for PlannedSetting { name, value, reason, .. } in settings {
         let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
@@ -68,7 +134,7 @@ mod tests {
 
     #[test]
     fn doctor_has_nothing_against_them() {
-        let settings = redis_settings();
+        let settings = redis_settings(RedisPolicy::KeepAll);
         let value = |name: &str| {
             let setting = settings.iter().find(|setting| setting.name == name).unwrap();
             setting.value.clone()
@@ -92,5 +158,30 @@ mod tests {
         for rule in RULES {
             assert_eq!((rule.check)(&observation), [], "{}", rule.name);
         }
+    }
+
+    #[test]
+    fn beside_a_cache_eviction_does_not_end() {
+        for (policy, share, used_mib, expected) in [
+            ("allkeys-lru", Some(0.9), 20, RedisPolicy::KeepJobs),
+            ("volatile-lru", Some(0.9), 20, RedisPolicy::Unchanged),
+            ("noeviction", Some(0.9), 20, RedisPolicy::Unchanged),
+            ("allkeys-lru", Some(0.1), 64, RedisPolicy::KeepAll),
+            ("allkeys-lru", None, 20, RedisPolicy::KeepAll),
+            ("allkeys-lru", None, 64, RedisPolicy::Unchanged),
+        ] {
+            let mut observation = crate::healthy::observation();
+            let redis = observation.redis[0].known_mut();
+            policy.clone_into(&mut redis.info.maxmemory_policy);
+            (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (64 << 20, used_mib << 20);
+            redis.cache_like_share = share.map_or(Fact::NotAsked, Fact::Known);
+            let seen = RedisPolicy::of(&observation);
+            assert_eq!(seen, expected, "{policy} {share:?} {used_mib}");
+            let script = redis_script(&redis_settings(seen));
+            let ends = script.contains("maxmemory-policy noeviction");
+            assert_eq!(ends, seen == RedisPolicy::KeepAll, "{script}");
+            assert_eq!(seen.note().is_none(), ends);
+        }
+        assert_eq!(RedisPolicy::of(&Observation::default()), RedisPolicy::KeepAll);
     }
 }
