@@ -17,6 +17,7 @@ mod layout;
 mod overruled;
 mod postgres;
 mod redis;
+mod redis_policy;
 mod remedies;
 mod split;
 mod targets;
@@ -38,6 +39,7 @@ pub use self::postgres::{
     postgres_share, shared_buffers, size as postgres_size, work_mem,
 };
 pub use self::redis::{RedisPolicy, redis_script, redis_settings};
+pub use self::redis_policy::observed_redis_policy;
 pub use self::web::{WebDemand, threads_enough};
 
 /// Connections that Postgres reserves for superusers by default.

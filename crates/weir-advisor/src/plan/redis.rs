@@ -5,7 +5,6 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::PlannedSetting;
-use crate::observation::{CachePresence, Fact, Observation, RedisServer};
 use crate::redis_settings;
 
 const POLICY: &str = "maxmemory-policy";
@@ -26,23 +25,6 @@ pub enum RedisPolicy {
 }
 
 impl RedisPolicy {
-    /// Returns the policy for the observed Redis.
-    #[must_use]
-    pub fn of(observation: &Observation) -> Self {
-        let redis = observation.redis.iter().find_map(Fact::known);
-        redis.map_or(Self::KeepAll, Self::of_server)
-    }
-
-    fn of_server(redis: &RedisServer) -> Self {
-        let policy = redis.info.maxmemory_policy.as_str();
-        match redis.cache() {
-            CachePresence::Absent => Self::KeepAll,
-            CachePresence::Unknown if !redis.is_nearly_full() => Self::KeepAll,
-            CachePresence::Present if policy.starts_with("allkeys-") => Self::KeepJobs,
-            CachePresence::Present | CachePresence::Unknown => Self::Unchanged,
-        }
-    }
-
     /// Says what must come before `noeviction`, or `None` if the plan sets it.
     #[must_use]
     pub const fn note(self) -> Option<&'static str> {
@@ -158,30 +140,5 @@ mod tests {
         for rule in RULES {
             assert_eq!((rule.check)(&observation), [], "{}", rule.name);
         }
-    }
-
-    #[test]
-    fn beside_a_cache_eviction_does_not_end() {
-        for (policy, share, used_mib, expected) in [
-            ("allkeys-lru", Some(0.9), 20, RedisPolicy::KeepJobs),
-            ("volatile-lru", Some(0.9), 20, RedisPolicy::Unchanged),
-            ("noeviction", Some(0.9), 20, RedisPolicy::Unchanged),
-            ("allkeys-lru", Some(0.1), 64, RedisPolicy::KeepAll),
-            ("allkeys-lru", None, 20, RedisPolicy::KeepAll),
-            ("allkeys-lru", None, 64, RedisPolicy::Unchanged),
-        ] {
-            let mut observation = crate::healthy::observation();
-            let redis = observation.redis[0].known_mut();
-            policy.clone_into(&mut redis.info.maxmemory_policy);
-            (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (64 << 20, used_mib << 20);
-            redis.cache_like_share = share.map_or(Fact::NotAsked, Fact::Known);
-            let seen = RedisPolicy::of(&observation);
-            assert_eq!(seen, expected, "{policy} {share:?} {used_mib}");
-            let script = redis_script(&redis_settings(seen));
-            let ends = script.contains("maxmemory-policy noeviction");
-            assert_eq!(ends, seen == RedisPolicy::KeepAll, "{script}");
-            assert_eq!(seen.note().is_none(), ends);
-        }
-        assert_eq!(RedisPolicy::of(&Observation::default()), RedisPolicy::KeepAll);
     }
 }

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use weir_advisor::Observation;
 use weir_advisor::observation::SidekiqObservation;
 use weir_advisor::plan::{
-    PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, RedisPolicy, Storage, WebDemand,
+    PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Storage, WebDemand,
+    observed_redis_policy,
 };
 
 use crate::figures;
@@ -107,7 +108,7 @@ impl PlanInputs {
             streaming: (self.streaming, STREAMING_POOL),
             queues,
             process_memory: ProcessMemory::default(),
-            redis_policy: RedisPolicy::of(observation),
+            redis_policy: observed_redis_policy(observation),
             lacks_pool_connections: observation
                 .jobs
                 .known()
