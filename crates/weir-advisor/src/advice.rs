@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::finding::{self, Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::{self, Between, Forecast};
-use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
+use crate::observation::{Fact, Observation, ObservedQueue, RedisServer, SidekiqObservation};
 use crate::rules::{self, retry_flood};
-use crate::wording;
+use crate::{alternatives, contradictions, wording};
 
 /// Maximum number of growing queues that are named.
 const GROWING_MAX: usize = 3;
@@ -60,6 +60,8 @@ pub fn advise(observation: &Observation) -> Advice {
     let mut findings = rules::check(observation);
     // The sort is stable: among equals, the order of the rules (causes first) is preserved.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let findings = contradictions::without(findings).into_iter();
+    let findings: Vec<_> = findings.map(|it| alternatives::with(observation, it)).collect();
     Advice { verdict: verdict(observation, &findings), findings }
 }
 
@@ -104,8 +106,12 @@ pub(crate) type Ends = (Option<Drain>, Option<Between>, Vec<String>);
 fn drain(observation: &Observation) -> Ends {
     let mut unserved = Vec::new();
     let mut ends = Vec::new();
-    for (shard, jobs) in observation.each_jobs() {
+    for (place, (shard, jobs)) in observation.each_jobs().enumerate() {
         let (drain, between, left) = jobs.known().map(drain_of).unwrap_or_default();
+        // The rates are those from before Redis began to reject writes.
+        let redis = observation.redis.get(place).and_then(Fact::known);
+        let is_held = || jobs.known().is_some_and(|jobs| redis.is_some_and(|it| holds(it, jobs)));
+        let drain = drain.filter(|drain| !(matches!(drain, Drain::After(_)) && is_held()));
         let on = shard.map(finding::on).unwrap_or_default();
         unserved.extend(left.into_iter().map(|queue| format!("{queue}{on}")));
         ends.push(drain.map(|drain| (drain, between)));
@@ -113,6 +119,10 @@ fn drain(observation: &Observation) -> Ends {
     let ends: Option<Vec<_>> = ends.into_iter().collect();
     let last = ends.and_then(|ends| ends.into_iter().max_by_key(|it| forecast::rank(it.0)));
     (last.map(|it| it.0), last.and_then(|it| it.1), unserved)
+}
+
+fn holds(redis: &RedisServer, jobs: &SidekiqObservation) -> bool {
+    redis.refuses_writes_of(jobs).is_some()
 }
 
 /// Returns the same for one shard.
@@ -159,7 +169,6 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::Fact;
 
     #[test]
     fn a_healthy_system_is_met_with_silence() {
@@ -238,8 +247,7 @@ mod tests {
             reason: "permission denied".to_owned(),
             remedy: Some("GRANT pg_monitor TO weir_mon;".to_owned()),
         });
-        observation.jobs.known_mut().processes[1].quiet = true;
-        observation.jobs.known_mut().processes.remove(0);
+        observation.jobs.known_mut().processes.clear();
         let severities: Vec<_> =
             advise(&observation).findings.iter().map(|finding| finding.severity).collect();
         assert!(severities.is_sorted_by(|one, other| one >= other), "{severities:?}");
@@ -313,5 +321,19 @@ mod tests {
         assert_eq!(json["verdict"]["severity"], "warning");
         assert_eq!(json["findings"][0]["rule"], "ghost-process");
         let _ = serde_json::to_value(&observation).unwrap();
+    }
+
+    #[test]
+    fn no_time_to_drain_is_given_while_redis_rejects_writes() {
+        let mut observation = healthy::observation();
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        (queue.length, queue.latency) = (5_000, Duration::from_secs(900));
+        let window = Duration::from_secs(10);
+        queue.flow = Fact::Known(Flow { window, before: 6_000, after: 5_000, ..Flow::default() });
+        assert!(matches!(advise(&observation).verdict.drain, Some(Drain::After(_))));
+        observation.redis[0].known_mut().info.persistence.last_append_ok = false;
+        let verdict = advise(&observation).verdict;
+        assert_eq!(verdict.drain, None);
+        assert!(!verdict.to_string().contains("will be empty"), "{verdict}");
     }
 }

@@ -141,16 +141,15 @@ pub(crate) fn change(
 ) -> Finding {
     let origin = Origin::of(postgres, setting);
     // A file that differs from the command line is always pending, so pending says nothing here.
-    let finding = match origin {
-        Origin::CommandLine => finding,
-        _ => waiting(finding, postgres, setting),
-    };
+    if origin != Origin::CommandLine && is_pending(postgres, setting) {
+        return waiting(finding);
+    }
     let line = format!("{setting} = {value}");
     let (place, line) = match origin {
         Origin::Main => (MAIN.to_owned(), line),
         Origin::SomeFile => {
-            let place = "postgresql.conf, unless it was set by ALTER SYSTEM (to see that, grant \
-                         pg_monitor)";
+            let place = "postgresql.conf, or the parameters of a managed Postgres, unless it was set \
+                         by ALTER SYSTEM (to see that, grant pg_monitor)";
             (place.to_owned(), line)
         }
         Origin::Included(file) => (file.to_owned(), line),
@@ -184,12 +183,18 @@ pub(crate) fn change(
     }
 }
 
-/// Adds to the evidence that the setting was already changed and needs a restart.
-fn waiting(mut finding: Finding, postgres: &DatabaseObservation, setting: &str) -> Finding {
-    if postgres.pending_restart.iter().any(|name| name == setting) {
-        finding.evidence.push_str("; it was changed and takes effect after a restart");
-    }
-    finding
+fn is_pending(postgres: &DatabaseObservation, setting: &str) -> bool {
+    postgres.pending_restart.iter().any(|name| name == setting)
+}
+
+/// Says that the setting was already changed. The new value is not visible, and a line would replace it.
+fn waiting(mut finding: Finding) -> Finding {
+    finding.evidence.push_str("; it was changed and takes effect after a restart");
+    let consequence = format!(
+        "{} No line is suggested: the changed value may be right (pending-restart).",
+        finding.consequence
+    );
+    finding.leads_to(consequence.trim_start())
 }
 
 #[cfg(test)]
@@ -306,5 +311,6 @@ mod tests {
         let finding = change(finding, &postgres, ("shared_buffers", "2GB"), true);
         let expected = "128 MB; it was changed and takes effect after a restart";
         assert_eq!(finding.evidence, expected);
+        assert_eq!(finding.change, None, "it would replace a value that is not visible");
     }
 }

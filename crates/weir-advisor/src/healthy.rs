@@ -230,6 +230,14 @@ impl<T> Fact<T> {
 }
 
 impl SidekiqObservation {
+    /// Lets no job be pushed, taken or completed between the samples, as in a Redis that rejects writes.
+    pub(crate) fn stand_still(&mut self) {
+        for queue in &mut self.queues {
+            let flow = queue.flow.known_mut();
+            (flow.before, flow.arrivals_per_second) = (flow.after, 0.0);
+        }
+    }
+
     /// Returns the queue for a test to change.
     pub(crate) fn queue_mut(&mut self, name: &str) -> &mut ObservedQueue {
         self.queues.iter_mut().find(|queue| queue.name == name).unwrap()

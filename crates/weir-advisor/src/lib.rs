@@ -8,7 +8,8 @@
 //! - [`flow`]: growth and time to drain of a queue, from two samples;
 //! - [`forecast`]: time to drain of all queues, given which processes serve them;
 //! - [`rules`]: one file per kind of problem;
-//! - `guard`: removes changes that would leave a queue unserved;
+//! - `guard`: removes changes that would leave a queue unserved; `contradictions`: lines that undo
+//!   an earlier one; `alternatives`: says where a command is not available;
 //! - [`finding`], [`advice`]: the output;
 //! - [`durability`]: what a Redis may lose of the jobs that Weir has acknowledged;
 //! - [`wording`]: figures for people; [`shell`], [`sql`]: commands that can be pasted;
@@ -19,6 +20,8 @@
 //! A missing fact never counts as "fine", and a healthy system yields no findings.
 
 pub mod advice;
+mod alternatives;
+mod contradictions;
 mod database_settings;
 pub mod durability;
 pub mod figures;
@@ -31,6 +34,8 @@ mod healthy;
 pub mod levels;
 pub mod observation;
 pub mod plan;
+#[cfg(test)]
+mod property;
 mod queue_line;
 mod redis_settings;
 pub mod rules;

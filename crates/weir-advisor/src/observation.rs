@@ -11,6 +11,7 @@ mod postgres;
 mod postgres_access;
 mod process;
 mod redis;
+mod redis_cache;
 mod redis_info;
 mod replication;
 mod sidekiq;
@@ -26,7 +27,7 @@ pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{
     FarAhead, JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
 };
-pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
+pub(crate) use self::jobs::{POOL_TIMEOUT, SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{
     ConnectionPools, Machine, POOL_VARIABLE, Pooler, RAILS_POOL_VARIABLE, is_sidekiq,
 };
@@ -41,6 +42,7 @@ pub use self::process::{
     Capsule, JobInHand, JobProcess, Ordering, ProcessPlace, ProcessPresence, WeightedQueue,
 };
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, ServedDatabase, SlowCommand};
+pub(crate) use self::redis_cache::CachePresence;
 pub use self::redis_info::{AppendFsync, Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{
     Replication, ReplicationSlot, SlotLimit, SynchronousCommit, WalStatus,

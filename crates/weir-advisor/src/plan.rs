@@ -17,6 +17,7 @@ mod layout;
 mod overruled;
 mod postgres;
 mod redis;
+mod redis_policy;
 mod remedies;
 mod split;
 mod targets;
@@ -37,7 +38,8 @@ pub use self::postgres::{
     DatabaseWorkload, PostgresMachine, Storage, effective_cache_size, postgres_settings,
     postgres_share, shared_buffers, size as postgres_size, work_mem,
 };
-pub use self::redis::{redis_script, redis_settings};
+pub use self::redis::{RedisPolicy, redis_script, redis_settings};
+pub use self::redis_policy::observed_redis_policy;
 pub use self::web::{WebDemand, threads_enough};
 
 /// Connections that Postgres reserves for superusers by default.
@@ -72,6 +74,11 @@ pub struct PlanInput {
     pub queues: Vec<QueueDemand>,
     /// Memory per process, measured or default.
     pub process_memory: ProcessMemory,
+    /// What to do with the `maxmemory-policy` of the Redis.
+    pub redis_policy: RedisPolicy,
+    /// Jobs fail because the pool of their process has too few connections: the application may not
+    /// read the size of the pool that the plan sets.
+    pub lacks_pool_connections: bool,
 }
 
 /// The load of a queue.
@@ -178,7 +185,10 @@ pub fn plan(wanted: &PlanInput) -> Result<Plan, Impossible> {
     Ok(Plan {
         layout,
         postgres: if here(machine.memory_bytes) { postgres_settings(&machine) } else { Vec::new() },
-        redis: if here(wanted.redis_memory_bytes) { redis_settings() } else { Vec::new() },
+        redis: match here(wanted.redis_memory_bytes) {
+            true => redis_settings(wanted.redis_policy),
+            false => Vec::new(),
+        },
         proofs,
     })
 }
@@ -186,16 +196,34 @@ pub fn plan(wanted: &PlanInput) -> Result<Plan, Impossible> {
 fn proofs(wanted: &PlanInput, layout: &ProcessLayout) -> Vec<Proof> {
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
     let mut proofs = judge(layout, &queues);
+    if wanted.lacks_pool_connections {
+        proofs.iter_mut().for_each(doubt_pools);
+    }
     proofs.push(cores::enough(wanted, layout));
     proofs.push(targets::has_enough_threads(wanted, layout));
     proofs.extend(targets::proof(wanted, layout));
     proofs
 }
 
-/// Returns the broken rules that prevent a plan. Claims about the load may be unknown; all others
-/// must hold.
+/// Marks the rule as unknown that each thread has a connection: jobs show that pools are not as configured.
+fn doubt_pools(proof: &mut Proof) {
+    if proof.claim != Claim::PoolsCoverThreads || !proof.holds() {
+        return;
+    }
+    proof.outcome = ClaimOutcome::Unknown;
+    proof.figures.push_str(
+        " if the application reads DB_POOL: unknown, because jobs fail with \
+         ActiveRecord::ConnectionTimeoutError; let pool in config/database.yml read it, or be the number \
+         of threads",
+    );
+}
+
+/// Returns the broken rules that prevent a plan. Claims about the load and about the size of pools may
+/// be unknown; all others must hold.
 fn broken(proofs: &[Proof]) -> Vec<Proof> {
-    let may_be_unknown = |proof: &Proof| matches!(proof.claim, Claim::KeepsUp | Claim::TargetsKept);
+    let may_be_unknown = |proof: &Proof| {
+        matches!(proof.claim, Claim::KeepsUp | Claim::TargetsKept | Claim::PoolsCoverThreads)
+    };
     let is_kept = |proof: &Proof| match proof.outcome {
         ClaimOutcome::Holds => true,
         ClaimOutcome::Broken => false,

@@ -53,8 +53,11 @@ pub(crate) fn redis_cli(name: &str, master: Option<&str>) -> String {
             format!("redis-cli -h {} -p {port}{database}", word(host))
         }
         _ if address.starts_with('/') => format!("redis-cli -s {}{database}", word(address)),
-        // Without host and port, it would connect to the local Redis.
-        _ => format!("redis-cli -h HOST -p PORT{database}"),
+        // Without host and port, it would connect to the local Redis. The shell stops if they are unset.
+        _ => format!(
+            "redis-cli -h \"${{REDIS_HOST:?must be set to the host of this Redis}}\" \
+             -p \"${{REDIS_PORT:?must be set to its port}}\"{database}"
+        ),
     }
 }
 
@@ -103,7 +106,11 @@ mod tests {
             ("127.0.0.1:6379/2", "redis-cli -h 127.0.0.1 -p 6379 -n 2"),
             ("/run/redis.sock", "redis-cli -s /run/redis.sock"),
             ("::1:6379", "redis-cli -h ::1 -p 6379"),
-            ("mymaster (Sentinel)/2", "redis-cli -h HOST -p PORT -n 2"),
+            (
+                "mymaster (Sentinel)/2",
+                "redis-cli -h \"${REDIS_HOST:?must be set to the host of this Redis}\" \
+                 -p \"${REDIS_PORT:?must be set to its port}\" -n 2",
+            ),
         ] {
             assert_eq!(redis_cli(name, None), expected);
         }

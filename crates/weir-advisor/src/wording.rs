@@ -36,7 +36,7 @@ pub fn about(left: Duration, between: Option<Between>) -> String {
     };
     let shortest = one_unit(shortest.min(left), |seconds, length| seconds / length);
     let longest = longest.map(|it| {
-        let whole = it.max(left) + Duration::from_nanos(999_999_999);
+        let whole = it.max(left).saturating_add(Duration::from_nanos(999_999_999));
         one_unit(Duration::from_secs(whole.as_secs()), u64::div_ceil)
     });
     match longest {
@@ -225,5 +225,12 @@ mod tests {
         assert_eq!(percent(0.614), "61 %");
         assert_eq!(list(["a", "b", "c"]), "a, b and c");
         assert_eq!(list(["a"]), "a");
+    }
+
+    #[test]
+    fn the_longest_time_that_there_is_does_not_overflow() {
+        let longest = Some(Duration::MAX);
+        let between = Some(Between { shortest: SECOND, longest });
+        assert!(about(Duration::from_secs(5), between).starts_with("5 s (1 s to "));
     }
 }

@@ -11,6 +11,9 @@ use crate::flow::Flow;
 /// Suffix that `weir sidekiq set-aside` appends to the name of a queue.
 pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
 
+/// The error of a thread that found no free connection in the pool of its process.
+pub(crate) const POOL_TIMEOUT: &str = "ActiveRecord::ConnectionTimeoutError";
+
 /// Unreachable remote servers explain a smaller share of failures, but not half of all jobs.
 const FAILING_SHARE_MIN: f64 = 0.5;
 /// Fewer failures may be retries of a single job.
@@ -269,10 +272,37 @@ impl SidekiqObservation {
         1.0 - self.failed_share.known().copied().unwrap_or_default()
     }
 
+    /// Reports whether the most common error of the retry set is that of a pool with too few connections
+    /// ([`POOL_TIMEOUT`]). The pools are then smaller than the threads that use them, whatever was
+    /// configured.
+    #[must_use]
+    pub fn lacks_pool_connections(&self) -> bool {
+        let sample = self.retries.sample.known().filter(|_| self.retries.size > 0);
+        sample.and_then(JobSample::most_common_error) == Some(POOL_TIMEOUT)
+    }
+
+    /// Reports whether clients wrote to the Redis between the samples: jobs were completed, pushed or
+    /// taken.
+    pub(crate) fn shows_writes(&self) -> bool {
+        let moves = |queue: &ObservedQueue| {
+            queue.flow.known().is_some_and(|flow| flow.before != flow.after)
+        };
+        self.processed_per_second.known().is_some_and(|rate| *rate > 0.0)
+            || self.queues.iter().any(moves)
+    }
+
     /// Returns the number of waiting jobs in all queues.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         self.queues.iter().map(|queue| queue.length).sum()
+    }
+}
+
+impl JobSample {
+    /// Returns the class of the most common error.
+    #[must_use]
+    pub fn most_common_error(&self) -> Option<&str> {
+        self.errors.iter().max_by_key(|share| share.count).map(|share| share.name.as_str())
     }
 }
 

@@ -69,6 +69,19 @@ impl Observation {
         format!("{}psql{options} -c {statement}", access.environment())
     }
 
+    /// Reports whether the database was reached under the name of another machine, which may be a managed
+    /// service without a shell.
+    pub(crate) fn is_database_elsewhere(&self) -> bool {
+        let is_here = |host: &str| {
+            host.is_empty()
+                || host.starts_with(['/', '@'])
+                || ["localhost", "::1"].contains(&host)
+                || host.starts_with("127.")
+        };
+        let hosts = self.postgres_access.as_ref().map(|access| access.host.split(','));
+        hosts.is_some_and(|mut hosts| hosts.any(|host| !is_here(host.trim())))
+    }
+
     /// Returns a shell command for the database server's machine that executes `statement` as a
     /// superuser, for whom Postgres reserves connections. It uses the observed port: another cluster
     /// may have the default one.

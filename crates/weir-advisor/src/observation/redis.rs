@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::redis_info::{Persistence, RedisInfo};
-use super::{Fact, Missing};
+use super::{Fact, Missing, SidekiqObservation};
 use crate::durability::PushConfirmation;
 
 /// A server or shard.
@@ -92,6 +92,11 @@ pub struct SlowCommand {
 
 /// The reason of a Redis at its `maxmemory`.
 const FULL: &str = "its memory is full (OOM)";
+/// The reason after a failed snapshot, unless `stop-writes-on-bgsave-error` is off, which INFO does not
+/// report.
+const SNAPSHOT: &str = "its last snapshot failed (MISCONF)";
+/// The reason of a replica.
+const REPLICA: &str = "it is a replica (READONLY)";
 
 impl RedisServer {
     /// Returns why it rejects writes, including heartbeats, or `None` if it accepts them as far as
@@ -104,16 +109,37 @@ impl RedisServer {
         if !last_append_ok {
             Some("the last write to its append-only file failed (MISCONF)")
         } else if !last_snapshot_ok && snapshots != Some(false) {
-            Some("its last snapshot failed (MISCONF)")
+            Some(SNAPSHOT)
         } else if is_full && self.info.maxmemory_policy == "noeviction" {
             Some(FULL)
         } else if self.info.replica_of.as_ref().is_some_and(|master| master.is_read_only) {
-            Some("it is a replica (READONLY)")
+            Some(REPLICA)
         } else if self.info.lacks_replicas {
             Some("min-replicas-to-write is set and no replica is connected (NOREPLICAS)")
         } else {
             None
         }
+    }
+
+    /// Returns the same, unless what was observed of `jobs` disproves it: jobs were completed or pushed
+    /// between the samples although a snapshot has failed, or live processes use the master of this
+    /// replica.
+    #[must_use]
+    pub(crate) fn refuses_writes_of(&self, jobs: &SidekiqObservation) -> Option<&'static str> {
+        let why = self.refuses_writes()?;
+        let is_disproved = match why {
+            REPLICA => jobs.serving().next().is_some(),
+            SNAPSHOT => jobs.shows_writes(),
+            _ => false,
+        };
+        (!is_disproved).then_some(why)
+    }
+
+    /// Reports whether it is a replica that rejects writes. Its master, which it copies, keeps the data
+    /// and evicts keys, whatever its own limits are.
+    #[must_use]
+    pub(crate) fn is_copy(&self) -> bool {
+        self.info.replica_of.as_ref().is_some_and(|master| master.is_read_only)
     }
 
     /// Reports whether it rejects only commands that need memory: it then still removes jobs.
@@ -146,10 +172,10 @@ impl RedisServer {
         self.info.client_memory_bytes.saturating_mul(2) >= self.info.used_memory_bytes
     }
 
-    /// Returns why heartbeats of running processes may be missing.
+    /// Returns why heartbeats of running processes may be missing, given the observed `jobs`.
     #[must_use]
-    pub fn loses_heartbeats(&self) -> Option<String> {
-        if let Some(why) = self.refuses_writes() {
+    pub(crate) fn loses_heartbeats(&self, jobs: &SidekiqObservation) -> Option<String> {
+        if let Some(why) = self.refuses_writes_of(jobs) {
             return Some(format!("Redis rejects writes: {why}"));
         }
         if self.info.delays_writes {

@@ -32,8 +32,8 @@ pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_cores = machine
         .filter(|it| works_here && it.cores_idle < CORES_IDLE_MIN)
         .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
-    let failing = failing(observation);
-    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).chain(failing).collect()
+    let of_jobs = failing(observation).into_iter().chain(of_pools(observation));
+    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).chain(of_jobs).collect()
 }
 
 /// Describes that most jobs fail. A failed job ends early, and its retry is no push of the
@@ -42,6 +42,17 @@ fn failing(observation: &Observation) -> Option<String> {
     let share = observation.jobs.known()?.failing_share()?;
     let share = wording::percent(share);
     Some(format!("{share} of the jobs fail and return as retries, which are no new arrivals"))
+}
+
+/// Describes that jobs find no connection in the pool of their process. Their durations contain the wait,
+/// and more threads only wait as well.
+fn of_pools(observation: &Observation) -> Option<String> {
+    let jobs = observation.jobs.known().filter(|jobs| jobs.lacks_pool_connections())?;
+    let failed = wording::number(jobs.retries.size, "job", "jobs");
+    Some(format!(
+        "most of the {failed} in the retry set failed with ActiveRecord::ConnectionTimeoutError: their \
+         process has fewer connections (pool in config/database.yml) than threads"
+    ))
 }
 
 /// Describes clients that wait for a connection of a pooler: the durations of their jobs contain the

@@ -2,20 +2,61 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
+
 use super::PlannedSetting;
 use crate::redis_settings;
 
-/// Returns settings for durable jobs: nothing is evicted, and a crash loses at most one second.
+const POLICY: &str = "maxmemory-policy";
+const KEEPS_ALL: &str = "noeviction";
+
+/// What a plan does with `maxmemory-policy`. Without eviction, a cache in the same Redis fills the memory,
+/// and then every push fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedisPolicy {
+    /// Sets `noeviction`: no cache shares the Redis, as far as known.
+    #[default]
+    KeepAll,
+    /// Sets `volatile-lru`: a cache shares the Redis, whose policy evicts jobs as well.
+    KeepJobs,
+    /// Leaves it as it is: a cache shares the Redis, or may fill it, and jobs are not evicted.
+    Unchanged,
+}
+
+impl RedisPolicy {
+    /// Says what must come before `noeviction`, or `None` if the plan sets it.
+    #[must_use]
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Self::KeepAll => None,
+            Self::KeepJobs | Self::Unchanged => Some(
+                "a cache most likely shares this Redis: with noeviction it would fill the memory, and \
+                 then every push would fail. Give it a Redis of its own, then set maxmemory-policy \
+                 noeviction in this one",
+            ),
+        }
+    }
+}
+
+/// Returns settings for durable jobs: no job is evicted, and a crash loses at most one second.
 #[must_use]
-pub fn redis_settings() -> Vec<PlannedSetting> {
+pub fn redis_settings(policy: RedisPolicy) -> Vec<PlannedSetting> {
     let setting = |name, value: &str, reason| PlannedSetting {
         name,
         value: value.to_owned(),
         reason,
         restart: false,
     };
-    vec![
-        setting("maxmemory-policy", "noeviction", "a job that is evicted is lost without an error"),
+    let policy = match policy {
+        RedisPolicy::KeepAll => Some((KEEPS_ALL, "a job that is evicted is lost without an error")),
+        RedisPolicy::KeepJobs => {
+            Some(("volatile-lru", "only keys that expire are evicted, and no jobs"))
+        }
+        RedisPolicy::Unchanged => None,
+    };
+    let policy = policy.map(|(value, reason)| setting(POLICY, value, reason));
+    let durable = [
         setting(
             "appendonly",
             "yes",
@@ -23,7 +64,8 @@ pub fn redis_settings() -> Vec<PlannedSetting> {
         ),
         setting("appendfsync", "everysec", "a power cut loses at most a second"),
         setting("latency-monitor-threshold", "100", "delays that affect all clients are recorded"),
-    ]
+    ];
+    policy.into_iter().chain(durable).collect()
 }
 
 /// Returns a script that sets and persists the settings in a running Redis. The script takes the
@@ -48,6 +90,12 @@ pub fn redis_script(settings: &[PlannedSetting]) -> String {
           1; }\n\
         }\n"
     .to_owned();
+    let keeps_all = settings.iter().any(|it| it.name == POLICY && it.value == KEEPS_ALL);
+    text.push_str(match keeps_all {
+        true => "# If a cache shares this Redis, first give it one of its own: without eviction it fills the\n\
+                 # memory, and then every push fails.\n",
+        false => "# noeviction is left out: a cache most likely shares this Redis. First give it one of its own.\n",
+    });
     for PlannedSetting { name, value, reason, .. } in settings {
         let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
@@ -68,7 +116,7 @@ mod tests {
 
     #[test]
     fn doctor_has_nothing_against_them() {
-        let settings = redis_settings();
+        let settings = redis_settings(RedisPolicy::KeepAll);
         let value = |name: &str| {
             let setting = settings.iter().find(|setting| setting.name == name).unwrap();
             setting.value.clone()

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::advise;
 use crate::healthy;
-use crate::observation::{DatabaseHost, Fact, Observation, SessionState};
+use crate::observation::{DatabaseHost, Fact, JobSample, Observation, SampleShare, SessionState};
 
 const GIB: u64 = 1 << 30;
 
@@ -46,7 +46,30 @@ fn mastodon() -> PlanInput {
             queue("fasp", 0.1, 0.5),
         ],
         process_memory: ProcessMemory::default(),
+        redis_policy: RedisPolicy::KeepAll,
+        lacks_pool_connections: false,
     }
+}
+
+#[test]
+fn pools_of_which_jobs_show_that_they_are_too_small_are_not_assumed_to_be_as_planned() {
+    let pools = |wanted: &PlanInput| {
+        let plan = plan(wanted).unwrap();
+        plan.proofs.into_iter().find(|it| it.claim == Claim::PoolsCoverThreads).unwrap()
+    };
+    assert!(pools(&mastodon()).holds());
+    let proof = pools(&PlanInput { lacks_pool_connections: true, ..mastodon() });
+    assert_eq!(proof.outcome, ClaimOutcome::Unknown);
+    assert!(proof.figures.contains("let pool in config/database.yml read it"), "{proof:?}");
+    let mut observation = crate::healthy::observation();
+    assert_eq!(held_up(&observation), Vec::<String>::new());
+    let retries = &mut observation.jobs.known_mut().retries;
+    let name = "ActiveRecord::ConnectionTimeoutError".to_owned();
+    let errors = vec![SampleShare { name, count: 9 }];
+    retries.size = 40;
+    retries.sample = Fact::Known(JobSample { size: 10, errors, ..JobSample::default() });
+    assert!(observation.jobs.known_mut().lacks_pool_connections());
+    assert!(held_up(&observation)[0].contains("fewer connections (pool in"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
 use crate::observation::{
-    Fact, JobProcess, Observation, ObservedQueue, SET_ASIDE_SUFFIX, SidekiqObservation,
+    Fact, JobProcess, Observation, ObservedQueue, RedisServer, SET_ASIDE_SUFFIX, SidekiqObservation,
 };
 use crate::queue_line::Repaired;
 use crate::rules::waiting_jobs::{OLD_MIN, idle, is_long, refused};
@@ -55,6 +55,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         jobs,
         repaired: Repaired::of(observation),
         holders: starving_queue::holders(jobs),
+        is_copy: observation.redis.first().and_then(Fact::known).is_some_and(RedisServer::is_copy),
     };
     let commits_wait = lock_waits::commits_wait(observation);
     let found = queues.into_iter().map(|queue| match refused {
@@ -78,6 +79,8 @@ struct BacklogContext<'a> {
     repaired: Repaired<'a>,
     /// The queues whose long jobs hold every thread that serves other queues, with those.
     holders: BTreeMap<&'a str, Vec<&'a str>>,
+    /// The Redis is a replica, on which nothing can be renamed.
+    is_copy: bool,
 }
 
 /// Reports whether the queue may have been paused and forgotten.
@@ -90,7 +93,9 @@ fn paused(queue: &ObservedQueue) -> Finding {
     let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
     let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
     Finding::new(NAME, Severity::Notice, subject, evidence)
-        .leads_to("Its jobs wait until the queue is unpaused.")
+        .leads_to(
+            "Its jobs wait until the queue is unpaused. If it was paused on purpose, leave it.",
+        )
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
@@ -291,8 +296,8 @@ fn set_aside(context: &BacklogContext<'_>, finding: Finding, queue: &str) -> Fin
 }
 
 fn is_to_be_set_aside(context: &BacklogContext<'_>, queue: &ObservedQueue) -> bool {
-    let BacklogContext { jobs, holders, .. } = context;
-    let is_late = !queue.paused && is_long(queue) && queue.latency >= OLD_MIN;
+    let BacklogContext { jobs, holders, is_copy, .. } = context;
+    let is_late = !is_copy && !queue.paused && is_long(queue) && queue.latency >= OLD_MIN;
     let would_help = !starving_queue::explains(jobs, queue)
         && idle(jobs, queue).is_none()
         && !holders.contains_key(queue.name.as_str());
@@ -373,7 +378,9 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{JobInHand, LockWait, Ordering, SynchronousCommit, WeightedQueue};
+    use crate::observation::{
+        JobInHand, LockWait, Master, Ordering, SynchronousCommit, WeightedQueue,
+    };
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
         let mut observation = healthy::observation();
@@ -415,6 +422,20 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!((finding.change, finding.next), (None, None));
         assert!(finding.consequence.contains("Repair Redis first"), "{}", finding.consequence);
+    }
+
+    #[test]
+    fn a_replica_that_doctor_reads_does_not_hold_up_the_jobs_of_its_master() {
+        let mut observation = behind("push", 40_000, 40_100, 1_200);
+        let (address, is_linked) = ("10.0.0.5:6380".to_owned(), true);
+        let master = Master { address, is_linked, is_read_only: true };
+        observation.redis[0].known_mut().info.replica_of = Some(master);
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.next.as_deref(), Some("weir plan"), "a replica renames no queue");
+        assert!(!finding.consequence.contains("rejects writes"), "{}", finding.consequence);
+        observation.jobs.known_mut().processes.clear();
+        let redis = observation.redis[0].known_mut().clone();
+        assert!(redis.refuses_writes_of(observation.jobs.known_mut()).is_some());
     }
 
     #[test]

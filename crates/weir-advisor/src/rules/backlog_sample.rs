@@ -34,7 +34,7 @@ fn found(queue: &ObservedQueue) -> Option<Finding> {
     }
     let evidence = format!("in a sample of {} jobs, {}", count(sample.size), parts.join(", "));
     let finding = Finding::new(NAME, Severity::Notice, format!("queue {}", queue.name), evidence);
-    Some(finding.leads_to("Most jobs in this queue are of this kind."))
+    Some(finding.leads_to("What is done about them changes the backlog most."))
 }
 
 /// "87 %", "`DeliveryWorker`".

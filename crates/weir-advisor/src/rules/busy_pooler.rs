@@ -50,13 +50,18 @@ fn found(observation: &Observation) -> Option<Finding> {
     // Connections of other clients are not available to the pooler.
     let Some(free) = observation.free_slots() else { return Some(finding.next("weir plan")) };
     let enough = most.saturating_add(most.min(free));
-    Some(if enough > most {
-        finding
-            .change(format!("{}'s settings", pooler.name), format!("default_pool_size = {enough}"))
-            .next(format!("max_db_connections = {enough} there as well, if it is set; then RELOAD"))
-    } else {
-        without_free_slots(finding)
-    })
+    Some(if enough > most { room_for(finding, enough) } else { without_free_slots(finding) })
+}
+
+/// Says how many connections the database has room for. Without PgBouncer's own figures it is unknown how
+/// many pools share them, so that no size of a pool can be given.
+fn room_for(finding: Finding, enough: u32) -> Finding {
+    let consequence = format!(
+        "{} The database has room for {enough} of its connections in all: max_db_connections limits \
+         them, and default_pool_size those of each user and database.",
+        finding.consequence
+    );
+    finding.leads_to(consequence)
 }
 
 /// Reports whether nearly all sessions that are in a transaction or run a statement are idle. Of five
@@ -121,13 +126,12 @@ mod tests {
                         a transaction";
         assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
         assert_eq!(finding.severity, Severity::Notice, "it is so at one moment");
-        assert_eq!(finding.change.unwrap().line, "default_pool_size = 40");
+        assert_eq!(finding.change, None, "several pools may share the connections");
+        assert!(finding.consequence.contains("room for 40 of its connections"), "{finding:?}");
         let finding = with(105, 0, Some(110)).unwrap();
-        assert_eq!(
-            finding.change.unwrap().line,
-            "default_pool_size = 175",
-            "of 197, streaming has 10, and 12 stay free"
-        );
+        let expected = "room for 175 of its connections";
+        let why = "of 197, streaming has 10, and 12 stay free";
+        assert!(finding.consequence.contains(expected), "{why}: {finding:?}");
         let finding = with(170, 0, Some(175)).unwrap();
         assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("weir plan")));
         assert!(finding.consequence.contains("has no connection slots for more"), "{finding:?}");
@@ -137,7 +141,7 @@ mod tests {
     fn one_whose_connections_are_idle_in_transaction_is_not_too_small() {
         for (active, is_too_small) in [(0, false), (1, false), (2, true)] {
             let finding = with(active, 0, Some(active + 5)).unwrap();
-            assert_eq!(finding.change.is_some(), is_too_small, "{finding:?}");
+            assert_eq!(finding.consequence.contains("room for"), is_too_small, "{finding:?}");
             let is_held = finding.consequence.starts_with("The application holds them");
             assert_eq!(is_held, !is_too_small, "{finding:?}");
         }

@@ -38,11 +38,14 @@ fn met(observation: &Observation, missing: &Missing) -> Finding {
     .leads_to(
         "New connections as that role, or to that database, are rejected even if the server \
              has free slots; this includes the application's requests and jobs if they use it. The \
-             limit is unknown: the command shows each limit with its open sessions. Choose a NUMBER \
+             limit is unknown: the command shows each limit with its open sessions. Choose a number \
              above it for which the server has free slots, or end sessions that are not needed.",
     );
     let finding = match &missing.remedy {
-        Some(line) => finding.change(PLACE, line.as_str()),
+        Some(line) => {
+            let consequence = format!("{} As a superuser: {line}", finding.consequence);
+            finding.leads_to(consequence)
+        }
         None => finding,
     };
     finding.next(observation.psql_as_superuser(LIMITS))
@@ -137,7 +140,8 @@ mod tests {
         let findings = crate::advise(&observation).findings;
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!((findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
-        assert_eq!(findings[0].change.as_ref().unwrap().line, line);
+        assert_eq!(findings[0].change, None, "the number is the operator's to choose");
+        assert!(findings[0].consequence.ends_with(line), "{findings:?}");
         assert!(findings[0].consequence.contains("The limit is unknown"), "{findings:?}");
         let next = findings[0].next.as_deref().unwrap();
         assert!(

@@ -30,7 +30,7 @@ fn found(set: &JobSet, is_flood: bool) -> Finding {
     // A larger set means that `dead_max_jobs` was raised.
     let fit = match set.size > CAPACITY {
         true => String::new(),
-        false => format!(", at most {}", wording::count(CAPACITY)),
+        false => format!(", by default at most {}", wording::count(CAPACITY)),
     };
     let sample = set.sample.known().and_then(most_common);
     let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
@@ -71,7 +71,8 @@ mod tests {
             (set.size, set.died_lately) = (size, died_lately);
             check(&observation).remove(0).evidence
         };
-        let expected = "9,500 dead jobs, at most 10,000; 1,200 of them within the last hour";
+        let expected =
+            "9,500 dead jobs, by default at most 10,000; 1,200 of them within the last hour";
         assert_eq!(evidence(9_500, 1_200), expected);
         assert_eq!(evidence(50_000, 0), "50,000 dead jobs; none of them within the last hour");
     }

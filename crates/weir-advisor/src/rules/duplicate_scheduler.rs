@@ -12,6 +12,15 @@ use crate::wording;
 pub(crate) const NAME: &str = "scheduler";
 
 const QUEUE: &str = "scheduler";
+/// A process that stops as it should removes its heartbeat.
+const RESTARTING: &str = "If its process is just restarting, wait for it: a second one would enqueue \
+                          periodic jobs twice.";
+const ONCE: &str = "Where processes of this queue enqueue periodic jobs, as in Mastodon, they may be enqueued \
+                    more than once. Another application may use the name for ordinary jobs: then this \
+                    is no problem.";
+const ONCE_IF_ALL_RUN: &str = "If all of them run, periodic jobs may be enqueued more than once, as in \
+                               Mastodon. Another application may use the name for ordinary jobs: then \
+                               this is no problem.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
@@ -28,13 +37,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn missing(observation: &Observation, jobs: &SidekiqObservation) -> Finding {
-    const CONSEQUENCE: &str = "Periodic jobs are not enqueued: no clean-up, no trends, no digests.";
+    const CONSEQUENCE: &str = "Its jobs wait. In Mastodon they are the periodic ones: no clean-up, no \
+                               trends, no digests.";
     let subject = "queue scheduler";
     if let Some(finding) = absent_server::found(NAME, subject, "", jobs, QUEUE) {
         return finding.leads_to(CONSEQUENCE);
     }
     let finding = Finding::new(NAME, Severity::Critical, subject, "no process serves it")
-        .leads_to(CONSEQUENCE);
+        .leads_to(format!("{CONSEQUENCE} {RESTARTING}"));
     Repaired::of(observation).change(finding, QUEUE)
 }
 
@@ -48,7 +58,7 @@ fn duplicate(jobs: &SidekiqObservation, repaired: &Repaired<'_>) -> Vec<Finding>
     let unsure = serving.iter().filter(|it| it.presence != ProcessPresence::Seen);
     let unsure: Vec<_> = unsure.map(|it| it.identity.as_str()).collect();
     let (severity, consequence) = match unsure.is_empty() {
-        true => (Severity::Warning, "Periodic jobs are enqueued more than once."),
+        true => (Severity::Warning, ONCE),
         false => {
             let (run, their) = if unsure.len() == 1 { ("runs", "its") } else { ("run", "their") };
             let unsure = wording::list(unsure);
@@ -56,15 +66,17 @@ fn duplicate(jobs: &SidekiqObservation, repaired: &Repaired<'_>) -> Vec<Finding>
                 evidence,
                 "; it is unknown whether {unsure} still {run} since {their} last heartbeat"
             );
-            let if_all = "If all of them run, periodic jobs are enqueued more than once.";
-            (Severity::Notice, if_all)
+            (Severity::Notice, ONCE_IF_ALL_RUN)
         }
     };
     let finding = |process: &&JobProcess| {
         let finding = Finding::new(NAME, severity, "queue scheduler", evidence.as_str());
         repaired.without_scheduler(finding.leads_to(consequence), process)
     };
-    serving.iter().skip(1).map(finding).collect()
+    let mut findings: Vec<Finding> = serving.iter().skip(1).map(finding).collect();
+    // Without lines, those of several processes are the same.
+    findings.dedup();
+    findings
 }
 
 #[cfg(test)]

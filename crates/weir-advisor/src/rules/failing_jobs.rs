@@ -33,7 +33,9 @@ fn found(
     let sample = sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default();
     let fate = match jobs.retries.size + jobs.dead.size {
         _ if redis.is_some_and(RedisServer::rejects_only_growth) => LOST,
-        0 => "None of them is in the retry set: they are lost.",
+        0 => {
+            "None of them is in the retry set: they are lost, unless the application runs them again."
+        }
         _ => "Those with retries run again later; the others are lost.",
     };
     let evidence = format!(

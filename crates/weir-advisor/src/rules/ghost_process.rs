@@ -2,8 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Fact, JobProcess, Machine, Observation, ProcessPlace, ProcessPresence, RedisServer,
-    SidekiqObservation,
+    Fact, JobProcess, Machine, Observation, ProcessPlace, ProcessPresence, SidekiqObservation,
 };
 use crate::wording;
 
@@ -17,15 +16,16 @@ const NAMED_MAX: usize = 3;
 const CONSEQUENCE: &str = "They ended without a shutdown, or cannot write to Redis, which their log \
                            shows. The usual cause of such an end is the kernel's OOM killer: the \
                            suggested command, on their host, shows what it has killed. Jobs that \
-                           were in progress at the end are lost. A running Sidekiq removes them \
-                           from the list within some minutes.";
+                           were in progress at the end are lost, unless their fetcher keeps them \
+                           (Sidekiq Pro). A running Sidekiq removes them from the list within some \
+                           minutes.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let missing = jobs.processes.iter().filter(|process| !process.is_alive());
     let missing = missing.map(|process| missing_one(process, observation.machine.known()));
     let redis = observation.redis.first().and_then(Fact::known);
-    let loss = redis.and_then(RedisServer::loses_heartbeats);
+    let loss = redis.and_then(|redis| redis.loses_heartbeats(jobs));
     let ended = missing
         .chain(ghosts(jobs, observation.machine.known()))
         .map(|it| unless_lost(it, loss.as_deref()));

@@ -8,8 +8,10 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "idle-connections";
 
-const HELD: &str = "They do nothing and take the slots that others may need: once the rest is in use, \
+const HELD: &str = "They do nothing now and take the slots that others may need: once the rest is in use, \
                     new connections are rejected (SQLSTATE 53300).";
+const AT_A_BUSY_TIME: &str = "Look again at a busy time before you make the pool smaller: then they may be \
+                              needed.";
 
 /// Minimum share of one service's idle sessions in all usable slots.
 const IDLE_SHARE: f64 = 0.5;
@@ -24,7 +26,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     let usable = f64::from(settings.usable_connections());
-    if f64::from(connections.open()) < OPEN_SHARE * usable {
+    if usable <= 0.0 || f64::from(connections.open()) < OPEN_SHARE * usable {
         return Vec::new();
     }
     let mut idle: BTreeMap<&str, u32> = BTreeMap::new();
@@ -55,7 +57,9 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
         )),
         Some(known) => {
             let line = known.pool_line((known.pool / 2).max(1));
-            finding.change_and_restart(known.place(), line)
+            finding
+                .leads_to(format!("{HELD} {AT_A_BUSY_TIME}"))
+                .change_and_restart(known.place(), line)
         }
         None => finding.next("weir plan"),
     }

@@ -7,7 +7,9 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{
     Capsule, JobProcess, Machine, Observation, ObservedQueue, SidekiqObservation,
 };
+use crate::plan::ProcessMemory;
 use crate::queue_line;
+use crate::wording;
 
 pub(crate) const NAME: &str = "idle-cores";
 
@@ -72,11 +74,27 @@ fn found(process: &JobProcess, machine: &Machine) -> Option<Finding> {
         );
         return Some(finding.leads_to(consequence));
     }
+    if lacks_memory(machine) {
+        let consequence = format!(
+            "{} Another process would help, but only {} of memory are available, and a Ruby process \
+             of an application takes {} or more.",
+            finding.consequence,
+            wording::bytes(machine.memory_available_bytes),
+            wording::bytes(ProcessMemory::default().ruby_bytes)
+        );
+        return Some(finding.leads_to(consequence));
+    }
     // With several capsules, it is unknown which one is busy.
     Some(match process.capsules.as_slice() {
         [capsule] if can_be_shared(capsule) => queue_line::in_two(finding, process, capsule),
         _ => finding,
     })
+}
+
+/// Reports whether the machine has no memory for another process; 0: unknown.
+fn lacks_memory(machine: &Machine) -> bool {
+    let available = machine.memory_available_bytes;
+    available > 0 && available < ProcessMemory::default().ruby_bytes
 }
 
 /// Reports whether another process can serve some of its queues.
@@ -131,5 +149,17 @@ mod tests {
                 assert!(finding.consequence.contains(expected), "{}", finding.consequence);
             }
         }
+    }
+
+    #[test]
+    fn no_second_process_is_suggested_without_memory_for_it() {
+        let mut observation = healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[0];
+        (process.cores_used, process.busy) = (Fact::Known(0.95), 25);
+        assert!(check(&observation)[0].change.is_some());
+        observation.machine.known_mut().memory_available_bytes = 200 << 20;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.change, None);
+        assert!(finding.consequence.contains("only 200 MB of memory are available"));
     }
 }

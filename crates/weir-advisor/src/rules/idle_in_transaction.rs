@@ -36,7 +36,11 @@ fn found(
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");
     let evidence = format!("{sessions_are} idle in transaction, {oldest}for {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
-        .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
+        .leads_to(
+            "They keep their locks and slots, and may keep VACUUM from removing dead rows. The line \
+             ends sessions that are idle in a transaction for more than 5 min, and rolls back what \
+             they have not committed: a job that waits longer inside a transaction fails.",
+        );
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
     // Roles and databases with a longer timeout of their own keep it, whatever the server's is.
     let is_longer =

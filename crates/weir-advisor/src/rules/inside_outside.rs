@@ -36,7 +36,8 @@ fn found(path: &RequestPath) -> Finding {
         finding
             .leads_to(
                 "All workers are busy when requests arrive; the app's own figures do not show \
-                 this.",
+                 this. More workers help if the machine has idle cores and memory for them, and the \
+                 database connections.",
             )
             .change(format!("weir.toml, [[front.apps]] {}", path.app), line)
     } else {

@@ -36,6 +36,8 @@ const ELECTION: &str = "This may be intended: programs elect a leader by an advi
 /// Services that run no jobs of Sidekiq, by the programs that open their sessions. Any other name may
 /// be one that an application sets for all its processes, or that of a pooler.
 const OTHER_SERVICES: [&str; 5] = ["web", "streaming", "psql", "pg_dump", "pg_restore"];
+/// Those of them that serve nobody.
+const TOOLS: [&str; 3] = ["psql", "pg_dump", "pg_restore"];
 /// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -203,25 +205,42 @@ fn blocked_by(
         return Finding::new(NAME, Severity::Notice, format!("session {blocker}"), evidence)
             .leads_to(ELECTION);
     }
-    let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
-    let advisory = if is_advisory { ADVISORY } else { "" };
+    let finding = Finding::new(NAME, severity(victims), format!("session {blocker}"), evidence);
+    let (advisory, effect) = (if is_advisory { ADVISORY } else { "" }, effect(victims));
     match state {
-        Some((SessionState::IdleInTransaction, _)) => finding
+        // A shorter pause may be one between two statements of a migration.
+        Some((SessionState::IdleInTransaction, since)) if since >= WAIT_MIN => finding
             .leads_to(format!(
-                "Waiting threads run no jobs, and hold their connections. {advisory}{RIGHT}"
+                "{effect} {advisory}The command ends the session and rolls back what it has not \
+                 committed; its client gets an error. {RIGHT}"
             ))
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
         // It may be a migration or a process of the server, so an operator must decide whether to
         // terminate it.
         _ => finding
             .leads_to(format!(
-                "Waiting threads run no jobs, and hold their connections. {advisory}If its work may \
-                 be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed. {RIGHT}"
+                "{effect} {advisory}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed. {RIGHT}"
             ))
             .next(observation.psql(&format!(
                 "SELECT backend_type, application_name, usename, state, xact_start, query \
                  FROM pg_stat_activity WHERE pid = {blocker}"
             ))),
+    }
+}
+
+/// A session of a person or a backup that waits holds up no jobs and no requests.
+fn severity(victims: &[&LockWait]) -> Severity {
+    match victims.iter().all(|wait| TOOLS.contains(&wait.waiting_service.as_str())) {
+        true => Severity::Warning,
+        false => Severity::Critical,
+    }
+}
+
+/// Says what the waiting does to the sessions that wait.
+fn effect(victims: &[&LockWait]) -> &'static str {
+    match victims.iter().any(|wait| is_sidekiq(&wait.waiting_service)) {
+        true => "Waiting threads run no jobs, and hold their connections.",
+        false => "Waiting sessions do nothing, and hold their connections.",
     }
 }
 
@@ -529,5 +548,30 @@ mod tests {
             ..wait(1, 7, 20)
         };
         assert!(findings(&[hidden])[0].evidence.starts_with("a session of client 7: 1 session"));
+    }
+
+    #[test]
+    fn a_session_that_has_just_ended_a_statement_is_not_to_be_terminated() {
+        let blocking_state = Some((SessionState::IdleInTransaction, Duration::from_secs(9)));
+        let finding = findings(&[LockWait { blocking_state, ..wait(1, 7, 20) }]).remove(0);
+        let next = finding.next.unwrap();
+        assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
+        let finding = findings(&[wait(1, 7, 20)]).remove(0);
+        let undoes = "rolls back what it has not committed; its client gets an error";
+        assert!(finding.consequence.contains(undoes), "{}", finding.consequence);
+    }
+
+    #[test]
+    fn a_tool_that_waits_holds_up_no_jobs() {
+        for (service, severity, effect) in [
+            ("pg_dump", Severity::Warning, "Waiting sessions do nothing"),
+            ("web", Severity::Critical, "Waiting sessions do nothing"),
+            ("sidekiq push", Severity::Critical, "Waiting threads run no jobs"),
+        ] {
+            let waiting_service = service.to_owned();
+            let finding = findings(&[LockWait { waiting_service, ..wait(1, 7, 20) }]).remove(0);
+            assert_eq!(finding.severity, severity, "{service}");
+            assert!(finding.consequence.starts_with(effect), "{service}: {finding:?}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! No process accepts jobs.
 
+use std::time::Duration;
+
 use crate::finding::{Finding, Severity};
 use crate::observation::{
     Fact, JobProcess, Observation, ProcessPresence, RedisServer, ServedDatabase, SidekiqObservation,
@@ -8,6 +10,8 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
 
+/// Processes may be quiet this long during a deployment.
+const DEPLOYMENT: Duration = Duration::from_secs(600);
 /// Maximum number of processes that are named.
 const NAMED_MAX: usize = 3;
 const UNITS: &str = "systemctl list-unit-files '*sidekiq*'";
@@ -17,7 +21,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let nobody =
         |jobs: &&SidekiqObservation| !jobs.has_more_processes && jobs.serving().next().is_none();
     let redis = observation.redis.first().and_then(Fact::known);
-    let loss = redis.and_then(RedisServer::loses_heartbeats);
+    let loss = redis.and_then(|redis| redis.loses_heartbeats(jobs?));
     let place = redis.map(|redis| format!(" in database {}", redis.database)).unwrap_or_default();
     let found = jobs.filter(nobody).and_then(|jobs| found(jobs, &place));
     let found = found.map(|finding| unless_lost(unless_running(finding, jobs), jobs, loss));
@@ -146,9 +150,16 @@ fn waiting(jobs: &SidekiqObservation, place: &str) -> Finding {
             format!("{waiting} and none of {} processes takes jobs: {named}", all.len())
         }
     };
+    if all_are_quiet && !jobs.processes.is_empty() && jobs.latency_max() < DEPLOYMENT {
+        return Finding::new(NAME, Severity::Notice, "Sidekiq", evidence).leads_to(
+            "This is normal during a deployment: jobs wait until the processes are restarted. \
+             Otherwise, restart yours.",
+        );
+    }
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(format!(
-            "No jobs are run. The command lists Sidekiq's units, running or not; {}.",
+            "No jobs are run. The command lists Sidekiq's units on a machine with systemd, running or \
+             not; {}.",
             remedy(jobs)
         ))
         .next(UNITS)
@@ -192,6 +203,7 @@ mod tests {
     fn where_redis_takes_no_writes_nobody_is_told_to_start_what_may_run() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().processes.clear();
+        observation.jobs.known_mut().stand_still();
         observation.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
@@ -201,6 +213,7 @@ mod tests {
         let mut quiet = healthy::observation();
         quiet.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
+        quiet.jobs.known_mut().queue_mut("push").latency = DEPLOYMENT;
         assert_eq!(check(&quiet)[0].severity, Severity::Critical);
     }
 
@@ -260,7 +273,11 @@ mod tests {
         for process in &mut observation.jobs.known_mut().processes {
             process.quiet = true;
         }
-        assert!(check(&observation)[0].evidence.contains("all 2 processes are quiet"));
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.contains("all 2 processes are quiet"));
+        assert_eq!((finding.severity, finding.next), (Severity::Notice, None), "a deployment");
+        observation.jobs.known_mut().queue_mut("push").latency = DEPLOYMENT;
+        assert_eq!(check(&observation)[0].severity, Severity::Critical);
     }
 
     #[test]

@@ -53,7 +53,8 @@ fn finding(evidence: impl Into<String>) -> Finding {
 fn nothing(finding: Finding) -> Finding {
     finding
         .leads_to(format!(
-            "{FOR_NOBODY}: Sidekiq was never started, or its REDIS_URL names another Redis."
+            "{FOR_NOBODY}: Sidekiq was never started, this Redis was emptied since, or Sidekiq's \
+             REDIS_URL names another one."
         ))
         .next("systemctl cat '*sidekiq*' | grep -iE 'redis|environment'")
 }

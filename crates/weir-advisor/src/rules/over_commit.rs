@@ -11,7 +11,8 @@ use crate::observation::{
 pub(crate) const NAME: &str = "over-commit";
 
 const SUBJECT: &str = "connection pools";
-const CONSEQUENCE: &str = "Under load the database rejects connections (SQLSTATE 53300).";
+const CONSEQUENCE: &str =
+    "If all pools are full at once, the database rejects connections (SQLSTATE 53300).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());

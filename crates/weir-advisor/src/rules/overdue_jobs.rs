@@ -38,7 +38,7 @@ fn found(
     let finding = |severity| Finding::new(NAME, severity, name, evidence);
     // A full Redis loses the jobs that leave the set. In other cases, jobs that leave it are moved.
     let is_refused = |redis: &&RedisServer| {
-        redis.rejects_only_growth() || redis.refuses_writes().is_some() && !set.overdue_moves
+        redis.rejects_only_growth() || redis.refuses_writes_of(jobs).is_some() && !set.overdue_moves
     };
     if let Some(redis) = redis.filter(is_refused) {
         return finding(Severity::Critical).leads_to(refused(redis));
@@ -47,7 +47,7 @@ fn found(
         return finding(Severity::Warning).leads_to(moving(set));
     }
     let Some(process) = jobs.serving().next() else {
-        if let Some(why) = redis.and_then(RedisServer::loses_heartbeats) {
+        if let Some(why) = redis.and_then(|redis| redis.loses_heartbeats(jobs)) {
             return finding(Severity::Critical).leads_to(format!(
                 "Running processes that are not quiet move them to their queues, and it is unknown \
                  whether there is one: {why}."

@@ -29,7 +29,7 @@ fn found(queue: &OwnQueue) -> Option<Finding> {
         let them = if queue.length == 1 { "it" } else { "them" };
         let evidence = format!("{waiting}, and no worker fetches {them}");
         let finding = Finding::new(NAME, Severity::Critical, subject, evidence);
-        return Some(finding.leads_to("Its jobs are never run.").next(format!(
+        return Some(finding.leads_to("Its jobs wait until a worker fetches them.").next(format!(
             "start a worker that fetches {}; weir status lists the workers",
             queue.name
         )));
@@ -46,7 +46,7 @@ fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
         Drain::Grows => finding(Severity::Critical)
             .leads_to(
                 "It is growing: at these rates it will never drain. More workers help as long as \
-                 they raise goodput: use weir workers scale GROUP NUMBER.",
+                 they raise goodput: weir workers scale adds them, if Weir runs them.",
             )
             .next("weir workers list"),
         Drain::After(left) => finding(severity(queue, &flow, left))

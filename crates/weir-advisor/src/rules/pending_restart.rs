@@ -27,12 +27,17 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let finding = Finding::new(NAME, Severity::Warning, "Postgres", evidence);
     vec![match limits {
         true => fewer_connections(observation, postgres, finding),
-        false => finding
-            .leads_to(
+        false => {
+            let finding = finding.leads_to(
                 "The database still uses the old values. A restart ends all connections, with their \
-                 transactions.",
-            )
-            .next("systemctl restart postgresql"),
+                 transactions: choose a quiet time.",
+            );
+            // Another machine may have no such unit.
+            match observation.is_database_elsewhere() {
+                true => finding,
+                false => finding.next("systemctl restart postgresql"),
+            }
+        }
     }]
 }
 
@@ -61,7 +66,7 @@ fn fewer_connections(
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::SettingOrigin;
+    use crate::observation::{PostgresAccess, SettingOrigin};
 
     #[test]
     fn what_waits_for_a_restart_is_named() {
@@ -101,5 +106,19 @@ mod tests {
         assert_eq!(check(&observation)[0].evidence, expected);
         observation.postgres.known_mut().pending_restart.pop();
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn no_unit_of_this_machine_is_restarted_for_a_database_on_another() {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().pending_restart = vec!["shared_buffers".to_owned()];
+        for (host, is_suggested) in
+            [("127.0.0.1", true), ("/run/postgresql", true), ("db.internal", false)]
+        {
+            let host = host.to_owned();
+            observation.postgres_access =
+                Some(PostgresAccess { host, ..PostgresAccess::default() });
+            assert_eq!(check(&observation)[0].next.is_some(), is_suggested);
+        }
     }
 }

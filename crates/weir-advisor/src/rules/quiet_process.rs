@@ -46,7 +46,10 @@ fn found(process: &JobProcess) -> Option<Finding> {
             "{threads_serve} nothing until it is restarted, on {}.",
             process.hostname
         ));
-        Finding { next: process.signal("TERM"), ..finding }
+        match process.busy {
+            0 => Finding { next: process.signal("TERM"), ..finding },
+            _ => ends_jobs(finding),
+        }
     } else {
         finding.leads_to(format!(
             "This is normal during a deployment. Otherwise, {threads_serve} nothing until it is \
@@ -54,6 +57,16 @@ fn found(process: &JobProcess) -> Option<Finding> {
             process.hostname
         ))
     })
+}
+
+/// Suggests no signal while jobs are in progress, which may be why it is quiet.
+fn ends_jobs(finding: Finding) -> Finding {
+    let consequence = format!(
+        "{} A restart (TERM) interrupts jobs that do not end within the shutdown timeout (-t, 25 s by \
+         default); they run again from the start. If it was quieted to let them end, wait.",
+        finding.consequence
+    );
+    finding.leads_to(consequence)
 }
 
 /// Returns the longest time that it can have been quiet: it accepted jobs when it took its newest
@@ -93,7 +106,10 @@ mod tests {
             "it takes no new jobs (TSTP), for at least 10 min; 1 of its 25 threads is busy";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.starts_with("25 threads"));
-        assert_eq!(finding.next.as_deref(), Some("kill -TERM 1"));
+        assert_eq!(finding.next, None, "its job would be interrupted");
+        assert!(finding.consequence.ends_with("If it was quieted to let them end, wait."));
+        let idle = quiet(|it| (it.quiet_for, it.busy) = (DEPLOYMENT, 0)).unwrap();
+        assert_eq!(idle.next.as_deref(), Some("kill -TERM 1"));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::observation::{Observation, ReadOnly};
 
 pub(crate) const NAME: &str = "read-only-database";
 
-const WRITES_FAIL: &str = "Each job and request that writes fails (PG::ReadOnlySqlTransaction).";
+const WRITES_FAIL: &str = "Each job and request that writes fails (PG::ReadOnlySqlTransaction). If it was set \
+                           for maintenance, wait until that ends.";
 /// Sessions take values of their role or database when they start only.
 const RECONNECT: &str = "Open connections keep the old value: after the change, restart all processes of \
                          the application, and with PgBouncer run RECONNECT in its console.";

@@ -37,7 +37,13 @@ fn remedied(
         durability::APPENDFSYNC if risk.kind == RiskKind::Loss => {
             finding.next(set("appendfsync", "always"))
         }
-        durability::MIN_REPLICAS => finding.next(set("min-replicas-to-write", "1")),
+        durability::MIN_REPLICAS => {
+            let consequence = format!(
+                "{} With the command, Redis rejects every write while no replica is connected.",
+                finding.consequence
+            );
+            finding.leads_to(consequence).next(set("min-replicas-to-write", "1"))
+        }
         durability::REPLICAS => {
             finding.change_and_restart(CONFIRM, format!("replicas = {}", redis.info.replicas))
         }

@@ -1,7 +1,7 @@
 //! A Redis that evicts keys when memory is full loses jobs.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Observation, RedisServer};
+use crate::observation::{CachePresence, Fact, Observation, RedisServer};
 use crate::redis_settings;
 use crate::rules::{redis_memory, redis_shared};
 use crate::wording;
@@ -9,10 +9,6 @@ use crate::wording;
 pub(crate) const NAME: &str = "redis-eviction";
 
 const KEEPS_ALL: &str = "noeviction";
-/// Policies that evict only keys that expire begin with it.
-const VOLATILE: &str = "volatile-";
-/// Heartbeats and locks of jobs are fewer, but may be evicted repeatedly: a cache is likely, not certain.
-const CACHE_EVICTIONS_MIN: u64 = 1_000;
 const CACHE_FIRST: &str = "A cache most likely shares this Redis (redis-cli --bigkeys lists its \
                            largest keys). Do not set noeviction yet: the cache \
                            would fill the memory, and then every push would fail. First move the \
@@ -25,12 +21,16 @@ const UNKNOWN_CACHE: &str = "Redis is nearly full, and it is unknown whether a c
                              noeviction is set.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let servers = observation.redis.iter().filter_map(Fact::known);
+    let servers = observation.redis.iter().filter_map(Fact::known).filter(|it| !it.is_copy());
     servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let policy = &redis.info.maxmemory_policy;
+    // Some servers and proxies do not report it.
+    if policy.is_empty() {
+        return None;
+    }
     let severity = match (redis.info.evicted_keys, policy == KEEPS_ALL, redis.info.maxmemory_bytes)
     {
         (0, true, _) => return None,
@@ -38,43 +38,34 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         (0, false, 0) => Severity::Notice,
         (0, false, _) => Severity::Warning,
         (_, true, _) => Severity::Notice,
+        // The count is since the start of Redis, which may be months ago.
+        (_, false, _) if has_ended(redis) => Severity::Warning,
         (_, false, _) => Severity::Critical,
     };
     let evicted = wording::number(redis.info.evicted_keys, "key was", "keys were");
     let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
-        .leads_to(harm(policy));
+        .leads_to(harm(redis));
     if policy == KEEPS_ALL {
         return Some(finding);
     }
-    let cache = if redis.info.maxmemory_bytes > 0 { cache(redis) } else { Cache::Absent };
+    let cache = match redis.info.maxmemory_bytes {
+        0 => CachePresence::Absent,
+        _ => redis.cache(),
+    };
     Some(match (cache, redis.is_nearly_full()) {
         (_, true) if redis.is_filled_by_clients() => filled_by_clients(finding),
-        (Cache::Present, _) => beside_cache(observation, redis, finding),
-        (Cache::Unknown, true) => also(finding, UNKNOWN_CACHE),
+        (CachePresence::Present, _) => beside_cache(observation, redis, finding),
+        (CachePresence::Unknown, true) => also(finding, UNKNOWN_CACHE),
         (_, true) => full(observation, redis, finding),
         (_, false) => finding.next(observation.redis_command(&redis.name, keep_all)),
     })
 }
 
-/// Whether the keys of a cache share the memory.
-#[derive(Clone, Copy)]
-enum Cache {
-    Present,
-    Absent,
-    Unknown,
-}
-
-/// Of Sidekiq's keys, only few expire. Where only such keys are evicted, many evictions show a cache,
-/// even if a sample of the keys has few of its keys.
-fn cache(redis: &RedisServer) -> Cache {
-    let only_expiring = redis.info.maxmemory_policy.starts_with(VOLATILE);
-    match redis_shared::holds_cache(redis) {
-        Some(true) => Cache::Present,
-        _ if only_expiring && redis.info.evicted_keys >= CACHE_EVICTIONS_MIN => Cache::Present,
-        Some(false) => Cache::Absent,
-        None => Cache::Unknown,
-    }
+/// Reports whether no key was evicted between the samples, and memory is not short.
+fn has_ended(redis: &RedisServer) -> bool {
+    let evicts_none = redis.lately.known().is_some_and(|it| it.evicted_per_second <= 0.0);
+    evicts_none && !redis.is_nearly_full()
 }
 
 fn keep_all(cli: &str) -> String {
@@ -98,7 +89,7 @@ fn filled_by_clients(finding: Finding) -> Finding {
 /// then every push fails: there is no command that ends eviction at once.
 fn beside_cache(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
     let finding = redis_shared::moved(also(finding, CACHE_FIRST));
-    if redis.info.maxmemory_policy.starts_with(VOLATILE) {
+    if redis.evicts_only_expiring() {
         return finding;
     }
     let only_expiring = |cli: &str| redis_settings::set(cli, "maxmemory-policy", "volatile-lru");
@@ -121,12 +112,16 @@ fn full(observation: &Observation, redis: &RedisServer, finding: Finding) -> Fin
 }
 
 /// Says what Redis does when memory is short. Queues never expire; heartbeats do.
-fn harm(policy: &str) -> &'static str {
-    match policy {
+fn harm(redis: &RedisServer) -> &'static str {
+    match redis.info.maxmemory_policy.as_str() {
+        policy if redis.info.maxmemory_bytes == 0 && policy != KEEPS_ALL => {
+            "Nothing is evicted as long as maxmemory is 0. Once it is set, a full Redis may delete \
+             whole queues (allkeys-) or heartbeats (volatile-) without an error."
+        }
         KEEPS_ALL => {
             "They were evicted under another policy. If queues were among them, their jobs are lost."
         }
-        _ if policy.starts_with(VOLATILE) => {
+        _ if redis.evicts_only_expiring() => {
             "When memory is short, Redis deletes keys that expire, such as the heartbeats of \
              processes, without an error. Jobs do not expire and are kept. Once no key that expires \
              is left, every push fails."
@@ -139,11 +134,13 @@ fn harm(policy: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::{Master, RedisOperations};
 
     #[test]
     fn an_evicting_policy_is_as_bad_as_what_it_has_done() {
         for (policy, maxmemory_bytes, evicted_keys, expected) in [
             ("noeviction", 1 << 30, 0, None),
+            ("", 1 << 30, 7, None),
             ("allkeys-lru", 0, 0, Some(Severity::Notice)),
             ("allkeys-lru", 1 << 30, 0, Some(Severity::Warning)),
             ("volatile-lru", 1 << 30, 7, Some(Severity::Critical)),
@@ -159,7 +156,7 @@ mod tests {
             let consequence = finding.as_ref().map_or("", |finding| finding.consequence.as_str());
             assert_eq!(consequence.contains("whole queues"), policy == "allkeys-lru", "{policy}");
             let next = finding.and_then(|finding| finding.next);
-            let expected = (policy != KEEPS_ALL).then_some(
+            let expected = (policy != KEEPS_ALL && !policy.is_empty()).then_some(
                 "redis-cli -h 127.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction \
                  && redis-cli -h 127.0.0.1 -p 6379 CONFIG REWRITE",
             );
@@ -206,7 +203,8 @@ mod tests {
                 let next = finding.next.unwrap_or_default();
                 assert!(!next.contains("noeviction"), "{policy}: {next}");
                 assert_eq!(next.contains("volatile-lru"), policy == "allkeys-lru", "{next}");
-                assert!(finding.change.unwrap().line.starts_with("CACHE_REDIS_URL="), "{policy}");
+                assert_eq!(finding.change, None, "the address of a second Redis is unknown");
+                assert!(finding.consequence.contains("CACHE_REDIS_URL"), "{policy}");
                 let expected = "Do not set noeviction yet";
                 assert!(finding.consequence.contains(expected), "{}", finding.consequence);
             }
@@ -224,5 +222,34 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!((finding.next, finding.change), (None, None));
         assert!(finding.consequence.contains("unknown whether a cache"), "{}", finding.consequence);
+    }
+
+    #[test]
+    fn evictions_of_the_past_are_no_present_harm() {
+        let mut observation = beside_cache("allkeys-lru", 0.0, 7);
+        let severity = |it: &Observation| check(it)[0].severity;
+        let lately = |evicted_per_second| {
+            Fact::Known(RedisOperations { evicted_per_second, ..RedisOperations::default() })
+        };
+        observation.redis[0].known_mut().lately = lately(0.0);
+        assert_eq!(severity(&observation), Severity::Critical, "it is full");
+        let redis = observation.redis[0].known_mut();
+        redis.info.used_memory_bytes = 20 << 20;
+        assert_eq!(severity(&observation), Severity::Warning);
+        observation.redis[0].known_mut().lately = lately(1.5);
+        assert_eq!(severity(&observation), Severity::Critical);
+    }
+
+    #[test]
+    fn the_limits_of_a_replica_evict_nothing() {
+        let mut observation = beside_cache("allkeys-lru", 0.0, 7);
+        assert_eq!(check(&observation).len(), 1);
+        let (address, is_linked) = ("10.0.0.5:6380".to_owned(), true);
+        let master = Master { address, is_linked, is_read_only: true };
+        observation.redis[0].known_mut().info.replica_of = Some(master);
+        assert_eq!(check(&observation), []);
+        assert_eq!(redis_memory::check(&observation), []);
+        observation.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
+        assert_eq!(crate::rules::redis_persistence::check(&observation), []);
     }
 }

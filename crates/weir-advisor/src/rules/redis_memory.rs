@@ -1,8 +1,9 @@
 //! Redis' memory approaches `maxmemory`, or too large a share of the machine.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Observation, RedisServer};
+use crate::observation::{CachePresence, Fact, Observation, RedisServer};
 use crate::redis_settings;
+use crate::rules::redis_shared;
 use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "redis-memory";
@@ -12,7 +13,7 @@ pub(crate) const NAME: &str = "redis-memory";
 const MACHINE_SHARE: f64 = 0.5;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let servers = observation.redis.iter().filter_map(Fact::known);
+    let servers = observation.redis.iter().filter_map(Fact::known).filter(|it| !it.is_copy());
     servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
@@ -44,10 +45,15 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     Some(match redis.info.maxmemory_bytes {
         0 => finding
             .leads_to(
-                "A snapshot forks and may need the same amount again; the kernel would then \
-                       kill Redis.",
+                "A snapshot forks, for which the kernel may refuse the memory without the change: \
+                 then Redis rejects writes (MISCONF). While it saves, writes copy memory, up to the \
+                 same amount again; if the machine runs out of it, the kernel kills a process, most \
+                 likely Redis. Only less data or a larger machine prevents that.",
             )
-            .change("/etc/sysctl.d/90-redis.conf", "vm.overcommit_memory = 1")
+            .change(
+                "/etc/sysctl.d/90-redis.conf on the machine of Redis",
+                "vm.overcommit_memory = 1",
+            )
             .next("sysctl --system"),
         _ => at_limit(observation, redis, finding),
     })
@@ -73,15 +79,37 @@ fn filled_by_clients(observation: &Observation, redis: &RedisServer, finding: Fi
 fn at_limit(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
     let harm = match redis.info.maxmemory_policy.as_str() {
         "noeviction" => "At the limit every push fails (OOM command not allowed).",
+        "" => "At the limit Redis rejects pushes or evicts keys.",
         _ => "At the limit Redis evicts keys.",
     };
     match raised(redis) {
+        _ if redis.cache() == CachePresence::Present => beside_cache(redis, finding, harm),
         Some(value) => finding.leads_to(harm).next(
             observation
                 .redis_command(&redis.name, |cli| redis_settings::set(cli, "maxmemory", &value)),
         ),
         None => finding.leads_to(format!("{harm} {NO_ROOM}")),
     }
+}
+
+/// Suggests no larger limit, which a cache fills as well. A cache that is full and evicts is as it should
+/// be, so that only the jobs beside it are in danger: the rule `redis_eviction` says how.
+fn beside_cache(redis: &RedisServer, finding: Finding, harm: &str) -> Finding {
+    let keeps_all = redis.info.maxmemory_policy == "noeviction";
+    let severity = if keeps_all { finding.severity } else { Severity::Notice };
+    let until = match keeps_all {
+        true => {
+            " Until then, only keys that expire or are removed make room (redis-cli --bigkeys lists \
+             the largest)."
+        }
+        false => "",
+    };
+    let finding = Finding { severity, ..finding }.leads_to(format!(
+        "{harm} A cache most likely shares this Redis, and would fill a larger maxmemory as well."
+    ));
+    let finding = redis_shared::moved(finding);
+    let consequence = format!("{}{until}", finding.consequence);
+    finding.leads_to(consequence)
 }
 
 /// Replaces the command that raises `maxmemory`.
@@ -153,5 +181,23 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
         assert!(finding.consequence.ends_with(NO_ROOM), "of 8 GiB: {}", finding.consequence);
+    }
+
+    #[test]
+    fn beside_a_cache_a_larger_limit_is_not_suggested() {
+        for (policy, expected) in
+            [("noeviction", Severity::Critical), ("allkeys-lru", Severity::Notice)]
+        {
+            let mut observation = healthy::observation();
+            let redis = observation.redis[0].known_mut();
+            (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (80 << 20, 80 << 20);
+            policy.clone_into(&mut redis.info.maxmemory_policy);
+            assert!(check(&observation)[0].next.as_deref().unwrap().contains("maxmemory 120mb"));
+            *observation.redis[0].known_mut().cache_like_share.known_mut() = 0.9;
+            let finding = check(&observation).remove(0);
+            assert_eq!((finding.severity, finding.next), (expected, None), "{policy}");
+            let move_it = "Give the cache a Redis of its own";
+            assert!(finding.consequence.contains(move_it), "{}", finding.consequence);
+        }
     }
 }

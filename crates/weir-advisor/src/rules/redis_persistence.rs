@@ -1,7 +1,7 @@
 //! Jobs may be lost at a restart of Redis.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Observation, RedisServer};
+use crate::observation::{Fact, Observation, RedisServer, SidekiqObservation};
 use crate::redis_settings;
 use crate::wording;
 
@@ -11,12 +11,27 @@ const CONSEQUENCE: &str = "A restart or a power cut loses every job. So does set
                            redis.conf and restarting: the running Redis must write its append-only \
                            file first.";
 
+const REJECTED: &str = "Redis rejects writes (MISCONF), so pushes fail";
+const ACCEPTED: &str = "Redis takes writes nevertheless (stop-writes-on-bgsave-error is off, it saves no \
+                        snapshots by itself, or this one has just failed)";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let servers = observation.redis.iter().filter_map(Fact::known);
-    servers.filter_map(|redis| server(observation, redis)).collect()
+    let servers = observation.redis.iter().zip(observation.each_jobs());
+    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<SidekiqObservation>))| {
+        // A replica copies its master again after a restart.
+        server
+            .known()
+            .filter(|it| !it.is_copy())
+            .and_then(|it| found(observation, it, jobs.known()))
+    };
+    servers.filter_map(of).collect()
 }
 
-fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
+fn found(
+    observation: &Observation,
+    redis: &RedisServer,
+    jobs: Option<&SidekiqObservation>,
+) -> Option<Finding> {
     let kept = redis.info.persistence;
     let changes = wording::number(kept.changes_since_snapshot, "change is", "changes are");
     if kept.folder_is_gone {
@@ -24,16 +39,14 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     }
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
-        return Some(failed(observation, redis, evidence.to_owned()));
+        return Some(failed(observation, redis, evidence.to_owned(), REJECTED));
     }
     if !kept.last_snapshot_ok {
-        return Some(failed(
-            observation,
-            redis,
-            format!("the last snapshot failed, {changes} not saved"),
-        ));
+        return Some(failed_snapshot(observation, redis, jobs, &changes));
     }
-    let nothing_kept = !kept.append_only && kept.snapshots == Some(false);
+    // Of a Redis that keeps Weir's jobs, another rule says the same (redis-durability).
+    let nothing_kept =
+        !kept.append_only && kept.snapshots == Some(false) && redis.push_confirmation.is_none();
     nothing_kept.then(|| {
         let evidence = format!("neither appendonly nor snapshots are on, {changes} in memory only");
         Finding::new(NAME, Severity::Warning, subject(redis), evidence)
@@ -42,12 +55,37 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     })
 }
 
-fn failed(observation: &Observation, redis: &RedisServer, evidence: String) -> Finding {
+/// Reports a failed snapshot. Redis rejects writes only if it saves snapshots by itself, and not with
+/// `stop-writes-on-bgsave-error no`, which INFO does not report.
+fn failed_snapshot(
+    observation: &Observation,
+    redis: &RedisServer,
+    jobs: Option<&SidekiqObservation>,
+    changes: &str,
+) -> Finding {
+    let evidence = format!("the last snapshot failed, {changes} not saved");
+    let takes_writes = redis.info.persistence.snapshots == Some(false)
+        || jobs.is_some_and(SidekiqObservation::shows_writes);
+    match takes_writes {
+        false => failed(observation, redis, evidence, REJECTED),
+        true => Finding {
+            severity: Severity::Warning,
+            ..failed(observation, redis, evidence, ACCEPTED)
+        },
+    }
+}
+
+fn failed(
+    observation: &Observation,
+    redis: &RedisServer,
+    evidence: String,
+    effect: &str,
+) -> Finding {
     Finding::new(NAME, Severity::Critical, subject(redis), evidence)
-        .leads_to(
-            "Redis rejects writes (MISCONF), so pushes fail; a restart loses unsaved changes. The \
-             command is for the machine of Redis; its log has the error.",
-        )
+        .leads_to(format!(
+            "{effect}; a restart loses unsaved changes. The command is for the machine of Redis; its \
+             log has the error."
+        ))
         .next(observation.redis_command(&redis.name, |cli| {
             format!(
                 "(dir=$({cli} CONFIG GET dir | tail -n 1); df -h \"${{dir:?Redis has no folder}}\")"
@@ -105,6 +143,7 @@ mod tests {
     fn severity(change: impl FnOnce(&mut Persistence)) -> Option<Severity> {
         let mut observation = healthy::observation();
         change(&mut observation.redis[0].known_mut().info.persistence);
+        observation.jobs.known_mut().stand_still();
         check(&observation).first().map(|finding| finding.severity)
     }
 
@@ -152,5 +191,23 @@ mod tests {
         );
         let none = severity(|kept| (kept.append_only, kept.snapshots) = (false, Some(false)));
         assert_eq!(none, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_failed_snapshot_does_not_stop_writes_that_succeed() {
+        let mut observation = healthy::observation();
+        observation.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
+        observation.jobs.known_mut().stand_still();
+        let first = |it: &Observation| check(it).remove(0);
+        assert_eq!(first(&observation).severity, Severity::Critical);
+        observation.redis[0].known_mut().info.persistence.snapshots = Some(false);
+        assert_eq!(first(&observation).severity, Severity::Warning, "a manual BGSAVE");
+        observation.redis[0].known_mut().info.persistence.snapshots = Some(true);
+        observation.jobs.known_mut().processed_per_second = Fact::Known(3.0);
+        let finding = first(&observation);
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.consequence.starts_with("Redis takes writes nevertheless"), "{finding:?}");
+        let redis = observation.redis[0].known_mut().clone();
+        assert_eq!(redis.refuses_writes_of(observation.jobs.known_mut()), None);
     }
 }

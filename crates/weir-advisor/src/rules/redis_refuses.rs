@@ -7,9 +7,6 @@ use crate::redis_settings;
 
 pub(crate) const NAME: &str = "redis-refuses";
 
-/// Redis' default. The present value cannot be queried any more.
-const MORE_CLIENTS: &str = "10000";
-
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.redis.iter().filter_map(Fact::missing);
     let refusing = missing.filter_map(|missing| found(observation, missing));
@@ -70,18 +67,18 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), evidence);
     let name = missing.what.trim_start_matches("Redis ");
     Some(match missing.obstacle {
-        MissingReason::ClientsExhausted => {
-            finding
-                .leads_to(
-                    "New connections are rejected: those of Sidekiq, of the application, and of \
+        MissingReason::ClientsExhausted => finding
+            .leads_to(
+                "New connections are rejected: those of Sidekiq, of the application, and of \
                      redis-cli. First stop a client that is not needed, and no Sidekiq process, \
-                     which could not connect again; then the command has a connection. If a \
-                     program opens more and more connections, it will fill a higher limit as well.",
-                )
-                .next(observation.redis_command(name, |cli| {
-                    redis_settings::set(cli, "maxclients", MORE_CLIENTS)
-                }))
-        }
+                     which could not connect again; then the command has a connection, and shows \
+                     the limit with all clients. Raise a limit that is too low (CONFIG SET \
+                     maxclients; 10000 is the default). If a program opens more and more \
+                     connections, it will fill a higher limit as well.",
+            )
+            .next(observation.redis_command(name, |cli| {
+                format!("{cli} CONFIG GET maxclients && {cli} CLIENT LIST")
+            })),
         MissingReason::Script => blocked(finding)
             .next(observation.redis_command(name, |cli| format!("{cli} SCRIPT KILL"))),
         MissingReason::Function => blocked(finding)
@@ -122,7 +119,11 @@ mod tests {
         assert_eq!(finding.severity, Severity::Critical);
         let expected = "redis-cli -h 127.0.0.1 -p 6379 INFO replication";
         assert_eq!(finding.next.as_deref(), Some(expected));
-        let why = observation.redis[0].known_mut().loses_heartbeats().unwrap();
+        let why = observation.redis[0]
+            .known_mut()
+            .clone()
+            .loses_heartbeats(observation.jobs.known_mut())
+            .unwrap();
         assert!(why.ends_with("(NOREPLICAS)"), "{why}");
     }
 
@@ -165,7 +166,7 @@ mod tests {
             (
                 MissingReason::ClientsExhausted,
                 "ERR max number of clients reached",
-                "CONFIG SET maxclients 10000 && ",
+                "CONFIG GET maxclients && ",
             ),
             (
                 MissingReason::Script,

@@ -39,8 +39,13 @@ fn found(
         0 => String::new(),
         number => format!("/{number}"),
     };
+    // Processes with heartbeats use the master.
+    let place = match is_alive {
+        true => "the address of Redis for doctor, and in Sidekiq (REDIS_URL) if it uses this one",
+        false => "the address of Redis in Sidekiq (REDIS_URL) and for doctor",
+    };
     Some(finding.change_and_restart(
-        "the address of Redis in Sidekiq (REDIS_URL) and for doctor",
+        place,
         format!("{}{address}{database}", observation.redis_scheme(&redis.name)),
     ))
 }

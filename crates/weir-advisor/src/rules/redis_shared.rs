@@ -6,35 +6,30 @@ use crate::wording::percent;
 
 pub(crate) const NAME: &str = "redis-shared";
 
-/// Minimum share of cache-like keys. An application may store a few such keys next to its jobs.
-const SHARE_MIN: f64 = 0.5;
-const PLACE: &str = "the application's environment";
-const LINE: &str = "CACHE_REDIS_URL=redis://a-second-server:6379";
+/// There is no line to type: the address of a second Redis is not known.
+const MOVE: &str =
+    "Give the cache a Redis of its own (config.cache_store; CACHE_REDIS_URL in Mastodon).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
 }
 
 fn server(redis: &RedisServer) -> Option<Finding> {
-    let share = redis.cache_like_share.known().filter(|share| **share >= SHARE_MIN)?;
+    let share = redis.large_cache_like_share()?;
     let evidence =
-        format!("{} of a sample of its keys expire and are not Sidekiq's", percent(*share));
+        format!("{} of a sample of its keys expire and are not Sidekiq's", percent(share));
     let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
         .leads_to(
-            "A cache needs eviction, which would delete jobs, and its growth takes memory \
-                   from the jobs.",
+            "If they are a cache, it needs eviction, which would delete jobs, and its growth takes \
+             memory from the jobs.",
         );
     Some(moved(finding))
 }
 
-/// Reports whether most keys are of a cache, or `None` if no sample of the keys was taken.
-pub(super) fn holds_cache(redis: &RedisServer) -> Option<bool> {
-    redis.cache_like_share.known().map(|share| *share >= SHARE_MIN)
-}
-
-/// Adds the line that moves the cache to a Redis of its own.
+/// Says where the application names the Redis of its cache.
 pub(super) fn moved(finding: Finding) -> Finding {
-    finding.change_and_restart(PLACE, LINE)
+    let consequence = format!("{} {MOVE}", finding.consequence);
+    finding.leads_to(consequence)
 }
 
 #[cfg(test)]

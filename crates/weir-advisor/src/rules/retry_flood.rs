@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
-use crate::observation::{Fact, JobSample, JobSet, Observation, RedisServer};
+use crate::observation::{Fact, JobSample, JobSet, Observation, RedisServer, SidekiqObservation};
 use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "retry-flood";
@@ -24,9 +24,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let set = &jobs.retries;
     let grows = set.flow.known().is_some_and(grows);
     let flood = set.size >= SIZE_MIN || is_growing(set);
-    let refused = observation.redis.first().and_then(Fact::known).and_then(refused);
+    let refused = observation.redis.first().and_then(Fact::known).and_then(|it| refused(it, jobs));
     if flood {
-        let usual = || "They return to their queues, mostly to fail again.".to_owned();
+        let usual =
+            || "They return to their queues, to fail again unless the cause has ended.".to_owned();
         return vec![found(set, grows).leads_to(refused.unwrap_or_else(usual))];
     }
     let has_one_cause = set.size >= ONE_CAUSE_SIZE_MIN && set.sample.known().is_some_and(one_cause);
@@ -65,8 +66,8 @@ fn found(set: &JobSet, grows: bool) -> Finding {
 /// Says what becomes of the jobs of a Redis that rejects writes. A full one still allows Sidekiq to
 /// remove a due job from the set, but neither the push to its queue that follows nor a return to the
 /// set.
-fn refused(redis: &RedisServer) -> Option<String> {
-    let why = redis.refuses_writes()?;
+fn refused(redis: &RedisServer, jobs: &SidekiqObservation) -> Option<String> {
+    let why = redis.refuses_writes_of(jobs)?;
     Some(match redis.rejects_only_growth() {
         true => format!(
             "Each is lost once it is due, because Redis allows its removal from the set, but not \

@@ -8,7 +8,7 @@ pub(crate) const NAME: &str = "slots-exhausted";
 /// Precedes the list of sessions in the reason, if there is one.
 const HELD_BY: &str = "; held by ";
 
-const REFUSED: &str = "Every new connection is rejected: requests and jobs fail at random.";
+const REFUSED: &str = "Every new connection is rejected: requests and jobs that need one fail.";
 const LIMIT: &str = "SHOW max_connections";
 /// Postgres' message when the reserved slots are in use as well (`proc.c`).
 const NONE_RESERVED: &str = "too many clients already";

@@ -35,8 +35,8 @@ fn found(observation: &Observation, service: &ConnectionPools, threads: u32) -> 
         wording::number(pool, "connection", "connections")
     );
     let finding = Finding::new(NAME, Severity::Warning, service.name.as_str(), evidence).leads_to(
-        "Threads wait for a connection from the pool of their process, and fail after some seconds \
-         (ActiveRecord::ConnectionTimeoutError).",
+        "If all threads use the database at once, some wait for a connection from the pool of their \
+         process, and fail after some seconds (ActiveRecord::ConnectionTimeoutError).",
     );
     // In database.yml, the variable is that of the pool; a declared service has `DB_POOL`.
     let variable = match service.set_by == RAILS_POOL_VARIABLE {
@@ -48,11 +48,12 @@ fn found(observation: &Observation, service: &ConnectionPools, threads: u32) -> 
             format!("the environment of {} alone", service.name),
             format!("{variable}{threads}"),
         ),
-        // A larger pool would exceed the database's limit.
-        Room::TooLittle => {
+        // A larger pool would exceed the database's limit. A process without threads would serve nothing.
+        Room::TooLittle if pool > 0 => {
             let (place, line) = service.threads_line(pool);
             finding.change_and_restart(place, line)
         }
+        Room::TooLittle => finding.next("weir plan"),
         Room::Unknown => {
             let consequence = format!(
                 "{} No change is suggested: it is unknown whether the database has free \

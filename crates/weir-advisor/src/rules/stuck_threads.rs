@@ -30,7 +30,8 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
     let stuck: Vec<&JobInHand> = process.in_hand.iter().filter(|it| it.age >= age_min).collect();
     let oldest = stuck.iter().max_by_key(|it| it.age)?;
     let threads = process.concurrency();
-    let is_all = stuck.len() as u64 >= u64::from(threads);
+    // A process may not report its threads.
+    let is_all = threads > 0 && stuck.len() as u64 >= u64::from(threads);
     let is_long = stuck.iter().all(|it| it.age >= AGE_MIN);
     let is_missed = jobs.queues.iter().any(|it| it.length > 0 && process.serves(&it.name));
     let (severity, consequence) = match (is_all, stuck.len()) {
@@ -43,15 +44,14 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
         (false, 1) => (Severity::Warning, "This thread is not available for other jobs."),
         (false, _) => (Severity::Warning, "These threads are not available for other jobs."),
     };
-    let (class, age) = (oldest.class.as_str(), wording::duration(oldest.age));
+    let (class, age) = (class_of(oldest), wording::duration(oldest.age));
+    let of_all = if threads > 0 { format!(" of its {threads}") } else { String::new() };
     let evidence = match (stuck.len(), threads) {
         (1, 1) => format!("its only thread has been running its job ({class}) for {age}"),
-        (1, _) => format!(
-            "1 of its {threads} threads has been running its job ({class}) for \
-                           {age}"
-        ),
+        (1, 0) => format!("one of its threads has been running its job ({class}) for {age}"),
+        (1, _) => format!("1{of_all} threads has been running its job ({class}) for {age}"),
         (stuck, _) => format!(
-            "{stuck} of its {threads} threads have been running their jobs for more than {}, the \
+            "{stuck}{of_all} threads have been running their jobs for more than {}, the \
              oldest ({class}) for {age}",
             wording::duration(age_min)
         ),
@@ -60,6 +60,14 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
     let consequence = format!("{consequence} {}", process.where_threads_show());
     let finding = Finding::new(NAME, severity, subject, evidence).leads_to(consequence);
     Some(Finding { next: process.print_threads_command(), ..finding })
+}
+
+/// Returns the class of a job, in words if it could not be read.
+fn class_of(job: &JobInHand) -> &str {
+    match job.class.as_str() {
+        "" => "of an unknown class",
+        class => class,
+    }
 }
 
 #[cfg(test)]
@@ -133,5 +141,17 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.consequence.contains("none is waiting yet"));
+    }
+
+    #[test]
+    fn a_class_and_threads_that_are_unknown_are_not_shown() {
+        let mut observation = crate::healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[0];
+        process.capsules[0].concurrency = 0;
+        process.in_hand = vec![JobInHand { age: AGE_MIN, ..JobInHand::default() }; 2];
+        let evidence = check(&observation).remove(0).evidence;
+        let expected = "2 threads have been running their jobs for more than 1 h, the oldest (of an \
+                        unknown class) for 1 h";
+        assert_eq!(evidence, expected);
     }
 }

@@ -47,8 +47,8 @@ fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding 
     let severity = if too_many { Severity::Warning } else { Severity::Notice };
     let finding = Finding::new(NAME, severity, format!("threads of {}", throughput.of), evidence)
         .leads_to(
-            "Adding threads will lower throughput: a resource that they share, mostly the \
-                   database, is the limit.",
+            "More threads most likely lower throughput: a resource that they share, mostly the database, \
+             is the limit. The figures are of different times, and of what ran then.",
         );
     if too_many {
         let line = format!("-c: {} in all", enough.threads);

@@ -7,6 +7,10 @@ use crate::observation::{Fact, Missing, MissingReason, Observation};
 
 pub(crate) const NAME: &str = "unreachable";
 
+/// Precedes the address of the console of a Weir, which is no source of jobs.
+const WEIR: &str = "Weir ";
+const NOTHING_KNOWN: &str = "Nothing is known about it: problems there are not reported.";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut sources: Vec<&Missing> = Vec::new();
     for missing in whole(observation).filter(|it| severity(it.obstacle).is_some()) {
@@ -64,11 +68,13 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
             "Sidekiq and the application most likely wait as long for each command. The commands show \
              what was slow: events of the disk (aof-fsync-always, fork) or commands of a client."
         }
+        Severity::Critical if missing.what.starts_with(WEIR) => NOTHING_KNOWN,
         Severity::Critical => {
-            "Nothing is known about it, and other clients with the same address, such as Sidekiq \
-             and the application, get no response either."
+            "Nothing is known about it. Other clients that use the same address and the same way, such \
+             as Sidekiq and the application on this machine, most likely get no response either; a \
+             wrong address or a firewall concerns doctor alone."
         }
-        _ => "Nothing is known about it: problems there are not reported.",
+        _ => NOTHING_KNOWN,
     };
     let finding =
         Finding::new(NAME, severity, missing.what.as_str(), evidence).leads_to(consequence);
@@ -153,5 +159,16 @@ mod tests {
         observation.jobs = Fact::Unknown(missing("queues", MissingReason::NotAllowed));
         assert_eq!(check(&observation), []);
         assert_eq!(advise(&observation).findings.len(), 2, "both are unseen");
+    }
+
+    #[test]
+    fn no_other_client_is_said_to_miss_the_console_of_a_weir() {
+        let mut observation = healthy::observation();
+        let of = |what: &str| Fact::Unknown(missing(what, MissingReason::Unreachable));
+        observation.requests = of("Weir http://127.0.0.1:7420");
+        assert_eq!(check(&observation)[0].consequence, NOTHING_KNOWN);
+        observation.postgres = Fact::Unknown(missing("Postgres b", MissingReason::Unreachable));
+        let consequence = check(&observation).remove(0).consequence;
+        assert!(consequence.contains("a wrong address or a firewall"), "{consequence}");
     }
 }

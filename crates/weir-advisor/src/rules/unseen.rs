@@ -10,6 +10,8 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "unseen";
 
+const HIDDEN: &str = "Idle and stuck transactions cannot be distinguished from busy ones.";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     // Other rules report exhausted slots and connections, a Redis that rejects all commands, and
     // sources that could not be read at all.
@@ -62,19 +64,25 @@ fn hidden(observation: &Observation) -> Option<Finding> {
     let postgres = observation.postgres.known()?;
     let connections = postgres.connections.known()?;
     let hidden = connections.in_state(SessionState::Hidden);
-    (hidden > 0).then(|| {
-        let evidence = format!(
-            "unknown: the states of {hidden} of {} are hidden",
-            wording::number(connections.open(), "session", "sessions")
-        );
-        Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
-            .leads_to("Idle and stuck transactions cannot be distinguished from busy ones.")
-            .change("psql, as a superuser", grant(postgres.user.as_deref()))
-    })
+    (hidden > 0)
+        .then(|| {
+            let evidence = format!(
+                "unknown: the states of {hidden} of {} are hidden",
+                wording::number(connections.open(), "session", "sessions")
+            );
+            Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
+                .leads_to(HIDDEN)
+        })
+        .map(|finding| match postgres.user.as_deref() {
+            Some(user) => finding.change("psql, as a superuser", grant(user)),
+            None => finding.leads_to(format!(
+                "{HIDDEN} Grant pg_monitor to the user that doctor connects as."
+            )),
+        })
 }
 
-fn grant(user: Option<&str>) -> String {
-    format!("GRANT pg_monitor TO {};", sql::identifier(user.unwrap_or("USER")))
+fn grant(user: &str) -> String {
+    format!("GRANT pg_monitor TO {};", sql::identifier(user))
 }
 
 #[cfg(test)]

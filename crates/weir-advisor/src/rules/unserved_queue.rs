@@ -9,6 +9,8 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "unserved-queue";
 
+const NEVER: &str = "Its jobs are not run until a process serves it.";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     // Without any process all queues are unserved, which another rule reports once.
@@ -20,6 +22,24 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     };
     let repaired = Repaired::of(observation);
     jobs.queues.iter().filter(unserved).map(|queue| found(jobs, &repaired, queue)).collect()
+}
+
+/// Reports a queue from which jobs were taken between the samples: something without a heartbeat serves
+/// it, so that no other process must.
+fn taken_nevertheless(queue: &ObservedQueue, subject: &str, waiting: &str) -> Option<Finding> {
+    let flow = queue.flow.known()?;
+    let taken = flow.before.saturating_sub(flow.after);
+    (taken > 0).then(|| {
+        let evidence = format!(
+            "{waiting}, and no process with a heartbeat serves it, but it has {} fewer than {} before",
+            wording::number(taken, "job", "jobs"),
+            wording::duration(flow.window)
+        );
+        Finding::new(NAME, Severity::Notice, subject, evidence).leads_to(
+            "Something takes them: a program other than Sidekiq, a process that has just started or \
+             ended, or a person who deletes them.",
+        )
+    })
 }
 
 fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQueue) -> Finding {
@@ -35,10 +55,13 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQue
         )
     });
     let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
+    if let Some(finding) = taken_nevertheless(queue, &subject, &waiting) {
+        return finding;
+    }
     let consequence = match queue.unlisted {
-        false => "Its jobs are never run.",
+        false => NEVER,
         true => {
-            "Its jobs are never run. The client that pushes them does not add the name to the set \
+            "Its jobs are not run until a process serves it. The client that pushes them does not add the name to the set \
              queues, as Sidekiq's own client does, so Sidekiq's pages do not list the queue."
         }
     };
@@ -80,7 +103,7 @@ mod tests {
         let all = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
         assert_eq!(change.line, all, "one alone would strand the others");
         assert!(change.place.starts_with("all queues of shop:1:"), "{}", change.place);
-        assert_eq!(finding.consequence, "Its jobs are never run.");
+        assert_eq!(finding.consequence, NEVER);
         let mut observation = unserved("fasp");
         observation.jobs.known_mut().queue_mut("fasp").unlisted = true;
         let unlisted = check(&observation).remove(0);
@@ -128,5 +151,18 @@ mod tests {
         let mut observation = unserved("fasp");
         observation.jobs.known_mut().queue_mut("fasp").length = 0;
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn a_queue_that_becomes_shorter_is_served_by_something() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[0].capsules[0].queues.retain(|it| it.name != "push");
+        assert_eq!(check(&observation)[0].severity, Severity::Critical);
+        let flow = observation.jobs.known_mut().queue_mut("push").flow.known_mut();
+        (flow.before, flow.after) = (5, 3);
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, &finding.change), (Severity::Notice, &None));
+        assert!(finding.evidence.ends_with("2 jobs fewer than 10 s before"), "{finding:?}");
     }
 }

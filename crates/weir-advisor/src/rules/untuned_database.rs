@@ -31,12 +31,31 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let host = postgres.host.known();
     let is_behind = observation.jobs.known().is_some_and(|jobs| jobs.backlog() >= BACKLOG_MIN);
     let harm = Harm::of(postgres, is_behind);
-    let buffers = match host {
-        Some(host) => against_machine(postgres, settings, host, &harm),
-        None => as_shipped(settings, &harm),
-    };
+    let buffers = buffers(postgres, settings, &harm);
     let planner = host.map(|host| planner(postgres, settings, host)).unwrap_or_default();
     buffers.into_iter().chain(planner).collect()
+}
+
+fn buffers(
+    postgres: &DatabaseObservation,
+    settings: &PostgresSettings,
+    harm: &Harm,
+) -> Option<Finding> {
+    match postgres.host.known() {
+        Some(host) => against_machine(postgres, settings, host, harm),
+        None => as_shipped(settings, harm),
+    }
+}
+
+/// Reports whether this rule reports that the cache is too small.
+pub(super) fn has_too_small_cache(observation: &Observation) -> bool {
+    let postgres = observation.postgres.known();
+    let settings = postgres.and_then(|postgres| Some((postgres, postgres.settings.known()?)));
+    settings.is_some_and(|(postgres, settings)| {
+        let harm = Harm::of(postgres, false);
+        let found = buffers(postgres, settings, &harm);
+        found.is_some_and(|finding| finding.consequence.starts_with(harm.words.as_str()))
+    })
 }
 
 /// The observed effect of a cache that is too small.
@@ -78,7 +97,9 @@ fn against_machine(
     let buffers = settings.shared_buffers_bytes;
     let right = plan::shared_buffers(&host.machine(1, settings.max_connections));
     let is_shipped = buffers <= SHIPPED_BYTES && right >= UNTUNED_SHARE * SHIPPED_BYTES;
-    let (severity, consequence) = if is_shipped || buffers < right / UNTUNED_SHARE {
+    let is_too_small = is_shipped || buffers < right / UNTUNED_SHARE;
+    let is_larger = |value: u64| !is_too_small && value >= buffers;
+    let (severity, consequence) = if is_too_small {
         (harm.severity, harm.words.as_str())
     } else if buffers > host.memory_bytes / SHARE_MAX {
         (Severity::Warning, "Little is left for sessions and the kernel's cache.")
@@ -92,6 +113,11 @@ fn against_machine(
         bytes(host.memory_bytes)
     );
     let finding = Finding::new(NAME, severity, "shared_buffers", evidence).leads_to(consequence);
+    // The memory that is left now may be less than the share that the value is computed from, and a share
+    // of some megabytes is rounded to none.
+    if right == 0 || is_larger(right) {
+        return Some(finding.next("weir plan"));
+    }
     let value = postgres_size(right);
     Some(database_settings::change(finding, postgres, ("shared_buffers", &value), true))
 }
@@ -117,6 +143,10 @@ fn planner(
 ) -> Vec<Finding> {
     let memory = host.memory_bytes.max(host.share_bytes);
     let recommended = plan::effective_cache_size(&host.machine(1, settings.max_connections));
+    // A share of some megabytes is rounded to none.
+    if recommended == 0 {
+        return Vec::new();
+    }
     // Values from half of the recommendation up to all memory are accepted.
     let right = recommended / 2..=memory;
     let seen = ("effective_cache_size", settings.effective_cache_size_bytes);
@@ -227,5 +257,16 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Notice);
         assert_eq!(finding.change.unwrap().line, "effective_cache_size = 6GB");
+    }
+
+    #[test]
+    fn a_cache_that_is_too_large_is_not_to_become_larger() {
+        let mut observation = healthy::observation();
+        let host = observation.postgres.known_mut().host.known_mut();
+        // Others leave 3 GB of the 8 GB that the value is computed from.
+        host.memory_bytes = 3 << 30;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.consequence, "Little is left for sessions and the kernel's cache.");
+        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
     }
 }

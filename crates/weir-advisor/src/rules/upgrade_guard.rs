@@ -62,7 +62,7 @@ fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
         hint.unwrap_or_default()
     );
     let finding = Finding::new(NAME, Severity::Warning, format!("queue {name}"), evidence)
-        .leads_to("Its first job will wait forever.");
+        .leads_to("Its first job will wait until a process serves it.");
     repaired.change(finding, name)
 }
 

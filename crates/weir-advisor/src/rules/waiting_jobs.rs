@@ -49,5 +49,5 @@ pub(super) fn idle<'a>(
 /// Returns why the Redis of the jobs rejects writes. Jobs can then be neither taken nor set aside, and
 /// a process that restarts may lose those that it has in progress.
 pub(super) fn refused(observation: &Observation) -> Option<&'static str> {
-    observation.redis.first()?.known()?.refuses_writes()
+    observation.redis.first()?.known()?.refuses_writes_of(observation.jobs.known()?)
 }

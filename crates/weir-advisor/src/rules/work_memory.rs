@@ -43,9 +43,14 @@ fn found(
         bytes(all),
         bytes(host.memory_bytes)
     );
-    let finding = Finding::new(NAME, Severity::Warning, size.subject(), evidence)
-        .leads_to("Under load the kernel kills the database because memory runs out.");
-    Some(size.change(finding, postgres, &format!("{}MB", recommended / MIB)))
+    let finding = Finding::new(NAME, Severity::Warning, size.subject(), evidence).leads_to(
+        "If all sessions sort at once, memory runs out, and the kernel may kill the database.",
+    );
+    // Memory that others need now may leave less than the share that the value is computed from.
+    Some(match recommended / MIB * MIB < size.bytes {
+        true => size.change(finding, postgres, &format!("{}MB", recommended / MIB)),
+        false => finding.next("weir plan"),
+    })
 }
 
 #[cfg(test)]
@@ -92,5 +97,14 @@ mod tests {
             let line = check(&observation).pop().map(|finding| finding.change.unwrap().line);
             assert_eq!(line.as_deref(), expected, "{work_mem_mib}");
         }
+    }
+
+    #[test]
+    fn no_larger_value_is_suggested_where_others_leave_little_memory() {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().settings.known_mut().work_mem_bytes = 8 * MIB;
+        observation.postgres.known_mut().host.known_mut().memory_bytes = 256 * MIB;
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
     }
 }

@@ -50,7 +50,7 @@ async fn the_last_connection_is_told_with_the_setting() {
         assert_eq!(finding.severity, Severity::Critical);
         assert!(finding.evidence.contains("max number of clients reached"), "{finding:?}");
         let next = finding.next.as_ref().unwrap();
-        assert!(next.contains(&format!("-p {} CONFIG SET maxclients", redis.port)), "{next}");
+        assert!(next.contains(&format!("-p {} CONFIG GET maxclients", redis.port)), "{next}");
     }
 }
 

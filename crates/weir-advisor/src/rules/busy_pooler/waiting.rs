@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{NAME, are_mostly_idle, held_by_transactions, without_free_slots};
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase, SessionState};
+use crate::observation::{
+    ConnectionPool, Observation, PgBouncer, PooledDatabase, PostgresSettings, SessionState,
+};
 use crate::rules::lock_waits;
 use crate::wording::{duration, number};
 
@@ -169,7 +171,8 @@ fn remedied(
     };
     // The remaining connections of the database are shared by all pools with the same setting.
     let Some(free) = observation.free_slots() else { return finding.next("weir plan") };
-    let more = wanted(pool, allowed).min(free / sharing.max(1));
+    let room = usable(observation) / sharing.max(1);
+    let more = wanted(pool, allowed).min(free / sharing.max(1)).min(room.saturating_sub(allowed));
     if more == 0 {
         return without_free_slots(finding);
     }
@@ -186,6 +189,12 @@ fn remedied(
         false => "RELOAD in its own database".to_owned(),
     };
     finding.change(format!("{name}'s settings"), line).next(next)
+}
+
+/// Returns how many connections the database accepts at most, whatever PgBouncer may open.
+fn usable(observation: &Observation) -> u32 {
+    let settings = observation.postgres.known().and_then(|postgres| postgres.settings.known());
+    settings.map_or(u32::MAX, PostgresSettings::usable_connections)
 }
 
 /// Returns the desired number of additional connections: as many as there are, or in session mode

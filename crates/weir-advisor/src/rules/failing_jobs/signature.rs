@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::finding::Finding;
-use crate::observation::{JobProcess, JobSample, Observation, SessionState, SidekiqObservation};
+use crate::observation::{
+    JobProcess, JobSample, Observation, POOL_TIMEOUT, SessionState, SidekiqObservation,
+};
 use crate::wording;
 
 /// Processes that one deployment restarts start within this time.
@@ -27,26 +29,35 @@ pub(super) fn explained(
     jobs: &SidekiqObservation,
 ) -> Finding {
     let sample = jobs.retries.sample.known().filter(|_| jobs.retries.size > 0);
-    match sample.and_then(signature) {
-        Some(Signature::UnknownClass(class)) => unknown_class(finding, jobs, class),
-        Some(Signature::PreparedStatement) => prepared_statement(finding, observation),
-        Some(Signature::SmallPool) => small_pool(finding, observation, jobs),
-        None => finding,
+    let Some(signature) = sample.and_then(signature) else { return finding };
+    let finding = if receives_failures(jobs) { finding } else { also(finding, MAY_BE_OLD) };
+    match signature {
+        Signature::UnknownClass(class) => unknown_class(finding, jobs, class),
+        Signature::PreparedStatement => prepared_statement(finding, observation),
+        Signature::SmallPool => small_pool(finding, observation, jobs),
     }
+}
+
+/// Follows a cause that is taken from errors of the retry set.
+const MAY_BE_OLD: &str = "The retry set did not grow between the samples, so that its errors may be older \
+                          than the present ones: see Sidekiq's log first.";
+
+/// Reports whether failed jobs entered the retry set between the samples, whose errors are then the
+/// present ones.
+fn receives_failures(jobs: &SidekiqObservation) -> bool {
+    jobs.retries.flow.known().is_some_and(|flow| flow.after > flow.before)
 }
 
 /// Returns what the most common error of a sample shows.
 fn signature(sample: &JobSample) -> Option<Signature<'_>> {
-    let error = &sample.errors.iter().max_by_key(|share| share.count)?.name;
+    let error = sample.most_common_error()?;
     let message = sample.error_messages.get(error).map(String::as_str).unwrap_or_default();
     let is_prepared = message.contains("prepared statement")
         && (message.contains("does not exist") || message.contains("already exists"));
-    if is_prepared
-        || ["PG::InvalidSqlStatementName", "PG::DuplicatePstatement"].contains(&error.as_str())
-    {
+    if is_prepared || ["PG::InvalidSqlStatementName", "PG::DuplicatePstatement"].contains(&error) {
         return Some(Signature::PreparedStatement);
     }
-    if error == "ActiveRecord::ConnectionTimeoutError" {
+    if error == POOL_TIMEOUT {
         return Some(Signature::SmallPool);
     }
     let missing =
@@ -164,6 +175,7 @@ fn held(observation: &Observation) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::finding::{Severity, SuggestedChange};
+    use crate::flow::Flow;
     use crate::healthy::{self, sessions};
     use crate::observation::{ConnectionPool, Fact, PgBouncer, SampleShare};
 
@@ -183,6 +195,8 @@ mod tests {
         let jobs = observation.jobs.known_mut();
         jobs.retries.size = 40;
         jobs.retries.sample = Fact::Known(sample(error, message, class));
+        let window = Duration::from_secs(10);
+        jobs.retries.flow = Fact::Known(Flow { window, before: 30, after: 40, ..Flow::default() });
         observation
     }
 
@@ -263,5 +277,13 @@ mod tests {
             consequence.contains("if Postgres has room for 25 more connections"),
             "{consequence}"
         );
+    }
+
+    #[test]
+    fn errors_of_a_retry_set_that_does_not_grow_may_be_old() {
+        let mut observation = failing(POOL_TIMEOUT, "could not obtain a connection", "Sync");
+        assert!(!finding(&observation).0.contains(MAY_BE_OLD));
+        observation.jobs.known_mut().retries.flow.known_mut().before = 40;
+        assert!(finding(&observation).0.contains(MAY_BE_OLD));
     }
 }

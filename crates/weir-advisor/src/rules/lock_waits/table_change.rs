@@ -73,7 +73,7 @@ impl<'a> TableChange<'a> {
             doing(wait.blocking_state)
         );
         let consequence = format!(
-            "Waiting threads run no jobs, and hold their connections. Cancel the change first: the \
+            "Those behind it do nothing, and hold their connections. Cancel the change first: the \
              sessions behind it go on at once, and nothing is lost but what its own transaction has \
              done before. Repeat it with a lock_timeout once the transactions that it waits \
              for have ended{}. {RIGHT}",

@@ -7,7 +7,7 @@ use anyhow::{anyhow, bail};
 use weir_advisor::observation::{Missing, Observation, SidekiqObservation};
 use weir_advisor::plan::{
     DemandSource, Demands, LeftOut, PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS,
-    WebDemand, demands, demands_held_up, held_up, postgres_share,
+    WebDemand, demands, demands_held_up, held_up, observed_redis_policy, postgres_share,
 };
 use weir_base::hint;
 
@@ -61,6 +61,11 @@ pub(super) fn plan_input(
         streaming: arguments.streaming.as_ref().map_or(STREAMING, |it| (it.processes, it.pool)),
         queues,
         process_memory: ProcessMemory::default(),
+        redis_policy: observed_redis_policy(observation),
+        lacks_pool_connections: observation
+            .jobs
+            .known()
+            .is_some_and(SidekiqObservation::lacks_pool_connections),
     };
     Ok((input, left_out))
 }

@@ -78,6 +78,7 @@ impl PlanReport<'_> {
                 notes::left_out(left_out),
                 notes::assumed(assumed),
                 notes::pooler(observation.pooler.as_ref()),
+                notes::cache(input, plan),
                 notes::overruled(&overruled),
             ]));
         }

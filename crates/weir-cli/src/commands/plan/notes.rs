@@ -1,7 +1,7 @@
 //! Remarks on what a plan does not cover, or what prevents it from taking effect.
 
 use weir_advisor::observation::{Observation, Pooler};
-use weir_advisor::plan::{LeftOut, Overruled};
+use weir_advisor::plan::{LeftOut, Overruled, Plan, PlanInput};
 
 use crate::output;
 
@@ -59,6 +59,12 @@ pub(super) fn no_pooler(observation: &Observation, is_given: bool) -> Vec<String
         !is_given && observation.pooler.is_none() && observation.jobs.known().is_some();
     let line = "no connection pooler was detected. If the application connects through one on another machine, the durations of jobs contain the time that they wait for it, and neither cores nor connections may be missing. Give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler";
     is_unknown.then(|| line.to_owned()).into_iter().collect()
+}
+
+/// Says why the plan does not set `noeviction` in a Redis with a cache.
+pub(super) fn cache(input: &PlanInput, plan: &Plan) -> Vec<String> {
+    let note = input.redis_policy.note().filter(|_| !plan.redis.is_empty());
+    note.map(str::to_owned).into_iter().collect()
 }
 
 /// Lists settings in the file for Postgres that would have no effect.

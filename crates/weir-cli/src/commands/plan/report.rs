@@ -175,7 +175,7 @@ fn block(lines: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::plan::{ProcessMemory, Storage};
+    use weir_advisor::plan::{ProcessMemory, RedisPolicy, Storage};
 
     use super::*;
 
@@ -195,6 +195,8 @@ mod tests {
             streaming: (1, 10),
             queues: Vec::new(),
             process_memory: ProcessMemory::default(),
+            redis_policy: RedisPolicy::KeepAll,
+            lacks_pool_connections: false,
         };
         let expected = "40 connections, less 3 that Postgres reserves for superusers and 12 for \
                         sessions of others (--reserve)";

@@ -100,7 +100,8 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
             .iter()
             .map(|queue| (displayable(&queue.name), displayable(&queue.why)))
             .collect(),
-        outcome: is_possible.then(|| PlanOutcome::new(&inputs.demand(queue_demands), observation)),
+        outcome: is_possible
+            .then(|| PlanOutcome::new(&inputs.demand(queue_demands, observation), observation)),
         inputs,
         range_seconds: ranges::chosen_seconds(&ranges),
         ranges,

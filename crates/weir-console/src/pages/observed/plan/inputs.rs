@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 use weir_advisor::Observation;
+use weir_advisor::observation::SidekiqObservation;
 use weir_advisor::plan::{
     PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Storage, WebDemand,
+    observed_redis_policy,
 };
 
 use crate::figures;
@@ -81,7 +83,7 @@ impl PlanInputs {
         clippy::cast_sign_loss,
         reason = "it was checked to be from 0 to a million"
     )]
-    pub(super) fn demand(&self, queues: Vec<QueueDemand>) -> PlanInput {
+    pub(super) fn demand(&self, queues: Vec<QueueDemand>, observation: &Observation) -> PlanInput {
         let local_bytes = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
             self.postgres_memory_gib.map_or(local_bytes / 4, |gib| (gib * GIB) as u64);
@@ -106,6 +108,11 @@ impl PlanInputs {
             streaming: (self.streaming, STREAMING_POOL),
             queues,
             process_memory: ProcessMemory::default(),
+            redis_policy: observed_redis_policy(observation),
+            lacks_pool_connections: observation
+                .jobs
+                .known()
+                .is_some_and(SidekiqObservation::lacks_pool_connections),
         }
     }
 }
