@@ -28,6 +28,7 @@ mod password;
 mod payload;
 mod push;
 mod queue;
+mod queue_limit;
 mod replies;
 mod session;
 mod signal;

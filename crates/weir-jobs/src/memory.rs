@@ -469,6 +469,10 @@ impl Store for MemoryStore {
         self.inner.state.borrow().busy(wid)
     }
 
+    fn depth(&self, queue: &str) -> Option<u64> {
+        Some(self.inner.state.borrow().depth(queue))
+    }
+
     async fn storage(&self) -> Storage {
         let bytes = self.inner.state.borrow().bytes as u64;
         Storage { kind: "memory", bytes, condition: StoreCondition::Ok, ..Storage::default() }

@@ -77,6 +77,7 @@ struct JobServerCounters {
     repeated_pushes: Counter,
     expired: Counter,
     not_unique: Counter,
+    queue_full: Family<QueueLabel, Counter>,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -132,6 +133,7 @@ impl JobsMetrics {
             repeated_pushes: Counter::default(),
             expired: Counter::default(),
             not_unique: Counter::default(),
+            queue_full: Family::default(),
         };
         registry.register(
             "wait_seconds",
@@ -157,6 +159,11 @@ impl JobsMetrics {
             "not_unique",
             "Pushed jobs that were rejected because an equal job holds the unique lock",
             inner.not_unique.clone(),
+        );
+        registry.register(
+            "queue_full",
+            "Pushed jobs that were rejected because their queue was full (jobs.queues.NAME.jobs_max)",
+            inner.queue_full.clone(),
         );
         registry.register(
             "log_sync_seconds",
@@ -238,6 +245,12 @@ impl JobsMetrics {
     /// Counts a pushed job whose unique lock is held.
     pub(crate) fn not_unique(&self) {
         self.0.not_unique.inc();
+    }
+
+    /// Counts a pushed job whose queue was full.
+    pub(crate) fn queue_full(&self, queue: &str) {
+        let label = QueueLabel { queue: self.label_for(queue).to_owned() };
+        self.0.queue_full.get_or_create(&label).inc();
     }
 
     /// Counts a hit of a limit.

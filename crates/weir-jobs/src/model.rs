@@ -150,7 +150,7 @@ impl WorkerDirective {
 /// as pushed without the closing brace, plus `created_at`, `queue` and `retry` where the client
 /// sent none. The rest is what [`crate::job_text`] writes again at each step, and the closing
 /// brace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewJob<'a> {
     pub jid: &'a str,
     pub jobtype: &'a str,

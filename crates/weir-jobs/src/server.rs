@@ -14,6 +14,7 @@ mod owner;
 mod rates;
 mod reload;
 mod requests;
+mod sampled_depths;
 pub(crate) mod search;
 mod service;
 mod state_lines;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
 pub use owner::{JobServerOutcome, OwnerEnd};
+pub(crate) use rates::Rate;
 pub(crate) use service::JobService;
 
 use crate::engine::EngineOpenError;

@@ -126,6 +126,11 @@ pub struct QueueSettings {
     /// Jobs of the queue that run at once, over all workers.
     #[setting(range = 1..=u64::from(u32::MAX))]
     pub concurrency: Option<u32>,
+    /// Jobs that may wait in the queue; one more is rejected when it is pushed. Jobs that return to the queue (retries,
+    /// scheduled jobs that are due, jobs of workers that ended) are always accepted. In Redis, the number of jobs is up
+    /// to a second old, and jobs that other programs push are not limited.
+    #[setting(range = 1..=1 << 40)]
+    pub jobs_max: Option<u64>,
     /// While the oldest job has waited longer than target_latency: the newest first, and the oldest
     /// with every fifth fetch, however long those jobs take.
     pub fresh_lane: bool,

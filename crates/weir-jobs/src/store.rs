@@ -538,6 +538,11 @@ pub trait Store: 'static {
     /// reached.
     async fn counts(&self) -> Counts;
 
+    /// Returns how many jobs wait in a queue, or `None` if only [`Store::counts`] knows it.
+    fn depth(&self, _queue: &str) -> Option<u64> {
+        None
+    }
+
     /// Returns up to `limit` reservations, oldest first.
     async fn reservations(&self, limit: usize) -> Vec<Reserved>;
 

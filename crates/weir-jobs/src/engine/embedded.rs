@@ -447,6 +447,10 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.inner.engine.borrow().state.reserved.busy(wid)
     }
 
+    fn depth(&self, queue: &str) -> Option<u64> {
+        Some(self.inner.engine.borrow().depth(queue))
+    }
+
     async fn storage(&self) -> Storage {
         self.inner.storage()
     }

@@ -56,6 +56,12 @@ impl<D: Disk> Engine<D> {
         }
     }
 
+    /// Returns how many jobs wait in a queue.
+    pub(crate) fn depth(&self, queue: &str) -> u64 {
+        let number = self.state.queues.number(queue);
+        number.map_or(0, |number| self.state.queues.get(number).lane.len() as u64)
+    }
+
     fn order_time(&self, job: JobIndex) -> Timestamp {
         Timestamp::from_micros(self.state.arena.get(job).order)
     }

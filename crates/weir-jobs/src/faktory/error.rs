@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::queue_limit::QueueFull;
 use crate::job::JobError;
 use crate::metrics::JobServerLimit;
 use crate::model::NameError;
@@ -17,6 +18,8 @@ pub(crate) enum FaktoryError {
     Job(#[from] JobError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    QueueFull(#[from] QueueFull),
     #[error("malformed {command}: {complaint}")]
     Malformed { command: &'static str, complaint: String },
     #[error("{0}")]
@@ -88,6 +91,7 @@ impl FaktoryError {
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Store(StoreError::NotUnique) => "NOTUNIQUE",
+            Self::QueueFull(_) => "BUSY",
             _ => "ERR",
         }
     }

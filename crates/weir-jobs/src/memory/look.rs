@@ -43,6 +43,11 @@ impl MemoryState {
         held
     }
 
+    /// Returns how many jobs wait in a queue.
+    pub(super) fn depth(&self, queue: &str) -> u64 {
+        self.queues.get(queue).map_or(0, |queue| queue.lane.len() as u64)
+    }
+
     /// Returns the number of jobs that a worker has reserved.
     pub(super) fn busy(&self, wid: &Wid) -> u64 {
         let held = self.expiry.iter().filter(|(_, id)| match &self.job(*id).rest {

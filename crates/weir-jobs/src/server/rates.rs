@@ -47,6 +47,19 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// Returns the rate between two totals; 0 if they are of the same moment.
+    fn between(before: QueueTotals, after: QueueTotals, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        if seconds <= 0.0 {
+            return Self::default();
+        }
+        let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
+        Self {
+            pushed: rate(after.pushed, before.pushed),
+            processed: rate(after.ended, before.ended),
+        }
+    }
+
     /// Returns the time to drain in seconds, or `None` if the queue does not shrink.
     pub(crate) fn drain_seconds(self, depth: u64) -> Option<f64> {
         if depth == 0 {
@@ -68,23 +81,23 @@ impl QueueRates {
         self.samples.push_back(RateSample { at: now, queues });
     }
 
+    /// Returns the rate of a queue between the oldest and the newest sample.
+    pub(crate) fn last_minute(&self, queue: &str) -> Rate {
+        let (Some(oldest), Some(newest)) = (self.samples.front(), self.samples.back()) else {
+            return Rate::default();
+        };
+        let totals = |sample: &RateSample| sample.queues.get(queue).copied().unwrap_or_default();
+        Rate::between(totals(oldest), totals(newest), newest.at.since(oldest.at))
+    }
+
     /// Returns the rate of a queue with these totals. A queue that is newer than the oldest sample
     /// is assumed to have started at 0.
     pub(crate) fn rate(&self, now: Timestamp, queue: &QueueCounts) -> Rate {
         let Some(oldest) = self.samples.front() else {
             return Rate::default();
         };
-        let seconds = now.since(oldest.at).as_secs_f64();
-        if seconds <= 0.0 {
-            return Rate::default();
-        }
         let before = oldest.queues.get(&queue.name).copied().unwrap_or_default();
-        let totals = QueueTotals::from(queue);
-        let rate = |now: u64, before: u64| as_f64(now.saturating_sub(before)) / seconds;
-        Rate {
-            pushed: rate(totals.pushed, before.pushed),
-            processed: rate(totals.ended, before.ended),
-        }
+        Rate::between(before, queue.into(), now.since(oldest.at))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::faktory::{Buffers, Signal, SignalLevel};
 use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
 use crate::server::rates::QueueRates;
+use crate::server::sampled_depths::SampledDepths;
 use crate::settings::JobServerSettings;
 use crate::store::Store;
 use crate::workers::WorkerRegistry;
@@ -39,6 +40,7 @@ pub(crate) struct JobService<S> {
     pub(crate) importing: tokio::sync::Mutex<()>,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
+    pub(crate) sampled_depths: SampledDepths,
     /// Notified when the settings change.
     pub(crate) reloaded: Notify,
     settings: RefCell<Rc<JobServerSettings>>,
@@ -66,6 +68,7 @@ impl<S> JobService<S> {
             importing: Default::default(),
             commands_total: Cell::default(),
             rates: RefCell::default(),
+            sampled_depths: SampledDepths::default(),
             reloaded: Notify::new(),
             settings: RefCell::new(Rc::new(settings)),
             free_batches: RefCell::default(),

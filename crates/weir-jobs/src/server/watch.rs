@@ -66,6 +66,7 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
         ticks.tick().await;
         let now = service.clock.now();
         let counts = service.store.counts().await;
+        service.sampled_depths.sample(&counts.queues);
         if sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
             service.rates.borrow_mut().sample(now, &counts.queues);
             sampled = Some(now);

@@ -111,6 +111,7 @@ macro_rules! object_store {
             $(fn $name<'a>(&'a self, $($argument: $type),*) -> LocalBoxFuture<'a, $output>;)+
             fn capabilities(&self) -> Capabilities;
             fn busy(&self, wid: &Wid) -> u64;
+            fn depth(&self, queue: &str) -> Option<u64>;
             fn damages(&self) -> Vec<Damage>;
             fn allocate(&self, allocation: Allocation);
         }
@@ -124,6 +125,9 @@ macro_rules! object_store {
             }
             fn busy(&self, wid: &Wid) -> u64 {
                 Store::busy(self, wid)
+            }
+            fn depth(&self, queue: &str) -> Option<u64> {
+                Store::depth(self, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 Store::damages(self)
@@ -146,6 +150,9 @@ macro_rules! any_store {
             }
             fn busy(&self, wid: &Wid) -> u64 {
                 ObjectStore::busy(&*self.0, wid)
+            }
+            fn depth(&self, queue: &str) -> Option<u64> {
+                ObjectStore::depth(&*self.0, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 ObjectStore::damages(&*self.0)

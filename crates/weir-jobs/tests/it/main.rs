@@ -9,6 +9,7 @@ mod faktory_cases;
 mod faktory_enterprise;
 mod faktory_life;
 mod faktory_limits;
+mod faktory_queue_limits;
 mod faktory_server;
 mod faktory_tls;
 mod hostile;

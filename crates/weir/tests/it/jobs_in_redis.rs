@@ -1,9 +1,12 @@
 //! Jobs in the Redis of a Sidekiq: both push, Weir's workers work.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::doctor::redis_server::RedisServer;
 use crate::faktory::Client;
+use crate::process::TEST_TIMEOUT;
 use crate::weir::Site;
 
 const OF_SIDEKIQ: &str = r#"{"class":"Hard","args":[109326485893512345],"jid":"it-job-ruby1","retry":true,"queue":"default","created_at":1795202902.5,"enqueued_at":1795202902.5}"#;
@@ -39,6 +42,34 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     drop(redis);
     let rejected = client.run_command(&format!("PUSH {job}"));
     assert!(rejected.starts_with("-ERR"), "{rejected}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_full_queue_in_redis_rejects_pushes_until_a_worker_fetches() {
+    let Some(redis) = RedisServer::start() else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [jobs.queues.default]\njobs_max = 2\n[console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    // One waits already, from Sidekiq.
+    redis.run(&[&["SADD", "queues", "default"], &["LPUSH", "queue:default", OF_SIDEKIQ]]);
+    let weir = site.start();
+    let mut producer = Client::connect(weir.jobs());
+    let mut push =
+        || producer.run_command(r#"PUSH {"jid":"it-job-more1","jobtype":"Hello","args":[]}"#);
+    let mut replies: Vec<String> = (0..4).map(|_| push()).collect();
+    let full = replies.pop().expect("a reply");
+    assert!(full.starts_with("-BUSY retry-after="), "{full}");
+    // The number of jobs is up to a second old.
+    let began = Instant::now();
+    let mut worker = Client::connect(weir.jobs());
+    while push() != "+OK" {
+        assert!(began.elapsed() < TEST_TIMEOUT, "a worker fetches, and no push is accepted");
+        worker.run_command("FETCH default");
+    }
     assert!(weir.stop().success());
 }
 
