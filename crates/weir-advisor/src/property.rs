@@ -196,7 +196,8 @@ fn limit(observation: &Observation, setting: &str) -> Option<u64> {
         }
         "shared_buffers" | "effective_cache_size" => {
             let host = postgres?.host.known()?;
-            Some(host.memory_bytes.max(host.share_bytes))
+            // Values are rounded to 16 MB, also in a share that is hardly larger.
+            Some(host.memory_bytes.max(host.share_bytes).saturating_add(16 << 20))
         }
         "max_db_connections" => Some(u64::from(postgres?.settings.known()?.usable_connections())),
         _ if setting.contains("CONNECTION LIMIT") => {
