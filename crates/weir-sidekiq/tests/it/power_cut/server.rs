@@ -158,7 +158,7 @@ impl Drop for MortalServer {
     }
 }
 
-/// A Sentinel that promotes a replica soon.
+/// A Sentinel that promotes a replica after two seconds: less, and a busy machine makes it promote the other one again.
 pub(super) struct MortalSentinel {
     _folder: TempDir,
     pub(super) port: u16,
@@ -170,8 +170,8 @@ impl MortalSentinel {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("sentinel.conf");
         let text = format!(
-            "sentinel monitor mymaster 127.0.0.1 {} 1\nsentinel down-after-milliseconds mymaster 500\n\
-             sentinel failover-timeout mymaster 3000\n",
+            "sentinel monitor mymaster 127.0.0.1 {} 1\nsentinel down-after-milliseconds mymaster 2000\n\
+             sentinel failover-timeout mymaster 6000\n",
             primary.port
         );
         fs::write(&config, text).unwrap();
