@@ -19,22 +19,25 @@ pub(crate) fn unix_seconds() -> u64 {
 
 /// Milliseconds of `CLOCK_MONOTONIC`, which all processes share.
 pub(crate) fn monotonic_ms() -> u64 {
-    let since_start = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(since_start.tv_sec).unwrap_or(0);
-    seconds * 1000 + u64::try_from(since_start.tv_nsec / 1_000_000).unwrap_or(0)
+    u64::try_from(monotonic().as_millis()).unwrap_or(0)
+}
+
+/// `CLOCK_MONOTONIC`, which all processes share.
+pub(crate) fn monotonic() -> Duration {
+    elapsed(ClockId::Monotonic)
 }
 
 /// CPU time (user and system) that this process has used so far, with the kernel's nanosecond accounting.
 pub(crate) fn own_cpu_time() -> Duration {
-    cpu_time(ClockId::ProcessCPUTime)
+    elapsed(ClockId::ProcessCPUTime)
 }
 
 /// CPU time of the calling thread.
 pub(crate) fn own_thread_cpu_time() -> Duration {
-    cpu_time(ClockId::ThreadCPUTime)
+    elapsed(ClockId::ThreadCPUTime)
 }
 
-fn cpu_time(clock: ClockId) -> Duration {
+fn elapsed(clock: ClockId) -> Duration {
     let spent = clock_gettime(clock);
     Duration::new(
         u64::try_from(spent.tv_sec).unwrap_or(0),

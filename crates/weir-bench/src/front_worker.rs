@@ -18,6 +18,7 @@ use clap::Args;
 use rustix::fd::OwnedFd;
 
 use self::busy_record::BusyRecord;
+pub(crate) use self::processes::exit_with_parent;
 use self::serving::Server;
 use crate::output::Output;
 

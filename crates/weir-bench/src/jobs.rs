@@ -5,17 +5,17 @@
 
 mod batch_drain;
 mod compare;
-mod connect;
+pub(crate) mod connect;
 mod drain;
 mod ledger;
-mod payload;
+pub(crate) mod payload;
 mod phase;
 mod push;
 mod reply;
 mod report;
 mod role;
 mod scenario;
-mod server_url;
+pub(crate) mod server_url;
 mod settings;
 mod tallies;
 

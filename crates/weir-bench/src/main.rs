@@ -8,6 +8,7 @@ mod clock;
 mod comparison;
 mod envelope;
 mod event_loop;
+mod exodus;
 mod front;
 mod front_worker;
 mod gems;
@@ -19,6 +20,7 @@ mod process_usage;
 mod realtime;
 mod socket;
 mod tally;
+mod weir_process;
 
 use std::process::ExitCode;
 
@@ -56,6 +58,11 @@ enum Bench {
     Front(Box<front::FrontFlags>),
     /// An index of gems: one to import, and requests to a server of it.
     Gems(Box<gems::GemsFlags>),
+    /// A backlog of jobs in a real Weir, drained by worker processes while more arrive: how long those wait.
+    Exodus(Box<exodus::ExodusFlags>),
+    /// A worker process of `exodus`, which starts it.
+    #[command(hide = true)]
+    ExodusWorker(Box<exodus::ExodusWorkerFlags>),
     /// A sample app for `front`: one thread, one request at a time.
     FrontWorker(Box<front_worker::WorkerFlags>),
 }
@@ -76,6 +83,8 @@ fn main() -> ExitCode {
         Bench::Realtime(flags) => realtime::run(flags, &mut output),
         Bench::Front(flags) => front::run(flags, &mut output),
         Bench::Gems(flags) => gems::run(flags, &mut output),
+        Bench::Exodus(flags) => exodus::run(flags, &mut output),
+        Bench::ExodusWorker(flags) => exodus::run_worker(flags, &mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 
 use super::launch::Launch;
 use super::{Settings, Supervisor, run_folder};
+use weir_jobs::allocation::DispatchPolicy;
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::{Fsync, JobServerLimits, QueueSettings, StoreKind};
 use weir_settings::{Report, SettingValue};
@@ -166,20 +167,33 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         !is_local && jobs.tls.is_none(),
         "jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text",
     );
-    warnings
-        .extend(jobs.settings.queues.iter().filter_map(|(name, queue)| queue_warning(name, queue)));
+    let policy = DispatchPolicy::of_settings(&jobs.settings);
+    warnings.extend(
+        jobs.settings.queues.iter().flat_map(|(name, queue)| queue_warnings(name, queue, policy)),
+    );
+    let has_target = jobs.settings.queues.values().any(|queue| queue.target_latency.is_some());
+    if policy == DispatchPolicy::Targets && !has_target {
+        let text = "jobs.dispatch = \"targets\" without any jobs.queues.NAME.target_latency: beyond what each queue needs for its arrivals, the queues share the workers by weight";
+        warnings.push(text.to_owned());
+    }
     warnings
 }
 
-/// Returns a warning about settings of a queue that have no effect.
-fn queue_warning(name: &QueueName, queue: &QueueSettings) -> Option<String> {
+/// Returns warnings about settings of a queue that have no effect.
+fn queue_warnings(name: &QueueName, queue: &QueueSettings, policy: DispatchPolicy) -> Vec<String> {
+    let mut warnings = Vec::new();
     match (queue.target_latency.is_some(), queue.fresh_lane) {
-        (true, false) => Some(format!(
-            "jobs.queues.{name}.target_latency alone does not change the order of jobs, only which count as late; add fresh_lane = true to serve the newest first when jobs are late"
+        (true, false) if policy != DispatchPolicy::Targets => warnings.push(format!(
+            "jobs.queues.{name}.target_latency decides only which jobs count as late, because jobs.dispatch is not \"targets\"; add fresh_lane = true to serve the newest first when jobs are late"
         )),
-        (false, true) => {
-            Some(format!("jobs.queues.{name}.fresh_lane has no effect without target_latency"))
-        }
-        _ => None,
+        (false, true) => warnings
+            .push(format!("jobs.queues.{name}.fresh_lane has no effect without target_latency")),
+        _ => {}
     }
+    if queue.weight != 1 && policy == DispatchPolicy::Strict {
+        warnings.push(format!(
+            "jobs.queues.{name}.weight has no effect, because jobs.dispatch is \"strict\""
+        ));
+    }
+    warnings
 }

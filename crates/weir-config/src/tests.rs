@@ -336,6 +336,8 @@ advanced.alive_interval = "10s"
 #[test]
 fn ineffective_queue_settings_are_warnings() {
     let text = r#"
+[jobs]
+dispatch = "strict"
 [jobs.queues.both]
 target_latency = "5m"
 fresh_lane = true
@@ -343,11 +345,19 @@ fresh_lane = true
 target_latency = "5m"
 [jobs.queues.push]
 fresh_lane = true
+weight = 3
 "#;
-    insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r"
-    jobs.queues.mail.target_latency alone does not change the order of jobs, only which count as late; add fresh_lane = true to serve the newest first when jobs are late
+    insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"
+    jobs.queues.mail.target_latency decides only which jobs count as late, because jobs.dispatch is not "targets"; add fresh_lane = true to serve the newest first when jobs are late
     jobs.queues.push.fresh_lane has no effect without target_latency
-    ");
+    jobs.queues.push.weight has no effect, because jobs.dispatch is "strict"
+    "#);
+    let text = "[jobs]\ndispatch = \"targets\"\n";
+    insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"jobs.dispatch = "targets" without any jobs.queues.NAME.target_latency: beyond what each queue needs for its arrivals, the queues share the workers by weight"#);
+    assert_eq!(
+        load("[jobs.queues.mail]\ntarget_latency = \"5m\"\n").expect("sound").warnings,
+        [""; 0]
+    );
 }
 
 #[test]
@@ -408,6 +418,26 @@ fn segment_size_is_limited_by_the_log() {
 fn queue_count_is_limited() {
     insta::assert_snapshot!(errors("[jobs.limits]\nadvanced.queues_max = 65537\n"), @"weir.toml:2:23: jobs.limits.advanced.queues_max: must be from 1 to 65536");
     load("[jobs.limits]\nadvanced.queues_max = 65536\n").expect("sound");
+}
+
+#[test]
+fn dispatch_by_targets_is_a_setting_of_the_embedded_store() {
+    use weir_jobs::allocation::DispatchPolicy;
+    let policy = |text: &str| DispatchPolicy::of_settings(&settings(text).jobs.settings);
+    let target = "[jobs.queues.mail]\ntarget_latency = \"5s\"\n";
+    let redis = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1\" }] }\n";
+    assert_eq!(policy(""), DispatchPolicy::Strict);
+    assert_eq!(policy(target), DispatchPolicy::Targets);
+    assert_eq!(policy(&format!("{redis}{target}")), DispatchPolicy::Strict);
+    assert_eq!(
+        policy(&format!("jobs.dispatch = \"weighted\"\n{target}")),
+        DispatchPolicy::Weighted
+    );
+    let text =
+        "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1\" }] }\ndispatch = \"targets\"\n";
+    let error = "jobs.dispatch: \"targets\" needs the embedded store; jobs.store is a Redis";
+    assert!(errors(text).contains(error), "{}", errors(text));
+    assert!(errors("[jobs.queues.mail]\nweight = 0\n").contains("weight: must be from 1 to 1000"));
 }
 
 #[test]

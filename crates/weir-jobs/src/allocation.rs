@@ -5,37 +5,72 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::QueueName;
-use crate::settings::JobServerSettings;
+use crate::settings::{Dispatch, JobServerSettings, StoreKind};
 
-/// The rules that dispatch applies. A queue without an entry gets [`QueueAllocation::default`].
+/// How the queue is chosen that serves a FETCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DispatchPolicy {
+    /// The first queue of the FETCH that has jobs.
+    #[default]
+    Strict,
+    /// The queues of the FETCH in proportion to their weights.
+    Weighted,
+    /// So that jobs start within `target_latency`.
+    Targets,
+}
+
+/// The rules that dispatch applies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation {
+    pub policy: DispatchPolicy,
     pub queues: BTreeMap<QueueName, QueueAllocation>,
+    /// The rules of the queues without an entry.
+    pub others: QueueAllocation,
 }
 
 /// The rules of one queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueAllocation {
-    /// While fewer jobs of this queue are running, a FETCH that names the queue is served from it
-    /// first. There is no setting for it yet.
+    /// While fewer jobs of this queue are in progress, a FETCH that names the queue is served from it
+    /// first. By targets, the need that is measured counts if it is larger. There is no setting for it
+    /// yet.
     pub guaranteed_slots: u32,
     /// Weight among the queues of one FETCH whose guaranteed slots are in use. `None`: strict
-    /// order. There is no setting for it yet.
+    /// order; by targets, 1.
     pub share: Option<u32>,
     /// Maximum number of jobs of this queue that run at once.
     pub concurrency: Option<u32>,
-    /// While latency exceeds `target_latency`: serve the newest job first, and the oldest with
-    /// every fifth fetch.
+    /// While the oldest job has waited longer than `target_latency`: serve the newest of the jobs in
+    /// time first, and the oldest job with a fifth of the workers' time.
     pub fresh_lane: bool,
     pub target_latency: Option<Duration>,
+}
+
+impl DispatchPolicy {
+    /// Returns the policy that the settings define.
+    #[must_use]
+    pub fn of_settings(settings: &JobServerSettings) -> Self {
+        let has_target = || settings.queues.values().any(|queue| queue.target_latency.is_some());
+        match settings.dispatch {
+            Dispatch::Auto if settings.store != StoreKind::External && has_target() => {
+                Self::Targets
+            }
+            Dispatch::Auto | Dispatch::Strict => Self::Strict,
+            Dispatch::Weighted => Self::Weighted,
+            Dispatch::Targets => Self::Targets,
+        }
+    }
 }
 
 impl Allocation {
     /// Returns the rules that the settings define.
     #[must_use]
     pub fn of_settings(settings: &JobServerSettings) -> Self {
+        let policy = DispatchPolicy::of_settings(settings);
+        let share = |weight| (policy != DispatchPolicy::Strict).then_some(weight);
         let queues = settings.queues.iter().map(|(name, queue)| {
             let allocation = QueueAllocation {
+                share: share(queue.weight),
                 concurrency: queue.concurrency,
                 fresh_lane: queue.fresh_lane,
                 target_latency: queue.target_latency,
@@ -43,6 +78,21 @@ impl Allocation {
             };
             (name.clone(), allocation)
         });
-        Self { queues: queues.collect() }
+        let queues = queues.collect();
+        let others = QueueAllocation { share: share(1), ..QueueAllocation::default() };
+        Self { policy, queues, others }
+    }
+
+    /// Returns the rules of a queue.
+    #[must_use]
+    pub fn of(&self, queue: &QueueName) -> &QueueAllocation {
+        self.queues.get(queue.as_str()).unwrap_or(&self.others)
+    }
+
+    /// Returns whether each FETCH is served by the first of its queues that has jobs.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.queues.is_empty()
+            && self.policy != DispatchPolicy::Targets
+            && self.others == QueueAllocation::default()
     }
 }

@@ -36,6 +36,17 @@ pub enum Fsync {
     Never,
 }
 
+/// How the queue is chosen that serves a FETCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
+pub enum Dispatch {
+    /// By targets if any queue has one and the store can; otherwise strict.
+    #[default]
+    Auto,
+    Strict,
+    Weighted,
+    Targets,
+}
+
 /// Settings of the job server: `[jobs]`.
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "jobs", check = Self::read_queues)]
@@ -71,6 +82,12 @@ pub struct JobServerSettings {
     /// fetch jobs.
     #[setting(reload)]
     pub password: Option<Secret>,
+    /// How the queue is chosen that serves a FETCH: the first of its queues that has jobs ("strict"),
+    /// its queues in proportion to their weight ("weighted"), or so that jobs start within the
+    /// target_latency of their queues ("targets"). "auto" is "targets" if any queue has a
+    /// target_latency, otherwise "strict"; in Redis always "strict".
+    #[setting(choice, reload)]
+    pub dispatch: Dispatch,
     #[setting(section)]
     pub limits: JobServerLimits,
     /// Per-queue settings; a queue without an entry gets the defaults.
@@ -85,6 +102,10 @@ impl JobServerSettings {
     /// Reads the tables of queues and checks their names against the limits.
     fn read_queues(&mut self, table: &mut TableReader<'_>) {
         self.read_cron(table);
+        if self.store == StoreKind::External && self.dispatch == Dispatch::Targets {
+            let error = "\"targets\" needs the embedded store; jobs.store is a Redis";
+            table.error_at("dispatch", error);
+        }
         let Self { queues, limits, .. } = self;
         table.named("queues", |name, table| {
             let mut queue = QueueSettings::default();
@@ -119,8 +140,8 @@ impl JobServerSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "jobs.queues.NAME")]
 pub struct QueueSettings {
-    /// A job that waits longer counts as late, on the console and for fresh_lane. By itself it
-    /// changes nothing about the order in which jobs are served.
+    /// Jobs of the queue are to start within this time, at which jobs.dispatch aims. A job that waits
+    /// longer counts as late, on the console and for fresh_lane.
     #[setting(range = MILLISECOND..=DAY.saturating_mul(400))]
     pub target_latency: Option<Duration>,
     /// Jobs of the queue that run at once, over all workers.
@@ -131,9 +152,13 @@ pub struct QueueSettings {
     /// to a second old, and jobs that other programs push are not limited.
     #[setting(range = 1..=1 << 40)]
     pub jobs_max: Option<u64>,
-    /// While the oldest job has waited longer than target_latency: the newest first, and the oldest
-    /// with every fifth fetch, however long those jobs take.
+    /// While the oldest job has waited longer than target_latency: serve the newest of the jobs in time
+    /// first, and the oldest job with a fifth of the workers' time (in Redis: with every fifth fetch).
     pub fresh_lane: bool,
+    /// Weight of the queue if jobs.dispatch is "weighted", which counts jobs, or "targets", which shares
+    /// the workers' time that queues in time leave.
+    #[setting(range = 1..=1_000, default = 1)]
+    pub weight: u32,
 }
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.

@@ -1,11 +1,13 @@
 //! How Weir runs the sample workers, and its settings file.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+
+use crate::weir_process::toml_string;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
@@ -135,11 +137,6 @@ impl Hosting {
             }
         }
     }
-}
-
-/// Returns a TOML string. JSON's escapes are valid in TOML.
-fn toml_string(path: &Path) -> String {
-    serde_json::Value::from(path.to_string_lossy().into_owned()).to_string()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn start_worker(socket: &OwnedFd, keep_alive: bool) -> Result<Child> {
 }
 
 /// Makes the kernel end this process when `parent` ends.
-pub(super) fn exit_with_parent(parent: u32) -> Result<()> {
+pub(crate) fn exit_with_parent(parent: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have ended before the line above.
     let now = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());

@@ -49,6 +49,11 @@ impl Control {
         Ok(Self { stream: open(server, None, timeout)?, input: Vec::new() })
     }
 
+    /// A connection of a worker, which may FETCH.
+    pub(crate) fn open_worker(server: &ServerUrl, wid: &str, timeout: Duration) -> Result<Self> {
+        Ok(Self { stream: open(server, Some(wid), timeout)?, input: Vec::new() })
+    }
+
     /// Sends one command and returns the text of its reply. An error reply is an error.
     pub(crate) fn command(&mut self, line: &str) -> Result<Vec<u8>> {
         self.stream.write_all(format!("{line}\r\n").as_bytes())?;

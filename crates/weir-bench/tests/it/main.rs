@@ -1,5 +1,6 @@
 //! Runs the program against small servers that can misbehave, and looks at what it reports.
 
+mod exodus;
 mod fake_app;
 mod fake_index;
 mod fake_realtime;

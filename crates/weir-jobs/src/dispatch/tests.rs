@@ -6,19 +6,23 @@ fn names(text: &str) -> Vec<QueueName> {
     text.split_whitespace().map(parse).collect()
 }
 
-/// Candidates as `running/wait seconds`, `-` for a queue that has nothing or is paused.
+const NOW: Timestamp = Timestamp::from_micros(1_795_202_902_000_000);
+
+/// Candidates as `running/wait seconds`, `-` for a queue that has nothing or is paused. The newest job has
+/// just arrived.
 fn candidates(text: &str) -> Vec<Candidate> {
     let parse = |(place, word): (usize, &str)| {
         let (running, wait) = word.split_once('/')?;
         let oldest_wait = Duration::from_secs(wait.parse().unwrap());
-        Some(Candidate { place, running: running.parse().unwrap(), oldest_wait })
+        let (running, newest_wait) = (running.parse().unwrap(), Duration::ZERO);
+        Some(Candidate { place, running, oldest_wait, newest_wait })
     };
     text.split_whitespace().enumerate().filter_map(parse).collect()
 }
 
 fn allocation(rules: &[(&str, QueueAllocation)]) -> Allocation {
     let named = |(name, rules): &(&str, QueueAllocation)| (names(name).remove(0), rules.clone());
-    Allocation { queues: rules.iter().map(named).collect() }
+    Allocation { queues: rules.iter().map(named).collect(), ..Allocation::default() }
 }
 
 fn shared(share: u32) -> QueueAllocation {
@@ -45,7 +49,7 @@ fn fresh(target_seconds: u64) -> QueueAllocation {
 fn served(allocation: &Allocation, request: &str, state: &str, fetches: usize) -> String {
     let (queues, found) = (names(request), candidates(state));
     let mut dispatcher = Dispatcher::default();
-    let mut choose = |_| dispatcher.choose(allocation, &queues, found.iter().copied());
+    let mut choose = |_| dispatcher.choose(allocation, &queues, found.iter().copied(), NOW);
     let place = |choice: Option<Choice>| choice.map_or("-".to_owned(), |c| c.place.to_string());
     (0..fetches).map(|n| place(choose(n))).collect()
 }
@@ -108,7 +112,8 @@ fn the_fresh_lane_serves_the_newest_and_leaves_the_backlog_its_turn() {
         let (queues, found) = (names("a"), candidates(wait));
         let rules = allocation(&[("a", rules.clone())]);
         let mut dispatcher = Dispatcher::default();
-        let mut choose = |_| dispatcher.choose(&rules, &queues, found.iter().copied()).unwrap().end;
+        let mut choose =
+            |_| dispatcher.choose(&rules, &queues, found.iter().copied(), NOW).unwrap().end;
         let letter = |end: QueueEnd| if end == QueueEnd::Oldest { 'o' } else { 'n' };
         let ends: String = (0..expected.len()).map(|n| letter(choose(n))).collect();
         assert_eq!(ends, expected, "{rules:?} {wait}");
@@ -120,15 +125,161 @@ fn the_fresh_lane_serves_the_newest_and_leaves_the_backlog_its_turn() {
 }
 
 #[test]
+fn a_backlog_without_new_jobs_is_served_from_its_oldest_end() {
+    let late = Duration::from_secs(6);
+    let found = [Candidate { place: 0, running: 0, oldest_wait: late, newest_wait: late }];
+    let rules = allocation(&[("a", fresh(5))]);
+    let mut dispatcher = Dispatcher::default();
+    let choice = dispatcher.choose(&rules, &names("a"), found.into_iter(), NOW).unwrap();
+    assert_eq!((choice.end, choice.charge), (QueueEnd::Oldest, None));
+}
+
+/// Lets a queue have so many jobs of a second each second, for a minute.
+fn measure(dispatcher: &mut Dispatcher, allocation: &Allocation, name: &str, per_second: u32) {
+    let name = names(name).remove(0);
+    let charge = DispatchCharge { end: QueueEnd::Oldest, lane: None, backlog: None };
+    for second in 0..60 {
+        for _ in 0..per_second {
+            dispatcher.arrived(&name, NOW - Duration::from_secs(60 - second));
+            dispatcher.ended(allocation, &name, charge, Duration::from_secs(1));
+        }
+    }
+}
+
+#[test]
+fn by_targets_a_queue_is_guaranteed_what_it_needs() {
+    let target = |seconds, fresh_lane| QueueAllocation {
+        target_latency: Some(Duration::from_secs(seconds)),
+        fresh_lane,
+        ..QueueAllocation::default()
+    };
+    let mut rules = allocation(&[("a", target(5, false)), ("b", target(60, true))]);
+    rules.policy = DispatchPolicy::Targets;
+    let mut dispatcher = Dispatcher::default();
+    measure(&mut dispatcher, &rules, "a", 4);
+    let mut check = |state: &str, expected: (usize, QueueEnd)| {
+        let found = candidates(state);
+        let choice = dispatcher.choose(&rules, &names("a b c"), found.into_iter(), NOW).unwrap();
+        let charge = choice.charge.expect("jobs are measured");
+        dispatcher.take_back(&rules, &names("a b c")[choice.place], charge);
+        assert_eq!((choice.place, choice.end), expected, "{state}");
+    };
+    check("3/9999 1/0 9/0", (0, QueueEnd::Oldest));
+    check("5/9999 - 9/0", (0, QueueEnd::Oldest));
+    check("6/9999 1/31 9/0", (1, QueueEnd::Oldest));
+    // New jobs of a late queue have their own guarantee.
+    check("6/9999 30/99 9/0", (1, QueueEnd::Newest));
+    check("6/1 1/1 9/0", (2, QueueEnd::Oldest));
+    assert_eq!(dispatcher.states["b"].lane.running, 0);
+}
+
+#[test]
+fn by_targets_the_backlog_is_shared_by_weight_in_workers_time() {
+    let mut rules = allocation(&[("a", shared(3)), ("b", shared(1))]);
+    rules.policy = DispatchPolicy::Targets;
+    let mut dispatcher = Dispatcher::default();
+    let (queues, found) = (names("a b"), candidates("9/99 9/99"));
+    let mut spent = [0_u32, 0];
+    for _ in 0..4_000 {
+        let choice = dispatcher.choose(&rules, &queues, found.iter().copied(), NOW).unwrap();
+        // Jobs of b take ten times as long.
+        let seconds = [1, 10][choice.place];
+        spent[choice.place] += seconds;
+        let ran = Duration::from_secs(seconds.into());
+        dispatcher.ended(&rules, &queues[choice.place], choice.charge.unwrap(), ran);
+    }
+    let part = f64::from(spent[0]) / f64::from(spent[0] + spent[1]);
+    assert!((0.74..0.76).contains(&part), "{spent:?}");
+}
+
+#[test]
+fn by_targets_a_queue_that_had_no_backlog_gets_little_in_advance() {
+    let mut rules = allocation(&[]);
+    rules.policy = DispatchPolicy::Targets;
+    let mut dispatcher = Dispatcher::default();
+    let queues = names("a b");
+    let mut serve = |state: &str, fetches: usize| {
+        let mut served = [0, 0];
+        for _ in 0..fetches {
+            let found = candidates(state);
+            let choice = dispatcher.choose(&rules, &queues, found.into_iter(), NOW).unwrap();
+            served[choice.place] += 1;
+            let (queue, ran) = (&queues[choice.place], Duration::from_secs(10));
+            dispatcher.ended(&rules, queue, choice.charge.unwrap(), ran);
+        }
+        served
+    };
+    assert_eq!(serve("0/9 -", 1_000), [1_000, 0]);
+    // A minute: six jobs of ten seconds.
+    assert_eq!(serve("9/9 9/9", 26), [10, 16]);
+}
+
+#[test]
+fn by_targets_one_worker_serves_all_late_queues() {
+    let mut rules = allocation(&[("a", fresh(5)), ("b", fresh(500))]);
+    rules.policy = DispatchPolicy::Targets;
+    let mut dispatcher = Dispatcher::default();
+    let queues = names("a b c");
+    let mut served = [0, 0, 0];
+    for _ in 0..300 {
+        let late = |(place, seconds)| {
+            let wait = Duration::from_secs(seconds);
+            Candidate { place, running: 0, oldest_wait: wait, newest_wait: wait }
+        };
+        let found = [(0, 86_400), (1, 501), (2, 1)].map(late);
+        let choice = dispatcher.choose(&rules, &queues, found.into_iter(), NOW).unwrap();
+        served[choice.place] += 1;
+        let queue = &queues[choice.place];
+        dispatcher.ended(&rules, queue, choice.charge.unwrap(), Duration::from_secs(1));
+    }
+    assert_eq!(served, [100, 100, 100]);
+}
+
+#[test]
+fn new_jobs_in_progress_count_until_they_end_lapse_or_are_deleted() {
+    let mut rules = allocation(&[("a", fresh(5))]);
+    rules.policy = DispatchPolicy::Targets;
+    let mut dispatcher = Dispatcher::default();
+    let queue = names("a").remove(0);
+    let take = |dispatcher: &mut Dispatcher| {
+        let choice = dispatcher
+            .choose(&rules, std::slice::from_ref(&queue), candidates("9/9").into_iter(), NOW)
+            .unwrap();
+        assert_eq!(choice.end, QueueEnd::Newest);
+        choice.charge.unwrap()
+    };
+    let running = |dispatcher: &Dispatcher| dispatcher.states["a"].lane.running;
+    let charges = [take(&mut dispatcher), take(&mut dispatcher), take(&mut dispatcher)];
+    take(&mut dispatcher);
+    assert_eq!(running(&dispatcher), 4);
+    dispatcher.lapsed(&queue, charges[0]);
+    dispatcher.ended(&rules, &queue, charges[1], Duration::from_secs(1));
+    dispatcher.take_back(&rules, &queue, charges[2]);
+    assert_eq!(running(&dispatcher), 1);
+    let half_hour = Duration::from_secs(1_800);
+    assert!(
+        dispatcher.states["a"].demand.service.known().unwrap() < half_hour,
+        "not of the lapsed"
+    );
+    dispatcher.forget_running();
+    assert_eq!(running(&dispatcher), 0);
+}
+
+#[test]
 fn turns_are_kept_for_the_allocations_queues_only() {
     let rules = allocation(&[("a", shared(1)), ("b", fresh(0))]);
     let mut dispatcher = Dispatcher::default();
     let queues = names("b a x y");
     for state in ["0/9 - - -", "- 0/9 0/9 0/9", "- - 0/9 0/9", "- - - 0/9"] {
         let found = candidates(state);
-        assert!(dispatcher.choose(&rules, &queues, found.iter().copied()).is_some());
+        assert!(dispatcher.choose(&rules, &queues, found.iter().copied(), NOW).is_some());
     }
-    assert_eq!(dispatcher.turns.len(), 2);
-    dispatcher.retain(&allocation(&[("a", shared(2))]));
-    assert!(dispatcher.turns.keys().map(QueueName::as_str).eq(["a"]));
+    assert_eq!(dispatcher.states.len(), 2);
+    let mut new = allocation(&[("a", shared(2))]);
+    dispatcher.retain(&rules, &new);
+    assert!(dispatcher.states.keys().map(QueueName::as_str).eq(["a"]));
+    let old = new.clone();
+    new.policy = DispatchPolicy::Weighted;
+    dispatcher.retain(&old, &new);
+    assert!(dispatcher.states.is_empty(), "another policy starts anew");
 }

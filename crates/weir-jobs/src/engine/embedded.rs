@@ -471,8 +471,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
         {
             let mut engine = self.inner.engine.borrow_mut();
-            engine.dispatcher.retain(&allocation);
-            engine.allocation = allocation;
+            let old = std::mem::replace(&mut engine.allocation, allocation.clone());
+            engine.dispatcher.retain(&old, &allocation);
         }
         // A raised `concurrency` may allow waiting jobs to run.
         for name in &names {

@@ -60,7 +60,9 @@ impl<D: Disk> Engine<D> {
         if !self.rewrite(job, StoredPlace::Queue, order, features, now, text)? {
             return Ok(None);
         }
-        Ok(Some(self.state.arena.get(job).queue))
+        let queue = self.state.arena.get(job).queue;
+        self.note_arrival(queue, now);
+        Ok(Some(queue))
     }
 
     /// Moves a job to the dead set.
@@ -259,6 +261,7 @@ impl<D: Disk> Engine<D> {
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();
         self.returns.clear();
+        self.dispatcher.forget_running();
         self.reclaim.start_over();
         Ok(())
     }

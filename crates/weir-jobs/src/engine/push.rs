@@ -103,6 +103,9 @@ impl<D: Disk> Engine<D> {
         self.state.features.set(index, features);
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
+        if set.is_none() {
+            self.note_arrival(queue, now);
+        }
         self.note_track(index, job.jid, TrackState::Enqueued, now);
         Ok((index, set.is_none().then_some(queue)))
     }

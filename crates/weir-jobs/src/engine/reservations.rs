@@ -8,6 +8,7 @@ use weir_base::clock::Timestamp;
 
 use super::arena::JobIndex;
 use super::index::hash_of;
+use crate::dispatch::DispatchCharge;
 use crate::model::Wid;
 use crate::rules;
 
@@ -21,6 +22,8 @@ pub(crate) struct EngineReservation {
     pub(crate) wid: Option<Wid>,
     pub(crate) since: Timestamp,
     pub(crate) expires_at: Timestamp,
+    /// Of dispatch, until the end of the job.
+    pub(crate) charge: Option<DispatchCharge>,
 }
 
 /// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.
@@ -81,6 +84,12 @@ impl Reservations {
     /// Ends the reservation of `job`.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
+    }
+
+    /// Returns the charge of `job`, which has none from now on.
+    pub(crate) fn take_charge(&mut self, jid: &str, job: JobIndex) -> Option<DispatchCharge> {
+        let is_it = |found: &EngineReservation| &*found.jid == jid && found.job == job;
+        self.by_jid.find_mut(key(jid), is_it)?.charge.take()
     }
 
     /// Ends the reservation with this ticket, unless it has already ended.

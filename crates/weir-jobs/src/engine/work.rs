@@ -9,8 +9,9 @@ use super::core::{Engine, EngineError, Unreadable};
 use super::head::{Cause, RemovalReason, StoredPlace};
 use super::journal::{read_body, read_body_ahead};
 use super::reservations::EngineReservation;
+use crate::allocation::DispatchPolicy;
 use crate::batches::JobEnd;
-use crate::dispatch::{Candidate, QueueEnd};
+use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
@@ -40,21 +41,24 @@ impl<D: Disk> Engine<D> {
     ) -> Option<EngineFetch> {
         let mut expired = 0;
         loop {
-            let (queue, end) = self.choose(queues, now)?;
+            let (queue, Choice { end, charge, .. }) = self.choose(queues, now)?;
             if expired == EXPIRED_PER_FETCH {
+                self.take_back_charge(queue, charge);
                 self.woken.push(queue);
                 return None;
             }
             let job = self.state.take(queue, end == QueueEnd::Newest)?;
             if self.state.features.get(job).has_expired(now) {
+                self.take_back_charge(queue, charge);
                 self.drop_expired(job, now)?;
                 expired += 1;
                 continue;
             }
-            match self.hand_out(job, wid, now) {
+            match self.hand_out(job, wid, charge, now) {
                 Ok(taken) => return Some(taken),
-                Err(Unreadable::Dropped) => {}
+                Err(Unreadable::Dropped) => self.take_back_charge(queue, charge),
                 Err(Unreadable::JustNow(_)) => {
+                    self.take_back_charge(queue, charge);
                     self.wait_again(job);
                     return None;
                 }
@@ -81,19 +85,59 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, QueueEnd)> {
+    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, Choice)> {
         let state = &self.state;
+        let wait = |job| now.since(Timestamp::from_micros(state.arena.get(job).order));
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let number = state.queues.number(name.as_str())?;
             let queue = state.queues.get(number);
             let first = queue.lane.first().filter(|_| !queue.paused)?;
-            let since = Timestamp::from_micros(state.arena.get(first).order);
-            let running = queue.reserved;
-            Some(Candidate { place, running, oldest_wait: now.since(since) })
+            Some(Candidate {
+                place,
+                running: queue.reserved,
+                oldest_wait: wait(first),
+                newest_wait: queue.lane.last().map(wait).unwrap_or_default(),
+            })
         });
-        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
+        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
         let number = self.state.queues.number(queues[chosen.place].as_str())?;
-        Some((number, chosen.end))
+        Some((number, chosen))
+    }
+
+    /// Counts a job that starts to wait.
+    pub(crate) fn note_arrival(&mut self, queue: u16, now: Timestamp) {
+        if self.allocation.policy == DispatchPolicy::Targets {
+            self.dispatcher.arrived(&self.state.queues.get(queue).name, now);
+        }
+    }
+
+    /// Takes back what dispatch charged for a job that waits again.
+    fn take_back_charge(&mut self, queue: u16, charge: Option<DispatchCharge>) {
+        if let Some(charge) = charge
+            && let Some(name) = self.state.queues.name(queue)
+        {
+            self.dispatcher.take_back(&self.allocation, &name, charge);
+        }
+    }
+
+    /// Ends the reservation of a job of `queue`.
+    fn end_reservation(&mut self, jid: &str, job: JobIndex, queue: u16, now: Timestamp) {
+        let reservation = self.state.reserved.remove_job(jid, job);
+        let ended = reservation.and_then(|it| Some((it.charge?, now.since(it.since))));
+        if let Some((charge, ran)) = ended
+            && let Some(name) = self.state.queues.name(queue)
+        {
+            self.dispatcher.ended(&self.allocation, &name, charge, ran);
+        }
+    }
+
+    /// Ends the charge of a reserved job whose worker has not reported its end.
+    fn lapse_charge(&mut self, jid: &str, job: JobIndex, queue: u16) {
+        if let Some(charge) = self.state.reserved.take_charge(jid, job)
+            && let Some(name) = self.state.queues.name(queue)
+        {
+            self.dispatcher.lapsed(&name, charge);
+        }
     }
 
     /// Reads a job that was taken and reserves it.
@@ -101,6 +145,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         job: JobIndex,
         wid: Option<&Wid>,
+        charge: Option<DispatchCharge>,
         now: Timestamp,
     ) -> Result<EngineFetch, Unreadable> {
         let ArenaEntry { position, order, queue, .. } = *self.state.arena.get(job);
@@ -120,6 +165,7 @@ impl<D: Disk> Engine<D> {
             wid,
             since: now,
             expires_at,
+            charge,
         });
         self.state.features.set(job, self.state.features.get(job).started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);
@@ -134,7 +180,9 @@ impl<D: Disk> Engine<D> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
         self.note_track(reservation.job, jid, TrackState::Enqueued, reservation.since);
-        Some(self.wait_again(reservation.job))
+        let queue = self.wait_again(reservation.job);
+        self.take_back_charge(queue, reservation.charge);
+        Some(queue)
     }
 
     /// Ends a reservation, or removes a job that waits again because of a crash. Returns the job's
@@ -162,7 +210,7 @@ impl<D: Disk> Engine<D> {
         self.state.totals.count_gone(RemovalReason::Acked);
         let is_tracked = self.state.features.get(job).tracked;
         self.state.features.end(job, JobEnd::Succeeded);
-        self.state.reserved.remove_job(jid, job);
+        self.end_reservation(jid, job, queue, now);
         let counted = self.state.queues.get_mut(queue);
         counted.processed_total += 1;
         counted.metrics.run.observe(ran);
@@ -227,7 +275,7 @@ impl<D: Disk> Engine<D> {
             Ok(body) => body,
             Err(error) => {
                 self.drop_unreadable(job, &error).or_stop()?;
-                self.state.reserved.remove_job(&report.jid, job);
+                self.end_reservation(&report.jid, job, queue, now);
                 return Err(StoreError::NotFound(report.jid).into());
             }
         };
@@ -250,7 +298,7 @@ impl<D: Disk> Engine<D> {
                 self.state.totals.count_gone(RemovalReason::FailedForGood);
                 self.count_failure(queue);
                 let is_tracked = self.state.features.get(job).tracked;
-                self.state.reserved.remove_job(&jid, job);
+                self.end_reservation(&jid, job, queue, now);
                 self.forget(job);
                 if is_tracked {
                     self.note_tracked(&jid, TrackState::Failed, now);
@@ -265,7 +313,7 @@ impl<D: Disk> Engine<D> {
         let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
         self.note_track(job, &jid, state, now);
         self.count_failure(queue);
-        self.state.reserved.remove_job(&jid, job);
+        self.end_reservation(&jid, job, queue, now);
         self.trim_dead()?;
         self.run_batches(now);
         Ok(outcome)
@@ -285,6 +333,7 @@ impl<D: Disk> Engine<D> {
         };
         let queue = self.state.arena.get(job).queue;
         let jid = self.reserved_jid(job);
+        self.lapse_charge(&jid, job, queue);
         match self.fail_job(job, rules::reservation_expired(jid), now) {
             Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(Some(queue)),
             Err(error) => Err(error),
@@ -312,13 +361,15 @@ impl<D: Disk> Engine<D> {
         let returned = self.returns.get(&job).copied().unwrap_or(0);
         match rules::after_vanishing(returned, self.settings.limits.returns_max) {
             rules::Return::Waits => {
-                self.state.reserved.remove_job(&jid, job);
+                let reservation = self.state.reserved.remove_job(&jid, job);
+                self.take_back_charge(queue, reservation.and_then(|it| it.charge));
                 self.note_track(job, &jid, TrackState::Enqueued, now);
                 self.wait_again(job);
                 self.returns.insert(job, returned + 1);
             }
             rules::Return::Fails => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                self.lapse_charge(&jid, job, queue);
                 match self.fail_job(job, rules::worker_vanished(jid), now) {
                     Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
                     Err(error) => return Err(error),

@@ -93,6 +93,7 @@ impl MemoryState {
         self.rest(id, MemoryJobState::Waiting, order);
         self.note_track(id, TrackState::Enqueued, now);
         self.reset_returns(id);
+        self.note_arrival(id, now);
         name
     }
 
@@ -150,7 +151,7 @@ impl MemoryState {
 
     /// Applies `allocation`. Returns all queues, since their waiting jobs may be runnable now.
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
-        self.dispatcher.retain(&allocation);
+        self.dispatcher.retain(&self.allocation, &allocation);
         self.allocation = allocation;
         self.queues.keys().cloned().collect()
     }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::clock::Timestamp;
 
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, DispatchPolicy};
 use crate::batches::JobEnd;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{DispatchCharge, Dispatcher};
 use crate::features::{FeatureTable, JobFeatures};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
@@ -57,6 +57,8 @@ pub(super) struct MemoryReservation {
     pub(super) wid: Option<Wid>,
     pub(super) since: Timestamp,
     pub(super) expires_at: Timestamp,
+    /// Of dispatch, until the end of the job.
+    pub(super) charge: Option<DispatchCharge>,
 }
 
 /// One queue.
@@ -148,6 +150,7 @@ impl MemoryState {
         self.next_order = old.next_order;
         self.features.cron = old.features.cron;
         self.dispatcher = old.dispatcher;
+        self.dispatcher.forget_running();
     }
 
     pub(super) fn set(&self, set: SetName) -> &BTreeSet<(u64, JobId)> {
@@ -207,8 +210,19 @@ impl MemoryState {
         let queue = self.queue(&queue);
         queue.jobs += 1;
         queue.totals.pushed += 1;
+        if set.is_none() {
+            self.note_arrival(id, now);
+        }
         self.enter(id, rest, order);
         self.note_track(id, TrackState::Enqueued, now);
+    }
+
+    /// Counts a job that starts to wait.
+    pub(super) fn note_arrival(&mut self, id: JobId, now: Timestamp) {
+        if self.allocation.policy == DispatchPolicy::Targets {
+            let queue = self.job(id).queue.clone();
+            self.dispatcher.arrived(&queue, now);
+        }
     }
 
     /// Notes a new state of a job, if it is tracked.

@@ -9,7 +9,7 @@ use super::state::{
 };
 use crate::batches::JobEnd;
 use crate::custom::UniqueKey;
-use crate::dispatch::{Candidate, QueueEnd};
+use crate::dispatch::{Candidate, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
@@ -162,39 +162,63 @@ impl MemoryState {
         now: Timestamp,
     ) -> Option<MemoryFetch> {
         loop {
-            let id = self.choose(queues, now)?;
+            let (id, charge) = self.choose(queues, now)?;
             if !self.features.get(id).has_expired(now) {
-                return Some(self.reserve(id, wid, now));
+                return Some(self.reserve(id, wid, charge, now));
             }
+            self.take_back_charge(id, charge);
             self.metrics.expired();
             self.note_track(id, TrackState::Dead, now);
             self.forget(id);
         }
     }
 
-    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<JobId> {
+    fn choose(
+        &mut self,
+        queues: &[QueueName],
+        now: Timestamp,
+    ) -> Option<(JobId, Option<DispatchCharge>)> {
+        let wait = |order: &u64| now.since(Timestamp::from_micros(*order));
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
             let (oldest, _) = queue.lane.first_key_value()?;
-            let oldest_wait = now.since(Timestamp::from_micros(*oldest));
-            Some(Candidate { place, running: queue.reserved, oldest_wait })
+            Some(Candidate {
+                place,
+                running: queue.reserved,
+                oldest_wait: wait(oldest),
+                newest_wait: queue.lane.keys().next_back().map(wait).unwrap_or_default(),
+            })
         });
-        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
+        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
         let lane = &self.queues.get(&queues[chosen.place])?.lane;
         let (_, id) = match chosen.end {
             QueueEnd::Oldest => lane.first_key_value()?,
             QueueEnd::Newest => lane.last_key_value()?,
         };
-        Some(*id)
+        Some((*id, chosen.charge))
     }
 
-    fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> MemoryFetch {
+    /// Takes back what dispatch charged for a job that waits again.
+    fn take_back_charge(&mut self, id: JobId, charge: Option<DispatchCharge>) {
+        if let Some(charge) = charge {
+            let queue = self.job(id).queue.clone();
+            self.dispatcher.take_back(&self.allocation, &queue, charge);
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        id: JobId,
+        wid: Option<&Wid>,
+        charge: Option<DispatchCharge>,
+        now: Timestamp,
+    ) -> MemoryFetch {
         let MemoryJob { jid, json, queue, order, .. } = self.job(id);
         let (queue, order) = (queue.clone(), *order);
         let delivery = Delivery { jid: jid.clone(), json: json.clone() };
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
-        let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at };
+        let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
         self.features.set(id, self.features.get(id).started());
         self.note_track(id, TrackState::Working, now);
@@ -280,6 +304,31 @@ impl MemoryState {
             let (name, ran) = (job.queue.clone(), now.since(reservation.since).as_secs_f64());
             self.queue(&name).metrics.run.observe(ran);
         }
+        self.end_charge(id, now);
+    }
+
+    /// Corrects the charge of a reserved job that ends.
+    fn end_charge(&mut self, id: JobId, now: Timestamp) {
+        if let Some((charge, since)) = self.charge(id) {
+            let queue = self.job(id).queue.clone();
+            self.dispatcher.ended(&self.allocation, &queue, charge, now.since(since));
+        }
+    }
+
+    /// Ends the charge of a job whose worker has not reported its end.
+    fn lapse_charge(&mut self, id: JobId) {
+        if let Some((charge, _)) = self.charge(id) {
+            let queue = self.job(id).queue.clone();
+            self.dispatcher.lapsed(&queue, charge);
+        }
+    }
+
+    /// Returns the charge of a reserved job, and since when it is reserved.
+    fn charge(&self, id: JobId) -> Option<(DispatchCharge, Timestamp)> {
+        match &self.job(id).rest {
+            MemoryJobState::Reserved(held) => held.charge.map(|charge| (charge, held.since)),
+            _ => None,
+        }
     }
 
     fn fail_job(
@@ -323,6 +372,7 @@ impl MemoryState {
     /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue.
     pub(super) fn lapse_one(&mut self, now: Timestamp) -> Option<QueueName> {
         let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
+        self.lapse_charge(id);
         let report = rules::reservation_expired(self.job(id).jid.clone());
         Some(self.fail_job(id, report, now).1)
     }
@@ -344,6 +394,7 @@ impl MemoryState {
         match rules::after_vanishing(returns, self.limits.returns_max) {
             Return::Fails => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                self.lapse_charge(id);
                 self.fail_job(id, rules::worker_vanished(jid), now).1
             }
             Return::Waits => {
@@ -355,6 +406,8 @@ impl MemoryState {
     }
 
     fn wait_again(&mut self, id: JobId, now: Timestamp) -> QueueName {
+        let charge = self.charge(id).map(|(charge, _)| charge);
+        self.take_back_charge(id, charge);
         self.note_track(id, TrackState::Enqueued, now);
         let (order, name) = (self.job(id).order, self.job(id).queue.clone());
         self.rest(id, MemoryJobState::Waiting, order);

@@ -104,6 +104,11 @@ mod obeys_custom {
                     a_callback_in_progress_moves_with_its_batch,
                     a_lock_moves_with_its_time,
                     a_callback_wakes_a_fetch;
+                dispatch:
+                    by_targets_queues_are_guaranteed_what_they_need,
+                    by_targets_each_end_of_a_new_job_frees_its_place,
+                    by_targets_jobs_that_are_due_count_as_arrivals,
+                    the_fresh_lane_counts_the_time_of_workers;
                 crons:
                     a_time_enqueues_one_job,
                     a_unique_cron_job_is_left_out_while_the_last_one_runs,
@@ -114,7 +119,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, crons, tracking, unique};
+    use super::{batching, crons, dispatch, tracking, unique};
 }
 
 /// The same after a crash.

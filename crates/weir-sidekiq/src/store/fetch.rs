@@ -284,6 +284,7 @@ fn choose(
         place,
         running: reading.reserved,
         oldest_wait: reading.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+        newest_wait: Duration::ZERO,
     });
-    state.dispatcher.choose(&state.allocation, queues, candidates)
+    state.dispatcher.choose(&state.allocation, queues, candidates, now)
 }

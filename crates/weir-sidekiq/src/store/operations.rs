@@ -179,8 +179,8 @@ impl Store for RedisStore {
 
     fn allocate(&self, allocation: Allocation) {
         let mut state = self.core.state.borrow_mut();
-        state.dispatcher.retain(&allocation);
-        state.allocation = allocation;
+        let old = std::mem::replace(&mut state.allocation, allocation.clone());
+        state.dispatcher.retain(&old, &allocation);
         self.core.work_arrived.notify_one();
     }
 

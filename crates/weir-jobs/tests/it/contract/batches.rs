@@ -52,12 +52,13 @@ pub(crate) async fn each_job_of_a_batch_keeps_to_the_rules<H: Harness>(world: Wo
     let target_latency = Some(seconds(5));
     let fresh = QueueAllocation { fresh_lane: true, target_latency, ..QueueAllocation::default() };
     let queues = [(queue_name("capped"), capped), (queue_name("fresh"), fresh)];
-    world.store().allocate(Allocation { queues: BTreeMap::from(queues) });
+    world.store().allocate(Allocation { queues: BTreeMap::from(queues), ..Allocation::default() });
     world.push_to("capped", "capped-01 capped-02 capped-03").await;
-    world.push_to("fresh", "fresh-01 fresh-02 fresh-03 fresh-04 fresh-05 fresh-06").await;
+    world.push_to("fresh", "fresh-01").await;
     world.push_to("paused", "paused-01").await;
     world.queue_action("paused", QueueAction::Pause).await;
     world.advance(seconds(6)).await;
+    world.push_to("fresh", "fresh-02 fresh-03 fresh-04 fresh-05 fresh-06").await;
     let batch = fetch(&world, "paused capped fresh", BatchSize::of(10)).await;
     let fresh = "fresh-06 fresh-05 fresh-04 fresh-03 fresh-01 fresh-02";
     assert_eq!(batch, format!("capped-01 capped-02 {fresh}"));

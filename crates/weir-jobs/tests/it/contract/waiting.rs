@@ -183,7 +183,7 @@ pub(crate) async fn a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot<H: Harn
 fn cap<H: Harness>(world: &World<H>, concurrency: u32) {
     let rules = QueueAllocation { concurrency: Some(concurrency), ..QueueAllocation::default() };
     let queues = BTreeMap::from([(queue_name("default"), rules)]);
-    world.store().allocate(Allocation { queues });
+    world.store().allocate(Allocation { queues, ..Allocation::default() });
 }
 
 pub(crate) async fn only_so_many_fetches_wait<H: Harness>(_: World<H>) {

@@ -180,7 +180,7 @@ impl Store for ShardedStore {
         for shard in &self.core.shards {
             shard.store.allocate(allocation.clone());
         }
-        self.core.dispatcher.borrow_mut().retain(&allocation);
+        self.core.dispatcher.borrow_mut().retain(&self.core.allocation.borrow(), &allocation);
         *self.core.allocation.borrow_mut() = allocation;
         self.core.work_arrived.notify_one();
     }

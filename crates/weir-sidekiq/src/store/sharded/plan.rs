@@ -3,6 +3,8 @@
 //! The order of the queues holds over all shards. Of the shards that have jobs of a queue, each
 //! FETCH asks another one first, so none starves.
 
+use std::time::Duration;
+
 use weir_base::clock::Timestamp;
 use weir_jobs::allocation::Allocation;
 use weir_jobs::dispatch::{Candidate, Dispatcher};
@@ -59,7 +61,8 @@ pub(super) fn by_rules(
         let candidates: Vec<Candidate> = candidates
             .filter_map(|(place, queue)| Some(candidate(place, readings.open(queue)?, now)))
             .collect();
-        let Some(choice) = dispatcher.choose(allocation, queues, candidates.into_iter()) else {
+        let Some(choice) = dispatcher.choose(allocation, queues, candidates.into_iter(), now)
+        else {
             break;
         };
         let queue = &queues[choice.place];
@@ -78,7 +81,7 @@ fn candidate(place: usize, queue: &QueueOnShards, now: Timestamp) -> Candidate {
     let with_jobs = queue.shards.iter().map(|(_, it)| it).filter(|it| it.depth > 0);
     let oldest = with_jobs.filter_map(|it| it.oldest).min().unwrap_or(now);
     let running = queue.shards.iter().map(|(_, it)| it.reserved).sum();
-    Candidate { place, running, oldest_wait: now.since(oldest) }
+    Candidate { place, running, oldest_wait: now.since(oldest), newest_wait: Duration::ZERO }
 }
 
 /// Returns the shard with jobs of a queue whose turn it is, and how many it has.
@@ -176,7 +179,8 @@ mod tests {
         }
         let rules =
             weir_jobs::allocation::QueueAllocation { concurrency: Some(3), ..Default::default() };
-        let allocation = Allocation { queues: [(names("q")[0].clone(), rules)].into() };
+        let allocation =
+            Allocation { queues: [(names("q")[0].clone(), rules)].into(), ..Allocation::default() };
         let now = Timestamp::from_millis(1);
         let dispatcher = &mut Dispatcher::default();
         let steps = by_rules(&names("q"), 9, &mut readings, 1, &allocation, dispatcher, now);

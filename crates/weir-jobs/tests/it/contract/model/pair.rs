@@ -354,5 +354,5 @@ fn allocation(share: u32, cap: u32, guaranteed_slots: u32) -> Allocation {
         ("d", QueueAllocation { guaranteed_slots, ..QueueAllocation::default() }),
     ];
     let rules = rules.map(|(name, rules)| (queue_name(name), rules));
-    Allocation { queues: BTreeMap::from(rules) }
+    Allocation { queues: BTreeMap::from(rules), ..Allocation::default() }
 }
