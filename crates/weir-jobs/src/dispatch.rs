@@ -20,8 +20,9 @@ use weir_base::clock::Timestamp;
 use crate::allocation::{Allocation, DispatchPolicy, QueueAllocation};
 use crate::model::QueueName;
 use demand::Demand;
-pub use fresh_lane::BACKLOG_PART;
 use fresh_lane::FreshLane;
+pub use fresh_lane::{BACKLOG_PART, QueueEnd};
+use mean_time::TIME_UNKNOWN;
 use targets::TargetCandidate;
 
 /// Queues whose state is remembered; for one more, all are forgotten. There can't be more at once.
@@ -30,9 +31,6 @@ const STATES_MAX: usize = 1 << 16;
 /// Workers' time, relative to its weight, that a queue gets at most in advance of others because it had
 /// no backlog before.
 const CREDIT_MAX_SECONDS: f64 = 60.0;
-
-/// The time of a job before any of its queue has ended.
-const TIME_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// A queue that has jobs and is not paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +43,6 @@ pub struct Candidate {
     pub oldest_wait: Duration,
     /// How long its newest job has waited; zero if that is not known.
     pub newest_wait: Duration,
-}
-
-/// The end of a queue from which a job is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueEnd {
-    Oldest,
-    Newest,
 }
 
 /// The chosen queue.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ExodusFlags;
 use super::database::Database;
+use super::flags::ExodusFlags;
 use super::load::{ArrivingJob, Load, QUEUES, Work};
 use super::producer::{Producer, RunningProducer};
 use super::worker::REPORT_BYTES;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::ExodusFlags;
 use super::coordinator::Outcome;
+use super::flags::ExodusFlags;
 use super::load::QUEUES;
 use crate::clock::own_cpu_time;
 use crate::envelope::Envelope;

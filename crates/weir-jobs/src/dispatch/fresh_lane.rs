@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use super::mean_time::MeanTime;
-use super::{QueueEnd, TIME_UNKNOWN};
+use super::mean_time::{MeanTime, TIME_UNKNOWN};
 
 /// The backlog gets one part of the workers' time in this many.
 pub const BACKLOG_PART: u32 = 5;
@@ -21,6 +20,13 @@ const TIME_MIN: Duration = Duration::from_millis(1);
 /// The balance stays within this, or within two jobs of the backlog if they take longer, so that a
 /// wrong estimate has no effect for longer.
 const BALANCE_MAX_SECONDS: f64 = 3_600.0;
+
+/// The end of a queue from which a job is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueEnd {
+    Oldest,
+    Newest,
+}
 
 /// The balance of a queue's fresh lane.
 #[derive(Clone, Copy, Debug, Default)]

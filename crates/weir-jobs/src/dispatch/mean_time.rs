@@ -6,6 +6,9 @@ use std::time::Duration;
 /// and enough that one long job does not change the mean several times over.
 const SAMPLES: u32 = 16;
 
+/// The time of a job before any of its queue has ended.
+pub(super) const TIME_UNKNOWN: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MeanTime {
     seconds: f64,
