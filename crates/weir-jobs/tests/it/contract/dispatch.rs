@@ -157,6 +157,10 @@ pub(crate) async fn by_targets_jobs_that_are_due_count_as_arrivals<H: Harness>(w
     for number in 0..120 {
         world.schedule(&format!("due-{number:04}"), seconds(number + 1)).await;
     }
+    // Those that wait in the end are due, too: a push would count as an arrival by itself.
+    for number in 0..9 {
+        world.schedule(&format!("due-last-{number}"), seconds(121)).await;
+    }
     for number in 0..120 {
         world.advance(seconds(1)).await;
         world.fetch("default").await;
@@ -167,7 +171,6 @@ pub(crate) async fn by_targets_jobs_that_are_due_count_as_arrivals<H: Harness>(w
     world.advance(seconds(1)).await;
     world.ack("due-0118").await;
     world.ack("due-0119").await;
-    push_many(&world, "default", 9).await;
     push_many(&world, "c", 9).await;
     let guaranteed = served(&world, "c default", 4).await;
     assert_eq!(guaranteed, "cddd", "one each, then what it needs");
