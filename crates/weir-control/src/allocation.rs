@@ -1,7 +1,5 @@
 //! Guarantees of queues, and which queue gets a free thread.
 
-use serde::Serialize;
-
 /// A queue that is this many times past its target is hopeless for now: it gets what the others leave, so that it does
 /// not make them late as well.
 const HOPELESS: f64 = 3.0;
@@ -66,33 +64,21 @@ fn rank(queue: &Demand) -> Rank {
     Rank { stage, value }
 }
 
-/// What a queue needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Need {
-    /// Jobs per second.
-    pub rate: f64,
-    /// Seconds that each keeps a thread busy.
-    pub run_seconds: f64,
-}
-
-/// Returns the threads to reserve for each queue: `factor` × rate × run time + `extra`, rounded, at least 1. If these are
-/// more than `threads`, the cheapest demands are met first, and the others share what is left.
+/// Returns the threads to reserve for each queue: what it wants, rounded, at least 1. If these are more than `threads`,
+/// the cheapest demands are met first, and the others share what is left.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "limited to the number of threads, which has 32 bits"
 )]
-pub fn guarantees(needs: &[Need], threads: u32, factor: f64, extra: f64) -> Vec<u32> {
-    let wanted = |need: &Need| {
-        let busy = need.rate * need.run_seconds;
-        (factor * busy + extra).round().clamp(1.0, f64::from(threads.max(1))) as u32
-    };
-    let wanted: Vec<u32> = needs.iter().map(wanted).collect();
-    let mut order: Vec<usize> = (0..needs.len()).collect();
+pub fn guarantees(wanted: &[f64], threads: u32) -> Vec<u32> {
+    let whole = |wanted: &f64| wanted.round().clamp(1.0, f64::from(threads.max(1))) as u32;
+    let wanted: Vec<u32> = wanted.iter().map(whole).collect();
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|queue| (wanted[*queue], *queue));
     let mut left = threads;
-    let mut given = vec![0; needs.len()];
+    let mut given = vec![0; wanted.len()];
     for (position, queue) in order.iter().enumerate() {
         // Each queue behind this one needs one thread at least.
         let behind = u32::try_from(order.len() - position - 1).unwrap_or(u32::MAX);
@@ -137,10 +123,8 @@ mod tests {
 
     #[test]
     fn cheapest_demands_are_met_first() {
-        let need = |rate, run_seconds| Need { rate, run_seconds };
-        let needs = [need(10.0, 1.0), need(2.0, 0.5), need(0.01, 1.0)];
-        assert_eq!(guarantees(&needs, 100, 1.3, 0.5), [14, 2, 1]);
-        assert_eq!(guarantees(&needs, 8, 1.3, 0.5), [5, 2, 1]);
-        assert_eq!(guarantees(&needs, 2, 1.3, 0.5).iter().sum::<u32>(), 2);
+        assert_eq!(guarantees(&[13.5, 1.8, 0.5], 100), [14, 2, 1]);
+        assert_eq!(guarantees(&[13.5, 1.8, 0.5], 8), [5, 2, 1]);
+        assert_eq!(guarantees(&[13.5, 1.8, 0.5], 2).iter().sum::<u32>(), 2);
     }
 }

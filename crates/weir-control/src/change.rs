@@ -121,6 +121,8 @@ pub enum Measure {
     SlowdownWithout(usize),
     /// Sessions that wait for a lock which the class holds.
     BlockedBy(usize),
+    /// Jobs of the other classes that wait, in all queues.
+    WaitingBeside(usize),
     /// Age of the oldest job of a queue, in seconds.
     QueueAge(usize),
 }

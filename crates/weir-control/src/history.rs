@@ -16,8 +16,10 @@ const JOBS_FOR_LESS: f64 = 50.0;
 /// .. and it is less than this share of the normal one: the average of 50 exponential times is 1 ± 0.14.
 const LESS: f64 = 0.6;
 
-/// Share of the work from which the other classes tell whether the database is slow.
-const OTHERS_LEAST: f64 = 0.1;
+/// The slowdown is the cost up to which this share of the work is.
+const SLOWED_SHARE: f64 = 1.0 / 3.0;
+/// What the database has served at full speed counts for about this long.
+const FORGET_SECONDS: f64 = 36_000.0;
 /// A value that is higher by less is the same.
 const WORSE: f64 = 1.05;
 
@@ -37,12 +39,6 @@ impl ClassHistory {
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         Some(self.recent.database_seconds()? / self.base_seconds.filter(|base| *base > 1e-6)?)
-    }
-
-    /// Returns the work that was done recently, in sessions.
-    #[must_use]
-    pub fn goodput(&self) -> f64 {
-        self.recent.finish_rate() * self.base_seconds.unwrap_or(0.0)
     }
 }
 
@@ -75,6 +71,10 @@ pub struct History {
     pub failed: Option<Decision>,
     /// Decisions with their outcomes, the newest last.
     pub judged: VecDeque<(Decision, Outcome)>,
+    /// The most sessions of managed classes that were served at full speed.
+    pub fast_sessions: f64,
+    /// Whether the rules may change how a class is served, by class.
+    pub is_managed: Vec<bool>,
     /// Since when no queue was late and the database was not slow.
     pub calm_since_seconds: Option<f64>,
 }
@@ -88,6 +88,8 @@ impl History {
         }
         self.classes.resize(sample.classes.len(), ClassHistory::default());
         self.queues.resize(sample.queues.len(), Recent::default());
+        let is_managed = |queue: usize| roster.queues.get(queue).is_some_and(|it| it.is_managed);
+        self.is_managed = roster.classes.iter().map(|class| is_managed(class.queue)).collect();
         let span_seconds = sample.span_seconds;
         for (queue, load) in self.queues.iter_mut().zip(&sample.queues) {
             let new = Recent { arrivals: load.arrivals as f64, span_seconds, ..Recent::default() };
@@ -106,11 +108,13 @@ impl History {
         }
         let is_calm = self.is_calm(&sample, roster, settings);
         // Values from just below the limit are not learnt: the next limit would be higher.
-        let is_normal = is_calm && self.slowdown(None) < settings.slowdown_low;
+        let is_normal = is_calm && self.slowdown(None) < self.slowdown_low(settings);
         self.calm_since_seconds =
             if is_calm { self.calm_since_seconds.or(Some(sample.at_seconds)) } else { None };
         if is_normal {
             self.learn(&sample, settings);
+            let left = 1.0 - span_seconds / FORGET_SECONDS;
+            self.fast_sessions = (self.fast_sessions * left).max(self.sessions_of(true));
         }
         let sessions: f64 = sample.classes.iter().map(|class| class.sessions).sum();
         let work = sample.classes.iter().zip(&self.classes);
@@ -127,7 +131,7 @@ impl History {
         let mut queues = sample.queues.iter().zip(&roster.queues);
         let is_late = queues.any(|(queue, info)| queue.oldest_age_seconds > info.target_seconds);
         let is_blocked = sample.database.is_some_and(|it| it.waiting_for_connection > 1.0);
-        !is_late && !is_blocked && self.slowdown(None) < settings.slowdown_high
+        !is_late && !is_blocked && self.slowdown(None) < self.slowdown_high(settings)
     }
 
     fn learn(&mut self, sample: &LoadSample, settings: &Settings) {
@@ -144,41 +148,72 @@ impl History {
         }
     }
 
-    /// Returns how many times longer than in calm times jobs are in the database, without one class. 1 if unknown.
+    /// Returns how many times longer than in calm times the jobs of all classes are in the database, without one class;
+    /// 1 if unknown. A slow database slows all classes down, so this is the cost that two thirds of the work exceed:
+    /// classes whose own work has grown do not count.
     #[must_use]
     pub fn slowdown(&self, without: Option<usize>) -> f64 {
-        let classes = self.classes.iter().enumerate().filter(|(index, _)| Some(*index) != without);
-        let known = classes.filter(|(_, class)| class.base_seconds.is_some());
-        let (now, normal) = known.fold((0.0, 0.0), |(now, normal), (_, class)| {
-            (now + class.recent.sessions(), normal + class.goodput())
+        let others = self.classes.iter().enumerate().filter(|(index, _)| Some(*index) != without);
+        let mut costs: Vec<(f64, f64)> = others
+            .filter_map(|(_, class)| Some((class.cost()?, class.normal.sessions())))
+            .collect();
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut left = SLOWED_SHARE * costs.iter().map(|(_, work)| work).sum::<f64>();
+        let exceeded = costs.iter().find(|(_, work)| {
+            left -= work;
+            left <= 0.0
         });
-        if normal > 1e-6 { now / normal } else { 1.0 }
+        exceeded.map_or(1.0, |(cost, _)| *cost)
     }
 
-    /// Returns the slowdown that all classes share: a class whose own jobs have become slow is left out, if the others do
-    /// enough work to tell.
+    /// Returns the slowdown from which the database has too many sessions.
     #[must_use]
-    pub fn shared_slowdown(&self) -> f64 {
-        let all = self.goodput();
-        let telling = self
-            .classes
-            .iter()
-            .enumerate()
-            .filter(|(_, class)| all - class.goodput() >= OTHERS_LEAST * all);
-        let without = telling.map(|(class, _)| self.slowdown(Some(class)));
-        without.fold(self.slowdown(None), f64::min)
+    pub fn slowdown_high(&self, settings: &Settings) -> f64 {
+        let high = settings.slowdown_high + settings.slowdown_errors.0 * self.standard_error();
+        high.min(settings.slowdown_most.0)
     }
 
-    /// Returns the work that was done recently, in sessions of an idle database.
+    /// Returns the slowdown below which the database has room for more sessions.
+    #[must_use]
+    pub fn slowdown_low(&self, settings: &Settings) -> f64 {
+        let low = settings.slowdown_low + settings.slowdown_errors.1 * self.standard_error();
+        low.min(settings.slowdown_most.1)
+    }
+
+    /// Returns the standard error of the slowdown: run times are about exponential.
+    fn standard_error(&self) -> f64 {
+        let jobs: f64 = self.classes.iter().map(|class| class.recent.finished).sum();
+        1.0 / jobs.max(1.0).sqrt()
+    }
+
+    /// Returns the work that was done recently, in sessions of an idle database: with a slowdown of 2, each session does
+    /// half of what it could.
     #[must_use]
     pub fn goodput(&self) -> f64 {
-        self.classes.iter().map(ClassHistory::goodput).sum()
+        self.sessions() / self.slowdown(None).max(1.0)
     }
 
     /// Returns the database sessions of all classes.
     #[must_use]
     pub fn sessions(&self) -> f64 {
         self.classes.iter().map(|class| class.recent.sessions()).sum()
+    }
+
+    /// Returns the recent database sessions of the classes that are managed, or of the others.
+    #[must_use]
+    pub fn sessions_of(&self, is_managed: bool) -> f64 {
+        self.of(is_managed).map(|class| class.recent.sessions()).sum()
+    }
+
+    /// Returns the database sessions that the same classes have in calm times.
+    #[must_use]
+    pub fn normal_sessions_of(&self, is_managed: bool) -> f64 {
+        self.of(is_managed).map(|class| class.normal.sessions()).sum()
+    }
+
+    fn of(&self, is_managed: bool) -> impl Iterator<Item = &ClassHistory> {
+        let classes = self.classes.iter().zip(&self.is_managed);
+        classes.filter(move |(_, managed)| **managed == is_managed).map(|(class, _)| class)
     }
 
     /// Returns the sign of the covariance of sessions and goodput.
@@ -228,6 +263,11 @@ impl History {
                 let class = self.last.as_ref().and_then(|sample| sample.classes.get(class));
                 class.map_or(0.0, |class| class.blocks)
             }
+            Measure::WaitingBeside(class) => {
+                let classes = self.last.iter().flat_map(|sample| sample.classes.iter().enumerate());
+                let others = classes.filter(|(index, _)| *index != class);
+                others.map(|(_, load)| load.waiting as f64).sum()
+            }
             Measure::QueueAge(queue) => {
                 let queue = self.last.as_ref().and_then(|sample| sample.queues.get(queue));
                 queue.map_or(0.0, |queue| queue.oldest_age_seconds)
@@ -261,9 +301,11 @@ impl History {
                 let middle = u32::midpoint(*from, *to);
                 let is_used = self.last.as_ref().is_some_and(|it| it.threads.busy >= middle);
                 let gain = settings.gain_least * (forecast.expected - forecast.before);
+                // While queries are fast, chance hides the gain at most.
+                let is_fast = self.slowdown(None) <= self.slowdown_low(settings);
                 match now {
                     _ if !is_used => Outcome::Unclear,
-                    now if now >= forecast.before + gain => Outcome::Helped,
+                    now if is_fast || now >= forecast.before + gain => Outcome::Helped,
                     _ => Outcome::DidNotHelp,
                 }
             }
@@ -275,9 +317,11 @@ impl History {
                 let load = self.last.as_ref().and_then(|it| it.classes.get(*class));
                 // Jobs that began before the limit may still be running.
                 let is_effective = load.zip(*to).is_none_or(|(load, cap)| load.in_flight <= cap);
+                // Whether others wait depends on the other queues as well.
+                let is_telling = !matches!(forecast.measure, Measure::WaitingBeside(_));
                 match now <= forecast.before.max(forecast.expected) * WORSE {
                     true => Outcome::Helped,
-                    false if is_effective => Outcome::DidNotHelp,
+                    false if is_effective && is_telling => Outcome::DidNotHelp,
                     false => Outcome::Unclear,
                 }
             }
@@ -308,10 +352,30 @@ impl History {
             .any(|(decision, outcome)| *outcome == Outcome::DidNotHelp && like(&decision.change))
     }
 
+    /// Returns the number of threads that were too many most recently, within some time.
+    #[must_use]
+    pub fn too_many_threads(&self, now_seconds: f64, within_seconds: f64) -> Option<u32> {
+        let recent = self.judged.iter().rev();
+        let mut recent = recent.take_while(|(it, _)| now_seconds - it.at_seconds < within_seconds);
+        recent.find_map(|(decision, outcome)| match decision.change {
+            Change::Threads { from, to } if to < from && *outcome == Outcome::Helped => Some(from),
+            _ => None,
+        })
+    }
+
     /// Returns the age of the last sample; infinite without any.
     #[must_use]
     pub fn age_seconds(&self, now_seconds: f64) -> f64 {
         self.last.as_ref().map_or(f64::INFINITY, |it| now_seconds - it.at_seconds)
+    }
+
+    /// Returns how often a class was paused since a time.
+    #[must_use]
+    pub fn pauses(&self, class: usize, since_seconds: f64) -> usize {
+        let judged = self.judged.iter().map(|(decision, _)| decision).chain(&self.pending);
+        let recent = judged.filter(|decision| decision.at_seconds >= since_seconds);
+        let is_pause = |change: &Change| matches!(change, Change::Cap { class: it, to: Some(0), .. } if *it == class);
+        recent.filter(|decision| is_pause(&decision.change)).count()
     }
 
     /// Returns the last time that a class' limit was changed.
@@ -328,10 +392,13 @@ impl History {
 }
 
 impl ClassHistory {
-    /// A shorter time in the database than ever is the normal one, whatever the state: a system that was overloaded from
-    /// the beginning shows its normal time only when it has fewer sessions.
+    /// Until a class has been seen in calm times, a shorter time in the database than before is the normal one: a system
+    /// that was overloaded from the beginning shows its normal time only when it has fewer sessions.
     fn learn_less(&mut self) {
         let Some(seconds) = self.recent.database_seconds() else { return };
+        if self.normal.finished >= JOBS_FOR_LESS {
+            return;
+        }
         let is_certain = self.recent.finished >= JOBS_FOR_LESS;
         match self.base_seconds {
             None => self.base_seconds = Some(seconds),

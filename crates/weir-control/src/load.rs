@@ -75,8 +75,8 @@ pub struct ClassLoad {
     pub finished: u64,
     /// Seconds that those kept a thread busy, in all.
     pub run_seconds: f64,
-    /// Database sessions of the class, on average since the previous sample: active, waiting for a lock, or idle in a
-    /// transaction.
+    /// Database sessions of the class that are active or idle in a transaction, on average since the previous sample.
+    /// Sessions that wait for a lock are not among them: their number says nothing about the database.
     pub sessions: f64,
     /// Sessions that wait for a lock which the class holds, on average.
     pub blocks: f64,

@@ -13,13 +13,21 @@ pub struct Settings {
     pub recent_seconds: f64,
     /// Normal values are averages over about this time.
     pub normal_seconds: f64,
-    /// From this slowdown on the database has more sessions than it can serve at full speed. Chance alone reaches 1.3
-    /// with the 50 to 100 jobs of [`Self::recent_seconds`].
+    /// From this slowdown on the database has more sessions than it can serve at full speed ..
     pub slowdown_high: f64,
-    /// Below this slowdown the database has room for more.
+    /// .. below this one it has room for more ..
     pub slowdown_low: f64,
+    /// .. both are higher by this many standard errors of the slowdown: with 75 jobs in the recent past 1.5 and 1.25,
+    /// with 6,000 jobs 1.15 and 1.07 ..
+    pub slowdown_errors: (f64, f64),
+    /// .. and at most so high.
+    pub slowdown_most: (f64, f64),
     /// Threads grow by this factor at a time.
     pub growth: f64,
+    /// The same close to a number of threads that was too many before ..
+    pub careful_growth: f64,
+    /// .. which is remembered for this long.
+    pub careful_for_seconds: f64,
     /// Threads shrink to this share at a time, at most.
     pub shrink_least: f64,
     /// Sessions are reduced to those that the goodput explains, times this: the database must not run dry by chance.
@@ -32,6 +40,9 @@ pub struct Settings {
     pub guarantee_factor: f64,
     /// .. and this.
     pub guarantee_extra: f64,
+    /// Targets of more run times than these need no reservation: threads become free in time. Half of the busy threads
+    /// are reserved then.
+    pub guarantee_tight: f64,
     /// Guarantees change when one of them is off by this share, so that chance moves none.
     pub guarantee_hysteresis: f64,
     /// Least certainty of sessions by class for a limit.
@@ -61,16 +72,21 @@ impl Default for Settings {
             hold_for_seconds: 60.0,
             recent_seconds: 15.0,
             normal_seconds: 300.0,
-            slowdown_high: 1.5,
-            slowdown_low: 1.2,
+            slowdown_high: 1.1,
+            slowdown_low: 1.05,
+            slowdown_errors: (3.5, 1.5),
+            slowdown_most: (1.5, 1.25),
             growth: 1.5,
+            careful_growth: 1.1,
+            careful_for_seconds: 900.0,
             shrink_least: 0.5,
-            sessions_reserve: 1.15,
+            sessions_reserve: 1.02,
             gain_least: 0.2,
-            loss_most: 0.1,
+            loss_most: 0.2,
             guarantee_factor: 1.3,
             guarantee_extra: 0.5,
-            guarantee_hysteresis: 0.25,
+            guarantee_tight: 20.0,
+            guarantee_hysteresis: 0.35,
             confidence_least: 0.7,
             culprit_share: 0.2,
             culprit_cost: 2.0,
@@ -78,7 +94,7 @@ impl Default for Settings {
             cap_cut: 0.5,
             cap_growth: 1.1,
             cap_growth_seconds: 60.0,
-            judged_after_seconds: (10.0, 30.0),
+            judged_after_seconds: (15.0, 45.0),
             refused_for_seconds: 120.0,
         }
     }

@@ -1,5 +1,5 @@
-//! Policies on scenarios and on random surges, without the command line: `surges scenario FILE POLICY ..`, or
-//! `surges study FIRST LAST THREADS POLICY ..`.
+//! Policies on scenarios and on random surges, without the command line: `surges scenario FILE POLICY ..`,
+//! `surges compare FIRST LAST POLICY POLICY`, or `surges study FIRST LAST THREADS POLICY ..`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a tool for developers")]
 
 use weir_simulate::Scenario;
@@ -10,6 +10,7 @@ use weir_simulate::study::study;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments[0].as_str() {
+        "compare" => compare(&arguments[1..]),
         "scenario" => scenario(&arguments[1], &policies(&arguments[2..])),
         _ => {
             let number = |at: usize| arguments[at].parse::<u64>().unwrap();
@@ -22,18 +23,38 @@ fn main() {
     }
 }
 
+/// Prints the results of two policies for each seed.
+fn compare(arguments: &[String]) {
+    let number = |at: usize| arguments[at].parse::<u64>().unwrap();
+    for seed in number(0)..=number(1) {
+        let surge = weir_simulate::surge::surge(seed);
+        let results = policies(&arguments[2..]).into_iter().map(|kind| {
+            let record = kind.simulate(&surge, seed);
+            let drain = record.drain_seconds().unwrap_or(99_999.0);
+            let mark = if record.is_urgent_in_target() { "met" } else { "missed" };
+            format!(
+                "{drain:>8.0} {mark:<6} {:>5.1}x {:>3}",
+                record.slowdown(),
+                record.decisions.len()
+            )
+        });
+        println!("{seed:>4} {}", results.collect::<Vec<_>>().join(" | "));
+    }
+}
+
 fn policies(names: &[String]) -> Vec<PolicyKind> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
 fn scenario(file: &str, policies: &[PolicyKind]) {
-    let scenario = match file.strip_prefix("surge:") {
-        Some(seed) => weir_simulate::surge::surge(seed.parse().unwrap()),
+    let seed = file.strip_prefix("surge:").map(|seed| seed.parse::<u64>().unwrap());
+    let scenario = match seed {
+        Some(seed) => weir_simulate::surge::surge(seed),
         None => Scenario::parse(&std::fs::read_to_string(file).unwrap()).unwrap(),
     };
     let result = |kind: &PolicyKind| PolicyResult {
         policy: kind.to_string(),
-        record: kind.simulate(&scenario, 1),
+        record: kind.simulate(&scenario, seed.unwrap_or(1)),
     };
     let results: Vec<PolicyResult> = policies.iter().map(result).collect();
     print_table(&summary_table(&results));

@@ -1,7 +1,7 @@
 //! Other fixed layouts for the threads of a scenario.
 
 use weir_control::Allocation;
-use weir_control::allocation::{Need, guarantees};
+use weir_control::allocation::guarantees;
 
 use crate::plant::Plant;
 use crate::policy::Static;
@@ -53,15 +53,14 @@ fn with_queues(
 /// Reserves threads for each queue by its load before any event, of so many threads.
 #[must_use]
 pub fn split(scenario: &Scenario, threads: Option<u32>) -> Static {
-    let needs = scenario.queues.iter().map(|queue| {
-        let classes = || scenario.classes.iter().filter(|class| class.queue == queue.name);
-        let rate: f64 = classes().map(|class| class.per_second).sum();
-        let busy: f64 = classes().map(|class| class.per_second * class.seconds).sum();
-        Need { rate, run_seconds: busy / rate.max(1e-9) }
+    let wanted = scenario.queues.iter().map(|queue| {
+        let classes = scenario.classes.iter().filter(|class| class.queue == queue.name);
+        let busy: f64 = classes.map(|class| class.per_second * class.seconds).sum();
+        SPLIT_FACTOR * busy + SPLIT_EXTRA
     });
-    let needs: Vec<Need> = needs.collect();
+    let wanted: Vec<f64> = wanted.collect();
     let plan = Plant::new(scenario).static_threads();
-    let guarantees = guarantees(&needs, threads.unwrap_or(plan), SPLIT_FACTOR, SPLIT_EXTRA);
+    let guarantees = guarantees(&wanted, threads.unwrap_or(plan));
     let fresh = vec![false; guarantees.len()];
     Static { threads, allocation: Some(Allocation { guarantees, fresh }) }
 }

@@ -93,6 +93,9 @@ impl Context<'_> {
             Measure::BlockedBy(class) => {
                 format!("the number of sessions that wait for {}", self.class_name(class))
             }
+            Measure::WaitingBeside(class) => {
+                format!("the number of jobs that wait beside {}", self.class_name(class))
+            }
             Measure::QueueAge(queue) => {
                 format!("the latency of {}, in seconds,", self.queue_name(queue))
             }

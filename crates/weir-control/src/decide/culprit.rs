@@ -8,6 +8,11 @@ const WAITING_LEAST: f64 = 2.0;
 /// Share of a queue's waiting jobs from which a class fills it.
 const FLOOD_SHARE: f64 = 0.6;
 
+/// Pauses of a class count for two hours ..
+const TRIALS_WITHIN_SECONDS: f64 = 7_200.0;
+/// .. and lengthen the next one up to 16 minutes.
+const TRIALS_MAX: usize = 4;
+
 /// Why a class is the culprit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cause {
@@ -31,9 +36,9 @@ pub(super) fn limit(context: &Context<'_>) -> Option<Decision> {
     let load = context.sample.classes.get(class)?;
     let from = context.state.controls.caps.get(&class).copied();
     let to = size(context, class, cause);
-    if from.is_some_and(|from| to >= from)
-        || u64::from(to) >= u64::from(load.in_flight) + load.waiting
-    {
+    // A limit that cuts nothing is none; but a class that holds locks is limited before it runs again.
+    let is_cut = load.in_flight > to || matches!(cause, Cause::Lock(_));
+    if from.is_some_and(|from| to >= from) || !is_cut {
         return None;
     }
     let name = context.class_name(class);
@@ -57,15 +62,16 @@ pub(super) fn limit(context: &Context<'_>) -> Option<Decision> {
     let measure = match cause {
         Cause::Lock(_) => Measure::BlockedBy(class),
         Cause::Cost(..) | Cause::Pool(_) => Measure::SlowdownWithout(class),
-        Cause::Flood(_) => Measure::QueueAge(context.state.roster.classes.get(class)?.queue),
+        Cause::Flood(_) => Measure::WaitingBeside(class),
     };
     let expected = match cause {
         Cause::Lock(_) | Cause::Flood(_) => 0.0,
         Cause::Cost(..) | Cause::Pool(_) => 1.0,
     };
-    let (least, _) = context.settings.judged_after_seconds;
+    // Two samples: a limit that is too high does harm until the next cut.
+    let within_seconds = 2.0 * context.settings.interval_seconds;
     let before = context.history.value(measure);
-    let forecast = Some(Forecast { measure, before, expected, within_seconds: least });
+    let forecast = Some(Forecast { measure, before, expected, within_seconds });
     Some(context.decision(Change::Cap { class, from, to: Some(to) }, reason, forecast))
 }
 
@@ -96,9 +102,11 @@ fn costly(context: &Context<'_>) -> Option<(usize, Cause)> {
         history.classes.iter().enumerate().filter_map(|(class, it)| Some((class, it, it.cost()?)));
     let culprits = costs.filter_map(|(class, it, own)| {
         let others = history.slowdown(Some(class));
-        let is_large = it.recent.sessions() >= context.settings.culprit_share * all;
+        // More of them than normal, too: a class that always holds most sessions is not the cause.
+        let excess = it.recent.sessions() - 2.0 * it.normal.sessions();
+        let is_large = excess >= context.settings.culprit_share * all;
         let is_culprit = own >= context.settings.culprit_cost * others;
-        let is_harmful = others >= context.settings.slowdown_high;
+        let is_harmful = others >= history.slowdown_high(context.settings);
         (is_large && is_culprit && is_harmful).then_some((class, own, others, it.recent.sessions()))
     });
     let (class, own, others, _) = culprits.max_by(|a, b| a.3.total_cmp(&b.3))?;
@@ -110,11 +118,12 @@ fn pool_holder(context: &Context<'_>) -> Option<(usize, Cause)> {
     if context.sample.database?.waiting_for_connection < WAITING_LEAST {
         return None;
     }
-    let excess = context
-        .history
-        .classes
-        .iter()
-        .map(|class| class.recent.sessions() - 1.5 * class.normal.sessions());
+    // Sessions that are held for long; those of more jobs than usual are a matter of the number of threads.
+    let is_costly = |cost: f64| cost >= context.settings.culprit_cost;
+    let excess = context.history.classes.iter().map(|class| match class.cost() {
+        Some(cost) if is_costly(cost) => class.recent.sessions() - 1.5 * class.normal.sessions(),
+        _ => 0.0,
+    });
     let positive: f64 = excess.clone().filter(|it| *it > 0.0).sum();
     let (class, largest) = excess.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let is_large = largest >= context.settings.culprit_share * context.history.sessions();
@@ -165,9 +174,8 @@ fn size(context: &Context<'_>, class: usize, cause: Cause) -> u32 {
         Cause::Pool(_) => threads(half).max(1),
         Cause::Flood(_) => {
             let queue = context.state.roster.classes[class].queue;
-            let others = need_of_others(context, class, queue);
-            let all = context.state.controls.threads.unwrap_or(context.state.static_threads);
-            threads((f64::from(all) - others).min(in_flight - others)).max(1)
+            let busy = f64::from(context.sample.queues[queue].in_flight);
+            threads(busy - need_of_others(context, class, queue)).max(1)
         }
     }
 }
@@ -195,8 +203,8 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
     let age = context.state.now_seconds - since;
     let is_unused = load.waiting == 0 && load.in_flight < cap.max(1);
     let cost = history.classes.get(class)?.cost();
-    let is_cheap = cost.is_some_and(|it| it < settings.slowdown_low)
-        && history.slowdown(None) < settings.slowdown_high;
+    let is_cheap = cost.is_some_and(|it| it < history.slowdown_low(settings))
+        && history.slowdown(None) < history.slowdown_high(settings);
     let is_settled = age >= 2.0 * settings.recent_seconds;
     if is_settled
         && (is_unused || (is_cheap && is_quiet(context) && !fills_its_queue(context, class)))
@@ -210,15 +218,50 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
             None,
         ));
     }
-    if age < settings.cap_growth_seconds || others >= settings.slowdown_low || !is_quiet(context) {
+    let (least, _) = settings.judged_after_seconds;
+    if age >= least
+        && is_cheap
+        && is_quiet(context)
+        && load.in_flight >= cap
+        && cap < context.sample.threads.max
+    {
+        let to = threads((f64::from(cap) * settings.growth).ceil()).max(cap + 1);
+        let reason = format!(
+            "raised the limit of {name} from {cap} to {to}: its jobs take their normal time, and only fill their queue"
+        );
+        return Some(context.decision(
+            Change::Cap { class, from: Some(cap), to: Some(to) },
+            reason,
+            None,
+        ));
+    }
+    if age < growth_seconds(context, class, cap)
+        || others >= history.slowdown_low(settings)
+        || !is_quiet(context)
+    {
         return None;
     }
     let to = (cap + 1).max(threads((f64::from(cap) * settings.cap_growth).floor()));
+    // A limit above all threads limits nothing.
+    let to = (to < context.sample.threads.max).then_some(to);
+    let shown = to.map_or_else(|| "none".to_owned(), |to| to.to_string());
     let reason = format!(
-        "raised the limit of {name} from {cap} to {to}: others' queries take {others:.1} times their normal time"
+        "raised the limit of {name} from {cap} to {shown}: others' queries take {others:.1} times their normal time"
     );
-    let forecast = context.forecast(Measure::SlowdownWithout(class), settings.slowdown_high);
-    Some(context.decision(Change::Cap { class, from: Some(cap), to: Some(to) }, reason, forecast))
+    let forecast =
+        context.forecast(Measure::SlowdownWithout(class), history.slowdown_high(settings));
+    Some(context.decision(Change::Cap { class, from: Some(cap), to }, reason, forecast))
+}
+
+/// Returns how long a limit stays before it grows. A class that was paused is tried less and less often: each trial blocks
+/// others again while the cause lasts.
+fn growth_seconds(context: &Context<'_>, class: usize, cap: u32) -> f64 {
+    let once = context.settings.cap_growth_seconds;
+    if cap > 0 {
+        return once;
+    }
+    let pauses = context.history.pauses(class, context.state.now_seconds - TRIALS_WITHIN_SECONDS);
+    once * 2_f64.powi(i32::try_from(pauses.min(TRIALS_MAX)).unwrap_or_default())
 }
 
 /// Returns whether neither locks nor connections are waited for.

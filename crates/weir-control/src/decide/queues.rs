@@ -1,7 +1,7 @@
 //! Which queues the threads are reserved for, and the order of a queue that is past its target.
 
 use super::context::Context;
-use crate::allocation::{Need, guarantees};
+use crate::allocation::guarantees;
 use crate::change::{Change, Decision, Measure};
 use crate::controls::Allocation;
 
@@ -11,8 +11,8 @@ pub(super) fn reserve(context: &Context<'_>) -> Option<Decision> {
     let threads = state.controls.threads.unwrap_or(state.static_threads);
     let managed: Vec<usize> =
         (0..context.sample.queues.len()).filter(|queue| is_managed(context, *queue)).collect();
-    let needs: Vec<Need> = managed.iter().map(|queue| need(context, *queue)).collect();
-    let given = guarantees(&needs, threads, settings.guarantee_factor, settings.guarantee_extra);
+    let wanted: Vec<f64> = managed.iter().map(|queue| wanted(context, *queue)).collect();
+    let given = guarantees(&wanted, threads);
     let mut to = vec![0; context.sample.queues.len()];
     managed.iter().zip(given).for_each(|(queue, given)| to[*queue] = given);
     let current = state.controls.allocation.as_ref();
@@ -39,9 +39,23 @@ fn is_managed(context: &Context<'_>, queue: usize) -> bool {
     context.state.roster.queues.get(queue).is_some_and(|it| it.is_managed)
 }
 
-fn need(context: &Context<'_>, queue: usize) -> Need {
+/// Returns the jobs per second of a queue, and the seconds that each keeps a thread busy.
+fn need(context: &Context<'_>, queue: usize) -> (f64, f64) {
     let rate = context.history.queues.get(queue).map_or(0.0, |it| it.arrival_rate());
-    Need { rate, run_seconds: context.history.queue_run_seconds(context.state.roster, queue) }
+    (rate, context.history.queue_run_seconds(context.state.roster, queue))
+}
+
+/// Returns the threads that a queue wants for itself.
+fn wanted(context: &Context<'_>, queue: usize) -> f64 {
+    let settings = context.settings;
+    let (rate, run_seconds) = need(context, queue);
+    let target = context.state.roster.queues.get(queue).map_or(0.0, |it| it.target_seconds);
+    let is_tight = target < settings.guarantee_tight * context.history.run_seconds();
+    if is_tight {
+        settings.guarantee_factor * rate * run_seconds + settings.guarantee_extra
+    } else {
+        0.5 * rate * run_seconds
+    }
 }
 
 /// Returns the queue whose guarantee changes most, and by how much.
@@ -52,7 +66,7 @@ fn largest_change(from: &[u32], to: &[u32]) -> Option<(usize, i64)> {
 
 fn explain(context: &Context<'_>, from: &[u32], to: &[u32], queue: usize, change: i64) -> String {
     let name = context.queue_name(queue);
-    let Need { rate, run_seconds } = need(context, queue);
+    let (rate, run_seconds) = need(context, queue);
     let load = format!("{rate:.1} jobs/s of {run_seconds:.2} s");
     let opposite =
         from.iter().zip(to).map(|(from, to)| i64::from(*to) - i64::from(*from)).enumerate();

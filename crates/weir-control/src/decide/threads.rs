@@ -4,6 +4,9 @@ use super::context::{Context, threads};
 use crate::change::{Change, Decision, Measure};
 use crate::estimate::Sign;
 
+/// Share of the sessions that were served at full speed up to which more need no proof.
+const PROVEN: f64 = 0.9;
+
 pub(super) fn fit(context: &Context<'_>) -> Option<Decision> {
     let sample = context.sample;
     let limit = context.state.controls.threads.unwrap_or(context.state.static_threads);
@@ -15,8 +18,8 @@ pub(super) fn fit(context: &Context<'_>) -> Option<Decision> {
         let change = Change::Threads { from: limit, to: sample.threads.max };
         return Some(context.decision(change, reason, None));
     }
-    let slowdown = context.history.shared_slowdown();
-    if slowdown >= context.settings.slowdown_high {
+    let slowdown = context.history.slowdown(None);
+    if context.is_backlogged() && slowdown >= context.history.slowdown_high(context.settings) {
         return shrink(context, limit, slowdown);
     }
     if context.is_backlogged() {
@@ -35,10 +38,14 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
         return None;
     }
     let goodput = history.goodput();
-    let sessions: f64 = context.sample.classes.iter().map(|class| class.sessions).sum();
-    // As many sessions as do the same work at full speed, and some so that the database never runs dry by chance: the
-    // number of sessions varies by its root.
+    let managed = context.sample.classes.iter().zip(&history.is_managed);
+    let sessions: f64 = managed.filter(|(_, is)| **is).map(|(class, _)| class.sessions).sum();
+    // As many sessions as do the same work at full speed, and some so that the database never runs dry by chance: their
+    // number varies by its root. Others than the managed classes have their part in them.
     let enough = goodput * context.settings.sessions_reserve + goodput.sqrt();
+    let others = history.normal_sessions_of(false);
+    // What was served at full speed before cannot be too many.
+    let enough = (enough - others).max(history.fast_sessions);
     let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
     let queues = u32::try_from(context.sample.queues.len()).unwrap_or(u32::MAX);
     let to = threads(f64::from(busy) * share).max(queues).max(2);
@@ -57,14 +64,20 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
 fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let settings = context.settings;
     let most = context.sample.threads.max;
-    let is_used = f64::from(context.sample.threads.busy) >= 0.8 * f64::from(limit);
-    if slowdown > settings.slowdown_low || !is_used || limit >= most || is_refused(context, true) {
+    let used = context.sample.threads.busy + unused_reservations(context);
+    let is_used = f64::from(used) >= 0.9 * f64::from(limit);
+    if !is_used || limit >= most || is_waiting_in_database(context) {
         return None;
     }
-    if context.history.covariance_sign() == Sign::Negative {
+    // As many sessions as the database has served at full speed are not too many, whatever chance says now.
+    let is_proven = context.history.sessions_of(true) < PROVEN * context.history.fast_sessions;
+    let has_room = slowdown <= context.history.slowdown_low(settings)
+        && !is_refused(context, true)
+        && context.history.covariance_sign() != Sign::Negative;
+    if !is_proven && !has_room {
         return None;
     }
-    let factor = 1.0 + (settings.growth - 1.0) * growth_share(slowdown, settings.slowdown_low);
+    let factor = if is_proven { settings.growth } else { growth(context, limit, slowdown) };
     let to = threads(f64::from(limit) * factor).max(limit + 1).min(most);
     let reason = format!(
         "raised threads from {limit} to {to}: jobs wait, and queries take {slowdown:.1} times their normal time"
@@ -75,9 +88,33 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
 }
 
-/// Full steps at full speed, half steps close to the limit.
-fn growth_share(slowdown: f64, low: f64) -> f64 {
-    if slowdown < 1.0 + (low - 1.0) / 2.0 { 1.0 } else { 0.5 }
+/// Full steps at full speed, half steps when queries become slower, and small ones close to a number of threads that was
+/// too many before.
+fn growth(context: &Context<'_>, limit: u32, slowdown: f64) -> f64 {
+    let settings = context.settings;
+    let now = context.state.now_seconds;
+    let full = if slowdown < f64::midpoint(1.0, context.history.slowdown_low(settings)) {
+        settings.growth
+    } else {
+        f64::midpoint(1.0, settings.growth)
+    };
+    let too_many = context.history.too_many_threads(now, settings.careful_for_seconds);
+    let is_close = |too_many: u32| f64::from(limit) * full > 0.9 * f64::from(too_many);
+    if too_many.is_some_and(is_close) { settings.careful_growth } else { full }
+}
+
+/// Returns whether jobs wait for locks or connections: more threads would only wait as well.
+fn is_waiting_in_database(context: &Context<'_>) -> bool {
+    let database = context.sample.database.unwrap_or_default();
+    let locked = context.settings.lock_share * context.history.sessions();
+    database.waiting_for_connection >= 1.0 || database.lock_waits >= locked.max(1.0)
+}
+
+/// Returns the threads that are reserved for queues without enough jobs: they are idle, and limit nothing.
+fn unused_reservations(context: &Context<'_>) -> u32 {
+    let guarantees = context.state.controls.allocation.iter().flat_map(|it| &it.guarantees);
+    let queues = guarantees.zip(&context.sample.queues);
+    queues.map(|(guarantee, queue)| guarantee.saturating_sub(queue.in_flight)).sum()
 }
 
 /// Without a backlog the number of threads limits nothing, and the static plan is in force again.

