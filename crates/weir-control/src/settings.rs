@@ -30,6 +30,9 @@ pub struct Settings {
     pub careful_for_seconds: f64,
     /// Threads shrink to this share at a time, at most.
     pub shrink_least: f64,
+    /// Threads never shrink below this share of the static plan: an estimate can be wrong for long, and the plan was made
+    /// for more than the normal load.
+    pub threads_least: f64,
     /// Sessions are reduced to those that the goodput explains, times this: the database must not run dry by chance.
     pub sessions_reserve: f64,
     /// More threads must gain this share of what they would gain if jobs ran as fast as before.
@@ -80,6 +83,7 @@ impl Default for Settings {
             careful_growth: 1.1,
             careful_for_seconds: 900.0,
             shrink_least: 0.5,
+            threads_least: 0.5,
             sessions_reserve: 1.02,
             gain_least: 0.2,
             loss_most: 0.2,

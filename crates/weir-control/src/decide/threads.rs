@@ -47,8 +47,8 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     // What was served at full speed before cannot be too many.
     let enough = (enough - others).max(history.fast_sessions);
     let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
-    let queues = u32::try_from(context.sample.queues.len()).unwrap_or(u32::MAX);
-    let to = threads(f64::from(busy) * share).max(queues).max(2);
+    let least = f64::from(context.state.static_threads) * context.settings.threads_least;
+    let to = threads((f64::from(busy) * share).max(least)).max(1);
     if f64::from(to) > 0.9 * f64::from(limit) {
         return None;
     }
