@@ -13,8 +13,8 @@ use crate::commands::status::StatusArguments;
 use crate::commands::up::UpArguments;
 use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
-    SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, man, plan,
-    realtime, reference, restart, sidekiq, status, switch, workers,
+    SimulateArguments, SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs,
+    man, plan, realtime, reference, restart, sidekiq, simulate, status, switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
@@ -68,6 +68,8 @@ pub(crate) enum Command {
     /// Calculate processes, pools and settings for a machine and its queues, and write them as
     /// files; or check a layout
     Plan(Box<PlanArguments>),
+    /// Simulate queues, workers and a database from a scenario file, and compare policies
+    Simulate(Box<SimulateArguments>),
     /// Change the queues of a Sidekiq
     #[command(subcommand)]
     Sidekiq(SidekiqCommand),
@@ -117,6 +119,7 @@ impl Cli {
             Command::Workers(command) => workers::run(command),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
+            Command::Simulate(arguments) => simulate::run(&arguments),
             Command::Sidekiq(command) => sidekiq::run(command),
             Command::Completions { shell } => Ok(completions::run(shell, &Self::command())),
             Command::Man(arguments) => man::run(&arguments, Self::command()),

@@ -1,0 +1,141 @@
+//! The number of threads: the fewest with which the database does all the work that it can.
+
+use super::context::{Context, threads};
+use crate::change::{Change, Decision, Measure};
+use crate::estimate::Sign;
+
+/// Share of the sessions that were served at full speed up to which more need no proof.
+const PROVEN: f64 = 0.9;
+
+pub(super) fn fit(context: &Context<'_>) -> Option<Decision> {
+    let sample = context.sample;
+    let limit = context.state.controls.threads.unwrap_or(context.state.static_threads);
+    if limit > sample.threads.max {
+        let reason = format!(
+            "reduced threads from {limit} to {}: connections and memory permit no more",
+            sample.threads.max
+        );
+        let change = Change::Threads { from: limit, to: sample.threads.max };
+        return Some(context.decision(change, reason, None));
+    }
+    let slowdown = context.history.slowdown(None);
+    if context.is_backlogged() && slowdown >= context.history.slowdown_high(context.settings) {
+        return shrink(context, limit, slowdown);
+    }
+    if context.is_backlogged() {
+        return grow(context, limit, slowdown);
+    }
+    restore(context, limit, slowdown)
+}
+
+/// Fewer threads, if more of them in progress do not get more work done.
+fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
+    let history = context.history;
+    let busy = context.sample.threads.busy;
+    // Jobs that are too many from the last reduction are still running: its effect is not known yet.
+    let is_settled = busy <= limit;
+    if !is_settled || history.covariance_sign() == Sign::Positive || is_refused(context, false) {
+        return None;
+    }
+    let goodput = history.goodput();
+    let managed = context.sample.classes.iter().zip(&history.is_managed);
+    let sessions: f64 = managed.filter(|(_, is)| **is).map(|(class, _)| class.sessions).sum();
+    // As many sessions as do the same work at full speed, and some so that the database never runs dry by chance: their
+    // number varies by its root. Others than the managed classes have their part in them.
+    let enough = goodput * context.settings.sessions_reserve + goodput.sqrt();
+    let others = history.normal_sessions_of(false);
+    // What was served at full speed before cannot be too many.
+    let enough = (enough - others).max(history.fast_sessions);
+    let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
+    let least = f64::from(context.state.static_threads) * context.settings.threads_least;
+    let to = threads((f64::from(busy) * share).max(least)).max(1);
+    if f64::from(to) > 0.9 * f64::from(limit) {
+        return None;
+    }
+    let reason = format!(
+        "reduced threads from {limit} to {to}: queries take {slowdown:.1} times their normal time, and {sessions:.0} \
+         sessions do the work of {goodput:.0}"
+    );
+    let forecast = context.forecast(Measure::Goodput, goodput);
+    Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
+}
+
+/// More threads, while jobs wait and the database has room.
+fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
+    let settings = context.settings;
+    let most = context.sample.threads.max;
+    let used = context.sample.threads.busy + unused_reservations(context);
+    let is_used = f64::from(used) >= 0.9 * f64::from(limit);
+    if !is_used || limit >= most || is_waiting_in_database(context) {
+        return None;
+    }
+    // As many sessions as the database has served at full speed are not too many, whatever chance says now.
+    let is_proven = context.history.sessions_of(true) < PROVEN * context.history.fast_sessions;
+    let has_room = slowdown <= context.history.slowdown_low(settings)
+        && !is_refused(context, true)
+        && context.history.covariance_sign() != Sign::Negative;
+    if !is_proven && !has_room {
+        return None;
+    }
+    let factor = if is_proven { settings.growth } else { growth(context, limit, slowdown) };
+    let to = threads(f64::from(limit) * factor).max(limit + 1).min(most);
+    let reason = format!(
+        "raised threads from {limit} to {to}: jobs wait, and queries take {slowdown:.1} times their normal time"
+    );
+    let goodput = context.history.goodput();
+    let expected = goodput * f64::from(to) / f64::from(limit.max(1));
+    let forecast = context.forecast(Measure::Goodput, expected);
+    Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
+}
+
+/// Full steps at full speed, half steps when queries become slower, and small ones close to a number of threads that was
+/// too many before.
+fn growth(context: &Context<'_>, limit: u32, slowdown: f64) -> f64 {
+    let settings = context.settings;
+    let now = context.state.now_seconds;
+    let full = if slowdown < f64::midpoint(1.0, context.history.slowdown_low(settings)) {
+        settings.growth
+    } else {
+        f64::midpoint(1.0, settings.growth)
+    };
+    let too_many = context.history.too_many_threads(now, settings.careful_for_seconds);
+    let is_close = |too_many: u32| f64::from(limit) * full > 0.9 * f64::from(too_many);
+    if too_many.is_some_and(is_close) { settings.careful_growth } else { full }
+}
+
+/// Returns whether jobs wait for locks or connections: more threads would only wait as well.
+fn is_waiting_in_database(context: &Context<'_>) -> bool {
+    let database = context.sample.database.unwrap_or_default();
+    let locked = context.settings.lock_share * context.history.sessions();
+    database.waiting_for_connection >= 1.0 || database.lock_waits >= locked.max(1.0)
+}
+
+/// Returns the threads that are reserved for queues without enough jobs: they are idle, and limit nothing.
+fn unused_reservations(context: &Context<'_>) -> u32 {
+    let guarantees = context.state.controls.allocation.iter().flat_map(|it| &it.guarantees);
+    let queues = guarantees.zip(&context.sample.queues);
+    queues.map(|(guarantee, queue)| guarantee.saturating_sub(queue.in_flight)).sum()
+}
+
+/// Without a backlog the number of threads limits nothing, and the static plan is in force again.
+fn restore(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
+    let plan = context.state.static_threads;
+    let calm = context.history.calm_since_seconds?;
+    let is_calm = context.state.now_seconds - calm >= 2.0 * context.settings.recent_seconds;
+    if limit == plan || !is_calm {
+        return None;
+    }
+    let reason = format!(
+        "returned threads from {limit} to the static plan's {plan}: no jobs wait, and queries take {slowdown:.1} times their \
+         normal time"
+    );
+    Some(context.decision(Change::Threads { from: limit, to: plan }, reason, None))
+}
+
+fn is_refused(context: &Context<'_>, grows: bool) -> bool {
+    context.history.is_refused(
+        context.state.now_seconds,
+        context.settings,
+        |change| matches!(change, Change::Threads { from, to } if (to > from) == grows),
+    )
+}
