@@ -45,19 +45,20 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
         &["EVAL", SLOW, "0"],
         &["EVAL", SLOW, "0"],
         &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"],
-        &["SET", "weir:confirm", "memory 0"],
     ]);
     let used: String = ::redis::cmd("INFO").arg("memory").query(&mut redis.client()).expect("told");
     let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a figure");
     let used: u64 = used.trim().parse().expect("a number");
     redis.run(&[&["CONFIG", "SET", "maxmemory", &(used / 100 * 104).to_string()]]);
+    let cause = "a Redis with `--save \"\"` and no append-only file";
+    let mut all = rows(&json(&arguments), &[("redis-persistence", cause)]);
+    redis.run(&[&["SET", "weir:confirm", "memory 0"]]);
     let advice = json(&arguments);
-    let mut all = rows(
+    all.extend(rows(
         &advice,
         &[
             ("no-process", "jobs and no Sidekiq"),
             ("redis-eviction", "`CONFIG SET maxmemory-policy volatile-lru`"),
-            ("redis-persistence", "a Redis with `--save \"\"` and no append-only file"),
             ("redis-durability", "the same, and Weir keeps its jobs there"),
             ("redis-memory", "`maxmemory` just above what is in use"),
             ("retry-flood", "10,500 jobs in the retry set"),
@@ -66,7 +67,7 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
             ("redis-slow-log", "a script that runs for some tenths of a second, twice"),
             ("redis-shared", "400 keys that expire beside Sidekiq's"),
         ],
-    );
+    ));
     let acl = READ_ONLY_ACL.replace("+zcard ", "");
     let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*"];
     user.extend(acl.split_whitespace());
