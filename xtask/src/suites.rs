@@ -101,6 +101,7 @@ fn run_together(root: &Path, suites: &[Suite], logs: &Path) -> anyhow::Result<Ve
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "the time of a suite is printed, not tested")]
 fn run_suite(root: &Path, suite: &Suite, logs: &Path) -> anyhow::Result<SuiteOutcome> {
     let log = logs.join(format!("{}.log", suite.name));
     let started = Instant::now();

@@ -83,7 +83,7 @@ impl Default for Settings {
             careful_growth: 1.1,
             careful_for_seconds: 900.0,
             shrink_least: 0.5,
-            threads_least: 0.5,
+            threads_least: 0.1,
             sessions_reserve: 1.02,
             gain_least: 0.2,
             loss_most: 0.2,

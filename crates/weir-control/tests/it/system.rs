@@ -17,6 +17,11 @@ pub(crate) struct System {
 }
 
 /// A class with so many jobs per second of so many seconds in the database, which is half of their run time.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small positive numbers"
+)]
 pub(crate) fn class(per_second: f64, seconds: f64) -> ClassLoad {
     let busy = per_second * seconds * 2.0;
     ClassLoad {

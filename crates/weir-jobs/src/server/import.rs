@@ -89,7 +89,7 @@ async fn import_batch<S: Store>(
     }
     let (pushes, restores): (Vec<_>, Vec<_>) =
         lines.into_iter().partition(|((_, rest), _)| rest.is_none());
-    let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
+    let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| **job).collect();
     let stored = service.store.push_each(&new).await;
     let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
     record_results(&mut pushed, lines.zip(stored))?;
@@ -257,5 +257,5 @@ fn job_text_of(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
 
 fn restored_job<'a>(job: &NewJob<'a>, rest: &ExportedState, json: &'a [u8]) -> Restored<'a> {
     let ExportedState { set, at, failure, features } = rest.clone();
-    Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure, features }
+    Restored { job: NewJob { json, at: None, ..*job }, set, at, failure, features }
 }

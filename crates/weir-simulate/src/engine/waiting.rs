@@ -102,7 +102,7 @@ impl Lines {
     ) -> Option<(usize, WaitingJob)> {
         let is_newest = is_newest_first && {
             self.taken[queue] += 1;
-            self.taken[queue] % OLDEST_SHARE != 0
+            !self.taken[queue].is_multiple_of(OLDEST_SHARE)
         };
         let eligible = self.of_queue[queue].iter().filter(|it| self.classes[**it].is_eligible());
         let class = if is_newest {

@@ -82,7 +82,9 @@ pub(super) fn provoke_all() -> Option<Vec<Row>> {
     all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", cause)]));
     all.extend(provoke_replication_slot(&server, &common));
     all.extend(provoke_open_transactions(&server, &common));
-    all.extend(provoke_cache_misses(&server, &[&common[..], &["--window", "3s"]].concat()));
+    // With 8 GB, the size of the cache would be reported as the cause.
+    let small = ["--postgres", &url, "--postgres-memory", "8MiB", "--window", "3s"];
+    all.extend(provoke_cache_misses(&server, &small));
     all.extend(provoke_full_slots(&few, &server)?);
     let slow = [&common[..], &["--window", "500ms"]].concat();
     let cause = "a session that waits for another's `LOCK TABLE`";
