@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn no_other_client_is_said_to_miss_the_console_of_a_weir() {
         let mut observation = healthy::observation();
-        let of = |what: &str| Fact::Unknown(missing(what, MissingReason::Unreachable));
-        observation.requests = of("Weir http://127.0.0.1:7420");
+        let weir = missing("Weir http://127.0.0.1:7420", MissingReason::Unreachable);
+        observation.requests = Fact::Unknown(weir);
         assert_eq!(check(&observation)[0].consequence, NOTHING_KNOWN);
         observation.postgres = Fact::Unknown(missing("Postgres b", MissingReason::Unreachable));
         let consequence = check(&observation).remove(0).consequence;
