@@ -48,7 +48,7 @@ impl System {
             self.threads,
             self.rest
         );
-        Scenario::parse(&text).unwrap()
+        Scenario::parse(&text).expect("a scenario")
     }
 
     pub(crate) fn run(&self) -> Record {

@@ -1,12 +1,9 @@
 //! Jobs in the Redis of a Sidekiq: both push, Weir's workers work.
 
-use std::time::Instant;
-
 use serde_json::Value;
 
 use crate::doctor::redis_server::RedisServer;
 use crate::faktory::Client;
-use crate::process::TEST_TIMEOUT;
 use crate::weir::Site;
 
 const OF_SIDEKIQ: &str = r#"{"class":"Hard","args":[109326485893512345],"jid":"it-job-ruby1","retry":true,"queue":"default","created_at":1795202902.5,"enqueued_at":1795202902.5}"#;
@@ -63,13 +60,13 @@ fn a_full_queue_in_redis_rejects_pushes_until_a_worker_fetches() {
     let mut replies: Vec<String> = (0..4).map(|_| push()).collect();
     let full = replies.pop().expect("a reply");
     assert!(full.starts_with("-BUSY retry-after="), "{full}");
-    // The number of jobs is up to a second old.
-    let began = Instant::now();
+    // The number of jobs is up to a second old, so a fetch of the last one may wait for two seconds.
     let mut worker = Client::connect(weir.jobs());
-    while push() != "+OK" {
-        assert!(began.elapsed() < TEST_TIMEOUT, "a worker fetches, and no push is accepted");
+    let is_stored = (0..30).any(|_| {
         worker.run_command("FETCH default");
-    }
+        push() == "+OK"
+    });
+    assert!(is_stored, "a worker fetches, and no push is accepted");
     assert!(weir.stop().success());
 }
 
