@@ -89,6 +89,13 @@ impl Allocation {
         self.queues.get(queue.as_str()).unwrap_or(&self.others)
     }
 
+    /// Returns whether rules apply to a FETCH of these queues. If not, the first one that has jobs serves it.
+    #[must_use]
+    pub fn has_rules_for(&self, queues: &[QueueName]) -> bool {
+        let has_table = |queue: &QueueName| self.queues.contains_key(queue);
+        self.others != QueueAllocation::default() || queues.iter().any(has_table)
+    }
+
     /// Returns whether each FETCH is served by the first of its queues that has jobs.
     pub(crate) fn is_plain(&self) -> bool {
         self.queues.is_empty()

@@ -91,9 +91,7 @@ impl StoreCore {
     }
 
     pub(super) fn has_rules(&self, queues: &[QueueName]) -> bool {
-        let state = self.state.borrow();
-        let rules = &state.allocation.queues;
-        !rules.is_empty() && queues.iter().any(|queue| rules.contains_key(queue))
+        self.state.borrow().allocation.has_rules_for(queues)
     }
 
     pub(super) fn invocation(

@@ -64,6 +64,16 @@ pub(crate) async fn shares_are_kept<H: Harness>(world: World<H>) {
     assert_eq!(letters.matches('b').count(), 5, "{letters}");
 }
 
+pub(crate) async fn queues_without_rules_of_their_own_have_shares<H: Harness>(world: World<H>) {
+    let others = QueueAllocation { share: Some(1), ..QueueAllocation::default() };
+    let policy = DispatchPolicy::Weighted;
+    world.store().allocate(Allocation { policy, others, ..Allocation::default() });
+    push_many(&world, "a", 20).await;
+    push_many(&world, "b", 20).await;
+    let letters = served(&world, "a b", 20).await;
+    assert_eq!(letters.matches('a').count(), 10, "{letters}");
+}
+
 pub(crate) async fn a_late_queue_serves_the_newest_and_a_share_of_the_backlog<H: Harness>(
     world: World<H>,
 ) {

@@ -96,6 +96,7 @@ macro_rules! promises_of_every_store {
                 a_cap_holds_over_all_workers,
                 a_guarantee_goes_before_the_order,
                 shares_are_kept,
+                queues_without_rules_of_their_own_have_shares,
                 a_late_queue_serves_the_newest_and_a_share_of_the_backlog;
             counts:
                 counts_follow_a_job_through_its_life,

@@ -143,8 +143,7 @@ impl ShardedCore {
     }
 
     fn has_rules(&self, queues: &[QueueName]) -> bool {
-        let rules = &self.allocation.borrow().queues;
-        !rules.is_empty() && queues.iter().any(|queue| rules.contains_key(queue))
+        self.allocation.borrow().has_rules_for(queues)
     }
 
     fn planned(
