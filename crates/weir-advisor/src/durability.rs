@@ -158,16 +158,16 @@ fn fsync(redis: &RedisInfo, confirm: PushConfirmation) -> Option<DurabilityRisk>
              system, for half a minute or more",
             "CONFIG SET appendfsync everysec",
         )),
-        // Valkey 8.0.1 without a replica replies to WAITAOF before its sync (measured).
-        fsync if confirm.disk && redis.replicas == 0 => {
+        fsync if confirm.disk && confirms_early(redis) => {
             let fsync = if fsync.is_none() { "unknown" } else { "everysec" };
             Some(DurabilityRisk::loss(
                 APPENDFSYNC,
                 format!(
-                    "appendfsync is {fsync} and no replica is connected: some servers confirm the \
-                     disk too early then (Valkey 8.0.1), and a power cut loses up to a second of pushes"
+                    "appendfsync is {fsync}, and this version of the server confirms the disk up to a \
+                     second before its sync: a power cut of the primary and its replicas loses these \
+                     pushes"
                 ),
-                "CONFIG SET appendfsync always, or add a replica and set jobs.redis.confirm.replicas",
+                "CONFIG SET appendfsync always, on the replicas as well",
             ))
         }
         _ if confirm.disk => None,
@@ -189,6 +189,16 @@ fn fsync(redis: &RedisInfo, confirm: PushConfirmation) -> Option<DurabilityRisk>
              pushes",
             format!("check that it is always (ACL rule +config|get), {wait}"),
         )),
+    }
+}
+
+/// Reports whether `WAITAOF` returns up to a second too early with `appendfsync everysec`, of the
+/// primary and of replicas: in Redis 7.4 (pull request 13793 of redis/redis, which Redis 8.0 contains)
+/// and in Valkey 8 (measured with 8.0.1).
+fn confirms_early(redis: &RedisInfo) -> bool {
+    match redis.valkey_version.as_str() {
+        "" => redis.version.starts_with("7.4."),
+        valkey => !valkey.starts_with("7."),
     }
 }
 
@@ -296,11 +306,35 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_a_replica_is_no_promise() {
-        let disk = PushConfirmation { disk: true, replicas: 0 };
-        let every_second =
-            text(|redis| redis.persistence.append_fsync = Some(AppendFsync::EverySec), disk);
-        assert!(every_second.contains("too early"), "{every_second}");
+    fn a_disk_that_is_confirmed_too_early_is_no_promise() {
+        let of = |version: &str, valkey: &str, append_fsync| {
+            kinds(
+                |redis| {
+                    (redis.version, redis.valkey_version) = (version.to_owned(), valkey.to_owned());
+                    redis.replicas = 1;
+                    redis.persistence.append_fsync = append_fsync;
+                },
+                BOTH,
+            )
+        };
+        let everysec = Some(AppendFsync::EverySec);
+        for (version, valkey, is_early) in [
+            ("7.2.7", "", false),
+            ("7.4.1", "", true),
+            ("8.0.3", "", false),
+            ("7.2.4", "7.2.8", false),
+            ("7.2.4", "8.0.1", true),
+        ] {
+            let found = of(version, valkey, everysec);
+            assert_eq!(found == [RiskKind::Loss], is_early, "{version} {valkey}: {found:?}");
+        }
+        assert_eq!(of("7.2.4", "8.0.1", Some(AppendFsync::Always)), []);
+        let mut redis = healthy();
+        (redis.valkey_version, redis.replicas) = ("8.1.0".to_owned(), 1);
+        redis.persistence.append_fsync = everysec;
+        let sentence = risks(&redis, BOTH)[0].sentence();
+        assert!(sentence.contains("a second before its sync"), "{sentence}");
+        assert!(sentence.ends_with("always, on the replicas as well"), "{sentence}");
     }
 
     #[test]

@@ -175,6 +175,7 @@ fn postgres() -> DatabaseObservation {
         pending_restart: Vec::new(),
         origins: Vec::new(),
         read_only: None,
+        socket_folder: None,
         exceptions: Fact::Known(Exceptions::default()),
         connections: Fact::Known(DatabaseConnections {
             sessions: vec![

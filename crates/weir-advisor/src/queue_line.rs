@@ -59,7 +59,8 @@ impl<'a> Repaired<'a> {
         let is_nobodys = |name: &&str| {
             jobs.serving_queue(name).next().is_none() && jobs.absent_servers(name).next().is_none()
         };
-        for name in names.filter(is_nobodys) {
+        // A queue may be that of a process that hangs.
+        for name in names.filter(is_nobodys).filter(|_| jobs.unlisted.is_empty()) {
             match repaired.applications.is_empty() {
                 true => repaired.add(jobs, pushed, name),
                 false => _ = repaired.ambiguous.insert(name),

@@ -28,35 +28,30 @@ const SHARES_MAX: usize = 5;
 /// Returns the state of Sidekiq. It is unknown without queues or processes, because most rules need
 /// both. Other sets or keys that cannot be read are listed as missing.
 ///
-/// `described` is the sample with all data; if both have it, the second one.
-pub(crate) fn jobs(
-    described: &RedisSnapshot,
-    first: &RedisSnapshot,
-    second: &RedisSnapshot,
-) -> Fact<SidekiqObservation> {
-    let (before, now) = (by_identity(first), by_identity(second));
-    let processes = known(&described.processes, "Sidekiq's processes", |all| {
-        // A process without a heartbeat in the second sample has ended, as in any deployment.
-        let is_there = |it: &&ProcessSample| now.contains_key(it.identity.as_str());
-        let of = |sample: &ProcessSample| {
-            let id = sample.identity.as_str();
-            let mut process = job_process(sample, described.at);
-            let (before, now) = (before.get(id), now.get(id));
-            if before.is_some_and(|it| it.quiet) && now.is_some_and(|it| it.quiet) {
+/// Processes are those of the second sample: in a deployment, the others of the first one have been
+/// replaced.
+pub(crate) fn jobs(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<SidekiqObservation> {
+    let before = by_identity(first);
+    let processes = known(&second.processes, "Sidekiq's processes", |all| {
+        let of = |now: &ProcessSample| {
+            let mut process = job_process(now, second.at);
+            let before = before.get(now.identity.as_str());
+            if process.quiet && before.is_some_and(|it| it.quiet) {
                 process.quiet_for = second.at.since(first.at);
             }
-            process.quiet = now.is_some_and(|it| it.quiet);
-            let has_beaten = before.zip(now).is_some_and(|(before, now)| now.beat > before.beat);
-            let age = process.beat_age.saturating_add(second.at.since(described.at));
-            process.presence = presence(has_beaten, age);
+            let has_beaten = match before {
+                Some(before) => now.beat > before.beat,
+                None => first.processes.is_ok(),
+            };
+            process.presence = presence(has_beaten, process.beat_age);
             process
         };
-        all.iter().filter(is_there).map(of).collect::<Vec<_>>()
+        all.iter().map(of).collect::<Vec<_>>()
     });
     let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
     processes.zip(earlier.zip(queues)).map(|(processes, (earlier, queues))| {
-        let mut unread = odd_keys(&[described, first, second]);
+        let mut unread = odd_keys(&[first, second]);
         let mut set = |what: &str, of: fn(&RedisSnapshot) -> &SetSamples| {
             let before = known(of(first), what, Clone::clone);
             let both = before.zip(known(of(second), what, Clone::clone));
@@ -74,13 +69,14 @@ pub(crate) fn jobs(
         let failed = known(&second.failed, "the count of failed jobs", |count| *count);
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
         let mut queues = merged(&earlier, &queues, first.at, second.at);
-        count_in_hand(&mut queues, described);
+        count_in_hand(&mut queues, second);
         SidekiqObservation {
             queues,
             processes,
-            has_more_processes: described.has_more_processes(),
-            ghosts: described.ghosts.clone(),
+            has_more_processes: second.has_more_processes(),
+            ghosts: second.ghosts.clone(),
             running_ghosts: Vec::new(),
+            unlisted: Vec::new(),
             scheduled,
             retries,
             dead,

@@ -1,6 +1,6 @@
 //! Takes two samples of all sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    ProcessSample, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
-    SidekiqError,
+    ProcessSample, RedisAddress, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits,
+    SampleScope, SidekiqError,
 };
 
 use crate::counting::{self, QueueLengths, Variances};
@@ -19,7 +19,7 @@ use crate::machine::{self, Counters};
 use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
 use crate::recent::RecentSamples;
-use crate::shards::{self, Described, ShardSamples};
+use crate::shards::{self, ShardSamples};
 use crate::{pooler, presence, redis, services};
 
 /// Maximum number of other databases of a Redis in which live processes are searched for. Redis has 16
@@ -53,6 +53,15 @@ pub struct Sources {
 impl Sources {
     /// Long enough for a time to drain to within 6 %, as measured; short enough to wait for.
     pub const WINDOW: Duration = Duration::from_secs(10);
+
+    /// Returns the TCP ports of the Redis servers, without those that only Sentinel knows.
+    pub(crate) fn redis_ports(&self) -> BTreeSet<u16> {
+        let port = |endpoint: &RedisEndpoint| match endpoint.address {
+            RedisAddress::Tcp { port, .. } => Some(port),
+            RedisAddress::Unix(_) | RedisAddress::Sentinel(_) => None,
+        };
+        self.redis.iter().filter_map(port).collect()
+    }
 }
 
 /// Takes two samples. The failure of a source does not affect the others.
@@ -68,11 +77,12 @@ pub async fn observe(sources: &Sources) -> Observation {
         None => None,
     };
     let snapshots = || shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
-    let reported = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
-    let local = proc.map(|proc| presence::confirmed(proc, &reported)).unwrap_or_default();
+    let confirmed = |proc: &Path| presence::confirmed(proc, &local_processes(proc, snapshots()));
+    let local = proc.map(confirmed).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
     count_meanwhile(&mut shards, sources).await;
+    let ended = proc.map(|proc| presence::ended(proc, &local)).unwrap_or_default();
     let mut samples = Vec::new();
     for shard in &mut shards {
         samples.push(shard.sample_again(&sources.limits).await);
@@ -80,7 +90,9 @@ pub async fn observe(sources: &Sources) -> Observation {
     let later = proc.and_then(counters);
     let variances = shards.iter().zip(&samples).map(|(shard, sample)| shard.variances(sample));
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
-    let mut observation = shards::of_jobs(sources, &names, samples, Described::First, &local);
+    let seconds = samples.iter().flatten().map(|(_, second)| second);
+    let reported = proc.map(|proc| local_processes(proc, seconds)).unwrap_or_default();
+    let mut observation = shards::of_jobs(sources, &names, samples, &local);
     set_deviations(&mut observation, variances);
     if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
         shard.lately.add_to(jobs);
@@ -102,7 +114,7 @@ pub async fn observe(sources: &Sources) -> Observation {
         cores_used(&mut observation, &local, &earlier, &later);
     }
     if let Some(proc) = proc {
-        presence::see(&mut observation, &reported, &local, proc);
+        presence::see(&mut observation, &reported, &ended, &sources.redis_ports(), proc);
     }
     observation
 }
@@ -215,7 +227,8 @@ impl ObservedShard {
     /// Takes the second sample and returns both.
     async fn sample_again(&mut self, limits: &SampleLimits) -> ShardSamples {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
-        match second(connection, first, limits).await {
+        let second = connection.sample_since(SampleScope::Changes, Some(first.at), limits);
+        match second.await {
             Ok(second) => Ok((first.clone(), second)),
             Err(error) => Err(redis::unreachable(&format!("Redis {}", self.name), &error)),
         }
@@ -259,27 +272,6 @@ fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessS
         *in_hand.entry(&work.queue).or_default() += 1;
     }
     lately.note(at, in_hand.into_iter().map(|(queue, count)| (queue, count, 0.0)));
-}
-
-/// Samples the changes, and drops processes without a heartbeat.
-async fn second(
-    connection: &mut RedisConnection,
-    first: &RedisSnapshot,
-    limits: &SampleLimits,
-) -> Result<RedisSnapshot, SidekiqError> {
-    let mut second = connection.sample_since(SampleScope::Changes, Some(first.at), limits).await?;
-    let mut processes = first.processes.clone().unwrap_or_default();
-    let identities: Vec<_> = processes.iter().map(|process| process.identity.clone()).collect();
-    // If the check is rejected, the processes are assumed to be unchanged.
-    if let Ok(beats) = connection.heartbeats(&identities).await? {
-        processes.retain_mut(|process| {
-            let Some(now) = beats.get(&process.identity) else { return false };
-            (process.beat, process.quiet) = (now.beat, now.quiet);
-            true
-        });
-    }
-    second.processes = Ok(processes);
-    Ok(second)
 }
 
 /// Returns the process IDs of Sidekiq processes that report this machine as their host, by

@@ -138,7 +138,7 @@ impl Database {
             backends
         });
         let statements = statements::statements(session).await;
-        let ReportedSettings { settings, pending_restart, origins, read_only } =
+        let ReportedSettings { settings, pending_restart, origins, read_only, socket_folder } =
             settings::settings(session).await;
         let exceptions = exceptions::exceptions(session).await;
         let blocks = cache::blocks(session).await;
@@ -158,6 +158,7 @@ impl Database {
             settings,
             pending_restart,
             read_only,
+            socket_folder,
             origins,
             exceptions,
             connections: connections(backends),

@@ -6,7 +6,7 @@
 //! nothing: a process has ended only if it was seen here before, or if no process of the machine,
 //! in any container, has its ID.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -14,12 +14,14 @@ use std::path::Path;
 use weir_advisor::observation::{Observation, ProcessPlace, ProcessPresence, SidekiqObservation};
 
 use crate::observe::{all_jobs, job_processes};
-use crate::{machine, memory};
+use crate::{machine, memory, sockets};
 
 /// Process ID of init. If it is not visible, other users' processes are hidden.
 const INIT: &str = "1";
 /// Part of the title of a Sidekiq process.
 const TITLE: &[u8] = b"sidekiq";
+/// Maximum number of unlisted processes that are reported.
+const UNLISTED_MAX: usize = 10;
 /// The namespace of process IDs that is not a container's: `PROC_PID_INIT_INO` in the kernel's
 /// `proc_ns.h`. Only from there, all processes of the machine are visible.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
@@ -44,12 +46,21 @@ pub(crate) fn confirmed(proc: &Path, reported: &BTreeMap<String, u32>) -> BTreeM
     here.map(|(identity, pid)| (identity.clone(), *pid)).collect()
 }
 
+/// Returns those of the process IDs by identity that nothing has any more. A process that shuts down
+/// takes itself from Sidekiq's list first: one that is in a list read after this has been killed.
+pub(crate) fn ended(proc: &Path, confirmed: &BTreeMap<String, u32>) -> BTreeSet<String> {
+    let ended = confirmed.iter().filter(|(_, pid)| seen(proc, **pid) == PidStatus::Nothing);
+    ended.map(|(identity, _)| identity.clone()).collect()
+}
+
 /// Corrects the presence of the processes in `reported`, which are process IDs by identity of the
-/// processes that report this machine. `before` are those that were confirmed before.
+/// processes that report this machine. `ended` are those that had ended before their heartbeats
+/// were read.
 pub(crate) fn see(
     observation: &mut Observation,
     reported: &BTreeMap<String, u32>,
-    before: &BTreeMap<String, u32>,
+    ended: &BTreeSet<String>,
+    redis_ports: &BTreeSet<u16>,
     proc: &Path,
 ) {
     let here = confirmed(proc, reported);
@@ -58,20 +69,18 @@ pub(crate) fn see(
         let Some(pid) = reported.get(identity) else { continue };
         let is_here = here.contains_key(identity);
         process.place = if is_here { ProcessPlace::Here } else { ProcessPlace::Unconfirmed };
-        let was_here = before.contains_key(identity);
-        let has_ended = |is_silent: bool| {
-            seen(proc, *pid) == PidStatus::Nothing
-                && (was_here || is_silent && is_nowhere(proc, *pid))
-        };
+        let has_ended = ended.contains(identity);
+        let is_nowhere = || seen(proc, *pid) == PidStatus::Nothing && is_nowhere(proc, *pid);
         process.presence = match process.presence {
             ProcessPresence::Presumed if is_here => ProcessPresence::Seen,
-            ProcessPresence::Presumed if has_ended(false) => ProcessPresence::Gone,
-            ProcessPresence::Silent if has_ended(true) => ProcessPresence::Gone,
+            ProcessPresence::Presumed if has_ended => ProcessPresence::Gone,
+            ProcessPresence::Silent if has_ended || is_nowhere() => ProcessPresence::Gone,
             presence => presence,
         };
     }
     for jobs in all_jobs(observation) {
         jobs.running_ghosts = running_ghosts(jobs, proc);
+        jobs.unlisted = unlisted(jobs, redis_ports, proc);
     }
 }
 
@@ -87,6 +96,34 @@ fn running_ghosts(jobs: &SidekiqObservation, proc: &Path) -> Vec<String> {
         pid.is_some_and(|pid| is_here && !beats(pid) && seen(proc, pid) == PidStatus::Sidekiq)
     };
     jobs.ghosts.iter().filter(runs).cloned().collect()
+}
+
+/// Returns the Sidekiqs of this machine that have a connection to one of the ports of Redis, and that
+/// the list of processes does not name. A Sidekiq that runs removes others from the list a minute
+/// after their last heartbeat.
+fn unlisted(jobs: &SidekiqObservation, redis_ports: &BTreeSet<u16>, proc: &Path) -> Vec<u32> {
+    let Some(hostname) = machine::hostname(proc) else { return Vec::new() };
+    let ghost = |identity: &String| {
+        let mut parts = identity.rsplitn(3, ':').skip(1);
+        parts.next().and_then(|pid| pid.parse::<u32>().ok())
+    };
+    let beating = jobs.processes.iter().filter(|it| it.hostname == hostname).map(|it| it.pid);
+    let listed: BTreeSet<u32> = beating.chain(jobs.ghosts.iter().filter_map(ghost)).collect();
+    let is_one = |pid: &u32| {
+        !listed.contains(pid)
+            && is_titled(proc, *pid)
+            && sockets::is_connected(proc, *pid, redis_ports)
+    };
+    memory::processes(proc).filter(is_one).take(UNLISTED_MAX).collect()
+}
+
+/// Reports whether a process has the title that Sidekiq gives itself once it has started: "sidekiq
+/// 6.4.1 shop [0 of 5 busy]".
+fn is_titled(proc: &Path, pid: u32) -> bool {
+    let title = fs::read(proc.join(pid.to_string()).join("cmdline")).unwrap_or_default();
+    let version = title.strip_prefix(TITLE).and_then(|rest| rest.strip_prefix(b" "));
+    version.and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
+        && seen(proc, pid) == PidStatus::Sidekiq
 }
 
 fn seen(proc: &Path, pid: u32) -> PidStatus {
@@ -159,7 +196,7 @@ mod tests {
             JobProcess { identity: "web:7:x".to_owned(), presence, ..JobProcess::default() };
         let jobs = SidekiqObservation { processes: vec![process], ..SidekiqObservation::default() };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
-        see(&mut observation, &reported(), before, proc);
+        see(&mut observation, &reported(), &ended(proc, before), &BTreeSet::new(), proc);
         let process = &observation.jobs.known().unwrap().processes[0];
         (process.presence, process.place)
     }
@@ -255,7 +292,36 @@ mod tests {
             ..SidekiqObservation::default()
         };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
-        see(&mut observation, &BTreeMap::new(), &BTreeMap::new(), proc.path());
+        see(&mut observation, &BTreeMap::new(), &BTreeSet::new(), &BTreeSet::new(), proc.path());
         assert_eq!(observation.jobs.known().unwrap().running_ghosts, ["web:7:x"]);
+        assert_eq!(observation.jobs.known().unwrap().unlisted, [0; 0]);
+    }
+
+    #[test]
+    fn a_sidekiq_of_this_machine_that_is_not_listed_is_found_by_its_title() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        fs::create_dir_all(proc.join(INIT)).unwrap();
+        write(proc, "sys/kernel", "hostname", "web\n");
+        for (pid, title) in [
+            ("7", "sidekiq 6.4.1 shop [0 of 5 busy]\0"),
+            ("8", "sidekiq 6.4.1 shop [0 of 5 busy]\0"),
+            ("9", "grep\0sidekiq\0"),
+            ("10", "sidekiq stop\0"),
+        ] {
+            write(proc, pid, "cmdline", title);
+            // A connection to port 6379, in hexadecimal digits.
+            let line = " 1: 0100007F:A3D2 0100007F:18EB 01 0:0 00:0 0 0 0 77 1";
+            write(proc, &format!("{pid}/net"), "tcp", line);
+            fs::create_dir(proc.join(pid).join("fd")).unwrap();
+            symlink("socket:[77]", proc.join(pid).join("fd/3")).unwrap();
+        }
+        let redis = BTreeSet::from([6_379]);
+        let beats = JobProcess { hostname: "web".to_owned(), pid: 8, ..JobProcess::default() };
+        let jobs = SidekiqObservation { processes: vec![beats], ..SidekiqObservation::default() };
+        assert_eq!(unlisted(&jobs, &redis, proc), [7]);
+        assert_eq!(unlisted(&jobs, &BTreeSet::from([6_380]), proc), [0; 0], "another Redis");
+        let ghosts = vec!["web:7:x".to_owned()];
+        assert_eq!(unlisted(&SidekiqObservation { ghosts, ..jobs }, &redis, proc), [0; 0]);
     }
 }

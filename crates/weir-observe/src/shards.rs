@@ -16,13 +16,12 @@ pub(crate) fn of_jobs(
     sources: &Sources,
     names: &[String],
     samples: Vec<ShardSamples>,
-    described: Described,
     local: &BTreeMap<String, u32>,
 ) -> Observation {
     let mut observation = Observation {
         cut: cut(&samples),
-        shards: shards(names, &samples, described),
-        jobs: all_jobs(samples, described),
+        shards: shards(names, &samples),
+        jobs: all_jobs(samples),
         redis_access: access(&sources.redis, names),
         postgres_access: sources.postgres.as_ref().map(|source| source.endpoint.access()),
         ..Observation::default()
@@ -90,33 +89,11 @@ pub(crate) fn processes(observation: &Observation) -> Option<SidekiqObservation>
 /// Both samples of a shard.
 pub(crate) type ShardSamples = Result<(RedisSnapshot, RedisSnapshot), Missing>;
 
-/// Which of two samples has all data, including processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Described {
-    First,
-    Second,
-}
-
-impl Described {
-    const fn of<'a>(
-        self,
-        first: &'a RedisSnapshot,
-        second: &'a RedisSnapshot,
-    ) -> &'a RedisSnapshot {
-        match self {
-            Self::First => first,
-            Self::Second => second,
-        }
-    }
-}
-
 /// Returns the jobs of each of several shards.
-fn shards(names: &[String], samples: &[ShardSamples], described: Described) -> Vec<ShardJobs> {
+fn shards(names: &[String], samples: &[ShardSamples]) -> Vec<ShardJobs> {
     let of = |(name, both): (&String, &ShardSamples)| {
         let jobs = match both {
-            Ok((first, second)) => {
-                named(jobs::jobs(described.of(first, second), first, second), name)
-            }
+            Ok((first, second)) => named(jobs::jobs(first, second), name),
             Err(missing) => Fact::Unknown(missing.clone()),
         };
         ShardJobs { name: name.clone(), jobs }
@@ -137,14 +114,14 @@ fn named(mut jobs: Fact<SidekiqObservation>, shard: &str) -> Fact<SidekiqObserva
 
 /// Returns the jobs of all shards, or unknown if one is missing, because partial data would be
 /// misleading.
-fn all_jobs(samples: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObservation> {
+fn all_jobs(samples: Vec<ShardSamples>) -> Fact<SidekiqObservation> {
     let samples: Vec<_> = match samples.into_iter().collect() {
         Ok(samples) => samples,
         Err(missing) => return Fact::Unknown(missing),
     };
     let (firsts, seconds): (Vec<_>, Vec<_>) = samples.into_iter().unzip();
     match (join(firsts), join(seconds)) {
-        (Some(first), Some(second)) => jobs::jobs(described.of(&first, &second), &first, &second),
+        (Some(first), Some(second)) => jobs::jobs(&first, &second),
         _ => Fact::NotAsked,
     }
 }

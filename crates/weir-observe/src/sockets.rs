@@ -46,6 +46,21 @@ pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<SocketEnd> {
     lines.filter_map(far).collect()
 }
 
+/// Reports whether a process has a connection to one of the `ports`, as far as it may be inspected.
+pub(crate) fn is_connected(proc: &Path, pid: u32, ports: &BTreeSet<u16>) -> bool {
+    // The table of its own network namespace.
+    let folder = proc.join(pid.to_string());
+    let tables = ["net/tcp", "net/tcp6"].map(|table| fs::read_to_string(folder.join(table)));
+    let lines = tables.iter().flatten().flat_map(|text| text.lines());
+    let inode = |line: &str| {
+        let mut words = line.split_whitespace().skip(2);
+        let far = end(words.next()?)?;
+        ports.contains(&far.1).then(|| words.nth(6)?.parse::<u64>().ok())?
+    };
+    let inodes: BTreeSet<u64> = lines.filter_map(inode).collect();
+    sockets_of(proc, pid).any(|inode| inodes.contains(&inode))
+}
+
 /// Returns the inode and the local end of a line, if it is wanted: "  0: 0100007F:A3D2
 /// 0100007F:1538 01 ... inode ..".
 fn connection(
@@ -106,6 +121,8 @@ mod tests {
         assert_eq!(found.get(&(near.ip(), near.port())), Some(&std::process::id()));
         assert!(owners(proc, &wanted, Some(port ^ 1)).is_empty(), "a connection to elsewhere");
         assert!(owners(proc, &BTreeSet::new(), None).is_empty());
+        let is_connected = |port| is_connected(proc, std::process::id(), &BTreeSet::from([port]));
+        assert_eq!((is_connected(port), is_connected(port ^ 1)), (true, false));
     }
 
     #[test]

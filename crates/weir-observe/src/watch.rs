@@ -25,7 +25,7 @@ use self::shard::WatchedShard;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
 use crate::recent::RecentSamples;
-use crate::shards::{self, Described, ShardSamples};
+use crate::shards::{self, ShardSamples};
 use crate::{presence, redis, services};
 
 /// The interval and the timeouts of sampling.
@@ -110,9 +110,10 @@ impl Watcher {
     /// watcher must not be used again.
     pub async fn round(&mut self) -> Round {
         let began = self.clock.now();
-        let samples = self.sample_shards().await;
         let proc = self.sources.proc.clone();
         let proc = proc.as_deref();
+        let ended = proc.map(|proc| presence::ended(proc, &self.confirmed)).unwrap_or_default();
+        let samples = self.sample_shards().await;
         let redis = self.shards.iter().zip(&samples).map(|(shard, sample)| server(shard, sample));
         let redis = redis.collect();
         let seconds = || samples.iter().flatten().map(|(_, second)| second);
@@ -120,8 +121,7 @@ impl Watcher {
             proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
         let local = proc.map(|proc| presence::confirmed(proc, &reported)).unwrap_or_default();
         let names: Vec<_> = self.shards.iter().map(|it| it.state().name.clone()).collect();
-        let described = Described::Second;
-        let mut observation = shards::of_jobs(&self.sources, &names, samples, described, &local);
+        let mut observation = shards::of_jobs(&self.sources, &names, samples, &local);
         observation.redis = redis;
         shards::name_masters(&mut observation, self.shards.iter().map(WatchedShard::master));
         if let Some(database) = &mut self.database {
@@ -136,7 +136,7 @@ impl Watcher {
         if let Some(proc) = proc {
             self.confirmed.retain(|identity, _| reported.contains_key(identity));
             self.confirmed.extend(local);
-            presence::see(&mut observation, &reported, &self.confirmed, proc);
+            presence::see(&mut observation, &reported, &ended, &self.sources.redis_ports(), proc);
         }
         if let Some(before) = &self.before {
             observation.remember(before);

@@ -24,8 +24,8 @@ use crate::snapshot::{OddKey, ProcessSample, Read, RedisSnapshot, RejectedComman
 pub enum SampleScope {
     /// All data.
     Everything,
-    /// Lengths and arrival rates only, for the second of two samples. Leaves out processes, job
-    /// samples and the server's status.
+    /// Lengths, arrival rates and processes, for the second of two samples. Leaves out job samples
+    /// and the server's status.
     Changes,
 }
 
@@ -107,14 +107,10 @@ impl<'a> SnapshotReader<'a> {
         since: Option<Timestamp>,
     ) -> Result<RedisSnapshot, SidekiqError> {
         let at = self.time().await?;
-        let mut processes = Ok(Vec::new());
-        let mut ghosts = Vec::new();
-        if scope == SampleScope::Everything {
-            (processes, ghosts) = match self.processes().await? {
-                Ok((processes, ghosts)) => (Ok(processes), ghosts),
-                Err(refusal) => (Err(refusal), Vec::new()),
-            };
-        }
+        let (processes, ghosts) = match self.processes().await? {
+            Ok((processes, ghosts)) => (Ok(processes), ghosts),
+            Err(refusal) => (Err(refusal), Vec::new()),
+        };
         let served = served(&processes);
         let mut queues = self.queues(scope, &served).await?;
         if let (Ok(queues), Some(since)) = (&mut queues, since) {

@@ -32,6 +32,9 @@ pub struct SidekiqObservation {
     pub ghosts: Vec<String>,
     /// Ghosts that still run on this machine: their heartbeats do not reach this Redis.
     pub running_ghosts: Vec<String>,
+    /// Process IDs of Sidekiqs on this machine that have a connection to this Redis and that the
+    /// list does not name: they hang, for example.
+    pub unlisted: Vec<u32>,
     /// Jobs scheduled for a later time.
     pub scheduled: JobSet,
     /// Failed jobs that will be retried.

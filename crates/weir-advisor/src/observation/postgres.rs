@@ -19,6 +19,8 @@ pub struct DatabaseObservation {
     pub pending_restart: Vec<String>,
     /// Sources of the settings that differ from the defaults.
     pub origins: Vec<SettingOrigin>,
+    /// The folder of its Unix socket, if the server's settings name one.
+    pub socket_folder: Option<String>,
     /// Why it accepts no writes, or `None` if it does.
     pub read_only: Option<ReadOnly>,
     /// Limits and settings of single roles and databases.
@@ -300,7 +302,8 @@ pub struct LockWait {
     pub relation: Option<String>,
     /// The lock is an advisory one (`pg_locks.locktype`), which an application takes by a number.
     pub is_advisory: bool,
-    /// How long it has been blocked.
+    /// How long it has been blocked. For a row, how long its statement has been running: Postgres
+    /// counts the wait anew for each session that has the row in turn.
     pub waited: Duration,
 }
 

@@ -84,11 +84,14 @@ impl Observation {
 
     /// Returns a shell command for the database server's machine that executes `statement` as a
     /// superuser, for whom Postgres reserves connections. It uses the observed port: another cluster
-    /// may have the default one.
+    /// may have the default one. It names the folder of the socket, because psql searches only that
+    /// which it was compiled with.
     pub(crate) fn psql_as_superuser(&self, statement: &str) -> String {
         let port = self.postgres_access.as_ref().map(|access| access.port.as_str());
         let port = port.map_or_else(String::new, |port| format!(" -p {}", word(port)));
-        format!("sudo -u postgres psql{port} -c {}", shell::statement(statement))
+        let folder = self.postgres.known().and_then(|postgres| postgres.socket_folder.as_deref());
+        let host = folder.map_or_else(String::new, |folder| format!(" -h {}", word(folder)));
+        format!("sudo -u postgres psql{host}{port} -c {}", shell::statement(statement))
     }
 }
 
@@ -101,6 +104,7 @@ fn is_variable(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observation::{DatabaseObservation, Fact};
 
     fn psql(access: PostgresAccess) -> String {
         let access = PostgresAccess { host: "db".to_owned(), port: "5432".to_owned(), ..access };
@@ -122,6 +126,12 @@ mod tests {
         let observed =
             Observation { postgres_access: Some(postgres_access), ..Observation::default() };
         let expected = "sudo -u postgres psql -p 5433 -c 'SELECT 1'";
+        assert_eq!(observed.psql_as_superuser("SELECT 1"), expected);
+        let socket_folder = Some("/srv/my pg".to_owned());
+        let postgres =
+            Fact::Known(DatabaseObservation { socket_folder, ..DatabaseObservation::default() });
+        let observed = Observation { postgres, ..observed };
+        let expected = "sudo -u postgres psql -h '/srv/my pg' -p 5433 -c 'SELECT 1'";
         assert_eq!(observed.psql_as_superuser("SELECT 1"), expected);
     }
 

@@ -10,6 +10,9 @@ pub struct RedisInfo {
     /// `redis_version`. Valkey 8 reports the version of Redis whose commands it has.
     #[serde(skip)]
     pub version: String,
+    /// `valkey_version`; empty for Redis.
+    #[serde(skip)]
+    pub valkey_version: String,
     /// Databases that contain keys.
     pub keyspaces: Vec<Keyspace>,
     /// The master, if the server is a replica.
@@ -36,6 +39,9 @@ pub struct RedisInfo {
     pub maxmemory_policy: String,
     /// Keys evicted since its start.
     pub evicted_keys: u64,
+    /// Commands rejected since its start because its memory was full (`errorstat_OOM`; Redis 6.2
+    /// and later).
+    pub out_of_memory_errors: u64,
     /// Persistence settings and state.
     pub persistence: Persistence,
     /// `latest_fork_usec`.
@@ -129,6 +135,7 @@ impl RedisInfo {
         let text = |name: &str| field(name).unwrap_or_default().to_owned();
         Self {
             version: text("redis_version"),
+            valkey_version: text("valkey_version"),
             requires_replicas: field("min_slaves_good_slaves").is_some(),
             replicas: number("connected_slaves"),
             keyspaces: info.lines().filter_map(Keyspace::parse).collect(),
@@ -146,6 +153,9 @@ impl RedisInfo {
             maxmemory_bytes: number("maxmemory"),
             maxmemory_policy: text("maxmemory_policy"),
             evicted_keys: number("evicted_keys"),
+            out_of_memory_errors: field("errorstat_OOM")
+                .and_then(|text| text.strip_prefix("count=")?.parse().ok())
+                .unwrap_or(0),
             persistence: Persistence {
                 append_only: field("aof_enabled") == Some("1"),
                 append_fsync: None,
@@ -184,6 +194,7 @@ mod tests {
         let kept = server.persistence;
         assert!(kept.append_only && kept.last_snapshot_ok && !kept.last_append_ok);
         assert_eq!(server.latest_fork, Duration::from_micros(250));
+        assert_eq!(RedisInfo::parse("errorstat_OOM:count=12\r\n").out_of_memory_errors, 12);
     }
 
     #[test]

@@ -50,8 +50,8 @@ fn of_pools(observation: &Observation) -> Option<String> {
     let jobs = observation.jobs.known().filter(|jobs| jobs.lacks_pool_connections())?;
     let failed = wording::number(jobs.retries.size, "job", "jobs");
     Some(format!(
-        "most of the {failed} in the retry set failed with ActiveRecord::ConnectionTimeoutError: their \
-         process has fewer connections (pool in config/database.yml) than threads"
+        "most of the {failed} in the retry set failed with ActiveRecord::ConnectionTimeoutError: the \
+         pool of their process (config/database.yml) had no free connection for them"
     ))
 }
 

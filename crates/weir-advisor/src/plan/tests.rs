@@ -69,7 +69,7 @@ fn pools_of_which_jobs_show_that_they_are_too_small_are_not_assumed_to_be_as_pla
     retries.size = 40;
     retries.sample = Fact::Known(JobSample { size: 10, errors, ..JobSample::default() });
     assert!(observation.jobs.known_mut().lacks_pool_connections());
-    assert!(held_up(&observation)[0].contains("fewer connections (pool in"));
+    assert!(held_up(&observation)[0].contains("had no free connection for them"));
 }
 
 #[test]

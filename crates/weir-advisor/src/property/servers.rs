@@ -69,6 +69,7 @@ prop_compose! {
         let master = |(is_linked, is_read_only)| Master { address: "10.0.0.5:6379".to_owned(), is_linked, is_read_only };
         RedisInfo {
             version: "7.2.4".to_owned(),
+            valkey_version: String::new(),
             keyspaces: vec![Keyspace { database: 0, keys }, Keyspace { database: 1, keys: 7 }],
             replica_of: replica_of.map(master),
             lacks_replicas: flags[0],
@@ -81,6 +82,7 @@ prop_compose! {
             maxmemory_bytes: sizes[3],
             maxmemory_policy: maxmemory_policy.to_owned(),
             evicted_keys,
+            out_of_memory_errors: evicted_keys / 3,
             persistence,
             latest_fork: Duration::from_millis(fork),
             clients: 9,
@@ -281,6 +283,7 @@ prop_compose! {
             pending_restart: pending.into_iter().map(str::to_owned).collect(),
             origins,
             read_only,
+            socket_folder: None,
             exceptions,
             connections,
             host: host.map(|(memory_bytes, share_bytes)| DatabaseHost { memory_bytes, share_bytes, is_said }),

@@ -213,6 +213,7 @@ prop_compose! {
             processes: processes.into_iter().take(running).collect(),
             has_more_processes,
             running_ghosts: ghosts.iter().take(1).cloned().collect(),
+            unlisted: ghosts.iter().skip(2).map(|_| 4_711).collect(),
             ghosts,
             scheduled,
             retries,

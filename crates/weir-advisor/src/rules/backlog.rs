@@ -35,6 +35,9 @@ const CPU_UNSEEN: &str = "All threads are busy; whether their jobs wait or compu
 const NO_IDLE_CORE: &str = "No core of this machine is idle: more threads would only wait for one as \
                             well.";
 
+/// A process that was started within this time may be restarted again and again.
+const RESTARTED: Duration = Duration::from_secs(120);
+
 /// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
 
@@ -167,8 +170,28 @@ fn found(
         // New jobs would wait for the same lock.
         None | Some(Drain::Grows | Drain::Stands) if is_held => held_by_lock(finding),
         _ if is_to_be_set_aside(context, queue) => set_aside(context, finding, &queue.name),
-        _ => finding.next("weir plan"),
+        Some(Drain::After(_)) => finding.next("weir plan"),
+        _ => of_unknown_cause(finding, jobs, queue).next("weir plan"),
     }
+}
+
+/// Says what more threads assume, because nothing shows why the queue has a backlog.
+fn of_unknown_cause(finding: Finding, jobs: &SidekiqObservation, queue: &ObservedQueue) -> Finding {
+    let youngest = jobs.serving_queue(&queue.name).filter_map(|process| process.running_for).min();
+    let restarts = youngest.filter(|age| *age < RESTARTED && *age < queue.latency).map(|age| {
+        format!(
+            " A process that serves it was started {} ago: if it is restarted again and again, long \
+             jobs never end.",
+            wording::duration(age)
+        )
+    });
+    let consequence = format!(
+        "{} Its cause is not known.{} The plan takes the measured arrivals as given: if jobs push \
+         further jobs, or begin again before they have ended, more threads do not help.",
+        finding.consequence,
+        restarts.unwrap_or_default()
+    );
+    finding.leads_to(consequence)
 }
 
 /// Reports whether a young backlog will be empty soon, even if the forecast is too short.
@@ -403,6 +426,19 @@ mod tests {
         assert_eq!(finding.next.as_deref(), Some("weir plan"));
     }
 
+    #[test]
+    fn a_backlog_beside_a_process_that_has_just_started_may_be_due_to_restarts() {
+        let mut observation = behind("push", 40_000, 40_100, 1_200);
+        for process in &mut observation.jobs.known_mut().processes {
+            process.running_for = Some(Duration::from_secs(40));
+        }
+        let jobs = observation.jobs.known().unwrap();
+        let finding = Finding::new(NAME, Severity::Warning, "queue push", "");
+        let queue = jobs.queue("push").unwrap();
+        let consequence = of_unknown_cause(finding, jobs, queue).consequence;
+        assert!(consequence.contains("was started 40 s ago"), "{consequence}");
+    }
+
     /// Returns a backlog whose only process sends heartbeats and takes nothing.
     fn idle_beside(name: &str) -> Observation {
         let mut observation = behind(name, 39_000, 39_100, 1_200);
@@ -432,6 +468,7 @@ mod tests {
         observation.redis[0].known_mut().info.replica_of = Some(master);
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("weir plan"), "a replica renames no queue");
+        assert!(finding.consequence.contains(" Its cause is not known. The plan"), "{finding:?}");
         assert!(!finding.consequence.contains("rejects writes"), "{}", finding.consequence);
         observation.jobs.known_mut().processes.clear();
         let redis = observation.redis[0].known_mut().clone();
@@ -591,7 +628,7 @@ mod tests {
         assert!(elsewhere.contains("was not observed"), "{elsewhere}");
         for waiting in [consequence(Fact::Known(0.3), 2.0, 25), consequence(Fact::NotAsked, 2.0, 3)]
         {
-            assert!(waiting.ends_with("it will never drain."), "{waiting}");
+            assert!(waiting.contains("it will never drain. Its cause is not known."), "{waiting}");
         }
     }
 
@@ -746,7 +783,7 @@ mod tests {
         let finding = check(&behind("push", 40_010, 40_000, 120)).remove(0);
         let expected =
             "10 s are too short to tell whether it is growing or shrinking: use a longer --window.";
-        assert_eq!(finding.consequence, expected);
+        assert!(finding.consequence.starts_with(expected), "{}", finding.consequence);
         let mut long = behind("push", 40_010, 40_000, 120);
         long.jobs.known_mut().queue_mut("push").flow.known_mut().window =
             Duration::from_secs(3_600);

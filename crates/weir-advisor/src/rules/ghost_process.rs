@@ -55,8 +55,8 @@ fn missing_one(process: &JobProcess, machine: Option<&Machine>) -> Finding {
     if process.presence == ProcessPresence::Gone {
         return finding
             .leads_to(format!(
-                "It ended without a shutdown: killed by an operator, or by the kernel for lack of \
-                 memory (OOM killer), which the suggested command shows.{} Jobs in progress at its \
+                "It ended without a shutdown: killed by an operator or its supervisor, or by the \
+                 kernel for lack of memory (OOM killer), which the suggested command shows.{} Jobs in progress at its \
                  end are lost, unless its fetcher keeps them (Sidekiq Pro).",
                 oom_kills(machine)
             ))

@@ -38,6 +38,8 @@ const ELECTION: &str = "This may be intended: programs elect a leader by an advi
 const OTHER_SERVICES: [&str; 5] = ["web", "streaming", "psql", "pg_dump", "pg_restore"];
 /// Those of them that serve nobody.
 const TOOLS: [&str; 3] = ["psql", "pg_dump", "pg_restore"];
+/// Sidekiq lists a job with the next heartbeat, at most this long after it was started.
+const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -208,6 +210,13 @@ fn blocked_by(
     let finding = Finding::new(NAME, severity(victims), format!("session {blocker}"), evidence);
     let (advisory, effect) = (if is_advisory { ADVISORY } else { "" }, effect(victims));
     match state {
+        Some((SessionState::IdleInTransaction, since))
+            if may_be_job(observation, service, since) =>
+        {
+            finding
+                .leads_to(format!("{effect} {advisory}{} {RIGHT}", held_by_job(blocker)))
+                .next(observation.psql(&session_query(blocker)))
+        }
         // A shorter pause may be one between two statements of a migration.
         Some((SessionState::IdleInTransaction, since)) if since >= WAIT_MIN => finding
             .leads_to(format!(
@@ -221,11 +230,41 @@ fn blocked_by(
             .leads_to(format!(
                 "{effect} {advisory}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed. {RIGHT}"
             ))
-            .next(observation.psql(&format!(
-                "SELECT backend_type, application_name, usename, state, xact_start, query \
-                 FROM pg_stat_activity WHERE pid = {blocker}"
-            ))),
+            .next(observation.psql(&session_query(blocker))),
     }
+}
+
+fn session_query(pid: u32) -> String {
+    format!(
+        "SELECT backend_type, application_name, usename, state, xact_start, query \
+         FROM pg_stat_activity WHERE pid = {pid}"
+    )
+}
+
+/// Reports whether a session that has been idle in its transaction for `since` may be that of a job in
+/// progress, which then does something else meanwhile, such as an HTTP request.
+fn may_be_job(observation: &Observation, service: &str, since: Duration) -> bool {
+    if !is_sidekiq(service) && OTHER_SERVICES.contains(&service) {
+        return false;
+    }
+    let Some(jobs) = observation.jobs.known() else { return is_sidekiq(service) };
+    let may_have_it = |process: &JobProcess| {
+        let is_listed = process.in_hand.len() as u64 >= process.busy;
+        // A job is listed with the next heartbeat.
+        let is_new = since < HEARTBEAT && process.busy > 0;
+        is_new || process.busy > 0 && !is_listed || process.in_hand.iter().any(|it| it.age >= since)
+    };
+    jobs.processes.iter().any(may_have_it)
+}
+
+fn held_by_job(blocker: u32) -> String {
+    format!(
+        "The transaction may be that of a job in progress, which does something else meanwhile, such \
+         as an HTTP request. Its lock is released when the transaction ends: if the wait ends by \
+         itself, do nothing now, and let the job make the request outside of its transaction. If it \
+         does not, pg_terminate_backend({blocker}) rolls back what it has not committed; the job \
+         fails, is run again, and repeats what it has done elsewhere, for example a payment."
+    )
 }
 
 /// A session of a person or a backup that waits holds up no jobs and no requests.
@@ -352,7 +391,7 @@ fn waiting(victims: &[&LockWait]) -> String {
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, PostgresAccess};
+    use crate::observation::{Fact, JobInHand, PostgresAccess};
 
     fn wait(waiting_pid: u32, blocking_pid: u32, seconds: u64) -> LockWait {
         LockWait {
@@ -388,8 +427,17 @@ mod tests {
         }
     }
 
+    /// Lists the jobs in progress, which have just been started.
+    fn list_jobs(observation: &mut Observation) {
+        for process in &mut observation.jobs.known_mut().processes {
+            let busy = usize::try_from(process.busy).unwrap();
+            process.in_hand = vec![JobInHand::default(); busy];
+        }
+    }
+
     fn findings(waits: &[LockWait]) -> Vec<Finding> {
         let mut observation = healthy::observation();
+        list_jobs(&mut observation);
         *observation.postgres.known_mut().lock_waits.known_mut() = waits.to_vec();
         check(&observation)
     }
@@ -526,8 +574,35 @@ mod tests {
     }
 
     #[test]
+    fn a_session_of_a_job_in_progress_is_not_simply_ended() {
+        let since = Duration::from_secs(40);
+        let blocking_state = Some((SessionState::IdleInTransaction, since));
+        let ends = |blocker: &str, age: u64| {
+            let mut observation = healthy::observation();
+            list_jobs(&mut observation);
+            let process = &mut observation.jobs.known_mut().processes[0];
+            let age = Duration::from_secs(age);
+            process.in_hand = vec![JobInHand { age, ..JobInHand::default() }];
+            process.busy = 1;
+            let blocking_service = blocker.to_owned();
+            let wait = LockWait { blocking_service, blocking_state, ..wait(1, 7, 20) };
+            *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait];
+            let finding = check(&observation).remove(0);
+            let repeats = finding.consequence.contains("repeats what it has done elsewhere");
+            let is_ended = finding.next.unwrap().contains("terminate");
+            assert_ne!(repeats, is_ended);
+            is_ended
+        };
+        assert!(!ends("sidekiq", 45), "the job is older than the pause");
+        assert!(!ends("shop@db", 45), "that may be Sidekiq");
+        assert!(ends("sidekiq", 30), "no job has had the transaction for so long");
+        assert!(ends("psql", 45));
+    }
+
+    #[test]
     fn what_ends_a_session_goes_where_it_was_seen() {
         let mut observation = healthy::observation();
+        list_jobs(&mut observation);
         *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait(1, 7, 20)];
         observation.postgres_access = Some(PostgresAccess {
             host: "10.0.0.1".to_owned(),

@@ -90,7 +90,9 @@ fn or_in_a_namespace(finding: Finding, redis: &RedisServer) -> Finding {
 /// Does not suggest a start if a process runs on this machine: a second one would fail in the same
 /// way.
 fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Finding {
-    let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
+    let ghost = jobs.and_then(|it| it.running_ghosts.first().cloned());
+    let unlisted = || jobs.and_then(|it| Some(format!("process {}", it.unlisted.first()?)));
+    let Some(first) = ghost.or_else(unlisted) else { return finding };
     let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
     Finding { evidence, next: None, ..finding }.leads_to(
         "It hangs, or Redis rejects it (a changed password), or it now uses another Redis: \
@@ -175,6 +177,9 @@ fn remedy(jobs: &SidekiqObservation) -> &'static str {
         [] if jobs.ghosts.is_empty() => "start yours",
         [] => LOG,
         all if all.iter().any(is_silent) => LOG,
+        all if all.iter().all(|it| it.presence == ProcessPresence::Gone) => {
+            "start yours, unless its supervisor (systemd, Docker) is doing so already"
+        }
         _ => "restart yours",
     }
 }
@@ -291,6 +296,10 @@ mod tests {
         assert!(finding.evidence.ends_with("; shop:7:x runs on this machine nevertheless"));
         assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
         assert!(!finding.consequence.contains("start"));
+        let jobs = observation.jobs.known_mut();
+        (jobs.running_ghosts, jobs.unlisted) = (Vec::new(), vec![4_711]);
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.ends_with("; process 4711 runs on this machine nevertheless"));
     }
 
     #[test]

@@ -78,10 +78,11 @@ fn found(
     let threads = threads.map(|command| format!(" ({command})")).unwrap_or_default();
     finding(Severity::Critical)
         .leads_to(format!(
-            "The pollers of the processes should move them to their queues, but get errors or are \
-             stuck. An error is in Sidekiq's log on {}, and Redis logs commands that it rejects: the \
+            "The pollers of the processes should move them to their queues, but get errors, are \
+             stuck, or sleep between polls for as long as the application has set \
+             (poll_interval_average). An error is in Sidekiq's log on {}, and Redis logs commands that it rejects: the \
              command shows the last ones, for example of a Redis user that may not run scripts \
-             (+@scripting) or use the set. If there is none, a poller is stuck{threads}. {}",
+             (+@scripting) or use the set. If there is none, see the setting, and what the threads do{threads}. {}",
             process.hostname,
             process.where_threads_show()
         ))
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(stuck.severity, Severity::Critical);
         assert_eq!(stuck.next.as_deref(), Some("redis-cli -h 127.0.0.1 -p 6379 ACL LOG 3"));
         assert!(stuck.consequence.contains("may not run scripts (+@scripting)"), "{stuck:?}");
-        assert!(stuck.consequence.contains("stuck (kill -TTIN 1)"), "{stuck:?}");
+        assert!(stuck.consequence.contains("the threads do (kill -TTIN 1)"), "{stuck:?}");
         let set = &mut observation.jobs.known_mut().scheduled;
         (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
         let moves = check(&observation).remove(0);

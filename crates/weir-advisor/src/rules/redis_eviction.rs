@@ -15,6 +15,12 @@ const CACHE_FIRST: &str = "A cache most likely shares this Redis (redis-cli --bi
                            cache to a Redis of its own, or give both room: a maxmemory above what is \
                            in use and what the cache still grows by. Set noeviction as the step \
                            after that.";
+/// The keys that a sample shows are not those of a cache, which may have been evicted, and heartbeats
+/// that are evicted again and again look the same.
+const CACHE_OR_JOBS: &str = "What fills it is not known: a cache that shares this Redis, or the jobs \
+                             themselves (redis-cli --bigkeys lists the largest keys). Do not set \
+                             noeviction yet: a cache would fill the memory, and then every push \
+                             would fail. Jobs need a larger maxmemory, or smaller arguments.";
 const UNKNOWN_CACHE: &str = "Redis is nearly full, and it is unknown whether a cache shares it: with \
                              noeviction, a cache would fill the rest, and then every push would \
                              fail. Move a cache to a Redis of its own, or raise maxmemory, before \
@@ -43,7 +49,10 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         (_, false, _) => Severity::Critical,
     };
     let evicted = wording::number(redis.info.evicted_keys, "key was", "keys were");
-    let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
+    let evidence = format!(
+        "maxmemory-policy is {policy}, {evicted} evicted since its start{}",
+        rejected(redis)
+    );
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
         .leads_to(harm(redis));
     if policy == KEEPS_ALL {
@@ -68,6 +77,18 @@ fn has_ended(redis: &RedisServer) -> bool {
     evicts_none && !redis.is_nearly_full()
 }
 
+/// Counts commands that were rejected because memory was full, which happens despite eviction if too
+/// few keys expire.
+fn rejected(redis: &RedisServer) -> String {
+    match redis.info.out_of_memory_errors {
+        0 => String::new(),
+        count => format!(
+            "; {} rejected meanwhile because its memory was full (OOM)",
+            wording::number(count, "command was", "commands were")
+        ),
+    }
+}
+
 fn keep_all(cli: &str) -> String {
     redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL)
 }
@@ -88,7 +109,11 @@ fn filled_by_clients(finding: Finding) -> Finding {
 /// Suggests to move the cache. Without eviction a cache fills the memory, however much there is, and
 /// then every push fails: there is no command that ends eviction at once.
 fn beside_cache(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
-    let finding = redis_shared::moved(also(finding, CACHE_FIRST));
+    let what = match redis.large_cache_like_share() {
+        Some(_) => CACHE_FIRST,
+        None => CACHE_OR_JOBS,
+    };
+    let finding = redis_shared::moved(also(finding, what));
     if redis.evicts_only_expiring() {
         return finding;
     }
@@ -120,6 +145,11 @@ fn harm(redis: &RedisServer) -> &'static str {
         }
         KEEPS_ALL => {
             "They were evicted under another policy. If queues were among them, their jobs are lost."
+        }
+        _ if redis.evicts_only_expiring() && redis.info.out_of_memory_errors > 0 => {
+            "When memory is short, Redis deletes keys that expire, such as the heartbeats of \
+             processes, without an error. Jobs do not expire and are kept, but pushes fail while no \
+             key that expires is left (OOM command not allowed)."
         }
         _ if redis.evicts_only_expiring() => {
             "When memory is short, Redis deletes keys that expire, such as the heartbeats of \
@@ -213,6 +243,23 @@ mod tests {
         let consequence = |policy: &str| check(&beside_cache(policy, 1.0, 7)).remove(0).consequence;
         assert!(consequence("volatile-ttl").contains(kept));
         assert!(!consequence("allkeys-lru").contains(kept));
+    }
+
+    #[test]
+    fn jobs_that_fill_a_redis_are_not_taken_for_a_cache_and_rejected_pushes_are_counted() {
+        let mut observation = beside_cache("volatile-lru", 0.1, 21_351);
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.contains("or the jobs themselves"), "{}", finding.consequence);
+        assert!(!finding.evidence.contains("OOM"), "{}", finding.evidence);
+        observation.redis[0].known_mut().info.out_of_memory_errors = 3;
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.contains("3 commands were rejected"), "{}", finding.evidence);
+        assert!(finding.consequence.contains("but pushes fail"), "{}", finding.consequence);
+        let memory = redis_memory::check(&observation).remove(0).consequence;
+        assert!(memory.contains("or the jobs themselves fill it"), "{memory}");
+        let observation = beside_cache("volatile-lru", 0.6, 7);
+        let consequence = check(&observation).remove(0).consequence;
+        assert!(consequence.contains("A cache most likely shares this Redis"), "{consequence}");
     }
 
     #[test]

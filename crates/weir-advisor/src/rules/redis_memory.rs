@@ -104,9 +104,16 @@ fn beside_cache(redis: &RedisServer, finding: Finding, harm: &str) -> Finding {
         }
         false => "",
     };
-    let finding = Finding { severity, ..finding }.leads_to(format!(
-        "{harm} A cache most likely shares this Redis, and would fill a larger maxmemory as well."
-    ));
+    let cache = match redis.large_cache_like_share() {
+        Some(_) => {
+            "A cache most likely shares this Redis, and would fill a larger maxmemory as well."
+        }
+        None => {
+            "A cache or the jobs themselves fill it (redis-cli --bigkeys lists the largest keys). A \
+             cache would fill a larger maxmemory as well."
+        }
+    };
+    let finding = Finding { severity, ..finding }.leads_to(format!("{harm} {cache}"));
     let finding = redis_shared::moved(finding);
     let consequence = format!("{}{until}", finding.consequence);
     finding.leads_to(consequence)
@@ -196,7 +203,7 @@ mod tests {
             *observation.redis[0].known_mut().cache_like_share.known_mut() = 0.9;
             let finding = check(&observation).remove(0);
             assert_eq!((finding.severity, finding.next), (expected, None), "{policy}");
-            let move_it = "Give the cache a Redis of its own";
+            let move_it = "Give a cache a Redis of its own";
             assert!(finding.consequence.contains(move_it), "{}", finding.consequence);
         }
     }

@@ -8,7 +8,7 @@ pub(crate) const NAME: &str = "redis-shared";
 
 /// There is no line to type: the address of a second Redis is not known.
 const MOVE: &str =
-    "Give the cache a Redis of its own (config.cache_store; CACHE_REDIS_URL in Mastodon).";
+    "Give a cache a Redis of its own (config.cache_store; CACHE_REDIS_URL in Mastodon).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()

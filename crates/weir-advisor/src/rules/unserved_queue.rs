@@ -66,7 +66,26 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQue
         }
     };
     let finding = Finding::new(NAME, Severity::Critical, subject, evidence).leads_to(consequence);
-    repaired.change(finding, name)
+    match jobs.unlisted.first() {
+        Some(pid) => may_be_of(finding, *pid),
+        None => repaired.change(finding, name),
+    }
+}
+
+/// Reports a Sidekiq of this machine without a heartbeat, which may be the one that serves the queue.
+fn may_be_of(finding: Finding, pid: u32) -> Finding {
+    let evidence = format!(
+        "{}; process {pid} of this machine, a Sidekiq with a connection to this Redis, is not in the \
+         list of processes",
+        finding.evidence
+    );
+    let consequence = format!(
+        "{} No list of queues is suggested, because that process may serve it: it hangs, which its \
+         log shows, or cannot write to Redis, or uses another database of it. Restart it if it hangs; its \
+         jobs in progress are then lost, unless its fetcher keeps them.",
+        finding.consequence
+    );
+    Finding { evidence, ..finding }.leads_to(consequence)
 }
 
 #[cfg(test)]
@@ -108,6 +127,16 @@ mod tests {
         observation.jobs.known_mut().queue_mut("fasp").unlisted = true;
         let unlisted = check(&observation).remove(0);
         assert!(unlisted.consequence.contains("pages do not list the queue"), "{unlisted:?}");
+    }
+
+    #[test]
+    fn a_queue_that_may_be_of_a_process_without_heartbeats_is_given_to_no_other() {
+        let mut observation = unserved("fasp");
+        observation.jobs.known_mut().unlisted = vec![4_711];
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.change), (Severity::Critical, None));
+        assert!(finding.evidence.contains("process 4711 of this machine"), "{}", finding.evidence);
+        assert!(finding.consequence.contains("Restart it if it hangs"), "{}", finding.consequence);
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn two_looks_give_flows_of_queues_and_sets() {
         sample(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
     let second =
         sample(210, vec![queue("pull", 10_000, &newest), queue("new", 3, &[])], set(1_050), set(7));
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let pull = jobs.queue("pull").unwrap();
     assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
     let flow = pull.flow.known().unwrap();
@@ -83,7 +83,7 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
         QueueSample { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
     let first = sample(200, vec![queue("push", 5_000, &[])], set(0), set(0));
     let second = sample(210, vec![after], set(0), set(0));
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let push = jobs.queue("push").unwrap();
     assert_eq!(push.flow.known().unwrap().arrivals_per_second, 34.0);
     assert!(!push.flow_is_least);
@@ -95,7 +95,7 @@ fn a_list_in_which_all_is_new_may_have_had_more() {
         QueueSample { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
     let first = sample(200, vec![queue("push", 7, &[])], set(0), set(0));
     let second = sample(210, vec![after], set(0), set(0));
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let push = jobs.queue("push").unwrap();
     assert_eq!(push.flow.known().unwrap().arrivals_per_second, 30.0);
     assert!(push.flow_is_least);
@@ -112,7 +112,7 @@ fn seen(before: ProcessSample, now: ProcessSample) -> JobProcess {
     let mut first = sample(1_000, Vec::new(), set(0), set(0));
     let mut second = sample(1_010, Vec::new(), set(0), set(0));
     (first.processes, second.processes) = (Ok(vec![before]), Ok(vec![now]));
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     jobs.processes[0].clone()
 }
 
@@ -138,27 +138,26 @@ fn a_clock_that_differs_makes_no_job_old() {
     let mut second = sample(20_010, Vec::new(), set(0), set(0));
     first.processes = Ok(vec![clock(20_000 - 7_200 - 5)]);
     second.processes = Ok(vec![clock(20_010 - 7_200 - 5)]);
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let process = &jobs.processes[0];
     assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, ProcessPresence::Seen));
-    assert_eq!(process.in_hand[0].age, Duration::from_secs(60));
+    assert_eq!(process.in_hand[0].age, Duration::from_secs(70));
     assert_eq!(process.beat_age, Duration::from_secs(5));
+}
+
+fn odd() -> RejectedCommand {
+    RejectedCommand { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None }
 }
 
 #[test]
 fn what_can_not_be_read_takes_nothing_else_with_it() {
-    let odd = || RejectedCommand {
-        command: "LLEN".to_owned(),
-        reason: "wrong kind".to_owned(),
-        grant: None,
-    };
     let mut first = sample(200, vec![queue("pull", 7, &[])], set(1), set(2));
     first.retries = Err(odd());
     first.processed = Err(odd());
     first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
     first.cut = vec!["processes_max (1000)".to_owned()];
     let second = RedisSnapshot { at: at(210), ..first.clone() };
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
     let expected = ["queue odd", "the retry set", "the count of finished jobs"];
     assert_eq!(unread, expected, "each once");
@@ -203,22 +202,26 @@ fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
     let mut first = sample(200, Vec::new(), set(0), set(0));
     first.processes =
         Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
-    let still = vec![process("busy", false), process("stays", true)];
+    let still = vec![process("busy", false), process("stays", true), process("starts", false)];
     let second = RedisSnapshot { at: at(210), processes: Ok(still), ..first.clone() };
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     let seen: Vec<_> = jobs
         .processes
         .iter()
         .map(|it| (it.identity.as_str(), it.quiet_for.as_secs(), it.running_for.unwrap().as_secs()))
         .collect();
-    assert_eq!(seen, [("busy", 0, 90), ("stays", 10, 90)]);
+    assert_eq!(seen, [("busy", 0, 100), ("stays", 10, 100), ("starts", 0, 100)]);
+    assert_eq!(jobs.processes[2].presence, ProcessPresence::Seen);
+    let first = RedisSnapshot { processes: Err(odd()), ..first };
+    let Fact::Known(jobs) = super::jobs(&first, &second) else { panic!() };
+    assert_eq!(jobs.processes[2].presence, ProcessPresence::Presumed, "it may have run before");
 }
 
 #[test]
 fn one_more_failed_job_is_chance() {
     let first = sample(200, Vec::new(), set(1_000), set(7));
     let second = sample(210, Vec::new(), set(1_001), set(8));
-    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
     assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
 }
 

@@ -12,13 +12,15 @@ const WHAT: &str = "waits for locks";
 const UNKNOWN: &str = "another service";
 
 /// Every role may read `pg_locks` and `pg_blocking_pids`. `waitstart` exists since version 14 and
-/// is read by name, so that the query also works in earlier versions. Of a statement, only the words
+/// is read by name, so that the query also works in earlier versions. It begins again for a row each
+/// time that another session gets it, so that the age of the statement is read there. Of a statement, only the words
 /// that say which change of a table it is are read, because it may contain user data.
 const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     THEN l.relation::regclass::text END AS relation, l.locktype = 'advisory' AS advisory, \
     greatest(extract(epoch FROM clock_timestamp() - \
-    coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds, \
+    CASE WHEN l.locktype IN ('transactionid', 'tuple') THEN a.state_change \
+    ELSE coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change) END), 0)::bigint AS seconds, \
     CASE WHEN l.locktype = 'relation' THEN l.mode END AS table_mode, \
     upper(substring(a.query from '(?i)^\\s*((?:alter|create|drop|reindex) +[a-z]+|lock|vacuum|cluster|truncate)')) AS statement, \
     k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \

@@ -25,6 +25,7 @@ pub(super) struct ReportedSettings {
     pub(super) pending_restart: Vec<String>,
     pub(super) origins: Vec<SettingOrigin>,
     pub(super) read_only: Option<ReadOnly>,
+    pub(super) socket_folder: Option<String>,
 }
 
 pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings {
@@ -39,6 +40,7 @@ pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings 
                     .collect(),
                 origins: rows.iter().filter_map(origin).collect(),
                 read_only: read_only(&rows),
+                socket_folder: socket_folder(&rows),
             }
         }
         Err(error) => ReportedSettings {
@@ -46,6 +48,7 @@ pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings 
             pending_restart: Vec::new(),
             origins: Vec::new(),
             read_only: None,
+            socket_folder: None,
         },
     }
 }
@@ -55,6 +58,13 @@ fn origin(row: &SimpleQueryRow) -> Option<SettingOrigin> {
     let source = row.get("source").filter(|source| *source != "default")?.to_owned();
     let file = row.get("sourcefile").filter(|file| !file.is_empty()).map(str::to_owned);
     Some(SettingOrigin { name: row.get("name")?.to_owned(), source, file })
+}
+
+/// Returns the first folder for Unix sockets. Roles without `pg_read_all_settings` do not see it.
+fn socket_folder(rows: &[SimpleQueryRow]) -> Option<String> {
+    let row = rows.iter().find(|row| row.get("name") == Some("unix_socket_directories"))?;
+    let first = row.get("setting")?.split(',').next()?.trim().trim_matches('"');
+    first.starts_with('/').then(|| first.to_owned())
 }
 
 /// Ignores a value that applies only to one role, possibly the observer's.

@@ -18,7 +18,7 @@ enum Signature<'a> {
     UnknownClass(&'a str),
     /// A statement was prepared on another connection of a pooler.
     PreparedStatement,
-    /// The pool of the process has fewer connections than threads.
+    /// Threads found no connection in the pool of their process.
     SmallPool,
 }
 
@@ -135,14 +135,19 @@ fn small_pool(finding: Finding, observation: &Observation, jobs: &SidekiqObserva
         format!(", and Postgres has {sessions} of Sidekiq")
     });
     let text = format!(
-        "A process has fewer connections in its pool than threads that use it, so that threads wait \
-         for a connection and fail; more threads make it worse. If pool is already the number of \
-         Sidekiq's threads, jobs start threads of their own or do not return connections. The \
-         largest process has {}{}.",
-        wording::number(threads, "thread", "threads"),
+        "Threads wait for a connection of the pool of their process and fail; more threads make it \
+         worse. The largest process has {}{}.",
+        wording::number(threads, "thread of Sidekiq", "threads of Sidekiq"),
         sessions.unwrap_or_default()
     );
+    if held.is_some_and(|held| held >= jobs.threads()) {
+        return also(also(finding, EXTRA_THREADS), &text);
+    }
     let more = jobs.threads().saturating_sub(held.unwrap_or_default());
+    let text = format!(
+        "{text} If pool is already that number, do not change it: jobs then start threads of their \
+         own, or do not return connections."
+    );
     let finding = also(finding, &text);
     match observation.free_slots() {
         Some(free) if threads > 0 && more <= free => finding.change_and_restart(
@@ -160,6 +165,12 @@ fn small_pool(finding: Finding, observation: &Observation, jobs: &SidekiqObserva
         }
     }
 }
+
+/// Follows the cause if each thread of Sidekiq can have a connection.
+const EXTRA_THREADS: &str = "The pools have as many connections as Sidekiq has threads: jobs start \
+                             threads of their own, or keep connections that they do not use. The jobs \
+                             that fail may be others than those. Let jobs return a connection \
+                             (with_connection), or make pool larger by the threads that they start.";
 
 /// Returns the number of sessions that Sidekiq's processes hold, or `None` if none is known.
 fn held(observation: &Observation) -> Option<u32> {
@@ -264,12 +275,18 @@ mod tests {
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions = vec![sessions("sidekiq default", SessionState::Idle, 5)];
         let (consequence, change) = finding(&observation);
-        let expected =
-            "The largest process has 25 threads, and Postgres has 5 sessions of Sidekiq.";
+        let expected = "The largest process has 25 threads of Sidekiq, and Postgres has 5 sessions of Sidekiq.";
         assert!(consequence.contains(expected), "{consequence}");
         let change = change.unwrap();
         assert_eq!((change.line.as_str(), change.restart), ("pool: 25", true));
+        let threads = observation.jobs.known_mut().threads();
         let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions = vec![sessions("sidekiq default", SessionState::Idle, threads)];
+        let (consequence, change) = finding(&observation);
+        assert_eq!(change, None, "each thread can have a connection");
+        assert!(consequence.contains("start threads of their own"), "{consequence}");
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions = vec![sessions("sidekiq default", SessionState::Idle, 5)];
         connections.sessions.push(sessions("psql", SessionState::Idle, 180));
         let (consequence, change) = finding(&observation);
         assert_eq!(change, None);
