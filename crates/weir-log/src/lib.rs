@@ -35,6 +35,7 @@ mod damages;
 mod directory;
 mod disk;
 mod error;
+mod extent;
 mod format;
 mod index;
 mod log;
@@ -58,6 +59,7 @@ mod space;
 mod stretch;
 mod survey;
 mod syncer;
+mod times;
 mod verify;
 mod walk;
 
@@ -65,6 +67,9 @@ pub use damage::{Acknowledged, CorrectedRecord, Damage, DamageSummary, SetAside,
 pub use damages::Damages;
 pub use disk::{Allocation, Disk, DiskFile};
 pub use error::{AppendError, OpenError, Poison, RecordError, SyncError};
+pub use extent::{
+    LogExtent, complete_from, extent, oldest_segment_at, segment_file_name, segment_number,
+};
 pub use index::IndexedRecord;
 pub use log::{Class, RoomOutcome, SegmentLog};
 pub use options::SegmentLogOptions;
@@ -79,4 +84,5 @@ pub use segment::SegmentInfo;
 pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
 pub use syncer::{Syncer, Upkeep};
+pub use times::{TIMES_FILE, TimeMark, position_at, time_marks, time_marks_file};
 pub use verify::{SegmentCheck, Verification, VerifyProgress, verify};

@@ -19,6 +19,7 @@ use crate::segment::{Segment, SegmentInfo};
 use crate::shared::{NextSegment, SegmentLogShared, lock};
 use crate::space::Space;
 use crate::syncer::Syncer;
+use crate::times::TimeMark;
 
 /// Whether a record may use the reserved space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub struct SegmentLog<D: Disk> {
     shared: Arc<SegmentLogShared<D>>,
     tail: Option<SegmentTail<D::File>>,
     rotated: bool,
+    /// The last second that was noted.
+    second: u64,
+    /// The second of the last mark in the time index; 0: there is none.
+    marked_second: u64,
 }
 
 /// The segment being written.
@@ -86,7 +91,11 @@ impl<D: Disk> SegmentLog<D> {
         options: SegmentLogOptions,
     ) -> Result<(SegmentLog<D>, RecoveryReport), OpenError> {
         let Opened { shared, tail, report } = recovery::open(disk, options, Depth::Recent)?;
-        let mut log = SegmentLog { shared: Arc::new(shared), tail, rotated: false };
+        // Marks ascend: the second in which the log was closed may not be over, or the clock may
+        // have been set back.
+        let second = shared.times.last_second_at_open();
+        let shared = Arc::new(shared);
+        let mut log = SegmentLog { shared, tail, rotated: false, second, marked_second: second };
         log.prepare()?;
         // No job is appended to a segment of an older format, so begin a new one.
         let is_current = log.tail.as_ref().is_some_and(SegmentTail::is_current);
@@ -177,6 +186,43 @@ impl<D: Disk> SegmentLog<D> {
     /// with the small state (names, counters) that must survive the removal of older segments.
     pub fn rotated(&mut self) -> bool {
         std::mem::take(&mut self.rotated)
+    }
+
+    /// Notes that `second` (since the Unix epoch) has begun, before something is appended in it. The
+    /// first call for a second adds a mark to the time index; see `times.rs`.
+    pub fn note_second(&mut self, second: u64) {
+        if second <= self.second {
+            return;
+        }
+        self.second = second;
+        if self.tail.is_some() {
+            self.shared.times.push(TimeMark { second, position: self.position() });
+            self.marked_second = second;
+        }
+    }
+
+    /// Returns the second of the last mark that was added to the time index, or 0. An index whose
+    /// last mark is earlier has lost marks.
+    #[must_use]
+    pub const fn marked_second(&self) -> u64 {
+        self.marked_second
+    }
+
+    /// Returns the position of the log's end: everything before it was appended. The lowest position
+    /// if nothing ever was.
+    #[must_use]
+    pub fn position(&self) -> RecordPosition {
+        let end = |tail: &SegmentTail<D::File>| RecordPosition {
+            segment: tail.segment.number,
+            offset: tail.offset,
+        };
+        self.tail.as_ref().map(end).unwrap_or_default()
+    }
+
+    /// Returns the number in the header of every segment, which is random and tells logs apart.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.shared.log_id
     }
 
     /// Returns the log's end, which identifies everything appended so far.

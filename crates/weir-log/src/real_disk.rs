@@ -16,6 +16,7 @@ use crate::disk::{Allocation, Disk, DiskFile};
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<PathBuf>,
+    is_read_only: bool,
 }
 
 impl RealDisk {
@@ -25,7 +26,14 @@ impl RealDisk {
         if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?; // a log whose directory is lost is lost
         }
-        Ok(RealDisk { directory: Arc::new(directory.to_owned()) })
+        Ok(RealDisk { directory: Arc::new(directory.to_owned()), is_read_only: false })
+    }
+
+    /// Returns the disk for a `directory` that is only read, such as a backup on a medium that can't
+    /// be written. Files open for reading; everything else fails or changes nothing.
+    #[must_use]
+    pub fn read_only(directory: &Path) -> RealDisk {
+        RealDisk { directory: Arc::new(directory.to_owned()), is_read_only: true }
     }
 }
 
@@ -49,7 +57,9 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        File::options().read(true).write(true).open(self.directory.join(name)).map(RealFile)
+        let mut options = File::options();
+        options.read(true).write(!self.is_read_only);
+        options.open(self.directory.join(name)).map(RealFile)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

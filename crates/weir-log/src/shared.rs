@@ -16,6 +16,7 @@ use crate::options::SegmentLogOptions;
 use crate::pending::Pending;
 use crate::position::{Lsn, RecordPosition};
 use crate::segment::{OpenFiles, Segment};
+use crate::times::TimeIndex;
 
 #[derive(Debug)]
 pub(crate) struct SegmentLogShared<D: Disk> {
@@ -28,6 +29,7 @@ pub(crate) struct SegmentLogShared<D: Disk> {
     pub(crate) catalogue: Mutex<Catalogue<D::File>>,
     pub(crate) open_files: OpenFiles<D::File>,
     pub(crate) damage: DamageLog<D>,
+    pub(crate) times: TimeIndex<D>,
     durable: AtomicU64,
     poison: OnceLock<Poison>,
     /// A write found the disk full; its bytes are still pending.
@@ -64,6 +66,11 @@ pub(crate) enum NextSegment<F> {
 }
 
 impl<F> Catalogue<F> {
+    /// Returns the number of the oldest segment, or of the next one if there is none.
+    pub(crate) fn first(&self) -> u32 {
+        self.segments.front().map_or(self.next_number, |first| first.number)
+    }
+
     pub(crate) fn find(&self, number: u32) -> Option<Arc<Segment<F>>> {
         let first = self.segments.front()?.number;
         self.segments.get(number.checked_sub(first)? as usize).cloned()
@@ -87,6 +94,7 @@ impl<D: Disk> SegmentLogShared<D> {
         damage: DamageLog<D>,
     ) -> SegmentLogShared<D> {
         SegmentLogShared {
+            times: TimeIndex::open(&disk, log_id, catalogue.first(), durable),
             disk,
             log_id,
             syncing: Mutex::new(()),
@@ -140,6 +148,7 @@ impl<D: Disk> SegmentLogShared<D> {
     pub(crate) fn write_pending(&self) -> Result<Lsn, SyncError> {
         let mut writer = lock(&self.writer);
         self.check_poison()?;
+        self.times.write(lock(&self.catalogue).first());
         let chunks = lock(&self.pending).freeze();
         for _ in 0..chunks {
             let Some(chunk) = lock(&self.pending).first() else {

@@ -163,6 +163,7 @@ impl<D: Disk> Syncer<D> {
                 NextSegment::Pending | NextSegment::Failed => catalogue.next_number,
             }
         };
+        self.shared.times.sync();
         let made = self.make_segment(number);
         let full = made.as_ref().is_err_and(disk::is_full);
         let file = match made {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod extent;
 mod failed_sync;
 mod full_disk;
 mod history;
