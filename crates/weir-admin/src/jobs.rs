@@ -15,6 +15,7 @@
 //! | `POST cron/act` `{name,action}` | `{"count":1}` |
 //! | `GET damage` | [`view::Damage`] of each place that is not acknowledged, at most 1000 |
 //! | `POST damage/acknowledge` | `{"count":n}`: places acknowledged |
+//! | `POST backup-point` | [`view::BackupPoint`]: what `weir backup` copies from the log |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -131,6 +132,7 @@ pub fn router(handle: Handle) -> Router {
         .route("/cron/act", post(act_on_cron))
         .route("/damage", get(damage))
         .route("/damage/acknowledge", post(acknowledge_damage))
+        .route("/backup-point", post(backup_point))
         .route("/export", get(export_jobs))
         .route("/push", post(push))
         .route("/import", post(import))
@@ -208,6 +210,10 @@ async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCoun
     let count = handle.acknowledge_damages().await.map_err(errors::handle_error)?;
     tracing::info!(places = count, "damage of the job store was acknowledged");
     Ok(Json(JobCount { count }))
+}
+
+async fn backup_point(State(handle): State<Handle>) -> AdminResult<view::BackupPoint> {
+    Ok(Json(handle.backup_point().await.map_err(errors::handle_error)?))
 }
 
 async fn export_jobs(

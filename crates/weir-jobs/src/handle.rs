@@ -244,6 +244,11 @@ impl Handle {
         self.ask(|reply| HandleRequest::SignalWorkers(wid, signal, reply)).await
     }
 
+    /// Returns a state of the log to copy, once it is as durable as the settings demand.
+    pub async fn backup_point(&self) -> Result<view::BackupPoint, HandleError> {
+        self.ask(HandleRequest::BackupPoint).await
+    }
+
     /// Returns all cron jobs, in the order of the settings.
     pub async fn cron(&self) -> Result<Vec<view::CronView>, HandleError> {
         self.ask(HandleRequest::Cron).await

@@ -31,6 +31,7 @@ use crate::node::{NodeReport, NodeState};
 use crate::tracks::{Track, TrackUpdate};
 use weir_base::clock::Timestamp;
 pub use weir_log::Damage;
+use weir_log::{RecordPosition, SegmentInfo};
 
 /// The optional features of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +300,22 @@ pub struct Storage {
     pub nodes: Vec<NodeState>,
 }
 
+/// A state of the log that can be copied from its files while the log goes on.
+///
+/// Sealed segments and bytes before `position` never change, apart from repairs of damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupPoint {
+    /// See [`weir_log::SegmentLog::id`].
+    pub log_id: u64,
+    /// When `position` was the log's end.
+    pub at: Timestamp,
+    pub position: RecordPosition,
+    /// See [`weir_log::SegmentLog::marked_second`].
+    pub marked_second: u64,
+    /// The segments up to `position`, oldest first.
+    pub segments: Vec<SegmentInfo>,
+}
+
 /// Whether the storage accepts jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreCondition {
@@ -343,6 +360,10 @@ const NO_BATCH: StoreError = StoreError::Unsupported(
 
 const NO_CRON: StoreError = StoreError::Unsupported(
     "jobs.cron is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+);
+
+const NO_BACKUP: StoreError = StoreError::Unsupported(
+    "these jobs are not in the embedded store (jobs.store), so Weir does not back them up",
 );
 
 /// The interval of [`Store::exchange_reports`].
@@ -557,6 +578,11 @@ pub trait Store: 'static {
 
     /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     async fn acknowledge_damages(&self) -> Result<u64, StoreError>;
+
+    /// Returns a state of the log to copy, once it is as durable as the settings demand.
+    async fn backup_point(&self) -> Result<BackupPoint, StoreError> {
+        Err(NO_BACKUP)
+    }
 
     /// Reports this node and its worker processes to those who share the data. Returns the directives
     /// that they left for the workers. Called every [`WORKER_REPORT_EVERY`] if the store is

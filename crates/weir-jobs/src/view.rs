@@ -204,6 +204,32 @@ pub struct Damage {
     pub why: String,
 }
 
+/// A state of the job log that can be copied from its files while the log goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupPoint {
+    /// The id in the header of each segment: 16 hexadecimal digits.
+    pub log_id: String,
+    /// When the log's end was at `segment` and `offset`, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    pub segment: u32,
+    pub offset: u32,
+    /// The second (since the Unix epoch) of the last mark in the log's index of times; 0: there is
+    /// none. An index that ends earlier has lost marks.
+    pub marked_second: u64,
+    /// The segments up to there, oldest first.
+    pub segments: Vec<BackupSegment>,
+}
+
+/// A segment of a [`BackupPoint`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupSegment {
+    pub number: u32,
+    /// Bytes in use; the file may be longer.
+    pub bytes: u32,
+    /// Whether the segment is complete, so that it never changes.
+    pub sealed: bool,
+}
+
 /// A limit that was reached since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {

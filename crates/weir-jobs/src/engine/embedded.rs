@@ -25,8 +25,8 @@ use crate::metrics::{
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction, Reserved,
-    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
+    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
+    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
 };
 
 use crate::tracks::{Track, TrackUpdate};
@@ -465,6 +465,10 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         acknowledged
             .map_err(|error| StoreError::Failed(format!("it ended early: {error}")))?
             .map_err(|error| StoreError::Failed(format!("the damage stays listed: {error}")))
+    }
+
+    async fn backup_point(&self) -> Result<BackupPoint, StoreError> {
+        self.inner.backup_point().await
     }
 
     fn allocate(&self, allocation: Allocation) {

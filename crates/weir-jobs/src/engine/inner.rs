@@ -21,7 +21,7 @@ use crate::allocation::Allocation;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::model::{QueueName, Wid};
 use crate::settings::{Fsync, JobServerSettings};
-use crate::store::{BatchSize, Storage, StoreCondition, StoreError};
+use crate::store::{BackupPoint, BatchSize, Storage, StoreCondition, StoreError};
 use crate::waiters::Waiters;
 
 /// With less space than this on a full disk, the store reports that pushes are rejected, because a
@@ -86,6 +86,7 @@ impl<D: Disk> EngineShared<D> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocation = Allocation::of_settings(settings);
+        engine.journal.clock = Some(clock.clone());
         let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
         let syncer = engine.journal.log.syncer();
         let sync = SyncThread::start(syncer, pace, clock.clone(), metrics.clone())
@@ -274,6 +275,24 @@ impl<D: Disk> EngineShared<D> {
         let problem = result.err().map_or_else(String::new, |problem| problem.to_string());
         self.promises.break_up_to(end, StoreError::Failed(problem.clone()));
         Err(StoreError::Failed(problem))
+    }
+
+    /// Returns a position of the log up to which everything can be copied from its files.
+    pub(super) async fn backup_point(&self) -> Result<BackupPoint, StoreError> {
+        self.check_open()?;
+        let point = {
+            let engine = self.engine.borrow();
+            let log = &engine.journal.log;
+            BackupPoint {
+                log_id: log.id(),
+                at: self.clock.now(),
+                position: log.position(),
+                marked_second: log.marked_second(),
+                segments: log.segments(),
+            }
+        };
+        self.promise().await?;
+        Ok(point)
     }
 
     pub(super) fn storage(&self) -> Storage {

@@ -1,5 +1,6 @@
 //! The log as the engine uses it: typed records, and a snapshot at the start of every segment.
 
+use weir_base::clock::Clock;
 use weir_log::{
     AppendError, Class, Disk, ReadAhead, RecordError, RecordPosition, RecordReader, RoomOutcome,
     SegmentLog,
@@ -10,6 +11,8 @@ use super::head::{Put, RecordHead};
 use super::head_features;
 use super::state::EngineState;
 use crate::features::JobFeatures;
+
+const MICROS_PER_SECOND: u64 = 1_000_000;
 
 /// Writes and reads the engine's records.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Journal<D: Disk> {
     /// Number of segments begun since the start. A change means that there may be something to
     /// reclaim.
     pub(crate) segments_begun: u64,
+    /// Tells the log's time index when a second begins. `None`: the log gets no index.
+    pub(crate) clock: Option<Clock>,
 }
 
 impl<D: Disk> Journal<D> {
@@ -39,6 +44,7 @@ impl<D: Disk> Journal<D> {
             features: Vec::new(),
             snapshot_due,
             segments_begun: 0,
+            clock: None,
         }
     }
 
@@ -109,6 +115,9 @@ impl<D: Disk> Journal<D> {
         body_bytes: usize,
         state: &EngineState,
     ) -> Result<(), AppendError> {
+        if let Some(clock) = &self.clock {
+            self.log.note_second(clock.now().as_micros() / MICROS_PER_SECOND);
+        }
         let room = self.log.make_room(class, self.head.len(), body_bytes)?;
         self.note_rotation(room == RoomOutcome::Rotated);
         self.write_snapshot(state)

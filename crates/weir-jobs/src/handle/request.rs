@@ -36,6 +36,7 @@ pub(crate) enum HandleRequest {
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
     Damages(Reply<Vec<view::Damage>>),
     AcknowledgeDamages(Reply<u64>),
+    BackupPoint(Reply<view::BackupPoint>),
     Cron(Reply<Vec<view::CronView>>),
     ActOnCron(String, CronAction, Reply<()>),
     Ready(Reply<()>),

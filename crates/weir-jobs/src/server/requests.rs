@@ -94,6 +94,10 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             let acknowledged = service.store.acknowledge_damages().await;
             send_reply(reply, acknowledged.map_err(HandleError::from));
         }
+        HandleRequest::BackupPoint(reply) => {
+            let point = service.store.backup_point().await;
+            send_reply(reply, point.map(views::backup_point).map_err(HandleError::from));
+        }
         HandleRequest::Cron(reply) => send_reply(reply, cron::list(service).await),
         HandleRequest::ActOnCron(name, action, reply) => {
             send_reply(reply, cron::act(service, &name, action).await);

@@ -3,6 +3,7 @@
 use memchr::memmem;
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
+use weir_log::SegmentInfo;
 
 use super::JobService;
 use crate::model::{FailureState, SetName};
@@ -10,8 +11,8 @@ use crate::node::NodeState;
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
 use crate::store::{
-    CallbackJob, ExportedFeatures, JobState, QueueCounts, Reserved, ShardState, Storage, Store,
-    StoreCondition, StoredJob,
+    BackupPoint, CallbackJob, ExportedFeatures, JobState, QueueCounts, Reserved, ShardState,
+    Storage, Store, StoreCondition, StoredJob,
 };
 use crate::view;
 
@@ -121,6 +122,23 @@ fn node(node: NodeState) -> view::NodeView {
 pub(super) fn damage(damage: weir_log::Damage) -> view::Damage {
     let weir_log::Damage { file, offset, bytes, set_aside, why } = damage;
     view::Damage { file, offset: offset.into(), bytes, set_aside, why }
+}
+
+/// Converts a state of the log to copy.
+pub(super) fn backup_point(point: BackupPoint) -> view::BackupPoint {
+    let segment = |info: &SegmentInfo| view::BackupSegment {
+        number: info.number,
+        bytes: info.bytes,
+        sealed: info.sealed,
+    };
+    view::BackupPoint {
+        log_id: format!("{:016x}", point.log_id),
+        at_ms: point.at.as_millis(),
+        segment: point.position.segment,
+        offset: point.position.offset,
+        marked_second: point.marked_second,
+        segments: point.segments.iter().map(segment).collect(),
+    }
 }
 
 /// Returns all queues, sorted by name.

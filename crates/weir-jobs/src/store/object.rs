@@ -10,8 +10,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use super::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction, Reserved,
-    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
+    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
+    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -97,6 +97,7 @@ macro_rules! operations {
             reservations(limit: usize) -> Vec<Reserved>;
             storage() -> Storage;
             acknowledge_damages() -> Result<u64, StoreError>;
+            backup_point() -> Result<BackupPoint, StoreError>;
             exchange_reports(node: NodeReport, workers: Vec<WorkerReport>)
                 -> Vec<(Wid, WorkerDirective)>;
             close() -> Result<(), StoreError>;
