@@ -11,6 +11,7 @@
 //! | `GET realtime/tail?app=&channel=` | server-sent events: `{left_out,events}` |
 //! | `POST realtime/publish` | [`EventPublished`] |
 //! | `POST realtime/disconnect` | `{"count":n}`: connections told |
+//! | `POST realtime/backup` | [`SavedHistories`]: the histories are in a file of data_dir |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -44,6 +45,14 @@ pub enum Disconnect {
     Socket { app: String, socket_id: String },
 }
 
+/// The histories that were written to `backup-histories` in `data_dir`, for a backup that removes
+/// the file. No file exists if they are in Redis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedHistories {
+    pub channels: usize,
+    pub events: usize,
+}
+
 /// Returns the routes; without realtime they return an error.
 pub fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
@@ -59,6 +68,7 @@ pub fn router(realtime: Option<Realtime>) -> Router {
         .route("/tail", get(tail::open))
         .route("/publish", post(publish))
         .route("/disconnect", post(disconnect))
+        .route("/backup", post(backup))
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method());
     Router::new().nest("/realtime", pages).with_state(realtime)
@@ -66,6 +76,16 @@ pub fn router(realtime: Option<Realtime>) -> Router {
 
 async fn overview(State(realtime): State<Realtime>) -> Json<view::HubOverview> {
     Json(realtime.hub.overview())
+}
+
+async fn backup(State(realtime): State<Realtime>) -> AdminResult<SavedHistories> {
+    let Realtime { hub, backup_file, .. } = realtime;
+    // Two backups at once must not write the same file.
+    let file = backup_file.lock_owned().await;
+    let saved = tokio::task::spawn_blocking(move || hub.save(&file)).await;
+    let saved = saved.map_err(|error| errors::not_saved(&error))?;
+    let saved = saved.map_err(|error| errors::not_saved(&error))?;
+    Ok(Json(SavedHistories { channels: saved.channels, events: saved.events }))
 }
 
 async fn settings(State(realtime): State<Realtime>) -> Json<view::SettingsView> {

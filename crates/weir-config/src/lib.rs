@@ -173,6 +173,16 @@ impl Settings {
         self.data_dir.join("switches.json")
     }
 
+    /// Returns the path of realtime's histories, from a stop to the next start.
+    pub fn histories_file(&self) -> PathBuf {
+        self.data_dir.join("realtime-histories")
+    }
+
+    /// Returns the path of realtime's histories while a backup copies them.
+    pub fn backup_histories_file(&self) -> PathBuf {
+        self.data_dir.join("backup-histories")
+    }
+
     /// Returns the path of the file that stores which apps are paused or in maintenance.
     pub fn paused_apps_file(&self) -> PathBuf {
         self.data_dir.join("holds.json")

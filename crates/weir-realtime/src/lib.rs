@@ -42,4 +42,4 @@ pub mod watch;
 pub mod webhooks;
 pub mod websocket;
 
-pub use saved::{Saved, SavedError};
+pub use saved::{Saved, SavedError, begin_new_epochs};

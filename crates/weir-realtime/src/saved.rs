@@ -21,7 +21,7 @@ use crate::channel::{HistoryEntry, SavedHistory};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::ChannelPosition;
+use crate::pusher::position::{ChannelPosition, Epoch};
 
 /// The first bytes of the file: name and version of the format.
 const MAGIC: &[u8; 8] = b"WEIRRT01";
@@ -64,8 +64,10 @@ pub enum SavedError {
 }
 
 impl Hub {
-    /// Writes all histories to `path`, for [`Hub::restore`]. Must be called after the last event is
-    /// published. With a shared log, which has them, it writes no file.
+    /// Writes all histories to `path`, for [`Hub::restore`]. For the next process it must be called
+    /// after the last event is published; the file of a backup, in which each channel ends where it
+    /// was when it was written, needs [`begin_new_epochs`] before it is restored. With a shared log,
+    /// which has them, it writes no file.
     ///
     /// # Errors
     /// Returns an error if the file can't be written. No file exists then.
@@ -73,35 +75,19 @@ impl Hub {
         if self.broker.log.is_some() {
             return Ok(Saved::default());
         }
-        let unfinished = path.with_extension("new");
-        let written = self.write(&unfinished).and_then(|saved| {
-            fs::rename(&unfinished, path)?;
-            Ok(saved)
-        });
-        written.map_err(|source| {
-            let _ = fs::remove_file(&unfinished);
-            SavedError::Io { action: "cannot write", path: path.to_owned(), source }
-        })
-    }
-
-    fn write(&self, path: &Path) -> io::Result<Saved> {
-        let mut out = Sums { inner: BufWriter::new(File::create(path)?), crc: 0 };
-        let mut saved = Saved::default();
-        out.write_all(MAGIC)?;
-        for app in self.apps() {
-            let id = app.settings().id.to_string();
-            for channel in app.channels.with_prefix("") {
-                let Some(history) = channel.saved_history() else { continue };
-                write_channel(&mut out, &id, channel.name.as_str(), &history)?;
-                saved.channels += 1;
-                saved.events += history.entries.len();
+        write_file(path, &mut |out| {
+            let mut saved = Saved::default();
+            for app in self.apps() {
+                let id = app.settings().id.to_string();
+                for channel in app.channels.with_prefix("") {
+                    let Some(history) = channel.saved_history() else { continue };
+                    write_channel(out, &id, channel.name.as_str(), &history)?;
+                    saved.channels += 1;
+                    saved.events += history.entries.len();
+                }
             }
-        }
-        write_record(&mut out, &[])?;
-        let crc = out.crc;
-        out.inner.write_all(&crc.to_le_bytes())?;
-        out.inner.into_inner()?.sync_all()?;
-        Ok(saved)
+            Ok(saved)
+        })
     }
 
     /// Reads the file that [`Hub::save`] wrote, and removes it. Must be called before anything is
@@ -143,6 +129,84 @@ impl Hub {
     }
 }
 
+/// Gives each history in the file at `path` a new epoch. A backup is older than what clients have
+/// seen: with its own epoch, a channel would assign offsets a second time, and clients would miss
+/// events without notice. With a new one they are notified of a gap. Does nothing without a file.
+///
+/// # Errors
+/// Returns an error if the file is incomplete, or can't be read or written. The file is unchanged.
+pub fn begin_new_epochs(path: &Path) -> Result<Saved, SavedError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
+        Err(source) => {
+            return Err(SavedError::Io { action: "cannot read", path: path.to_owned(), source });
+        }
+    };
+    let damaged = |reason| SavedError::Damaged { path: path.to_owned(), reason };
+    let channels = read(file).map_err(damaged)?;
+    write_file(path, &mut |out| {
+        let mut saved = Saved::default();
+        for (channel, history) in &channels {
+            let history = history.in_epoch(Epoch(fastrand::u64(..)));
+            write_channel(out, &channel.app, &channel.name, &history)?;
+            saved.channels += 1;
+            saved.events += history.entries.len();
+        }
+        Ok(saved)
+    })
+}
+
+impl SavedHistory {
+    /// Returns the same history in another epoch.
+    fn in_epoch(&self, epoch: Epoch) -> Self {
+        let moved = |entry: &HistoryEntry| {
+            let offset = entry.offset;
+            let position = |epoch| format!(r#","epoch":"{epoch}","offset":{offset}}}"#);
+            let json = entry.frame.json();
+            let own = position(self.position.epoch);
+            // An event without a position (of a cache) stays as it is.
+            let frame = match json.strip_suffix(own.as_bytes()) {
+                None => entry.frame.clone(),
+                Some(start) => Frame::text(|out| {
+                    out.extend_from_slice(start);
+                    out.extend_from_slice(position(epoch).as_bytes());
+                }),
+            };
+            HistoryEntry { offset, at: entry.at, frame }
+        };
+        Self {
+            position: ChannelPosition { epoch, ..self.position },
+            entries: self.entries.iter().map(moved).collect(),
+            cached: self.cached.as_ref().map(|(data, entry)| (data.clone(), moved(entry))),
+            touched: self.touched,
+        }
+    }
+}
+
+/// Writes a file whose channels `write` writes: it appears at `path` as a whole, or not at all.
+fn write_file(
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<Saved>,
+) -> Result<Saved, SavedError> {
+    let unfinished = path.with_extension("new");
+    let mut written = || -> io::Result<Saved> {
+        let mut out = Sums { inner: BufWriter::new(File::create(&unfinished)?), crc: 0 };
+        out.write_all(MAGIC)?;
+        let saved = write(&mut out)?;
+        write_record(&mut out, &[])?;
+        let crc = out.crc;
+        out.inner.write_all(&crc.to_le_bytes())?;
+        out.inner.into_inner()?.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        Ok(saved)
+    };
+    written().map_err(|source| {
+        let _ = fs::remove_file(&unfinished);
+        SavedError::Io { action: "cannot write", path: path.to_owned(), source }
+    })
+}
+
 /// Computes the checksum of the bytes that pass through.
 struct Sums<T> {
     inner: T,
@@ -170,7 +234,7 @@ impl<R: Read> Read for Sums<R> {
 }
 
 fn write_channel(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     app: &str,
     name: &str,
     history: &SavedHistory,
@@ -193,7 +257,7 @@ fn write_channel(
     Ok(())
 }
 
-fn write_record(out: &mut impl Write, record: &[u8]) -> io::Result<()> {
+fn write_record(out: &mut dyn Write, record: &[u8]) -> io::Result<()> {
     let bytes = u32::try_from(record.len()).map_err(io::Error::other)?;
     out.write_all(&bytes.to_le_bytes())?;
     out.write_all(record)

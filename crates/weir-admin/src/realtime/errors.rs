@@ -18,6 +18,11 @@ pub(super) fn router() -> Router {
     Router::new().route("/realtime/{*rest}", any(async || not_served()))
 }
 
+pub(super) fn not_saved(error: &impl std::fmt::Display) -> AdminError {
+    let hint = "free space in data_dir, then try again";
+    AdminError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string(), hint)
+}
+
 pub(super) fn no_such_app(id: &str) -> AdminError {
     operation_error(OperationError::NoSuchApp(id.to_owned()))
 }

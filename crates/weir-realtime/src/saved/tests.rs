@@ -140,3 +140,23 @@ fn an_epoch_round_trips_through_the_file() {
     let json = serde_json::to_string(&position).unwrap();
     assert_eq!(serde_json::from_str::<ChannelPosition>(&json).unwrap(), position);
 }
+
+/// Clients that saw later events than the backup must not believe that they missed nothing.
+#[test]
+fn a_restored_backup_keeps_its_events_and_notifies_clients_of_a_gap() {
+    let folder = Folder::new();
+    let position = folder.saved();
+    assert_eq!(begin_new_epochs(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
+    let hub = hub(&folder.clock);
+    assert_eq!(hub.restore(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
+    let later = ChannelPosition { offset: 9, ..position };
+    for known in [later, position] {
+        let joined = join(&hub, "news", Some(known)).joined;
+        assert!(!matches!(joined.recovery, Some(Recovery::Recovered { .. })), "{joined:?}");
+    }
+    let new = join(&hub, "news", None).joined.position.unwrap();
+    assert_ne!(new.epoch, position.epoch);
+    let missed = join(&hub, "news", Some(ChannelPosition { offset: 1, ..new })).missed;
+    let text = String::from_utf8(missed[0].json().to_vec()).unwrap();
+    assert!(text.ends_with(&format!(r#","epoch":"{}","offset":2}}"#, new.epoch)), "{text}");
+}

@@ -124,7 +124,7 @@ fn console_realtime(
     operated: weir_admin::realtime::Realtime,
     settings: &Settings,
 ) -> weir_console::RealtimeSource {
-    let weir_admin::realtime::Realtime { hub, switches } = operated;
+    let weir_admin::realtime::Realtime { hub, switches, .. } = operated;
     weir_console::RealtimeSource::new(hub, switches, &settings.history())
 }
 

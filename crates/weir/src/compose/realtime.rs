@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
@@ -31,6 +32,7 @@ pub(super) struct Realtime {
     draining: CancellationToken,
     webhooks: ShutdownToken,
     histories: PathBuf,
+    backup_file: Arc<Mutex<PathBuf>>,
 }
 
 impl Realtime {
@@ -45,11 +47,12 @@ impl Realtime {
         let in_flight = webhook_limit(settings, registry);
         let webhooks = ShutdownToken::new();
         let hub = create_hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
-        let histories = settings.data_dir.join(HISTORIES);
+        let histories = settings.histories_file();
         restore_histories(&hub, &histories).await;
         let switches =
             Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
-        Self { hub, switches, in_flight, draining, webhooks, histories }
+        let backup_file = Arc::new(Mutex::new(settings.backup_histories_file()));
+        Self { hub, switches, in_flight, draining, webhooks, histories, backup_file }
     }
 
     /// Returns a function that creates a core's shard, to be called on the core.
@@ -62,8 +65,11 @@ impl Realtime {
 
     /// Returns the handles for the admin API and the console.
     pub(super) fn admin_handles(&self) -> weir_admin::realtime::Realtime {
-        let (hub, switches) = (Arc::clone(&self.hub), self.switches.clone());
-        weir_admin::realtime::Realtime { hub, switches }
+        weir_admin::realtime::Realtime {
+            hub: Arc::clone(&self.hub),
+            switches: self.switches.clone(),
+            backup_file: Arc::clone(&self.backup_file),
+        }
     }
 
     /// Applies new settings.
@@ -127,8 +133,6 @@ fn webhook_limit(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore>
     in_flight
 }
 
-/// A file in data_dir, from a graceful shutdown to the next start.
-const HISTORIES: &str = "realtime-histories";
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
 /// Creates the state that the cores share; `webhooks` runs the webhook task, and the task of the
