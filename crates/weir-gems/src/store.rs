@@ -36,7 +36,7 @@ pub use self::postgres::{
     PostgresLimits, PostgresMetrics, PostgresSettings, PostgresStore, PostgresUrl,
     PostgresUrlError, SchemaName, SchemaNameError,
 };
-pub use self::sqlite::{SqliteSettings, SqliteStore};
+pub use self::sqlite::{SqliteSettings, SqliteStore, back_up};
 use crate::index::digest::Digests;
 use crate::index::text::Text;
 use crate::name::GemName;

@@ -5,6 +5,7 @@
 //! on blocking threads. Another process (such as an import from the command line) may write to the
 //! same file, so cached texts and infos are compared with the file at each use.
 
+mod back_up;
 mod connections;
 mod database;
 mod import;
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 use weir_base::clock::{Clock, Timestamp};
 use weir_settings::Section;
 
+pub use self::back_up::back_up;
 use self::connections::Connections;
 use self::database::Sqlite;
 use self::info_cache::InfoCache;

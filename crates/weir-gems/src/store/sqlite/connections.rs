@@ -13,7 +13,7 @@ use super::{SqliteSettings, schema};
 use crate::store::StoreError;
 
 /// How long a write waits for another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of prepared statements to cache per connection; there are about 30.
 const STATEMENTS: usize = 64;
 /// Number of idle connections to keep. More are opened when more threads read at once.
