@@ -25,7 +25,21 @@ enum Column {
     OldestRead,
 }
 
-const FORMATS: [Format; 8] = [
+const FORMATS: [Format; 10] = [
+    Format {
+        store: "time index of the job log",
+        column: Column::Written,
+        file: "crates/weir-log/src/times.rs",
+        before: "const MAGIC: &[u8; 8] = b\"",
+        after: '"',
+    },
+    Format {
+        store: "backups",
+        column: Column::Written,
+        file: "crates/weir-cli/src/backup/manifest.rs",
+        before: "const FORMAT: u32 = ",
+        after: ';',
+    },
     Format {
         store: "job log",
         column: Column::Written,
@@ -122,14 +136,14 @@ mod tests {
 
     #[test]
     fn numbers_of_the_page_are_those_of_the_code() {
-        let log = &FORMATS[0];
+        let log = &FORMATS[2];
         let source = "/// The version.\npub(crate) const VERSION: u32 = 3;\n";
         assert_eq!(compare(log, source, "| job log | 3 | from 1 | here |"), None);
         let found = compare(log, source, "| job log | 2 | from 1 | here |").expect("a problem");
         assert!(found.contains("has 2, but crates/weir-log/src/format.rs has 3"), "{found}");
         assert!(compare(log, source, "| jobs | 3 |").is_some());
         assert!(compare(log, "", "| job log | 3 |").is_some());
-        let oldest = &FORMATS[1];
+        let oldest = &FORMATS[3];
         let source = "const VERSION_MIN: u32 = 1;";
         assert_eq!(compare(oldest, source, "| job log | 3 | from 1 | here |"), None);
         assert!(compare(oldest, source, "| job log | 3 | from 2 | here |").is_some());

@@ -4,17 +4,20 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::backup::BackupArguments;
 use crate::commands::check::CheckArguments;
 use crate::commands::init::InitArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::reference::ReferencePage;
 use crate::commands::restart::RestartArguments;
+use crate::commands::restore::RestoreArguments;
 use crate::commands::status::StatusArguments;
 use crate::commands::up::UpArguments;
 use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
-    SimulateArguments, SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs,
-    man, plan, realtime, reference, restart, sidekiq, simulate, status, switch, workers,
+    SimulateArguments, SwitchCommand, WorkersCommand, backup, check, completions, doctor, gems,
+    init, jobs, man, plan, realtime, reference, restart, restore, sidekiq, simulate, status,
+    switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
@@ -47,6 +50,10 @@ pub(crate) enum Command {
     /// Replace the parent and the service process after a new build of Weir was installed, keeping
     /// workers and connections
     Upgrade(RestartArguments),
+    /// Back up the data directory, of a running or a stopped Weir
+    Backup(BackupArguments),
+    /// Restore a backup into an empty data directory
+    Restore(RestoreArguments),
     /// List, inspect and change jobs
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -112,6 +119,8 @@ impl Cli {
             Command::Status(arguments) => status::run(&arguments),
             Command::Restart(arguments) => restart::run(&arguments, "/v1/restart"),
             Command::Upgrade(arguments) => restart::run(&arguments, "/v1/upgrade"),
+            Command::Backup(arguments) => backup::run(&arguments),
+            Command::Restore(arguments) => restore::run(&arguments),
             Command::Jobs(command) => jobs::run(command),
             Command::Realtime(command) => realtime::run(command),
             Command::Gems(command) => gems::run(command),

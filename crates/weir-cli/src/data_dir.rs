@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use weir_config::{Settings, Source, environment};
 
+pub use crate::backup::marker::check as check_restored;
 use crate::target::SettingsArguments;
 
 /// Returns the data directory of the running Weir, for commands that need no other setting. The

@@ -18,8 +18,16 @@ pub enum Exit {
 }
 
 /// Commands that end with 1 if they find a problem.
-const FINDING: &[&str] =
-    &["check", "doctor", "plan", "plan check", "jobs damage", "jobs verify", "gems verify"];
+const FINDING: &[&str] = &[
+    "check",
+    "doctor",
+    "plan",
+    "plan check",
+    "jobs damage",
+    "jobs verify",
+    "gems verify",
+    "backup verify",
+];
 
 /// Returns the exit codes of all commands, with their meanings.
 pub(crate) fn meanings() -> [(u8, String); 4] {

@@ -2,6 +2,7 @@
 //!
 //! - `cli`, `commands`: one definition and one file per verb.
 //! - `admin_client`: requests to a running Weir; `target`: which Weir.
+//! - `backup`: the folder of backups, what is in them, and restores.
 //! - [`data_dir`]: the data directory that commands and services share, and its locks.
 //! - [`output`]: printing; [`Exit`]: exit codes.
 //!
@@ -9,6 +10,7 @@
 //! [`ServiceCommands`].
 
 mod admin_client;
+mod backup;
 mod cli;
 mod commands;
 pub mod data_dir;

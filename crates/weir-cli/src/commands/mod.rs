@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 mod confirm;
@@ -12,6 +13,7 @@ pub(crate) mod plan;
 pub(crate) mod realtime;
 pub(crate) mod reference;
 pub(crate) mod restart;
+pub(crate) mod restore;
 pub(crate) mod sidekiq;
 pub(crate) mod simulate;
 mod sources;

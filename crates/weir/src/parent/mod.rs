@@ -53,6 +53,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
 
     let wait = settings.supervisor.orphan_wait;
     let lock = Lock::take(&settings.data_dir, wait)?;
+    weir_cli::data_dir::check_restored(&settings.data_dir)?;
     if salvage {
         salvage::run(&settings.jobs.settings)?;
     }

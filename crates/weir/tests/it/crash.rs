@@ -3,10 +3,10 @@
 //! What must hold: no acknowledged job is lost; with `fsync_acks` no acknowledged ACK is repeated;
 //! a queue keeps its order. `WEIR_CRASH_KILLS` and `WEIR_CRASH_SEED` ask for more.
 
-mod client;
+pub(crate) mod client;
 mod ledger;
 mod load;
-mod server;
+pub(crate) mod server;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ledger::Ledger;
 use server::{Server, Victim};
 
 #[expect(clippy::disallowed_methods, reason = "a long run by hand asks for more kills")]
-fn number_from_environment(name: &str, default: u64) -> u64 {
+pub(crate) fn number_from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

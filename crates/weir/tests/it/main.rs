@@ -2,6 +2,7 @@
 
 mod admin;
 mod alert_rules;
+mod backup;
 mod cli;
 mod config;
 mod crash;

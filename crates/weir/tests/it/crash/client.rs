@@ -5,13 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::process::{TEST_TIMEOUT, is_timeout};
 
-pub(super) struct Client {
+pub(crate) struct Client {
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
     /// None: the server has ended.
-    pub(super) fn connect(address: SocketAddr, wid: &str) -> Option<Self> {
+    pub(crate) fn connect(address: SocketAddr, wid: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -22,7 +22,7 @@ impl Client {
     }
 
     /// Sends a command and returns its reply; None: the connection broke before it.
-    pub(super) fn try_send_command(&mut self, command: &str) -> Option<String> {
+    pub(crate) fn try_send_command(&mut self, command: &str) -> Option<String> {
         let line = format!("{command}\r\n");
         self.reader.get_mut().write_all(line.as_bytes()).ok()?;
         let answer = self.read_line()?;
@@ -34,7 +34,7 @@ impl Client {
         }
     }
 
-    pub(super) fn ack(&mut self, jid: &str) -> Option<String> {
+    pub(crate) fn ack(&mut self, jid: &str) -> Option<String> {
         self.try_send_command(&format!(r#"ACK {{"jid":"{jid}"}}"#))
     }
 
@@ -60,7 +60,7 @@ fn none_if_disconnected<T>(read: std::io::Result<T>) -> Option<T> {
 }
 
 /// Returns the jid in the reply to a FETCH; None: there was no job.
-pub(super) fn jid_in_reply(answer: &str) -> Option<String> {
+pub(crate) fn jid_in_reply(answer: &str) -> Option<String> {
     if answer.is_empty() {
         return None;
     }

@@ -15,14 +15,14 @@ const TRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Victim {
+pub(crate) enum Victim {
     /// The service process; its parent starts it again.
     Service,
     /// Parent and service.
     Everything,
 }
 
-pub(super) struct Server {
+pub(crate) struct Server {
     folder: tempfile::TempDir,
     address: SocketAddr,
     parent: Child,
@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // The port must stay the same over restarts: one that is free now.
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -47,12 +47,16 @@ impl Server {
         Self { folder, address, parent, service }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Kills a process with SIGKILL.
-    pub(super) fn kill(&mut self, victim: Victim) {
+    pub(crate) fn kill(&mut self, victim: Victim) {
         if victim == Victim::Everything {
             // First, so that it doesn't start another service.
             self.parent.kill().expect("the parent is ours");
@@ -63,7 +67,7 @@ impl Server {
     }
 
     /// Waits until the server serves again.
-    pub(super) fn restart(&mut self, victim: Victim) {
+    pub(crate) fn restart(&mut self, victim: Victim) {
         let old = self.service;
         if victim == Victim::Everything {
             wait_until_ended(old);
@@ -76,7 +80,7 @@ impl Server {
         wait_for_some(|| TcpStream::connect(self.address).ok());
     }
 
-    pub(super) fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let parent = Pid::from_child(&self.parent);
         kill_process(parent, Signal::TERM).expect("the parent is ours");
         let status = wait_for(&mut self.parent);
