@@ -5,6 +5,8 @@
 //! targets: see [`targets`]. Queues at their `concurrency` are skipped. The [`Dispatcher`] does no I/O
 //! and reads no clock: the caller describes the queues, and reports arrivals and ends of jobs.
 
+mod arrival_slots;
+mod backlog_share;
 mod demand;
 mod fresh_lane;
 mod mean_time;
@@ -19,6 +21,7 @@ use weir_base::clock::Timestamp;
 
 use crate::allocation::{Allocation, DispatchPolicy, QueueAllocation};
 use crate::model::QueueName;
+use backlog_share::{BacklogCharge, BacklogShare};
 use demand::Demand;
 use fresh_lane::FreshLane;
 pub use fresh_lane::{BACKLOG_PART, QueueEnd};
@@ -27,10 +30,6 @@ use targets::TargetCandidate;
 
 /// Queues whose state is remembered; for one more, all are forgotten. There can't be more at once.
 const STATES_MAX: usize = 1 << 16;
-
-/// Workers' time, relative to its weight, that a queue gets at most in advance of others because it had
-/// no backlog before.
-const CREDIT_MAX_SECONDS: f64 = 60.0;
 
 /// A queue that has jobs and is not paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +63,17 @@ pub struct DispatchCharge {
     /// To the fresh lane of its queue.
     lane: Option<Duration>,
     /// To its queue as a backlog.
-    backlog: Option<Duration>,
+    backlog: Option<BacklogCharge>,
 }
 
 /// Remembers which queue is next, and by targets what each needs.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatcher {
     states: BTreeMap<QueueName, QueueState>,
-    /// A queue that had no backlog for a while begins here with its `spent`.
+    /// The workers' time of the last late queue that was in time again: where the next one begins if no other is late.
     clock: f64,
+    /// The largest sum of shares in one round, since the weights changed.
+    round_max: i64,
 }
 
 /// The dispatch state of one queue.
@@ -83,8 +84,7 @@ struct QueueState {
     credit: i64,
     lane: FreshLane,
     demand: Demand,
-    /// Workers' time that it got while it was late, in seconds relative to its weight.
-    spent: f64,
+    backlog: BacklogShare,
 }
 
 /// An open candidate with its rules.
@@ -111,18 +111,18 @@ impl Dispatcher {
             let first = candidates.into_iter().next()?;
             return Some(Choice { place: first.place, end: QueueEnd::Oldest, charge: None });
         }
-        let ruled = |candidate| RuledCandidate::new(allocation, queues, candidate);
-        let open = candidates.map(ruled).filter(|it| is_open(Some(it.rules), it.candidate.running));
+        let ruled = candidates.map(|candidate| RuledCandidate::new(allocation, queues, candidate));
         if allocation.policy == DispatchPolicy::Targets {
-            let chosen = self.by_targets(open, now)?;
-            let backlog = chosen.is_late().then(|| self.charge_backlog(&chosen.candidate));
-            return Some(self.take(&chosen.candidate, backlog, true));
+            return self.by_targets(queues, ruled, now);
         }
+        let open = ruled.filter(|it| is_open(Some(it.rules), it.candidate.running));
         let chosen = match first_choice(open.clone())? {
             First::Strict(candidate) => candidate,
             First::Shared => self.by_share(open)?,
         };
-        Some(self.take(&chosen, None, false))
+        let (end, lane) = self.begin(&chosen);
+        let charge = lane.map(|lane| DispatchCharge { end, lane: Some(lane), backlog: None });
+        Some(Choice { place: chosen.candidate.place, end, charge })
     }
 
     /// Counts a job that starts to wait in a queue. Needed by targets only.
@@ -131,48 +131,38 @@ impl Dispatcher {
     }
 
     /// Corrects the charge of a job that has ended after so long.
-    pub fn ended(
-        &mut self,
-        allocation: &Allocation,
-        queue: &QueueName,
-        charge: DispatchCharge,
-        ran: Duration,
-    ) {
+    pub fn ended(&mut self, queue: &QueueName, charge: DispatchCharge, ran: Duration) {
         // A reload may have forgotten the queue.
         let Some(state) = self.states.get_mut(queue.as_str()) else { return };
         state.demand.service.add(ran);
         if let Some(estimate) = charge.lane {
             state.lane.finish(charge.end, estimate, ran);
         }
-        if let Some(estimate) = charge.backlog {
-            let seconds = ran.as_secs_f64() - estimate.as_secs_f64();
-            state.spent += seconds / weight(allocation.of(queue));
+        if let Some(backlog) = charge.backlog {
+            state.backlog.end(backlog, ran);
         }
     }
 
-    /// Ends the charge of a job whose reservation has expired. Nothing is known about its time, so the
-    /// estimate remains.
-    pub fn lapsed(&mut self, queue: &QueueName, charge: DispatchCharge) {
-        if let Some(state) = self.states.get_mut(queue.as_str())
-            && charge.lane.is_some()
-        {
+    /// Corrects the charge of a job that was reserved for so long and has not reported its end. How long it ran is not
+    /// known, so it does not count for the mean.
+    pub fn lapsed(&mut self, queue: &QueueName, charge: DispatchCharge, reserved: Duration) {
+        let Some(state) = self.states.get_mut(queue.as_str()) else { return };
+        if charge.lane.is_some() {
             state.lane.leave(charge.end);
+        }
+        if let Some(backlog) = charge.backlog {
+            state.backlog.end(backlog, reserved);
         }
     }
 
     /// Takes back the charge of a job that was not delivered, or that waits again.
-    pub fn take_back(
-        &mut self,
-        allocation: &Allocation,
-        queue: &QueueName,
-        charge: DispatchCharge,
-    ) {
+    pub fn take_back(&mut self, queue: &QueueName, charge: DispatchCharge) {
         let Some(state) = self.states.get_mut(queue.as_str()) else { return };
         if let Some(estimate) = charge.lane {
             state.lane.take_back(charge.end, estimate);
         }
-        if let Some(estimate) = charge.backlog {
-            state.spent -= estimate.as_secs_f64() / weight(allocation.of(queue));
+        if let Some(backlog) = charge.backlog {
+            state.backlog.take_back(backlog);
         }
     }
 
@@ -180,6 +170,7 @@ impl Dispatcher {
     pub fn forget_running(&mut self) {
         for state in self.states.values_mut() {
             state.lane = FreshLane::default();
+            state.backlog.forget_running();
         }
     }
 
@@ -188,6 +179,8 @@ impl Dispatcher {
         if old.policy != new.policy {
             *self = Self::default();
         }
+        // What queues owe each other was in proportion to the old weights.
+        self.round_max = 0;
         if new.policy == DispatchPolicy::Strict {
             self.states.retain(|name, _| new.queues.contains_key(name));
         }
@@ -196,17 +189,18 @@ impl Dispatcher {
     /// Chooses by smooth weighted round robin among the open candidates that have a share.
     fn by_share<'a>(
         &mut self,
-        open: impl Iterator<Item = RuledCandidate<'a>>,
+        open: impl Iterator<Item = RuledCandidate<'a>> + Clone,
     ) -> Option<RuledCandidate<'a>> {
-        let mut round = 0;
+        let round: i64 = open.clone().filter_map(|candidate| share(candidate.rules)).sum();
+        self.round_max = self.round_max.max(round);
+        let most = self.round_max;
         let mut best: Option<(i64, RuledCandidate<'a>)> = None;
         for candidate in open {
             let Some(share) = share(candidate.rules) else {
                 continue;
             };
             let state = self.state(candidate.queue);
-            state.credit += share;
-            round += share;
+            state.credit = state.credit.clamp(-most, most) + share;
             if best.as_ref().is_none_or(|(credit, _)| state.credit > *credit) {
                 best = Some((state.credit, candidate));
             }
@@ -218,56 +212,97 @@ impl Dispatcher {
 
     fn by_targets<'a>(
         &mut self,
-        open: impl Iterator<Item = RuledCandidate<'a>>,
+        queues: &[QueueName],
+        candidates: impl Iterator<Item = RuledCandidate<'a>> + Clone,
         now: Timestamp,
-    ) -> Option<TargetCandidate<RuledCandidate<'a>>> {
-        targets::choose(open.map(|ruled| {
-            let RuledCandidate { candidate, queue, rules, has_fresh } = ruled;
-            let state = self.state(queue);
-            let needed = state.demand.workers(now).max(rules.guaranteed_slots);
-            // Jobs of the backlog must not keep new ones waiting.
-            let (running, wait) = match has_fresh {
-                true => (state.lane.running, candidate.newest_wait),
-                false => (candidate.running, candidate.oldest_wait),
-            };
-            TargetCandidate {
-                candidate: ruled,
-                wait,
-                target: rules.target_latency,
-                has_fresh,
-                running,
-                needed: rules.concurrency.map_or(needed, |most| needed.min(most)),
-                spent: state.spent,
-            }
-        }))
+    ) -> Option<Choice> {
+        self.note_late(queues, candidates.clone(), now);
+        // This worker, and those of the queues that have jobs: the others don't compete.
+        let running = candidates.clone().map(|it| it.candidate.running);
+        let workers = running.fold(1, u32::saturating_add);
+        let open = candidates.filter(|it| is_open(Some(it.rules), it.candidate.running));
+        let target_candidates = open.map(|ruled| self.target_candidate(ruled, now));
+        let TargetCandidate { candidate: chosen, .. } =
+            targets::choose(target_candidates, workers)?;
+        let (end, lane) = self.begin(&chosen);
+        let is_of_backlog = chosen.is_late() || (lane.is_some() && end == QueueEnd::Oldest);
+        let backlog = is_of_backlog.then(|| self.charge_backlog(&chosen, now));
+        let charge = Some(DispatchCharge { end, lane, backlog });
+        Some(Choice { place: chosen.candidate.place, end, charge })
     }
 
-    /// Charges a queue that is late. Returns the estimated time of the job.
-    fn charge_backlog(&mut self, chosen: &RuledCandidate<'_>) -> Duration {
-        let clock = self.clock;
+    /// Notes which queues of the request are late. The candidates are in the order of the queues.
+    fn note_late<'a>(
+        &mut self,
+        queues: &[QueueName],
+        candidates: impl Iterator<Item = RuledCandidate<'a>> + Clone,
+        now: Timestamp,
+    ) {
+        let states = &self.states;
+        let spent = candidates.clone().filter(RuledCandidate::is_late).filter_map(|it| {
+            let backlog = &states.get(it.queue.as_str())?.backlog;
+            backlog.is_late.then(|| backlog.spent(now))
+        });
+        let least = spent.reduce(f64::min);
+        let begin = least.unwrap_or(self.clock);
+        let mut late = candidates.filter(RuledCandidate::is_late).peekable();
+        for (place, queue) in queues.iter().enumerate() {
+            if let Some(ruled) = late.next_if(|it| it.candidate.place == place) {
+                let (backlog, weight) = (&mut self.state(queue).backlog, weight(ruled.rules));
+                match backlog.is_late {
+                    true => backlog.limit(begin, weight),
+                    false => backlog.enter(begin, weight, now),
+                }
+            } else if let Some(state) = self.states.get_mut(queue.as_str())
+                && state.backlog.is_late
+            {
+                state.backlog.leave(now);
+                if least.is_none() {
+                    self.clock = self.clock.max(state.backlog.spent(now));
+                }
+            }
+        }
+    }
+
+    fn target_candidate<'a>(
+        &mut self,
+        ruled: RuledCandidate<'a>,
+        now: Timestamp,
+    ) -> TargetCandidate<RuledCandidate<'a>> {
+        let RuledCandidate { candidate, queue, rules, has_fresh } = ruled;
+        let state = self.state(queue);
+        let needed = state.demand.workers(now).max(rules.guaranteed_slots);
+        // Jobs of the backlog must not keep new ones waiting.
+        let (running, wait) = match has_fresh {
+            true => (state.lane.running, candidate.newest_wait),
+            false => (candidate.running, candidate.oldest_wait),
+        };
+        TargetCandidate {
+            candidate: ruled,
+            wait,
+            target: rules.target_latency,
+            has_fresh,
+            running,
+            needed: rules.concurrency.map_or(needed, |most| needed.min(most)),
+            spent: state.backlog.spent(now),
+        }
+    }
+
+    /// Charges a job of a backlog.
+    fn charge_backlog(&mut self, chosen: &RuledCandidate<'_>, now: Timestamp) -> BacklogCharge {
         let state = self.state(chosen.queue);
         let estimate = state.demand.service.known().unwrap_or(TIME_UNKNOWN);
-        state.spent = state.spent.max(clock) + estimate.as_secs_f64() / weight(chosen.rules);
-        self.clock = clock.max(state.spent - CREDIT_MAX_SECONDS);
-        estimate
+        state.backlog.charge(estimate, weight(chosen.rules), now)
     }
 
-    /// Chooses the end of a queue. A job with a charge is measured.
-    fn take(
-        &mut self,
-        chosen: &RuledCandidate<'_>,
-        backlog: Option<Duration>,
-        is_measured: bool,
-    ) -> Choice {
-        let (mut end, mut lane) = (QueueEnd::Oldest, None);
-        if chosen.has_fresh {
-            let state = self.state(chosen.queue);
-            end = state.lane.next_end();
-            lane = Some(state.lane.begin(end));
+    /// Chooses the end of a queue. Returns what its fresh lane is charged.
+    fn begin(&mut self, chosen: &RuledCandidate<'_>) -> (QueueEnd, Option<Duration>) {
+        if !chosen.has_fresh {
+            return (QueueEnd::Oldest, None);
         }
-        let is_charged = is_measured || lane.is_some();
-        let charge = is_charged.then_some(DispatchCharge { end, lane, backlog });
-        Choice { place: chosen.candidate.place, end, charge }
+        let lane = &mut self.state(chosen.queue).lane;
+        let end = lane.next_end();
+        (end, Some(lane.begin(end)))
     }
 
     fn state(&mut self, queue: &QueueName) -> &mut QueueState {
@@ -285,6 +320,12 @@ impl<'a> RuledCandidate<'a> {
         let is_between = |target| candidate.oldest_wait > target && candidate.newest_wait <= target;
         let has_fresh = rules.fresh_lane && rules.target_latency.is_some_and(is_between);
         Self { candidate, queue, rules, has_fresh }
+    }
+
+    /// Returns whether it has no jobs in time, or no target.
+    fn is_late(&self) -> bool {
+        let wait = self.candidate.oldest_wait;
+        !self.has_fresh && self.rules.target_latency.is_none_or(|target| wait > target)
     }
 }
 

@@ -1,68 +1,62 @@
 //! How many workers a queue needs to keep up with its arrivals: their rate times the mean time of its
 //! jobs (Little's law), with some headroom.
 //!
-//! Arrivals are counted in slots of a few seconds. A slot counts at most about twice as much as the
-//! median slot, so that one bulk push is not taken for a rate: it is a backlog, which dispatch serves
-//! with what the other queues leave.
+//! One bulk push is not taken for a rate ([`ArrivalSlots`]): it is a backlog, which dispatch serves with
+//! what the other queues leave.
 
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::arrival_slots::ArrivalSlots;
 use super::mean_time::MeanTime;
 
-/// Length of a slot. A rate is at most this old.
-const SLOT: Duration = Duration::from_secs(6);
-
 /// Slots of which the rate is the mean: arrivals count for about a minute.
+const SLOT: Duration = Duration::from_secs(6);
 const SLOTS: usize = 11;
 
-/// Complete slots before which the rate is simply what has arrived so far: a median of fewer says little.
-const SLOTS_MEASURED_MIN: u64 = 3;
-
-/// A slot counts at most this many times the median slot, and this many more arrivals. Twice: the rate
-/// follows an increase within a few slots. Three: some arrivals are no bulk push.
-const SLOT_MEDIANS_MAX: u32 = 2;
-const SLOT_ARRIVALS_MORE: u32 = 3;
+/// Shorter slots, of which the rate is the mean until there are enough of the others.
+const FIRST_SLOT: Duration = Duration::from_secs(1);
+const FIRST_SLOTS: usize = 18;
 
 /// A queue that gets exactly what it needs on average falls behind with each burst.
 const HEADROOM: f64 = 1.25;
 
 /// The measurements of one queue.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Arrivals of the last complete slots, by the number of the slot modulo their count.
-    slots: [u32; SLOTS],
-    /// Arrivals of the slot in progress.
-    arrivals: u32,
-    /// `None` before the first arrival.
-    measured: Option<MeasuredTime>,
-    /// Arrivals per second in the complete slots.
-    rate: f64,
+    /// The first arrival. `None`: there was none.
+    since: Option<Timestamp>,
+    slots: ArrivalSlots<SLOTS>,
+    first_slots: ArrivalSlots<FIRST_SLOTS>,
     pub(super) service: MeanTime,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct MeasuredTime {
-    /// The first arrival.
-    since: Timestamp,
-    /// Complete slots since then.
-    slots: u64,
+impl Default for Demand {
+    fn default() -> Self {
+        Self {
+            since: None,
+            slots: ArrivalSlots::new(SLOT),
+            first_slots: ArrivalSlots::new(FIRST_SLOT),
+            service: MeanTime::default(),
+        }
+    }
 }
 
 impl Demand {
     /// Counts a job that starts to wait.
     pub(super) fn arrived(&mut self, now: Timestamp) {
+        self.since.get_or_insert(now);
         self.advance(now);
-        self.measured.get_or_insert(MeasuredTime { since: now, slots: 0 });
-        self.arrivals = self.arrivals.saturating_add(1);
+        self.slots.add();
+        self.first_slots.add();
     }
 
     /// Returns the number of workers that it needs: at least one.
     pub(super) fn workers(&mut self, now: Timestamp) -> u32 {
         self.advance(now);
         let service = self.service.known().unwrap_or_default().as_secs_f64();
-        let workers = (self.rate_at(now) * service * HEADROOM).ceil();
+        let workers = (self.rate() * service * HEADROOM).ceil();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -72,54 +66,16 @@ impl Demand {
         workers.max(1)
     }
 
-    fn rate_at(&self, now: Timestamp) -> f64 {
-        match self.measured {
-            Some(MeasuredTime { since, slots }) if slots < SLOTS_MEASURED_MIN => {
-                let arrivals = self.slots.iter().sum::<u32>().saturating_add(self.arrivals);
-                // The first second is no basis for a rate.
-                f64::from(arrivals) / now.since(since).as_secs_f64().max(1.0)
-            }
-            Some(_) => self.rate,
-            None => 0.0,
-        }
+    /// Returns the arrivals per second: none until they are known.
+    fn rate(&self) -> f64 {
+        self.slots.rate().or_else(|| self.first_slots.rate()).unwrap_or_default()
     }
 
-    /// Completes the slots that have ended by now.
     fn advance(&mut self, now: Timestamp) {
-        let Some(MeasuredTime { since, slots }) = self.measured else { return };
-        let ended = now.since(since).as_micros() / SLOT.as_micros();
-        let ended = u64::try_from(ended).unwrap_or(u64::MAX);
-        if ended <= slots {
-            return;
-        }
-        // Of a long time without arrivals only the last slots matter.
-        let empty_from = (slots + 1).max(ended.saturating_sub(SLOTS as u64));
-        *self.slot(slots) = self.arrivals;
-        for slot in empty_from..ended {
-            *self.slot(slot) = 0;
-        }
-        self.arrivals = 0;
-        self.measured = Some(MeasuredTime { since, slots: ended });
-        self.rate = self.measured_rate(ended);
-    }
-
-    fn slot(&mut self, number: u64) -> &mut u32 {
-        let place = number % SLOTS as u64;
-        &mut self.slots[usize::try_from(place).unwrap_or_default()]
-    }
-
-    /// Returns the rate in the complete slots, of which there were so many.
-    fn measured_rate(&self, ended: u64) -> f64 {
-        let count = usize::try_from(ended).unwrap_or(SLOTS).min(SLOTS);
-        let mut slots = self.slots;
-        let complete = &mut slots[..count];
-        complete.sort_unstable();
-        let median = complete[count / 2];
-        let most = median.saturating_mul(SLOT_MEDIANS_MAX).saturating_add(SLOT_ARRIVALS_MORE);
-        let arrivals: f64 = complete.iter().map(|slot| f64::from((*slot).min(most))).sum();
-        #[expect(clippy::cast_precision_loss, reason = "a dozen slots")]
-        let seconds = SLOT.as_secs_f64() * count as f64;
-        arrivals / seconds
+        let Some(since) = self.since else { return };
+        let measured = now.since(since);
+        self.slots.advance(measured);
+        self.first_slots.advance(measured);
     }
 }
 
@@ -143,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_queue_needs_its_rate_times_the_time_of_its_jobs() {
-        for for_seconds in [2, 10, 20, 60, 600] {
+        for for_seconds in [4, 10, 20, 60, 600] {
             let workers = demand(40, for_seconds).workers(at(f64::from(for_seconds)));
             assert!((24..28).contains(&workers), "{for_seconds} s: {workers}");
         }
@@ -170,7 +126,9 @@ mod tests {
         let mut first = Demand::default();
         first.service.add(Duration::from_secs(1));
         (0..200_000).for_each(|_| first.arrived(at(0.0)));
-        assert_eq!(first.workers(at(20.0)), 1);
+        for second in [0.0, 0.5, 1.0, 3.0, 5.0, 17.0, 20.0] {
+            assert!(first.workers(at(second)) <= 2, "{second}");
+        }
     }
 
     #[test]

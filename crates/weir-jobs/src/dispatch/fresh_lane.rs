@@ -68,7 +68,8 @@ impl FreshLane {
         self.leave(end);
     }
 
-    /// Ends a job whose time is not known: its charge remains.
+    /// Ends a job whose time is not known: its charge remains. The time of its reservation, mostly half an hour, would
+    /// keep the backlog from being served because of one worker that died.
     pub(super) fn leave(&mut self, end: QueueEnd) {
         // The lane may have been forgotten by a reload since.
         self.running = self.running.saturating_sub(u32::from(end == QueueEnd::Newest));

@@ -4,7 +4,7 @@
 //! 1. **Guarantees.** A queue with fewer jobs in progress than it needs workers for its arrivals is
 //!    served first; of several, the one with the fewest, and of equal ones those in time by slack, then
 //!    the others as in 3. So if there are too few workers, they are shared evenly, and a queue that
-//!    needs few gets all of them.
+//!    needs few gets all of them. A late queue that needs more workers than there are is guaranteed one.
 //! 2. **Slack.** Then a queue whose oldest job is in time but has used half of its target, or whose
 //!    fresh lane has jobs in time; the least slack (target less wait) first.
 //! 3. **The backlog** gets the rest: queues that are late or have no target share workers' time by their
@@ -58,9 +58,15 @@ impl<C> TargetCandidate<C> {
         Some(slack.as_secs_f64())
     }
 
-    fn rank(&self) -> Rank {
+    /// Returns whether it is late and needs more than all `workers`, so that no guarantee would make it be in time.
+    fn is_overloaded(&self, workers: u32) -> bool {
+        (self.has_fresh || self.is_late()) && self.needed > workers
+    }
+
+    fn rank(&self, workers: u32) -> Rank {
         let slack = self.slack();
-        if self.running < self.needed {
+        let guaranteed = if self.is_overloaded(workers) { 1 } else { self.needed };
+        if self.running < guaranteed {
             return Rank::Guaranteed(self.running, slack.unwrap_or(f64::INFINITY), self.spent);
         }
         match slack {
@@ -73,13 +79,14 @@ impl<C> TargetCandidate<C> {
     }
 }
 
-/// Chooses among `candidates`; the first of several equal ones.
+/// Chooses among `candidates`, which may use so many `workers`; the first of several equal ones.
 pub(super) fn choose<C>(
     candidates: impl Iterator<Item = TargetCandidate<C>>,
+    workers: u32,
 ) -> Option<TargetCandidate<C>> {
     let mut best: Option<(Rank, TargetCandidate<C>)> = None;
     for candidate in candidates {
-        let rank = candidate.rank();
+        let rank = candidate.rank(workers);
         if best.as_ref().is_none_or(|(least, _)| rank < *least) {
             best = Some((rank, candidate));
         }
@@ -93,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Candidates as `running/needed wait/target spent`, `-` for no target, `fresh` instead of the time
-    /// spent for a fresh lane with jobs in time, `;` between them.
+    /// spent for a fresh lane with jobs in time, `;` between them. All workers but one are busy with them.
     fn chosen(text: &str) -> usize {
         let parse = |(place, words): (usize, &str)| {
             let words: Vec<&str> = words.split_whitespace().collect();
@@ -109,7 +116,9 @@ mod tests {
                 spent: words.get(2).and_then(|spent| spent.parse().ok()).unwrap_or(0.0),
             }
         };
-        choose(text.split(';').enumerate().map(parse)).unwrap().candidate
+        let candidates: Vec<_> = text.split(';').enumerate().map(parse).collect();
+        let workers = candidates.iter().map(|candidate| candidate.running).sum::<u32>() + 1;
+        choose(candidates.into_iter(), workers).unwrap().candidate
     }
 
     #[test]
@@ -120,6 +129,15 @@ mod tests {
         assert_eq!(chosen("2/3 0/-; 2/3 4/5"), 1, "as many: the one with a target");
         assert_eq!(chosen("0/1 9999/5 3; 0/1 0/- 2"), 1, "as many, both late: by workers' time");
         assert_eq!(chosen("9/10 999/5; 1/1 4/5"), 0, "before what is urgent");
+    }
+
+    #[test]
+    fn a_late_queue_that_needs_more_workers_than_there_are_is_guaranteed_one() {
+        assert_eq!(chosen("9/12 999/5; 1/1 4/5"), 1, "after what is urgent");
+        assert_eq!(chosen("9/12 1/5 fresh; 1/1 4/5"), 1, "also with new jobs");
+        assert_eq!(chosen("9/12 4/5; 1/1 999/5"), 0, "it is in time");
+        assert_eq!(chosen("0/12 999/5; 1/1 4/5"), 0, "the one");
+        assert_eq!(chosen("9/12 999/5 8; 1/1 9/- 9"), 0, "it has its part of the rest");
     }
 
     #[test]
@@ -176,6 +194,7 @@ mod tests {
                 }
             }
             while queues.iter().map(|queue| queue.running.len()).sum::<usize>() < workers {
+                let total = u32::try_from(workers).unwrap();
                 let candidates = queues.iter().zip(loads).enumerate();
                 let candidates = candidates.filter_map(|(place, (queue, load))| {
                     let needed = (load.rate * load.service * 1.25).ceil().max(1.0);
@@ -194,7 +213,7 @@ mod tests {
                         spent: queue.spent,
                     })
                 });
-                let Some(chosen) = choose(candidates) else { break };
+                let Some(chosen) = choose(candidates, total) else { break };
                 let is_late = chosen.is_late();
                 let (queue, load) = (&mut queues[chosen.candidate], &loads[chosen.candidate]);
                 let at = queue.waiting.pop_front().unwrap();

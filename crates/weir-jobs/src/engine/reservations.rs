@@ -86,10 +86,15 @@ impl Reservations {
         self.remove_where(jid, |found| found.job == job)
     }
 
-    /// Returns the charge of `job`, which has none from now on.
-    pub(crate) fn take_charge(&mut self, jid: &str, job: JobIndex) -> Option<DispatchCharge> {
+    /// Returns the charge of `job`, which has none from now on, and since when it is reserved.
+    pub(crate) fn take_charge(
+        &mut self,
+        jid: &str,
+        job: JobIndex,
+    ) -> Option<(DispatchCharge, Timestamp)> {
         let is_it = |found: &EngineReservation| &*found.jid == jid && found.job == job;
-        self.by_jid.find_mut(key(jid), is_it)?.charge.take()
+        let reservation = self.by_jid.find_mut(key(jid), is_it)?;
+        Some((reservation.charge.take()?, reservation.since))
     }
 
     /// Ends the reservation with this ticket, unless it has already ended.

@@ -116,7 +116,7 @@ impl<D: Disk> Engine<D> {
         if let Some(charge) = charge
             && let Some(name) = self.state.queues.name(queue)
         {
-            self.dispatcher.take_back(&self.allocation, &name, charge);
+            self.dispatcher.take_back(&name, charge);
         }
     }
 
@@ -127,16 +127,16 @@ impl<D: Disk> Engine<D> {
         if let Some((charge, ran)) = ended
             && let Some(name) = self.state.queues.name(queue)
         {
-            self.dispatcher.ended(&self.allocation, &name, charge, ran);
+            self.dispatcher.ended(&name, charge, ran);
         }
     }
 
     /// Ends the charge of a reserved job whose worker has not reported its end.
-    fn lapse_charge(&mut self, jid: &str, job: JobIndex, queue: u16) {
-        if let Some(charge) = self.state.reserved.take_charge(jid, job)
+    fn lapse_charge(&mut self, jid: &str, job: JobIndex, queue: u16, now: Timestamp) {
+        if let Some((charge, since)) = self.state.reserved.take_charge(jid, job)
             && let Some(name) = self.state.queues.name(queue)
         {
-            self.dispatcher.lapsed(&name, charge);
+            self.dispatcher.lapsed(&name, charge, now.since(since));
         }
     }
 
@@ -333,7 +333,7 @@ impl<D: Disk> Engine<D> {
         };
         let queue = self.state.arena.get(job).queue;
         let jid = self.reserved_jid(job);
-        self.lapse_charge(&jid, job, queue);
+        self.lapse_charge(&jid, job, queue, now);
         match self.fail_job(job, rules::reservation_expired(jid), now) {
             Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(Some(queue)),
             Err(error) => Err(error),
@@ -369,7 +369,7 @@ impl<D: Disk> Engine<D> {
             }
             rules::Return::Fails => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-                self.lapse_charge(&jid, job, queue);
+                self.lapse_charge(&jid, job, queue, now);
                 match self.fail_job(job, rules::worker_vanished(jid), now) {
                     Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
                     Err(error) => return Err(error),

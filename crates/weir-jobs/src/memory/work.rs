@@ -202,7 +202,7 @@ impl MemoryState {
     fn take_back_charge(&mut self, id: JobId, charge: Option<DispatchCharge>) {
         if let Some(charge) = charge {
             let queue = self.job(id).queue.clone();
-            self.dispatcher.take_back(&self.allocation, &queue, charge);
+            self.dispatcher.take_back(&queue, charge);
         }
     }
 
@@ -311,15 +311,15 @@ impl MemoryState {
     fn end_charge(&mut self, id: JobId, now: Timestamp) {
         if let Some((charge, since)) = self.charge(id) {
             let queue = self.job(id).queue.clone();
-            self.dispatcher.ended(&self.allocation, &queue, charge, now.since(since));
+            self.dispatcher.ended(&queue, charge, now.since(since));
         }
     }
 
     /// Ends the charge of a job whose worker has not reported its end.
-    fn lapse_charge(&mut self, id: JobId) {
-        if let Some((charge, _)) = self.charge(id) {
+    fn lapse_charge(&mut self, id: JobId, now: Timestamp) {
+        if let Some((charge, since)) = self.charge(id) {
             let queue = self.job(id).queue.clone();
-            self.dispatcher.lapsed(&queue, charge);
+            self.dispatcher.lapsed(&queue, charge, now.since(since));
         }
     }
 
@@ -372,7 +372,7 @@ impl MemoryState {
     /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue.
     pub(super) fn lapse_one(&mut self, now: Timestamp) -> Option<QueueName> {
         let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
-        self.lapse_charge(id);
+        self.lapse_charge(id, now);
         let report = rules::reservation_expired(self.job(id).jid.clone());
         Some(self.fail_job(id, report, now).1)
     }
@@ -394,7 +394,7 @@ impl MemoryState {
         match rules::after_vanishing(returns, self.limits.returns_max) {
             Return::Fails => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-                self.lapse_charge(id);
+                self.lapse_charge(id, now);
                 self.fail_job(id, rules::worker_vanished(jid), now).1
             }
             Return::Waits => {
