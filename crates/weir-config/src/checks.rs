@@ -16,7 +16,7 @@ use super::launch::Launch;
 use super::{Settings, Supervisor, run_folder};
 use weir_jobs::allocation::DispatchPolicy;
 use weir_jobs::model::QueueName;
-use weir_jobs::settings::{Fsync, JobServerLimits, QueueSettings, StoreKind};
+use weir_jobs::settings::{Dispatch, Fsync, JobServerLimits, QueueSettings, StoreKind};
 use weir_settings::{Report, SettingValue};
 
 /// The least size of a segment beyond its reserve; with less nothing could be pushed.
@@ -172,6 +172,10 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         jobs.settings.queues.iter().flat_map(|(name, queue)| queue_warnings(name, queue, policy)),
     );
     let has_target = jobs.settings.queues.values().any(|queue| queue.target_latency.is_some());
+    if policy == DispatchPolicy::Targets && jobs.settings.dispatch == Dispatch::Auto {
+        let text = "jobs.dispatch is \"auto\" and queues have a target_latency: a FETCH is served by targets, and no longer in the order in which it names its queues; set jobs.dispatch = \"targets\", or \"strict\" to keep that order";
+        warnings.push(text.to_owned());
+    }
     if policy == DispatchPolicy::Targets && !has_target {
         let text = "jobs.dispatch = \"targets\" without any jobs.queues.NAME.target_latency: beyond what each queue needs for its arrivals, the queues share the workers by weight";
         warnings.push(text.to_owned());

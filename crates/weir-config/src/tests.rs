@@ -354,10 +354,10 @@ weight = 3
     "#);
     let text = "[jobs]\ndispatch = \"targets\"\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"jobs.dispatch = "targets" without any jobs.queues.NAME.target_latency: beyond what each queue needs for its arrivals, the queues share the workers by weight"#);
-    assert_eq!(
-        load("[jobs.queues.mail]\ntarget_latency = \"5m\"\n").expect("sound").warnings,
-        [""; 0]
-    );
+    let targets = "[jobs.queues.mail]\ntarget_latency = \"5m\"\n";
+    insta::assert_snapshot!(load(targets).expect("sound").warnings.join("\n"), @r#"jobs.dispatch is "auto" and queues have a target_latency: a FETCH is served by targets, and no longer in the order in which it names its queues; set jobs.dispatch = "targets", or "strict" to keep that order"#);
+    let explicit = format!("[jobs]\ndispatch = \"targets\"\n{targets}");
+    assert_eq!(load(&explicit).expect("sound").warnings, [""; 0]);
 }
 
 #[test]
