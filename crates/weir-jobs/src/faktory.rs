@@ -28,7 +28,6 @@ mod password;
 mod payload;
 mod push;
 mod queue;
-mod queue_limit;
 mod replies;
 mod session;
 mod signal;

@@ -177,6 +177,11 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         self.locks.holder(features.lock?.key)
     }
 
+    /// Returns whether another job holds the unique lock of these features.
+    pub(crate) fn is_locked(&self, features: &JobFeatures, now: Timestamp) -> bool {
+        features.lock.is_some_and(|lock| self.locks.is_held(lock.key, now))
+    }
+
     /// Returns an error if a pushed job with these features must not be stored.
     pub(crate) fn admit(
         &mut self,

@@ -237,6 +237,11 @@ impl Store for MemoryStore {
         results
     }
 
+    async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
+        let (state, now) = (self.inner.state.borrow(), self.inner.clock.now());
+        jobs.iter().map(|job| state.is_locked(job, now)).collect()
+    }
+
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         self.inner.check_open()?;
         let queues = self.inner.state.borrow_mut().restore(jobs, self.inner.clock.now())?;

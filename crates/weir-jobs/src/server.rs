@@ -11,6 +11,7 @@ pub(crate) mod import;
 pub(crate) mod memory;
 mod node_report;
 mod owner;
+mod queue_limit;
 mod rates;
 mod reload;
 mod requests;
@@ -33,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
 pub use owner::{JobServerOutcome, OwnerEnd};
-pub(crate) use rates::Rate;
+pub(crate) use queue_limit::{PushError, QueueFull, push_each, push_one};
 pub(crate) use service::JobService;
 
 use crate::engine::EngineOpenError;

@@ -269,6 +269,15 @@ pub struct QueueCounts {
     pub failed_total: u64,
 }
 
+/// What this node has done to a queue since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueTraffic {
+    /// Jobs that were added to it.
+    pub added: u64,
+    /// Jobs that were taken from it.
+    pub taken: u64,
+}
+
 /// An operator's action on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueAction {
@@ -562,6 +571,17 @@ pub trait Store: 'static {
     /// Returns how many jobs wait in a queue, or `None` if only [`Store::counts`] knows it.
     fn depth(&self, _queue: &str) -> Option<u64> {
         None
+    }
+
+    /// Returns what this node has done to a queue. Only for stores without [`Store::depth`].
+    fn traffic(&self, _queue: &str) -> QueueTraffic {
+        QueueTraffic::default()
+    }
+
+    /// Returns for each job that is not scheduled whether its push would add none: it is stored already, or another job
+    /// holds its unique lock. May be false if that can't be found out now.
+    async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
+        vec![false; jobs.len()]
     }
 
     /// Returns up to `limit` reservations, oldest first.

@@ -77,6 +77,7 @@ mod push_memory;
 mod queue_names;
 mod queues;
 mod reap;
+mod repeated;
 mod replies;
 mod reservations;
 mod returned;

@@ -15,7 +15,8 @@ use tower::ServiceExt as _;
 
 use crate::faktory_server::{STORES, Server};
 use weir_admin::jobs::router;
-use weir_jobs::settings::StoreKind;
+use weir_jobs::model::QueueName;
+use weir_jobs::settings::{QueueSettings, StoreKind};
 
 /// Sends a request to the router; returns the status and the body.
 fn ask(server: &Server, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
@@ -55,6 +56,27 @@ fn fill(server: &Server) {
     assert_eq!(pushed["accepted"], 3);
     assert_eq!(pushed["rejected_total"], 1);
     assert_eq!(pushed["rejected"][0]["line"], 4, "as an editor counts");
+}
+
+#[test]
+fn a_full_queue_rejects_what_is_pushed_but_not_what_is_imported() {
+    for store in STORES {
+        let server = Server::start(store, |settings| {
+            let queue = QueueName::parse("mail", &settings.limits).unwrap();
+            let limited = QueueSettings { jobs_max: Some(1), ..QueueSettings::default() };
+            settings.queues.insert(queue, limited);
+        });
+        let lines = r#"{"jid":"ready-01","jobtype":"Mail","args":[],"queue":"mail"}
+{"jid":"other-01","jobtype":"Mail","args":[]}
+{"jid":"ready-02","jobtype":"Mail","args":[],"queue":"mail"}"#;
+        let pushed = post(&server, "/push", lines);
+        assert_eq!((&pushed["accepted"], &pushed["rejected_total"]), (&json!(2), &json!(1)));
+        let rejected = &pushed["rejected"][0];
+        assert_eq!((&rejected["line"], &rejected["jid"]), (&json!(3), &json!("ready-02")));
+        let error = rejected["error"].as_str().expect("a text");
+        assert!(error.contains("1 of 1 jobs wait (jobs.queues.mail.jobs_max)"), "{error}");
+        assert_eq!(post(&server, "/import", lines)["accepted"], 3);
+    }
 }
 
 #[test]

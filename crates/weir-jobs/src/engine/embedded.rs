@@ -189,6 +189,11 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.measured.timed(StoreOperation::Push, self.store_each(jobs)).await
     }
 
+    async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
+        let (mut engine, now) = (self.inner.engine.borrow_mut(), self.inner.clock.now());
+        jobs.iter().map(|job| engine.is_locked(job, now)).collect()
+    }
+
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         let work = async {
             self.store_all(jobs).await?;

@@ -149,6 +149,16 @@ impl<D: Disk> Engine<D> {
         table.admit(features, now, limits, &self.metrics)
     }
 
+    /// Returns whether another job holds the unique lock of a pushed job.
+    pub(crate) fn is_locked(&mut self, job: &NewJob<'_>, now: Timestamp) -> bool {
+        if job.custom.is_empty() {
+            return false;
+        }
+        let features = JobFeatures::of(&job.custom, job.at, now);
+        self.free_lock_of_cleared(&features);
+        self.state.features.is_locked(&features, now)
+    }
+
     /// Returns the features of a job that is stored in any case.
     pub(crate) fn admit_import(&mut self, features: JobFeatures, now: Timestamp) -> JobFeatures {
         self.free_lock_of_cleared(&features);

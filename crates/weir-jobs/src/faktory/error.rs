@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::queue_limit::QueueFull;
 use crate::job::JobError;
 use crate::metrics::JobServerLimit;
 use crate::model::NameError;
+use crate::server::{PushError, QueueFull};
 use crate::store::StoreError;
 
 /// Maximum number of characters of a client's own text that an error repeats.
@@ -64,6 +64,15 @@ pub(crate) enum FaktoryError {
     Buffered,
     #[error("{what} is longer than {max} bytes (jobs.limits.advanced.id_bytes_max)")]
     IdTooLong { what: &'static str, max: usize },
+}
+
+impl From<PushError> for FaktoryError {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::QueueFull(full) => full.into(),
+            PushError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl FaktoryError {

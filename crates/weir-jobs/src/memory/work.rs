@@ -70,6 +70,11 @@ impl MemoryState {
         self.add(&placed, now)
     }
 
+    /// Returns whether another job holds the unique lock of a job.
+    pub(super) fn is_locked(&self, job: &NewJob<'_>, now: Timestamp) -> bool {
+        self.features.is_locked(&JobFeatures::of(&job.custom, job.at, now), now)
+    }
+
     /// Like [`MemoryState::push`], but puts each job into its former set.
     pub(super) fn restore(
         &mut self,

@@ -11,7 +11,7 @@ use crate::store::QueueCounts;
 /// The interval between samples of the totals.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// The time span of a rate.
-const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 /// Jobs per second below which a queue counts as not shrinking: less than one job per window.
 const SHRINK_RATE_MIN: f64 = 1.0 / 120.0;
 
@@ -31,11 +31,13 @@ struct RateSample {
 struct QueueTotals {
     pushed: u64,
     ended: u64,
+    /// Jobs that left the queue, if others change the store as well.
+    left: u64,
 }
 
 impl From<&QueueCounts> for QueueTotals {
     fn from(queue: &QueueCounts) -> Self {
-        Self { pushed: queue.pushed_total, ended: queue.processed_total }
+        Self { pushed: queue.pushed_total, ended: queue.processed_total, left: 0 }
     }
 }
 
@@ -56,7 +58,7 @@ impl Rate {
         let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
         Self {
             pushed: rate(after.pushed, before.pushed),
-            processed: rate(after.ended, before.ended),
+            processed: rate(after.ended, before.ended).max(rate(after.left, before.left)),
         }
     }
 
@@ -71,14 +73,31 @@ impl Rate {
 }
 
 impl QueueRates {
-    /// Adds a sample of the totals. Drops samples older than the window, except the newest of
-    /// those.
-    pub(crate) fn sample(&mut self, now: Timestamp, queues: &[QueueCounts]) {
+    /// Adds a sample of the totals, and of how many jobs have `left` a queue. Drops samples older than the window,
+    /// except the newest of those.
+    pub(crate) fn sample(
+        &mut self,
+        now: Timestamp,
+        queues: &[QueueCounts],
+        left: impl Fn(&str) -> u64,
+    ) {
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }
-        let queues = queues.iter().map(|queue| (queue.name.clone(), queue.into())).collect();
+        let totals = |queue: &QueueCounts| {
+            let left = left(queue.name.as_str());
+            (queue.name.clone(), QueueTotals { left, ..queue.into() })
+        };
+        let queues = queues.iter().map(totals).collect();
         self.samples.push_back(RateSample { at: now, queues });
+    }
+
+    /// Returns the time between the oldest and the newest sample: about a minute, less after a start.
+    pub(crate) fn measured(&self) -> Duration {
+        match (self.samples.front(), self.samples.back()) {
+            (Some(oldest), Some(newest)) => newest.at.since(oldest.at),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Returns the rate of a queue between the oldest and the newest sample.
@@ -136,12 +155,15 @@ mod tests {
             // 100 jobs a second for the first 50 seconds, then 10.
             let now = second * 5;
             let pushed = if now <= 50 { now * 100 } else { 5_000 + (now - 50) * 10 };
-            rates.sample(at(now), &[queue(pushed, 0)]);
+            rates.sample(at(now), &[queue(pushed, 0)], |_| now * 3);
         }
         let rate = rates.rate(at(100), &queue(5_500, 60));
         assert_eq!(rates.samples.front().map(|sample| sample.at), Some(at(40)));
         assert!((rate.pushed - 1_500.0 / 60.0).abs() < 1e-9, "{rate:?}");
         assert!((rate.processed - 1.0).abs() < 1e-9, "{rate:?}");
+        let with_others = rates.last_minute("q").processed;
+        assert!((with_others - 3.0).abs() < 1e-9, "{with_others}");
+        assert_eq!(rates.measured(), Duration::from_secs(60));
     }
 
     #[test]

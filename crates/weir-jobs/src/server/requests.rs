@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tokio::sync::mpsc::Receiver;
 use weir_base::shutdown::ShutdownToken;
 
+use super::queue_limit::push_each;
 use super::{JobService, cron, import, reload, search, state_lines, views, walk};
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
@@ -193,7 +194,7 @@ async fn push<S: Store>(
         }
     }
     let jobs = batch.jobs();
-    let stored = service.store.push_each(&jobs).await;
+    let stored = push_each(service, &settings, &jobs).await;
     for ((line, job), stored) in lines.into_iter().zip(&jobs).zip(stored) {
         match stored {
             Ok(()) => pushed.accepted += 1,

@@ -7,10 +7,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use weir_base::clock::Timestamp;
 
 use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
-use crate::model::Wid;
+use crate::model::{QueueName, Wid};
 use crate::server::rates::SAMPLE_INTERVAL;
 use crate::server::{JobService, node_report};
-use crate::store::{Counts, QueueCounts, Store, StoreError, WORKER_REPORT_EVERY};
+use crate::store::{Counts, QueueCounts, QueueTraffic, Store, StoreError, WORKER_REPORT_EVERY};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
 /// may be set.
@@ -65,15 +65,30 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
     loop {
         ticks.tick().await;
         let now = service.clock.now();
+        // Before the depths are read: so a job that is pushed meanwhile may count twice, but never not at all.
+        let traffic = limited_traffic(&service);
         let counts = service.store.counts().await;
-        service.sampled_depths.sample(&counts.queues);
-        if sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
-            service.rates.borrow_mut().sample(now, &counts.queues);
+        service.sampled_depths.sample(traffic, &counts.queues);
+        // The first seconds are no basis for a rate unless they are sampled more often.
+        let is_short = service.rates.borrow().measured() < SAMPLE_INTERVAL;
+        if is_short || sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
+            let left = |queue: &str| service.sampled_depths.left(queue);
+            service.rates.borrow_mut().sample(now, &counts.queues, left);
             sampled = Some(now);
         }
         service.metrics.sample_stores(now);
         service.metrics.publish(snapshot(&service, &counts, now).await);
     }
+}
+
+/// Returns the queues with a limit whose depths are sampled, with what this node has done to them. A store that knows
+/// depths at any time needs no samples.
+fn limited_traffic<S: Store>(service: &JobService<S>) -> Vec<(QueueName, QueueTraffic)> {
+    let settings = service.settings();
+    let limited = settings.queues.iter().filter(|(name, queue)| {
+        queue.jobs_max.is_some() && service.store.depth(name.as_str()).is_none()
+    });
+    limited.map(|(name, _)| (name.clone(), service.store.traffic(name.as_str()))).collect()
 }
 
 async fn snapshot<S: Store>(

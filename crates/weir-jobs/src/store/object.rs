@@ -11,7 +11,8 @@ use weir_log::Damage;
 
 use super::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, WorkerReport,
+    QueueTraffic, Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
+    WorkerReport,
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -61,6 +62,7 @@ macro_rules! operations {
         $define! {
             push(jobs: &$a [NewJob<$a>]) -> Result<(), StoreError>;
             push_each(jobs: &$a [NewJob<$a>]) -> Vec<Result<(), StoreError>>;
+            are_redundant(jobs: &$a [NewJob<$a>]) -> Vec<bool>;
             restore(jobs: &$a [Restored<$a>]) -> Result<(), StoreError>;
             fetch(request: FetchRequest<$a>) -> Result<Vec<Delivery>, StoreError>;
             ack_from(reporter: Option<&$a Wid>, jids: &$a [&$a str])
@@ -113,6 +115,7 @@ macro_rules! object_store {
             fn capabilities(&self) -> Capabilities;
             fn busy(&self, wid: &Wid) -> u64;
             fn depth(&self, queue: &str) -> Option<u64>;
+            fn traffic(&self, queue: &str) -> QueueTraffic;
             fn damages(&self) -> Vec<Damage>;
             fn allocate(&self, allocation: Allocation);
         }
@@ -129,6 +132,9 @@ macro_rules! object_store {
             }
             fn depth(&self, queue: &str) -> Option<u64> {
                 Store::depth(self, queue)
+            }
+            fn traffic(&self, queue: &str) -> QueueTraffic {
+                Store::traffic(self, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 Store::damages(self)
@@ -154,6 +160,9 @@ macro_rules! any_store {
             }
             fn depth(&self, queue: &str) -> Option<u64> {
                 ObjectStore::depth(&*self.0, queue)
+            }
+            fn traffic(&self, queue: &str) -> QueueTraffic {
+                ObjectStore::traffic(&*self.0, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 ObjectStore::damages(&*self.0)

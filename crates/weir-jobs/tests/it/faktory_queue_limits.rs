@@ -22,7 +22,7 @@ const CASES: &[Case] = &[
         > PUSH {"jid":"job-0002","jobtype":"T","args":[],"queue":"a"}
         < +OK
         > PUSH {"jid":"job-0003","jobtype":"T","args":[],"queue":"a"}
-        < -BUSY retry-after=300 queue a is full: 2 of 2 jobs wait (jobs.queues.a.jobs_max); it did not shrink in the last minute
+        < -BUSY retry-after=5 queue a is full: 2 of 2 jobs wait (jobs.queues.a.jobs_max); Weir has just started, and its rate is not known yet
         > PUSH {"jid":"job-0004","jobtype":"T","args":[]}
         < +OK
         > FETCH a
@@ -41,6 +41,20 @@ const CASES: &[Case] = &[
         < ${"job-0004":"BUSY retry-after=*"}
         > FETCHB 9 a default
         < [$*job-0001* $*job-0003* $*job-0002*]
+    "#,
+    ),
+    (
+        "a push that would add no job is not rejected because of a full queue",
+        two_jobs,
+        r#"
+        > PUSH {"jid":"job-0001","jobtype":"T","args":[],"queue":"a","custom":{"unique_for":60}}
+        < +OK
+        > PUSH {"jid":"job-0002","jobtype":"T","args":[],"queue":"a"}
+        < +OK
+        > PUSH {"jid":"job-0003","jobtype":"T","args":[],"queue":"a","custom":{"unique_for":60}}
+        < -NOTUNIQUE Job not unique
+        > PUSHB [{"jid":"job-0004","jobtype":"T","args":[1],"queue":"a","custom":{"unique_for":60}},{"jid":"job-0005","jobtype":"T","args":[],"queue":"a","custom":{"unique_for":60}}]
+        < ${"job-0004":"BUSY *","job-0005":"NOTUNIQUE Job not unique"}
     "#,
     ),
     (

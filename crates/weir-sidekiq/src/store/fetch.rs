@@ -199,6 +199,7 @@ impl StoreCore {
                 continue;
             };
             let (number, payload) = (job.number, job.payload);
+            self.count_traffic(queue, |traffic| traffic.taken += 1);
             match StoredText::parse(&payload, self.limits.line_bytes_max) {
                 Ok(text) => {
                     let reservation =

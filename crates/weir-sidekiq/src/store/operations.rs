@@ -10,8 +10,8 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, Reserved, Restored, ScanPage, ScanRequest, Selection,
-    Storage, Store, StoreError, StoreOpenError, WorkerReport,
+    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, ScanPage,
+    ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
 };
 
 use super::unsupported::check_supported;
@@ -77,6 +77,14 @@ impl Store for RedisStore {
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
         check_supported(jobs)?;
         self.timed(StoreOperation::Push, self.core.push(jobs)).await
+    }
+
+    async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
+        self.core.known_pushes(jobs).await.unwrap_or_else(|_| vec![false; jobs.len()])
+    }
+
+    fn traffic(&self, queue: &str) -> QueueTraffic {
+        self.core.traffic(queue)
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {

@@ -118,12 +118,15 @@ impl StoreCore {
             self.metrics.limit_hit(JobServerLimit::PushMemoryJobsMax);
         }
         self.metrics.repeated_pushes(reply.repeated.len() as u64);
-        for (place, (job, _)) in jobs.iter().enumerate() {
+        for (place, (job, set)) in jobs.iter().enumerate() {
             if reply.repeated.contains(&place) {
                 continue;
             }
             if let Ok(queue) = QueueName::parse(job.queue, &self.limits) {
                 self.count(&queue, |totals| totals.pushed += 1);
+                if set.is_none() {
+                    self.count_traffic(&queue, |traffic| traffic.added += 1);
+                }
             }
         }
     }

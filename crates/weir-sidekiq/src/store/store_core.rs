@@ -13,7 +13,7 @@ use weir_jobs::dispatch::Dispatcher;
 use weir_jobs::metrics::{JobsMetrics, QueueMetrics, StoreMetrics};
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::JobServerLimits;
-use weir_jobs::store::{Counts, StoreError};
+use weir_jobs::store::{Counts, QueueTraffic, StoreError};
 
 use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
@@ -126,6 +126,7 @@ pub(super) struct StoreState {
 pub(super) struct LocalQueue {
     pub(super) metrics: QueueMetrics,
     pub(super) totals: NodeTotals,
+    pub(super) traffic: QueueTraffic,
 }
 
 /// Totals of this node since its start.
@@ -195,6 +196,17 @@ impl StoreCore {
         change(&mut self.local_queue(&mut state, queue).totals);
     }
 
+    /// Counts what this node does to a queue.
+    pub(super) fn count_traffic(&self, queue: &QueueName, change: impl Fn(&mut QueueTraffic)) {
+        let mut state = self.state.borrow_mut();
+        change(&mut self.local_queue(&mut state, queue).traffic);
+    }
+
+    /// Returns what this node has done to a queue.
+    pub(super) fn traffic(&self, queue: &str) -> QueueTraffic {
+        self.state.borrow().queues.get(queue).map(|queue| queue.traffic).unwrap_or_default()
+    }
+
     /// Counts payloads that no worker could run.
     pub(super) fn count_malformed(&self, payloads: u64) {
         self.state.borrow_mut().malformed += payloads;
@@ -217,6 +229,7 @@ impl StoreCore {
         state.queues.entry(queue.clone()).or_insert_with(|| LocalQueue {
             metrics: self.metrics.queue(queue.as_str()),
             totals: NodeTotals::default(),
+            traffic: QueueTraffic::default(),
         })
     }
 }

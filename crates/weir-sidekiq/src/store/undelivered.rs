@@ -70,7 +70,10 @@ impl StoreCore {
         let fields: Vec<_> =
             jobs.iter().map(|(number, jid)| (owner.field(*number), (*jid).to_owned())).collect();
         for step in fields.chunks(RETURNED_PER_SCRIPT_MAX) {
-            self.return_fields(connection, queue.as_str(), Settlement::default(), step).await?;
+            let moved =
+                self.return_fields(connection, queue.as_str(), Settlement::default(), step).await?;
+            let moved = moved.into_iter().filter(|is_moved| *is_moved).count() as u64;
+            self.count_traffic(queue, |traffic| traffic.added += moved);
         }
         Ok(())
     }

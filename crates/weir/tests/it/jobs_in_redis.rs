@@ -55,8 +55,13 @@ fn a_full_queue_in_redis_rejects_pushes_until_a_worker_fetches() {
     redis.run(&[&["SADD", "queues", "default"], &["LPUSH", "queue:default", OF_SIDEKIQ]]);
     let weir = site.start();
     let mut producer = Client::connect(weir.jobs());
-    let mut push =
-        || producer.run_command(r#"PUSH {"jid":"it-job-more1","jobtype":"Hello","args":[]}"#);
+    let mut jobs = 0..;
+    let mut push = || {
+        let number = jobs.next().unwrap_or(0_u32);
+        producer.run_command(&format!(
+            r#"PUSH {{"jid":"it-job-{number:04}","jobtype":"Hello","args":[]}}"#
+        ))
+    };
     let mut replies: Vec<String> = (0..4).map(|_| push()).collect();
     let full = replies.pop().expect("a reply");
     assert!(full.starts_with("-BUSY retry-after="), "{full}");
@@ -67,6 +72,41 @@ fn a_full_queue_in_redis_rejects_pushes_until_a_worker_fetches() {
         push() == "+OK"
     });
     assert!(is_stored, "a worker fetches, and no push is accepted");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn only_jobs_that_wait_in_redis_count_for_the_limit() {
+    let Some(redis) = RedisServer::start() else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [jobs.redis]\npush_memory = \"10m\"\n\
+         [jobs.queues.default]\njobs_max = 3\n[console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    let job = |number: u32, more: &str| {
+        format!(r#"PUSH {{"jid":"it-job-{number:04}","jobtype":"Hello","args":[]{more}}}"#)
+    };
+    // Many more than the limit within a second; at most one of them waits.
+    for number in 0..200 {
+        assert_eq!(client.run_command(&job(number, "")), "+OK", "{number}");
+        let fetched = client.run_command("FETCH default");
+        assert!(fetched.contains(&format!("it-job-{number:04}")), "{fetched}");
+    }
+    // Pushes that fail, and repeated ones.
+    for number in 200..210 {
+        let failed = client.run_command(&job(number, r#","custom":{"unique_for":60}"#));
+        assert!(failed.starts_with("-ERR"), "{failed}");
+        assert_eq!(client.run_command(&job(7, "")), "+OK", "it was stored once");
+    }
+    let replies: Vec<String> =
+        (300..305).map(|number| client.run_command(&job(number, ""))).collect();
+    let stored = replies.iter().filter(|reply| *reply == "+OK").count();
+    assert_eq!(stored, 3, "{replies:?}");
+    assert_eq!(client.run_command(&job(300, "")), "+OK", "repeated: the full queue gets no job");
     assert!(weir.stop().success());
 }
 

@@ -11,8 +11,8 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, Reserved, Restored, ScanPage, ScanRequest, Selection,
-    Storage, Store, StoreError, StoreOpenError, WorkerReport,
+    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, ScanPage,
+    ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
 };
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
@@ -81,6 +81,20 @@ impl Store for ShardedStore {
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
         check_supported(jobs)?;
         self.core.add(jobs).await
+    }
+
+    async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
+        let known = self.core.on_all(async |shard| shard.core().known_pushes(jobs).await).await;
+        let is_known = |place: usize| known.done.iter().any(|(_, known)| known[place]);
+        (0..jobs.len()).map(is_known).collect()
+    }
+
+    fn traffic(&self, queue: &str) -> QueueTraffic {
+        let traffic = self.core.shards.iter().map(|shard| shard.core().traffic(queue));
+        traffic.fold(QueueTraffic::default(), |sum, of_shard| QueueTraffic {
+            added: sum.added + of_shard.added,
+            taken: sum.taken + of_shard.taken,
+        })
     }
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {

@@ -52,6 +52,27 @@ fn the_same_job_is_stored_once_whichever_node_it_is_pushed_to() {
 }
 
 #[test]
+fn the_store_knows_which_pushes_would_add_no_job_and_what_it_did_to_a_queue() {
+    run(async |redis| {
+        let (one, other) = (remembering(&redis, LONG), remembering(&redis, LONG));
+        one.push(&job("job-00001", "1")).await.unwrap();
+        one.push(&job("job-00001", "1")).await.unwrap();
+        other.push(&job("job-00002", "1")).await.unwrap();
+        let texts = [job("job-00001", "1"), job("job-00002", "1"), job("job-00001", "2")];
+        let mut batch = JobBatch::new();
+        for text in &texts {
+            batch.add(text.as_bytes(), Clock::system().now(), &JobServerLimits::default()).unwrap();
+        }
+        for node in [&one, &other] {
+            assert_eq!(node.store.are_redundant(&batch.jobs()).await, [true, true, false]);
+        }
+        assert!(one.fetch_now("q").await.is_some());
+        let traffic = |node: &Node| (node.store.traffic("q").added, node.store.traffic("q").taken);
+        assert_eq!((traffic(&one), traffic(&other)), ((1, 1), (1, 0)), "a repeated push adds none");
+    });
+}
+
+#[test]
 fn a_batch_and_the_scheduled_set_remember_as_well() {
     run(async |redis| {
         let node = remembering(&redis, LONG);
