@@ -110,7 +110,8 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 impl Off {
-    fn is_active(&self, now: Timestamp) -> bool {
+    /// Returns whether it has not expired.
+    pub(crate) fn is_active(&self, now: Timestamp) -> bool {
         self.until_us.is_none_or(|until| now.as_micros() < until)
     }
 }

@@ -1,17 +1,21 @@
 //! Switches that an operator turns off and that stay off across restarts, stored in a file.
 //!
 //! Switches that have expired when the file is read are dropped.
+//!
+//! Nodes that share switches exchange the changes of their operators: [`Switchboard::take_changes`],
+//! [`Switchboard::replace`].
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Timestamp};
 use crate::kept;
-use crate::switch::{Off, Pattern, Switches, TooMany};
+use crate::switch::{Off, Pattern, SWITCHES_MAX, Switches, TooMany};
 
 /// Switches with their file. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,7 +28,15 @@ struct SwitchboardInner {
     path: PathBuf,
     /// Held from a change to the end of its write, so that writes are in order.
     writing: Mutex<()>,
+    /// Changes for the other nodes. None: there are no others.
+    changes: Mutex<Option<SwitchChanges>>,
 }
+
+/// Changes by operators: what is off, or None for what was turned on, by pattern.
+pub type SwitchChanges = BTreeMap<Pattern, Option<Off>>;
+
+/// Limit of the changes that wait for the other nodes, while these can't be reached.
+pub const CHANGES_MAX: usize = 2 * SWITCHES_MAX;
 
 /// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -69,7 +81,8 @@ impl Switchboard {
                 "the switches can't be read, so everything is on; correct or remove the file"
             ),
         }
-        Self(Arc::new(SwitchboardInner { switches, clock, path, writing: Mutex::default() }))
+        let (writing, changes) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(SwitchboardInner { switches, clock, path, writing, changes }))
     }
 
     /// Reads the file again: the previous process may have changed switches since it was opened.
@@ -103,7 +116,9 @@ impl Switchboard {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.now();
         let until_us = time.map(|time| (now + time).as_micros());
-        self.0.switches.turn_off(Off { pattern, since_us: now.as_micros(), until_us }, now)?;
+        let off = Off { pattern, since_us: now.as_micros(), until_us };
+        self.0.switches.turn_off(off.clone(), now)?;
+        self.note_change(off.pattern.clone(), Some(off));
         self.store(now)
     }
 
@@ -116,9 +131,71 @@ impl Switchboard {
         let now = self.0.clock.now();
         let was_off = self.0.switches.turn_on(pattern, now);
         if was_off {
+            self.note_change(pattern.clone(), None);
             self.store(now)?;
         }
         Ok(was_off)
+    }
+
+    /// Begins to note changes for the other nodes.
+    pub fn share(&self) {
+        self.changes().get_or_insert_default();
+    }
+
+    /// Takes the changes since the last call.
+    #[must_use]
+    pub fn take_changes(&self) -> SwitchChanges {
+        self.changes().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns changes that did not reach the other nodes. Later ones replace them.
+    pub fn return_changes(&self, taken: SwitchChanges) {
+        if let Some(changes) = &mut *self.changes() {
+            let later = std::mem::replace(changes, taken);
+            changes.extend(later);
+        }
+    }
+
+    /// Returns what is off.
+    #[must_use]
+    pub fn all_off(&self) -> Vec<Off> {
+        self.0.switches.list(self.0.clock.now())
+    }
+
+    /// Turns off what is off on the other nodes, and everything else on, except for changes that they
+    /// don't have yet. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Too many patterns are off, or the change is not stored.
+    pub fn replace(&self, all: Vec<Off>) -> Result<(), SwitchError> {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (switches, now) = (&self.0.switches, self.0.clock.now());
+        let before = switches.list(now);
+        let newer = self.changes().clone().unwrap_or_default();
+        for off in before.iter().filter(|off| !newer.contains_key(&off.pattern)) {
+            if !all.iter().any(|other| other.pattern == off.pattern) {
+                switches.turn_on(&off.pattern, now);
+            }
+        }
+        for off in all.into_iter().filter(|off| !newer.contains_key(&off.pattern)) {
+            if off.is_active(now) && !before.contains(&off) {
+                switches.turn_off(off, now)?;
+            }
+        }
+        if switches.list(now) == before { Ok(()) } else { self.store(now) }
+    }
+
+    fn note_change(&self, pattern: Pattern, off: Option<Off>) {
+        let Some(changes) = &mut *self.changes() else { return };
+        if changes.len() >= CHANGES_MAX && !changes.contains_key(&pattern) {
+            tracing::error!(%pattern, "too many switches wait for the other nodes; change it there");
+            return;
+        }
+        changes.insert(pattern, off);
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Option<SwitchChanges>> {
+        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn store(&self, now: Timestamp) -> Result<(), SwitchError> {
@@ -206,6 +283,40 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         after.read_again();
         assert_eq!(patterns(&after), ["info", "names"], "nothing is known that were better");
+    }
+
+    #[test]
+    fn switches_of_other_nodes_replace_all_but_newer_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switches.json");
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        let board = open(&clock, path.clone());
+        board.turn_off(pattern("before"), None).unwrap();
+        assert!(board.take_changes().is_empty(), "not shared");
+        board.share();
+        board.turn_off(pattern("mine"), None).unwrap();
+        board.turn_on(&pattern("before")).unwrap();
+        let taken = board.take_changes();
+        let names: Vec<_> = taken.iter().map(|(it, off)| (it.as_str(), off.is_some())).collect();
+        assert_eq!(names, [("before", false), ("mine", true)]);
+        board.turn_on(&pattern("mine")).unwrap();
+        board.return_changes(taken);
+        assert_eq!(board.take_changes()[&pattern("mine")], None, "the later one");
+        let other = open(&clock, folder.path().join("other.json"));
+        other.turn_off(pattern("theirs"), Some(Duration::from_secs(9))).unwrap();
+        other.turn_off(pattern("newer"), None).unwrap();
+        let theirs = other.all_off();
+        board.turn_off(pattern("newer"), None).unwrap();
+        board.turn_on(&pattern("newer")).unwrap();
+        board.turn_off(pattern("unsent"), None).unwrap();
+        board.replace(theirs.clone()).unwrap();
+        assert_eq!(patterns(&board), ["unsent", "theirs"]);
+        assert_eq!(patterns(&open(&clock, path)), ["unsent", "theirs"], "stored");
+        drop(board.take_changes());
+        board.replace(theirs).unwrap();
+        assert_eq!(patterns(&board), ["theirs", "newer"]);
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(patterns(&board), ["newer"]);
     }
 
     #[test]

@@ -159,9 +159,7 @@ fn realtime_in_redis_says_what_nodes_do_not_share() {
     let server = loaded.settings.realtime.redis_server.expect("a server");
     assert_eq!(server.to_string(), "10.0.0.1:6379");
     let warns = |text: &str| loaded.warnings.iter().any(|warning| warning.contains(text));
-    assert!(warns(
-        "subscription counts, watchlists, limits per app, switches and webhooks of channels"
-    ));
+    assert!(warns("watchlists and limits per app are those of each node"));
     for (broker, error) in [
         (r#""redis""#, "lacks the address of Redis"),
         (r#"{ redis = [{ url = "redis://a" }, { url = "redis://b" }] }"#, "several servers"),

@@ -37,6 +37,11 @@ impl Identities {
         self.lock().iter().filter(|node| ***node != *present).cloned().collect()
     }
 
+    /// Returns all of them.
+    pub(crate) fn all(&self) -> Vec<Arc<str>> {
+        self.lock().clone()
+    }
+
     /// Forgets one that was removed from Redis.
     pub(crate) fn remove(&self, node: &str) {
         self.lock().retain(|own| **own != *node);

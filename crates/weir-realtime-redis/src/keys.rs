@@ -21,19 +21,31 @@ impl Keys {
     }
 
     /// A hash: the epoch of a channel, the offset of its last event, the term of the partition in which
-    /// the epoch began, and the last position of the epoch that it continues.
+    /// the epoch began, the last position of the epoch that it continues, and which stream has its events
+    /// (2: the second one).
     pub(crate) fn channel(&self, key: &ChannelKey) -> String {
         self.of_channel("channel", key)
     }
 
-    /// A stream: the last events of a channel. The number in an entry's id is the event's offset.
-    pub(crate) fn events(&self, key: &ChannelKey) -> String {
-        self.of_channel("events", key)
+    /// Two streams: the last events of a channel, and those before the server took over, in turn. The
+    /// number in an entry's id is the event's offset.
+    pub(crate) fn events(&self, key: &ChannelKey) -> [String; 2] {
+        ["events", "events2"].map(|kind| self.of_channel(kind, key))
     }
 
     /// A string: the last event of a cache channel.
     pub(crate) fn cached(&self, key: &ChannelKey) -> String {
         self.of_channel("cached", key)
+    }
+
+    /// A hash: each pattern that is switched off, and since and until when (JSON).
+    pub(crate) fn switches(&self) -> String {
+        format!("{}switches", self.beginning(Partition::first()))
+    }
+
+    /// A hash: the epoch and the number of the last change of a switch.
+    pub(crate) fn switches_version(&self) -> String {
+        format!("{}switches-version", self.beginning(Partition::first()))
     }
 
     /// A stream: requests to close a user's connections, of all apps.
@@ -64,6 +76,27 @@ impl Keys {
     /// A set: the channels of a partition of which a node has members.
     pub(crate) fn channels_of(&self, node: &str, partition: Partition) -> String {
         format!("{}channels-of:{node}", self.beginning(partition))
+    }
+
+    /// A hash: the channels of a partition of which a node has subscriptions, and their number, with the
+    /// letter `a` if all nodes are told.
+    pub(crate) fn counts_of(&self, node: &str, partition: Partition) -> String {
+        format!("{}counts-of:{node}", self.beginning(partition))
+    }
+
+    /// A hash: the channels of an app with subscriptions on any node, and their number.
+    pub(crate) fn occupied(&self, app: &str, partition: Partition) -> String {
+        format!("{}occupied:{app}", self.beginning(partition))
+    }
+
+    /// A hash: webhooks about channels of a partition that a node must send, by id.
+    pub(crate) fn hooks_of(&self, node: &str, partition: Partition) -> String {
+        format!("{}hooks-of:{node}", self.beginning(partition))
+    }
+
+    /// A hash: what left and may return, and the node and the id of the webhook that reports it.
+    pub(crate) fn leaving(&self, partition: Partition) -> String {
+        format!("{}leaving", self.beginning(partition))
     }
 
     /// Returns what the names of a partition's keys begin with. Scripts add `KIND:APP:CHANNEL`.

@@ -16,24 +16,31 @@
 //! partition, or within two seconds.
 
 mod broadcasts;
+mod comparisons;
 mod connections;
 mod heartbeat;
 mod holes;
+mod hooks;
 mod identities;
 mod keys;
 mod leases;
 mod log;
+mod member_lists;
 mod metrics;
 mod node;
+mod node_changes;
 mod partition;
 mod permissions;
 mod presence;
+mod queries;
 mod queue_limit;
 mod record;
+mod removals;
 mod renewals;
 mod requests;
 mod scripts;
 mod settings;
+mod shared_switches;
 mod subscription;
 mod terminations;
 

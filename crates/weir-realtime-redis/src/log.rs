@@ -4,23 +4,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::settings::HistoryLimits;
 use weir_realtime::shared_log::{
-    AppendError, Appending, ChannelKey, ClientBroadcast, NewEvent, SharedLog, Terminating,
+    AppendError, Appending, ChannelKey, ClientBroadcast, Counting, Listing, NewEvent, SharedCounts,
+    SharedLog, Terminating,
 };
 use weir_redis::{RedisEndpoint, RedisErrorKind};
 
 use crate::broadcasts::Broadcasts;
+use crate::hooks::Hooks;
 use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
+use crate::queries;
 use crate::queue_limit::{QueueLimit, QueueRoom};
 use crate::requests::Requests;
 use crate::scripts;
 use crate::settings::RedisLogSettings;
 use crate::terminations;
+
+/// Lists of channels that are read at a time; more are rejected. Each has the names of all channels of an
+/// app, some 10 MiB for 100,000 of them.
+const LISTINGS_MAX: usize = 2;
 
 /// A log in Redis. Nothing is sent before a [`LogNode`](crate::LogNode) has connected.
 #[derive(Debug)]
@@ -30,13 +37,17 @@ pub struct RedisLog {
     pub(crate) keys: Keys,
     pub(crate) metrics: RedisLogMetrics,
     pub(crate) requests: Requests,
-    /// Presence channels whose members came to this node or left it.
-    pub(crate) members: Requests,
+    /// Channels whose subscribers came to this node or left it.
+    pub(crate) subscribers: Requests,
+    /// Lists of channels that are being read.
+    listings: Semaphore,
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
     pub(crate) failed: Notify,
     pub(crate) broadcasts: Broadcasts,
     pub(crate) identities: Identities,
+    /// Webhooks that this node must send.
+    pub(crate) hooks: Hooks,
     /// Identifies this node to itself.
     pub(crate) node: String,
     /// Publications that wait for Redis.
@@ -86,8 +97,10 @@ impl RedisLog {
             settings,
             metrics,
             requests: Requests::default(),
-            members: Requests::default(),
+            subscribers: Requests::default(),
+            listings: Semaphore::new(LISTINGS_MAX),
             identities: Identities::default(),
+            hooks: Hooks::default(),
             commands: Mutex::default(),
             broadcasts: Broadcasts::new(client_events_max),
             node: format!("{:016x}", fastrand::u64(..)),
@@ -176,6 +189,39 @@ impl RedisLog {
         added.map_err(|error| self.explain(generation, &error))
     }
 
+    async fn read_counts(
+        &self,
+        channels: Vec<ChannelKey>,
+    ) -> Result<Vec<SharedCounts>, AppendError> {
+        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let _room = self.room_to_append(channels.iter().map(|key| key.channel.len()).sum())?;
+        let counts = queries::counts(&self.keys, &channels, &mut connection).await;
+        counts.map_err(|error| self.explain_query(generation, &error))
+    }
+
+    async fn list_channels(
+        &self,
+        app: &str,
+        prefix: &str,
+        counts_users: bool,
+    ) -> Result<Vec<(String, SharedCounts)>, AppendError> {
+        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let Ok(_permit) = self.listings.try_acquire() else {
+            return Err(AppendError::TooManyLists);
+        };
+        let listed =
+            queries::channels(&self.keys, app, prefix, counts_users, &mut connection).await;
+        listed.map_err(|error| self.explain_query(generation, &error))
+    }
+
+    /// Explains why nothing was read.
+    fn explain_query(&self, generation: u64, error: &RedisError) -> AppendError {
+        match self.explain(generation, error) {
+            AppendError::Unknown => AppendError::Away,
+            other => other,
+        }
+    }
+
     fn explain(&self, generation: u64, error: &RedisError) -> AppendError {
         self.metrics.rejected();
         if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() {
@@ -244,11 +290,19 @@ impl SharedLog for RedisLog {
         }
     }
 
-    fn members_changed(&self, channel: ChannelKey) {
-        // With the next connection, all members are sent again.
+    fn subscribers_changed(&self, channel: ChannelKey) {
+        // With the next connection, everything is sent again.
         if self.lock_commands().connection.is_some() {
-            self.members.add(channel);
+            self.subscribers.add(channel);
         }
+    }
+
+    fn counts(&self, channels: Vec<ChannelKey>) -> Counting<'_> {
+        Box::pin(self.read_counts(channels))
+    }
+
+    fn channels(&self, app: Arc<str>, prefix: Box<str>, counts_users: bool) -> Listing<'_> {
+        Box::pin(async move { self.list_channels(&app, &prefix, counts_users).await })
     }
 
     fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {

@@ -9,24 +9,26 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{Pipeline, RedisError};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
-use weir_realtime::hub::{HeldChannel, Hub};
-use weir_realtime::shared_log::{
-    ChannelKey, ChannelState, Delivery, HeldMembers, LogRecord, MembersMessage,
-};
+use weir_base::switchboard::Switchboard;
+use weir_realtime::hub::Hub;
+use weir_realtime::shared_log::{ChannelKey, Delivery, HeldMembers, MembersMessage};
 use weir_redis::NamedPrimary;
 
+use crate::comparisons;
 use crate::connections::{Connections, OpenError};
 use crate::heartbeat::Sequences;
 use crate::holes::Holes;
 use crate::log::RedisLog;
+use crate::node_changes;
 use crate::partition::Partition;
 use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
-use crate::record::{self, ShardMessage, ShardPayload};
+use crate::record::{ShardMessage, ShardPayload};
 use crate::renewals::Renewals;
 use crate::scripts;
+use crate::shared_switches::{self, SharedSwitches};
 use crate::subscription::{self, Push, Pushes};
 use crate::terminations::TerminationReader;
 
@@ -34,9 +36,6 @@ use crate::terminations::TerminationReader;
 const HEARTBEAT: Duration = Duration::from_millis(900);
 /// Time between questions to Sentinels.
 const PRIMARY_INTERVAL: Duration = Duration::from_secs(1);
-/// Channels that are read in one round trip. Each reply has at most 1 MiB of events, or the history's
-/// `bytes_max`, so that a node that compares all of its channels needs no more than some 32 MiB.
-const READS_MAX: usize = 32;
 /// Time between attempts to connect, with a random part so that nodes don't connect together.
 const RETRY_MS: std::ops::Range<u64> = 100..600;
 /// How often the node looks whether the cores have room for channels that wait for it, and how many of
@@ -50,6 +49,7 @@ pub struct LogNode {
     log: Arc<RedisLog>,
     hub: Arc<Hub>,
     shutdown: ShutdownToken,
+    switches: Option<Switchboard>,
     /// When the node started. It had no connections before.
     started: Instant,
     /// None: the node has not connected yet. A lock of std, never held across an await.
@@ -69,11 +69,8 @@ enum SessionError {
     SubscriptionLost,
     #[error("a publication got no reply")]
     AppendFailed,
-    #[error(
-        "the lease of this node's members is gone: the node was stalled for longer than \
-         realtime.redis.presence_lease, or Redis was emptied; its members are stored again"
-    )]
-    LeaseLost,
+    #[error("{0}")]
+    LeaseLost(#[from] LeaseLost),
 }
 
 /// The connections of a session, and what arrived on them.
@@ -85,6 +82,7 @@ struct Session {
     holes: Holes,
     renewals: Renewals,
     presence: Presence,
+    switches: SharedSwitches,
     primary: Option<NamedPrimary>,
 }
 
@@ -92,7 +90,14 @@ impl LogNode {
     /// Returns the task of the node whose hub uses `log`.
     #[must_use]
     pub fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
-        Self { log, hub, shutdown, started: Instant::now(), terminations: Mutex::new(None) }
+        let (started, terminations) = (Instant::now(), Mutex::new(None));
+        Self { log, hub, shutdown, switches: None, started, terminations }
+    }
+
+    /// Shares these switches with the other nodes.
+    #[must_use]
+    pub fn with_switches(self, switches: Switchboard) -> Self {
+        Self { switches: Some(switches), ..self }
     }
 
     /// Runs until shutdown.
@@ -103,7 +108,7 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 error = self.run_session() => {
                     // Publications need only the other connection. Their events arrive later.
-                    if !matches!(error, SessionError::SubscriptionLost | SessionError::LeaseLost) {
+                    if !matches!(error, SessionError::SubscriptionLost | SessionError::LeaseLost(_)) {
                         self.log.set_commands(None);
                     }
                     self.log.metrics.disconnected();
@@ -148,7 +153,7 @@ impl LogNode {
             error = self.log.send_broadcasts(session_commands) => error.into(),
             error = self.serve(&mut session) => error,
         };
-        self.hub.end_members();
+        self.hub.end_log_session();
         error
     }
 
@@ -175,6 +180,7 @@ impl LogNode {
             holes,
             renewals,
             presence,
+            switches: SharedSwitches::new(self.switches.clone()),
             primary,
         };
         Ok(opened)
@@ -199,28 +205,35 @@ impl LogNode {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let mut room = tokio::time::interval(ROOM_INTERVAL);
         let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
-        for interval in [&mut heartbeat, &mut room, &mut announcements] {
+        let mut switches = tokio::time::interval(shared_switches::INTERVAL);
+        for interval in [&mut heartbeat, &mut room, &mut announcements, &mut switches] {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
-            let holes_due = session.holes.due();
+            let (holes_due, hooks_due) = (session.holes.due(), self.log.hooks.next_due());
             let done = tokio::select! {
                 (push, _room) = session.pushes.next() => self.on_push(session, push),
-                () = self.log.requests.added() => self.read_requested(session).await,
-                () = self.log.members.added() => {
-                    let Session { presence, commands, .. } = &mut *session;
-                    presence.send(&self.log, &self.hub, commands).await.map_err(Into::into)
+                () = self.log.requests.added() => self.compare_requested(session).await,
+                () = self.log.subscribers.added() => self.send_changes(session).await,
+                // One round trip in each turn, so that the others are not delayed.
+                () = std::future::ready(()), if !session.presence.removals.is_empty() => {
+                    self.remove_members(session).await
+                }
+                () = std::future::ready(()), if session.presence.lists.has_work() => {
+                    self.read_member_list(session).await
                 }
                 _ = announcements.tick(), if session.presence.is_announcing() => {
                     session.presence.announce_due(&self.hub);
                     Ok(())
                 }
+                () = sleep_until(hooks_due) => self.release_hooks(session).await,
                 () = sleep_until(holes_due) => {
                     let partitions = session.holes.take(Instant::now());
                     self.request_all(|key| partitions.contains(&Partition::of(key)));
                     Ok(())
                 }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
+                _ = switches.tick() => self.exchange_switches(session, false).await,
                 _ = room.tick(), if self.log.requests.has_delayed() => {
                     self.log.requests.resume(ROOM_CHECKS_MAX, |key| self.hub.has_room(key));
                     Ok(())
@@ -247,6 +260,13 @@ impl LogNode {
             Push::Payload(ShardPayload::Members { sequence, message }) => {
                 self.on_members(session, sequence, &message);
             }
+            Push::Payload(ShardPayload::Count { sequence, key, count }) => {
+                self.on_sequence(session, &key, sequence);
+                if self.hub.deliver_count(&key, count) {
+                    session.presence.announce(&self.hub, &key);
+                }
+            }
+            Push::Payload(ShardPayload::Switches) => session.switches.on_message(),
             Push::Unreadable => self.log.metrics.unreadable(1),
             Push::Lost => return Err(SessionError::SubscriptionLost),
             Push::Other => {}
@@ -255,13 +275,9 @@ impl LogNode {
     }
 
     fn on_members(&self, session: &mut Session, sequence: u64, message: &MembersMessage) {
-        let is_own = self.log.identities.contains(&message.node);
         self.on_sequence(session, &message.key, sequence);
-        match self.hub.deliver_members(message, is_own) {
-            Delivery::Delivered => session.presence.announce(&self.hub, &message.key),
-            Delivery::NotNeeded => {}
-            Delivery::Hole => self.log.requests.add(message.key.clone()),
-            Delivery::Busy => self.log.requests.delay(message.key.clone()),
+        if !session.presence.lists.take_change(message) {
+            session.presence.apply_change(&self.log, &self.hub, message);
         }
     }
 
@@ -309,8 +325,7 @@ impl LogNode {
         }
         self.read_terminations(session).await?;
         let Session { presence, commands, .. } = &mut *session;
-        let lease = presence.on_heartbeat(&self.log, &self.hub, commands).await?;
-        lease.map_err(|LeaseLost| SessionError::LeaseLost)?;
+        presence.on_heartbeat(&self.log, commands).await??;
         if session.presence.settles() {
             self.request_presence();
         }
@@ -319,6 +334,8 @@ impl LogNode {
             let renewal = scripts::renew(&self.log.keys, &renewed);
             renewal.exec_async(&mut session.commands).await?;
         }
+        self.log.hooks.settle(&self.log.keys, &self.log.identities, &mut session.commands).await?;
+        self.exchange_switches(session, true).await?;
         self.log.metrics.heartbeat();
         Ok(())
     }
@@ -358,6 +375,39 @@ impl LogNode {
         self.terminations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    async fn compare_requested(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, .. } = session;
+        Ok(comparisons::compare_requested(&self.log, &self.hub, presence, commands).await??)
+    }
+
+    async fn read_member_list(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, .. } = session;
+        Ok(comparisons::read_list(&self.log, &self.hub, presence, commands).await??)
+    }
+
+    async fn send_changes(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, .. } = session;
+        Ok(node_changes::send(&self.log, &self.hub, presence, commands).await?)
+    }
+
+    async fn exchange_switches(
+        &self,
+        session: &mut Session,
+        looks: bool,
+    ) -> Result<(), SessionError> {
+        let Session { switches, commands, .. } = session;
+        Ok(switches.exchange(&self.log.keys, looks, commands).await?)
+    }
+
+    async fn release_hooks(&self, session: &mut Session) -> Result<(), SessionError> {
+        Ok(self.log.hooks.release(&self.log.keys, &self.hub, &mut session.commands).await?)
+    }
+
+    async fn remove_members(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, .. } = session;
+        Ok(presence.removals.step(&self.log, &self.hub, commands).await?)
+    }
+
     async fn read_sequences(
         &self,
         commands: &mut MultiplexedConnection,
@@ -369,40 +419,6 @@ impl LogNode {
         let numbers: Vec<Option<u64>> = pipeline.query_async(commands).await?;
         Ok(numbers.into_iter().map(Option::unwrap_or_default).collect())
     }
-
-    /// Compares channels with the log.
-    async fn read_requested(&self, session: &mut Session) -> Result<(), SessionError> {
-        let requested = self.log.requests.take(READS_MAX);
-        let held: Vec<HeldChannel> =
-            requested.iter().filter_map(|key| self.hub.held_channel(key)).collect();
-        if held.is_empty() {
-            return Ok(());
-        }
-        let mut pipeline = Pipeline::with_capacity(held.len());
-        for channel in &held {
-            pipeline.add_command(scripts::read(&self.log.keys, channel));
-        }
-        let replies: Vec<StoredChannel> = pipeline.query_async(&mut session.commands).await?;
-        let Session { presence, commands, .. } = &mut *session;
-        let members = presence.read(&self.log, &held, commands).await?;
-        let members = members.map_err(|LeaseLost| SessionError::LeaseLost)?;
-        for ((channel, stored), members) in held.iter().zip(replies).zip(members) {
-            let (state, unreadable) = channel_state(&stored);
-            self.log.metrics.unreadable(unreadable);
-            if let Some(state) = state {
-                let state = ChannelState { members, ..state };
-                let comparison = self.hub.synchronize(&channel.key, &state);
-                self.log.metrics.read(comparison.late);
-                if !comparison.is_complete {
-                    self.log.requests.delay(channel.key.clone());
-                }
-                if channel.members != HeldMembers::None {
-                    session.presence.announce(&self.hub, &channel.key);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Sleeps until then. None: for ever.
@@ -411,27 +427,4 @@ async fn sleep_until(due: Option<Instant>) {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
     }
-}
-
-/// What Redis has of a channel: its position, its last events and the last one of a cache channel, or
-/// nothing.
-type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>);
-
-/// Returns what can be read, and how many parts can't.
-fn channel_state((position, records, cached): &StoredChannel) -> (Option<ChannelState>, u64) {
-    let mut unreadable = 0;
-    let mut read = |text: &[u8]| {
-        let record = str::from_utf8(text).ok().and_then(record::parse).map(|(_, record)| record);
-        unreadable += u64::from(record.is_none());
-        record
-    };
-    let text = |value: &Value| match value {
-        Value::BulkString(text) => text.clone(),
-        _ => Vec::new(),
-    };
-    let records: Vec<LogRecord> = records.iter().filter_map(|value| read(&text(value))).collect();
-    let cached = if cached.is_empty() { None } else { read(cached) };
-    let position = str::from_utf8(position).ok().and_then(|position| position.parse().ok());
-    unreadable += u64::from(position.is_none());
-    (position.map(|position| ChannelState { position, records, cached, members: None }), unreadable)
 }

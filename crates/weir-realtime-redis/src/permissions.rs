@@ -13,7 +13,7 @@ use crate::partition::Partition;
 
 /// All commands of the node and of its scripts, in the order in which they are tried. `MULTI` and
 /// `EXEC` are last: where `EXEC` is denied, the connection is of no use afterwards.
-const COMMANDS: [CommandTrial; 28] = [
+const COMMANDS: [CommandTrial; 30] = [
     ("ping", TrialKey::None, &[]),
     ("info", TrialKey::None, &["server"]),
     ("time", TrialKey::None, &[]),
@@ -27,6 +27,8 @@ const COMMANDS: [CommandTrial; 28] = [
     ("hincrby", TrialKey::Hash, &["x", "1"]),
     ("hdel", TrialKey::Hash, &["x"]),
     ("hgetall", TrialKey::Hash, &[]),
+    ("hlen", TrialKey::Hash, &[]),
+    ("hscan", TrialKey::Hash, &["0"]),
     ("hrandfield", TrialKey::Hash, &["1"]),
     ("exists", TrialKey::Hash, &[]),
     ("sadd", TrialKey::Set, &["x"]),

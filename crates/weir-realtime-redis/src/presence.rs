@@ -1,8 +1,8 @@
-//! The members of presence channels that this node has, in Redis.
+//! What this node has in Redis: the numbers of its subscriptions, and its members of presence channels.
 //!
-//! A node's members are stored under an identity, which has a lease. With each connection to Redis the
-//! node begins a new one, stores all of its members under it, and then removes the earlier ones: a
-//! member that is in both stays. So no identity is used again after others may have removed it.
+//! They are stored under an identity, which has a lease. With each connection to Redis the node begins a
+//! new one, stores everything under it, and then removes the earlier ones: a member that is in both
+//! stays. So no identity is used again after others may have removed it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,22 +10,25 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use weir_realtime::hub::{HeldChannel, Hub};
-use weir_realtime::shared_log::{ChannelKey, HeldMembers, MembersState};
+use weir_realtime::pusher::position::ChannelPosition;
+use weir_realtime::shared_log::{
+    ChannelKey, Delivery, HeldMembers, MembersMessage, MembersState, SharedMember,
+};
 
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
-use crate::partition::Partition;
+use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
 use crate::record;
+use crate::removals::Removals;
 use crate::scripts;
 
-/// Channels whose members are sent in one round trip, and changes of each: 8 MiB with information of
-/// 1 kB.
-const CHANNELS_MAX: usize = 32;
-const CHANGES_MAX: usize = 256;
-/// Partitions from which members are removed in one round trip.
-const REMOVALS_MAX: usize = 32;
+/// How long a stopping node removes what it has in Redis and waits for its webhooks. Another node does the
+/// rest when its lease lapses.
+const END_MAX: Duration = Duration::from_secs(2);
+/// How often a stopping node looks whether its webhooks are settled.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The members of this node during one connection.
 #[derive(Debug)]
@@ -34,19 +37,37 @@ pub(crate) struct Presence {
     leases: LeaseWatch,
     /// When members that Redis lacks are removed: until then, their nodes may be connecting.
     settles_at: Option<Instant>,
-    /// Channels whose members are to be sent before earlier identities are removed.
+    /// Channels whose subscriptions and members are to be sent before earlier identities are removed.
     unsent: HashSet<ChannelKey>,
     /// Large channels with changes to announce.
     announcing: HashSet<ChannelKey>,
+    /// Nodes whose members are being removed.
+    pub(crate) removals: Removals,
+    /// Lists that are too long for one reply.
+    pub(crate) lists: MemberLists,
 }
 
 /// The lease of this node was removed, because it was not renewed, or Redis was emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the lease of this node's members is gone: the node was stalled for longer than \
+     realtime.redis.presence_lease, or Redis was emptied; its members are stored again"
+)]
 pub(crate) struct LeaseLost;
 
 /// The members of a channel as Redis has them: the version, the nodes, and the users of each and their
-/// information.
-type StoredMembers = Option<(String, Vec<String>, Vec<Vec<Value>>)>;
+/// information, unless they are too many.
+type StoredMembers = Option<(String, Vec<String>, Option<Vec<Vec<Value>>>)>;
+
+/// What was read of a channel's members.
+#[derive(Debug)]
+pub(crate) enum MembersReply {
+    /// The channel has them, or it is no presence channel.
+    Known,
+    Read(MembersState),
+    /// There are too many for one reply.
+    Long,
+}
 
 impl Presence {
     /// Begins a new identity.
@@ -63,48 +84,27 @@ impl Presence {
             settles_at: Some(Instant::now() + duration + CONNECT_MARGIN),
             unsent: HashSet::new(),
             announcing: HashSet::new(),
+            removals: Removals::default(),
+            lists: MemberLists::default(),
         })
     }
 
-    /// Requests that all members are sent.
+    /// Requests that all subscriptions and members are sent.
     pub(crate) fn request_all(&mut self, log: &RedisLog, hub: &Hub) {
-        self.unsent = hub.begin_members().into_iter().collect();
+        self.unsent = hub.begin_log_session().into_iter().collect();
         for key in &self.unsent {
-            log.members.add(key.clone());
+            log.subscribers.add(key.clone());
         }
     }
 
-    /// Sends changes of this node's members.
-    pub(crate) async fn send(
-        &mut self,
-        log: &RedisLog,
-        hub: &Hub,
-        connection: &mut MultiplexedConnection,
-    ) -> RedisResult<()> {
-        let (mut pipeline, mut sent) = (Pipeline::new(), Vec::new());
-        for key in log.members.take(CHANNELS_MAX) {
-            let (changes, has_more) = hub.take_member_changes(&key, CHANGES_MAX);
-            if has_more {
-                log.members.add(key.clone());
-            } else {
-                self.unsent.remove(&key);
-            }
-            let count = changes.added.len() + changes.removed.len();
-            if count > 0 {
-                pipeline
-                    .add_command(scripts::change_members(&log.keys, &self.node, &key, &changes));
-                sent.push((key, count));
-            }
-        }
-        if sent.is_empty() {
-            return Ok(());
-        }
-        let replies: Vec<(Vec<String>, Vec<String>)> = pipeline.query_async(connection).await?;
-        for ((key, count), (first, last)) in sent.iter().zip(replies) {
-            log.metrics.members_changed(*count);
-            hub.send_member_webhooks(key, &first, &last);
-        }
-        Ok(())
+    /// Returns the present identity.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Notes that all changes of a channel were sent.
+    pub(crate) fn on_sent(&mut self, key: &ChannelKey) {
+        self.unsent.remove(key);
     }
 
     /// Renews the lease, and removes the members of nodes whose leases have lapsed, and those of earlier
@@ -112,7 +112,6 @@ impl Presence {
     pub(crate) async fn on_heartbeat(
         &mut self,
         log: &RedisLog,
-        hub: &Hub,
         connection: &mut MultiplexedConnection,
     ) -> RedisResult<Result<(), LeaseLost>> {
         let (number, leases) = renew(log, &self.node, connection).await?;
@@ -123,21 +122,39 @@ impl Presence {
         log.metrics.nodes(leases.len());
         if self.unsent.is_empty() {
             for node in log.identities.earlier_than(&self.node) {
-                if let Some(lease) = leases.iter().find(|(other, _)| **other == *node) {
-                    end_lease(log, connection, lease).await?;
-                }
-                remove(log, hub, connection, &node).await?;
+                let lease = leases.iter().find(|(other, _)| **other == *node);
+                self.remove_later(log, connection, &node, lease).await?;
             }
         }
         let others = leases.into_iter().filter(|(node, _)| **node != *self.node).collect();
         for lapsed in self.leases.observe(Instant::now(), others) {
-            if end_lease(log, connection, &lapsed).await? {
+            if self.remove_later(log, connection, &lapsed.0, Some(&lapsed)).await? {
                 log.metrics.node_lapsed();
                 tracing::warn!(node = %lapsed.0, "a realtime node has ended; removing its members");
-                remove(log, hub, connection, &lapsed.0).await?;
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Ends the lease of a node, if it has one, and begins to remove the node's members. Returns false if
+    /// that is not possible now, or has begun before.
+    async fn remove_later(
+        &mut self,
+        log: &RedisLog,
+        connection: &mut MultiplexedConnection,
+        node: &str,
+        lease: Option<&Lease>,
+    ) -> RedisResult<bool> {
+        if self.removals.contains(node) || !self.removals.has_room() {
+            return Ok(false);
+        }
+        if let Some(lease) = lease
+            && !end_lease(log, connection, lease).await?
+        {
+            return Ok(false);
+        }
+        self.removals.add(node);
+        Ok(true)
     }
 
     /// Returns whether members that Redis lacks are to be removed from now on. True once.
@@ -160,21 +177,21 @@ impl Presence {
         self.announcing.retain(|key| hub.announce_members(key));
     }
 
-    /// Reads the members of channels. None: those that the channel has. Nothing, if Redis may have been
-    /// emptied: other nodes must store their members again first.
+    /// Reads the members of channels. Nothing, if Redis may have been emptied: other nodes must store their
+    /// members again first.
     pub(crate) async fn read(
         &self,
         log: &RedisLog,
         held: &[HeldChannel],
         connection: &mut MultiplexedConnection,
-    ) -> RedisResult<Result<Vec<Option<MembersState>>, LeaseLost>> {
-        let mut pipeline = Pipeline::new();
+    ) -> RedisResult<Result<Vec<MembersReply>, LeaseLost>> {
         let is_presence = |channel: &&HeldChannel| channel.members != HeldMembers::None;
+        let mut pipeline = Pipeline::new();
         for channel in held.iter().filter(is_presence) {
-            pipeline.add_command(scripts::read_members(&log.keys, channel));
+            pipeline.add_command(scripts::read_members(&log.keys, channel, USERS_MAX));
         }
         if pipeline.is_empty() {
-            return Ok(Ok(vec![None; held.len()]));
+            return Ok(Ok(held.iter().map(|_| MembersReply::Known).collect()));
         }
         pipeline.add_command(scripts::read_lease(&log.keys, &self.node));
         let mut replies: Vec<Value> = pipeline.query_async(connection).await?;
@@ -184,44 +201,108 @@ impl Presence {
             return Ok(Err(LeaseLost));
         }
         let mut replies = replies.into_iter();
-        let mut states = Vec::with_capacity(held.len());
+        let mut read = Vec::with_capacity(held.len());
         for channel in held {
             let reply = if is_presence(&channel) { replies.next() } else { None };
             let stored: StoredMembers = redis::from_redis_value(reply.unwrap_or(Value::Nil))?;
-            states.push(stored.map(|stored| self.state(log, stored)));
+            read.push(match stored {
+                None => MembersReply::Known,
+                Some((_, _, None)) => MembersReply::Long,
+                Some((version, nodes, Some(members))) => {
+                    let members = members.iter().map(|members| users(members));
+                    let nodes = nodes.into_iter().map(Arc::from).zip(members).collect();
+                    MembersReply::Read(self.state(log, version.parse().ok(), nodes))
+                }
+            });
         }
-        Ok(Ok(states))
+        Ok(Ok(read))
     }
 
-    fn state(
+    /// Reads a part of a list that is too long for one reply. Returns the list after its last part.
+    pub(crate) async fn read_list(
+        &mut self,
+        log: &RedisLog,
+        hub: &Hub,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<MemberList>> {
+        if let Some(key) = self.lists.next() {
+            let Some(held) = hub.held_channel(&key) else { return Ok(None) };
+            let command = scripts::read_members(&log.keys, &held, 0);
+            let stored: StoredMembers = command.query_async(connection).await?;
+            let Some((version, nodes, _)) = stored else { return Ok(None) };
+            let others = nodes.into_iter().filter(|node| !log.identities.contains(node));
+            self.lists.begin(key, version.parse().ok(), others.map(Arc::from).collect());
+        }
+        self.lists.step(&log.keys, connection).await
+    }
+
+    /// Applies a change of members, or requests a comparison of the channel.
+    pub(crate) fn apply_change(&mut self, log: &RedisLog, hub: &Hub, message: &MembersMessage) {
+        let is_own = log.identities.contains(&message.node);
+        match hub.deliver_members(message, is_own) {
+            Delivery::Delivered => self.announce(hub, &message.key),
+            Delivery::NotNeeded => {}
+            Delivery::Hole => log.requests.add(message.key.clone()),
+            Delivery::Busy => log.requests.delay(message.key.clone()),
+        }
+    }
+
+    /// Returns whether the lease of this node has ended, or Redis was emptied.
+    pub(crate) async fn has_lost_lease(
         &self,
         log: &RedisLog,
-        (version, nodes, members): (String, Vec<String>, Vec<Vec<Value>>),
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<bool> {
+        let command = scripts::read_lease(&log.keys, &self.node);
+        let number: Option<i64> = command.query_async(connection).await?;
+        Ok(number.is_none_or(|number| number < 0))
+    }
+
+    /// Returns the members of other nodes as the hub expects them.
+    pub(crate) fn state(
+        &self,
+        log: &RedisLog,
+        version: Option<ChannelPosition>,
+        mut nodes: Vec<(Arc<str>, Vec<SharedMember>)>,
     ) -> MembersState {
-        let others = nodes.into_iter().zip(members);
-        let others = others.filter(|(node, _)| !log.identities.contains(node));
-        let nodes = others.map(|(node, members)| {
-            let words: Vec<String> = members.iter().map(text).collect();
-            (Arc::from(node), record::parse_users(&words))
-        });
-        let keeps_absent = self.settles_at.is_some();
-        MembersState { version: version.parse().ok(), nodes: nodes.collect(), keeps_absent }
+        nodes.retain(|(node, _)| !log.identities.contains(node));
+        MembersState { version, nodes, keeps_absent: self.settles_at.is_some() }
     }
 }
 
-/// Removes all identities of this process, whose connections have ended.
+/// Removes all identities of this process, whose connections have ended, as far as the time allows.
 pub(crate) async fn end(
     log: &RedisLog,
     hub: &Hub,
     connection: &mut MultiplexedConnection,
 ) -> RedisResult<()> {
     let Some(present) = log.identities.present() else { return Ok(()) };
-    let (_, leases) = renew(log, &present, connection).await?;
-    for lease in leases.iter().filter(|(node, _)| log.identities.contains(node)) {
-        end_lease(log, connection, lease).await?;
-        remove(log, hub, connection, &lease.0).await?;
-    }
-    Ok(())
+    let removing = async {
+        let (_, leases) = renew(log, &present, connection).await?;
+        let mut removals = Removals::default();
+        for lease in leases.iter().filter(|(node, _)| log.identities.contains(node)) {
+            end_lease(log, connection, lease).await?;
+            removals.add(&lease.0);
+        }
+        while !removals.is_empty() {
+            removals.step(log, hub, connection).await?;
+        }
+        while log.hooks.next_due().is_some_and(|due| due <= Instant::now()) {
+            log.hooks.release(&log.keys, hub, connection).await?;
+        }
+        while !log.hooks.settle(&log.keys, &log.identities, connection).await? {
+            tokio::time::sleep(SETTLE_INTERVAL).await;
+        }
+        // Another node takes over webhooks that may still be cancelled.
+        if log.hooks.is_empty() {
+            scripts::remove_lease(&log.keys, &present).exec_async(connection).await?;
+        }
+        Ok(())
+    };
+    timeout(END_MAX, removing).await.unwrap_or_else(|_| {
+        tracing::warn!("another realtime node will remove what is left of this one in Redis");
+        Ok(())
+    })
 }
 
 /// Renews a lease. Returns its number, and all leases.
@@ -246,51 +327,10 @@ async fn end_lease(
     scripts::end_lease(&log.keys, node, *number).query_async(connection).await
 }
 
-/// Removes all members of a node whose lease has ended, and then the lease. Others may do the same at
-/// once: each member is removed once. If this node ends meanwhile, others go on when the lease has been
-/// the same for long enough.
-async fn remove(
-    log: &RedisLog,
-    hub: &Hub,
-    connection: &mut MultiplexedConnection,
-    node: &str,
-) -> RedisResult<()> {
-    let mut partitions: Vec<Partition> = Partition::all().collect();
-    while !partitions.is_empty() {
-        let mut left = Vec::new();
-        for some in partitions.chunks(REMOVALS_MAX) {
-            left.extend(remove_from(log, hub, connection, node, some).await?);
-        }
-        partitions = left;
-    }
-    scripts::remove_lease(&log.keys, node).exec_async(connection).await?;
-    log.identities.remove(node);
-    Ok(())
-}
-
-/// Removes some members of a node. Returns the partitions that may have more.
-async fn remove_from(
-    log: &RedisLog,
-    hub: &Hub,
-    connection: &mut MultiplexedConnection,
-    node: &str,
-    partitions: &[Partition],
-) -> RedisResult<Vec<Partition>> {
-    let mut pipeline = Pipeline::with_capacity(partitions.len());
-    for partition in partitions {
-        pipeline.add_command(scripts::remove_node(&log.keys, node, *partition));
-    }
-    let replies: Vec<Option<(String, Vec<String>)>> = pipeline.query_async(connection).await?;
-    let mut left = Vec::new();
-    for (partition, reply) in partitions.iter().zip(replies) {
-        let Some((entry, last)) = reply else { continue };
-        left.push(*partition);
-        if let Some((app, channel)) = entry.split_once(':') {
-            let key = ChannelKey { app: app.into(), channel: channel.into() };
-            hub.send_member_webhooks(&key, &[], &last);
-        }
-    }
-    Ok(left)
+/// Reads the users of a node.
+fn users(members: &[Value]) -> Vec<SharedMember> {
+    let words: Vec<String> = members.iter().map(text).collect();
+    record::parse_users(&words)
 }
 
 fn text(value: &Value) -> String {

@@ -11,6 +11,11 @@
 //! Changes of a channel's members are a third one: the partition's sequence number, `members NODE
 //! VERSION`, a newline, and a JSON array: app, channel, a list of added users, each followed by its
 //! information (JSON as a text, or empty), and a list of removed users.
+//!
+//! `switches -` reports that a switch was changed.
+//!
+//! The subscriptions of a channel on all nodes are a fourth one: the partition's sequence number, `count
+//! NUMBER`, a newline, and a JSON array: app, channel.
 
 use std::sync::Arc;
 
@@ -25,8 +30,12 @@ use weir_realtime::shared_log::{
 
 /// The first word of the message for a client's event.
 const CLIENT: &str = "client";
+/// The first word of the message about a changed switch.
+const SWITCHES: &str = "switches";
 /// The word after the sequence number of a message about members.
 const MEMBERS: &str = "members ";
+/// Likewise, of a message about subscriptions.
+const COUNT: &str = "count ";
 
 /// What is sent on a sharded channel.
 #[derive(Clone, Debug)]
@@ -41,6 +50,14 @@ pub(crate) enum ShardPayload {
     Members {
         sequence: u64,
         message: MembersMessage,
+    },
+    /// A switch was changed.
+    Switches,
+    /// The subscriptions of a channel on all nodes.
+    Count {
+        sequence: u64,
+        key: ChannelKey,
+        count: usize,
     },
 }
 
@@ -72,9 +89,16 @@ pub(crate) fn parse_message(text: &[u8]) -> Option<ShardPayload> {
     if word == CLIENT {
         return parse_client_event(rest);
     }
+    if word == SWITCHES {
+        return Some(ShardPayload::Switches);
+    }
     let sequence = word.parse().ok()?;
     if let Some(text) = rest.strip_prefix(MEMBERS) {
         return Some(ShardPayload::Members { sequence, message: parse_members(text)? });
+    }
+    if let Some(text) = rest.strip_prefix(COUNT) {
+        let (key, count) = parse_count(text)?;
+        return Some(ShardPayload::Count { sequence, key, count });
     }
     let (key, record) = parse(rest)?;
     Some(ShardPayload::Event(ShardMessage { sequence, key, record }))
@@ -100,6 +124,13 @@ fn parse_members(text: &str) -> Option<MembersMessage> {
     let removed = removed.into_iter().map(Arc::from).collect();
     let changes = MemberChanges { added: parse_users(&added), removed };
     Some(MembersMessage { key, node, version, changes })
+}
+
+fn parse_count(text: &str) -> Option<(ChannelKey, usize)> {
+    let (head, json) = text.split_once('\n')?;
+    let count = head.split(' ').next()?.parse().ok()?;
+    let (app, channel): (String, String) = parse_elements(json, 2)?;
+    Some((ChannelKey { app: app.into(), channel: channel.into() }, count))
 }
 
 /// Reads users, each followed by its information. Information that is not JSON is left out.
@@ -183,6 +214,17 @@ mod tests {
         for broken in ["", "1", "1 x 7 1000\n[]", "1 00000000000000ab 7 1000\n[1]"] {
             assert!(parse_message(broken.as_bytes()).is_none(), "{broken:?}");
         }
+    }
+
+    #[test]
+    fn counts_are_read() {
+        let text = "7 count 12 more\n[\"1\",\"room\",{}]";
+        let Some(ShardPayload::Count { sequence, key, count }) = parse_message(text.as_bytes())
+        else {
+            panic!("a message about subscriptions")
+        };
+        assert_eq!((sequence, &*key.channel, count), (7, "room", 12));
+        assert!(parse_message(b"7 count -1\n[\"1\",\"room\"]").is_none());
     }
 
     #[test]

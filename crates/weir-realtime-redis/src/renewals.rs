@@ -55,6 +55,7 @@ mod tests {
             history: HistoryLimits::default(),
             caches: false,
             members: HeldMembers::None,
+            has_count: false,
         };
         (0..count).map(channel).collect()
     }

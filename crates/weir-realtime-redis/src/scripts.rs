@@ -1,6 +1,6 @@
 //! The scripts, and how they are called.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -8,7 +8,9 @@ use redis::{Cmd, Pipeline, RedisResult, Script};
 use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::settings::HistoryLimits;
-use weir_realtime::shared_log::{ChannelKey, HeldMembers, MemberChanges, NewEvent, SharedMember};
+use weir_realtime::shared_log::{
+    ChannelKey, HeldMembers, MemberChanges, NewEvent, NodeSubscriptions, SharedMember,
+};
 
 use crate::keys::Keys;
 use crate::partition::{PARTITIONS, Partition};
@@ -27,19 +29,30 @@ const EVENT_AGE_MIN: Duration = Duration::from_secs(60);
 /// A comparison reads at least this many bytes of events of a channel, the newest.
 const READ_BYTES_MIN: usize = 1 << 20;
 
+/// Functions that scripts share.
+const HOOKS: &str = include_str!("scripts/hooks.lua");
+const MEMBERS: &str = include_str!("scripts/members.lua");
+const COUNTS: &str = include_str!("scripts/counts.lua");
+
 static APPEND: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/append.lua")));
 static READ: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 static FENCE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/fence.lua")));
-static CHANGE_MEMBERS: LazyLock<Script> = LazyLock::new(|| {
-    let functions = include_str!("scripts/members.lua");
-    Script::new(&format!("{functions}{}", include_str!("scripts/change_members.lua")))
-});
-static REMOVE_NODE: LazyLock<Script> = LazyLock::new(|| {
-    let functions = include_str!("scripts/members.lua");
-    Script::new(&format!("{functions}{}", include_str!("scripts/remove_node.lua")))
-});
+static CHANGE_MEMBERS: LazyLock<Script> =
+    LazyLock::new(|| script(&[HOOKS, MEMBERS, include_str!("scripts/change_members.lua")]));
+static REMOVE_NODE: LazyLock<Script> =
+    LazyLock::new(|| script(&[HOOKS, MEMBERS, include_str!("scripts/remove_node.lua")]));
 static READ_MEMBERS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read_members.lua")));
+static CHANGE_COUNT: LazyLock<Script> =
+    LazyLock::new(|| script(&[HOOKS, COUNTS, include_str!("scripts/change_count.lua")]));
+static REMOVE_COUNTS: LazyLock<Script> =
+    LazyLock::new(|| script(&[HOOKS, COUNTS, include_str!("scripts/remove_counts.lua")]));
+static RELEASE_HOOK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/release_hook.lua")));
+static TAKE_HOOKS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/take_hooks.lua")));
+static CHANGE_SWITCHES: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/change_switches.lua")));
 static LEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/lease.lua")));
 static END_LEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/end_lease.lua")));
@@ -47,18 +60,25 @@ static END_LEASE: LazyLock<Script> =
 /// Stores the scripts on the server, which loses them when it restarts.
 pub(crate) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
     let members = [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE];
-    for script in [&*APPEND, &*READ, &*FENCE].into_iter().chain(members) {
+    let counts = [&*CHANGE_COUNT, &*REMOVE_COUNTS, &*RELEASE_HOOK, &*TAKE_HOOKS];
+    for script in
+        [&*APPEND, &*READ, &*FENCE, &*CHANGE_SWITCHES].into_iter().chain(members).chain(counts)
+    {
         script.load_async(connection).await?;
     }
     Ok(())
+}
+
+fn script(parts: &[&str]) -> Script {
+    Script::new(&parts.concat())
 }
 
 /// Returns the command that appends an event.
 pub(crate) fn append(keys: &Keys, settings: &RedisLogSettings, new: &NewEvent) -> Cmd {
     let partition = Partition::of(&new.key);
     let mut command = redis::cmd("EVALSHA");
-    command.arg(APPEND.get_hash()).arg(5 + usize::from(new.idempotency_key.is_some()));
-    command.arg(keys.channel(&new.key)).arg(keys.events(&new.key));
+    command.arg(APPEND.get_hash()).arg(6 + usize::from(new.idempotency_key.is_some()));
+    command.arg(keys.channel(&new.key)).arg(&keys.events(&new.key));
     command.arg(keys.sequence(partition)).arg(keys.fence(partition));
     command.arg(keys.cached(&new.key));
     if let Some(key) = &new.idempotency_key {
@@ -86,9 +106,9 @@ pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command
         .arg(READ.get_hash())
-        .arg(4 + usize::from(held.caches))
+        .arg(5 + usize::from(held.caches))
         .arg(keys.channel(&held.key))
-        .arg(keys.events(&held.key))
+        .arg(&keys.events(&held.key))
         .arg(keys.sequence(partition))
         .arg(keys.fence(partition));
     if held.caches {
@@ -131,12 +151,14 @@ pub(crate) fn fence(keys: &Keys, server_id: &str) -> Pipeline {
     pipeline
 }
 
-/// Returns the command that tells all nodes of changes of this node's members.
+/// Returns the command that tells all nodes of changes of this node's members. `hook_prefix` begins the ids
+/// of webhooks; empty: none are wanted.
 pub(crate) fn change_members(
     keys: &Keys,
     node: &str,
     key: &ChannelKey,
     changes: &MemberChanges,
+    hook_prefix: &str,
 ) -> Cmd {
     let partition = Partition::of(key);
     let mut command = redis::cmd("EVALSHA");
@@ -153,7 +175,9 @@ pub(crate) fn change_members(
         .arg(new_epoch().to_string())
         .arg(keys.shard_channel(partition))
         .arg(entry(key))
-        .arg(changes.removed.len());
+        .arg(changes.removed.len())
+        .arg(keys.beginning(partition))
+        .arg(hook_prefix);
     for user_id in &changes.removed {
         command.arg(&**user_id);
     }
@@ -163,8 +187,83 @@ pub(crate) fn change_members(
     command
 }
 
-/// Returns the command that removes some members of a node that has ended.
-pub(crate) fn remove_node(keys: &Keys, node: &str, partition: Partition) -> Cmd {
+/// Returns the command that sets the number of a node's subscriptions of a channel. `earlier` are
+/// identities of the same node, whose numbers are replaced. `hook_prefix` is as in [`change_members`].
+pub(crate) fn change_count(
+    keys: &Keys,
+    (node, earlier): (&str, &[Arc<str>]),
+    key: &ChannelKey,
+    subscriptions: NodeSubscriptions,
+    hook_prefix: &str,
+) -> Cmd {
+    let partition = Partition::of(key);
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(CHANGE_COUNT.get_hash())
+        .arg(3)
+        .arg(keys.counts_of(node, partition))
+        .arg(keys.occupied(&key.app, partition))
+        .arg(keys.sequence(partition))
+        .arg(entry(key))
+        .arg(&*key.channel)
+        .arg(subscriptions.count)
+        .arg(u8::from(subscriptions.is_announced))
+        .arg(keys.shard_channel(partition))
+        .arg(keys.beginning(partition))
+        .arg(node)
+        .arg(hook_prefix);
+    for node in earlier {
+        command.arg(&**node);
+    }
+    command
+}
+
+/// Returns the command that removes subscriptions of a node that has ended from some channels. `present` is
+/// this node, which sends webhooks.
+pub(crate) fn remove_counts(keys: &Keys, node: &str, present: &str, partition: Partition) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(REMOVE_COUNTS.get_hash())
+        .arg(2)
+        .arg(keys.counts_of(node, partition))
+        .arg(keys.sequence(partition))
+        .arg(keys.shard_channel(partition))
+        .arg(keys.beginning(partition))
+        .arg(present)
+        .arg(hook_prefix());
+    command
+}
+
+/// Returns the command that takes over some webhooks of a node that has ended.
+pub(crate) fn take_hooks(keys: &Keys, node: &str, present: &str, partition: Partition) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(TAKE_HOOKS.get_hash())
+        .arg(3)
+        .arg(keys.hooks_of(node, partition))
+        .arg(keys.hooks_of(present, partition))
+        .arg(keys.leaving(partition))
+        .arg(node)
+        .arg(present);
+    command
+}
+
+/// Returns the command that ends the wait of a webhook.
+pub(crate) fn release_hook(keys: &Keys, partition: Partition, subject: &str, id: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(RELEASE_HOOK.get_hash()).arg(1).arg(keys.leaving(partition));
+    command.arg(subject).arg(id);
+    command
+}
+
+/// Returns a new prefix for the ids of webhooks.
+pub(crate) fn hook_prefix() -> String {
+    new_epoch().to_string()
+}
+
+/// Returns the command that removes some members of a node that has ended. `present` is this node, which
+/// sends webhooks.
+pub(crate) fn remove_node(keys: &Keys, node: &str, present: &str, partition: Partition) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command
         .arg(REMOVE_NODE.get_hash())
@@ -174,12 +273,15 @@ pub(crate) fn remove_node(keys: &Keys, node: &str, partition: Partition) -> Cmd 
         .arg(node)
         .arg(new_epoch().to_string())
         .arg(keys.shard_channel(partition))
-        .arg(keys.beginning(partition));
+        .arg(keys.beginning(partition))
+        .arg(present)
+        .arg(hook_prefix());
     command
 }
 
-/// Returns the command that reads the members of a presence channel.
-pub(crate) fn read_members(keys: &Keys, held: &HeldChannel) -> Cmd {
+/// Returns the command that reads the members of a presence channel, or only their nodes if there are more
+/// than `users_max`.
+pub(crate) fn read_members(keys: &Keys, held: &HeldChannel, users_max: usize) -> Cmd {
     let version = match held.members {
         HeldMembers::Known(Some(version)) => version.to_string(),
         HeldMembers::Known(None) => "none".to_owned(),
@@ -193,7 +295,43 @@ pub(crate) fn read_members(keys: &Keys, held: &HeldChannel) -> Cmd {
         .arg(keys.nodes(&held.key))
         .arg(version)
         .arg(keys.beginning(Partition::of(&held.key)))
-        .arg(entry(&held.key));
+        .arg(entry(&held.key))
+        .arg(users_max);
+    command
+}
+
+/// Returns the command that reads some of a node's members of a channel, about `count`. The reply begins with
+/// the next cursor, which is 0 after the last ones.
+pub(crate) fn scan_members(
+    keys: &Keys,
+    node: &str,
+    key: &ChannelKey,
+    cursor: u64,
+    count: usize,
+) -> Cmd {
+    let mut command = redis::cmd("HSCAN");
+    command.arg(keys.members_of(node, key)).arg(cursor).arg("COUNT").arg(count);
+    command
+}
+
+/// Returns the command that changes switches: patterns, each with what is off (JSON), or nothing if it is
+/// on. `only_first`: only if no node has stored any before.
+pub(crate) fn change_switches(
+    keys: &Keys,
+    only_first: bool,
+    changes: impl Iterator<Item = (String, String)>,
+) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(CHANGE_SWITCHES.get_hash())
+        .arg(2)
+        .arg(keys.switches())
+        .arg(keys.switches_version());
+    command.arg(new_epoch().to_string()).arg(keys.shard_channel(Partition::first()));
+    command.arg(u8::from(only_first));
+    for (pattern, off) in changes {
+        command.arg(pattern).arg(off);
+    }
     command
 }
 

@@ -12,8 +12,9 @@
 //!   node has no copy of is postponed (`Postponed::Subscribe`) and retried until the copy is there:
 //!   the connection is not read from meanwhile, so its messages keep their order.
 //! - **Client events** are delivered here and sent to the other nodes, at most once.
-//! - **Members** are those of all nodes. A node's own are added at once, and the log is told of them.
-//! - Figures for operators and for `GET /channels` come from the apps' registries of local channels.
+//! - **Members** are those of all nodes. A node's own are added at once, and then sent to the log.
+//! - **Counts** of subscriptions on all nodes come from the log. Figures for operators come from the
+//!   apps' registries of local channels.
 
 mod local;
 mod node;
@@ -21,7 +22,7 @@ mod node;
 use std::sync::Arc;
 
 pub(crate) use self::local::LocalBroker;
-pub(crate) use self::node::NodeBroker;
+pub(crate) use self::node::{NodeBroker, key as channel_key};
 use crate::app::App;
 use crate::channel::{
     Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, TooManyChannels,

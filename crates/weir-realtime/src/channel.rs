@@ -16,6 +16,7 @@ mod meter;
 mod prepared;
 mod registry;
 mod shared;
+mod shared_count;
 mod shared_members;
 mod shared_presence;
 mod watch_queue;
@@ -77,6 +78,7 @@ impl Channel {
         {
             let mut home = self.home();
             home.is_synchronized = false;
+            home.is_copy = true;
             home.shared =
                 self.kind.has_presence().then(|| Box::new(SharedMembers::new(is_log_connected)));
         }
@@ -272,7 +274,7 @@ impl Channel {
         home.is_gone = home.total() == 0
             && home.prepared == 0
             && home.watchers.is_empty()
-            && home.shared.as_ref().is_none_or(|shared| shared.is_told())
+            && home.shared.as_ref().is_none_or(|shared| shared.is_all_sent())
             && home.history.is_empty()
             && home.cached.is_none()
             // A client that left with a position may return, and must still be able to learn that

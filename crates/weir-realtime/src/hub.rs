@@ -1,8 +1,11 @@
 //! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
+mod app_channels;
+mod counts;
 mod members;
 mod publish;
 mod shared;
+mod shared_webhooks;
 pub(crate) mod single_core;
 
 use std::sync::Arc;
@@ -21,6 +24,7 @@ pub use crate::channel::TooManyChannels;
 pub use crate::cores::CoreBusy;
 use crate::cores::{CoreMessage, Cores};
 use crate::metrics::RealtimeMetrics;
+use crate::removed_apps::RemovedApps;
 use crate::settings::{AppSettings, Settings};
 use crate::shared_log::SharedLog;
 use crate::webhooks::Webhooks;
@@ -35,6 +39,8 @@ pub struct Hub {
     pub(crate) webhooks: Webhooks,
     settings: ArcSwap<Settings>,
     apps: ArcSwap<Apps>,
+    /// Apps that the log still has subscriptions of.
+    removed_apps: RemovedApps,
     /// Number of live views, over all channels.
     pub(crate) watchers: AtomicUsize,
     /// Set once another process continues the histories.
@@ -80,6 +86,7 @@ impl Hub {
             webhooks,
             settings: ArcSwap::from_pointee(settings),
             apps: ArcSwap::from_pointee(Apps::new(apps, &Apps::default())),
+            removed_apps: RemovedApps::default(),
             watchers: AtomicUsize::new(0),
             is_handed_over: AtomicBool::new(false),
         })
@@ -105,6 +112,9 @@ impl Hub {
             let is_there = after.by_id(&app.settings().id).is_some();
             if !is_there {
                 self.broker.local.forget_histories(app);
+                if self.broker.log.is_some() {
+                    self.removed_apps.add(app);
+                }
             }
             if !is_there || !app.settings().is_enabled {
                 self.send_to_all(|| CoreMessage::CloseApp { app: app.number });
@@ -145,9 +155,10 @@ impl Hub {
     /// Removes expired data from one part of every app's channels. Callers pass each number below
     /// [`Hub::expiry_parts`] in turn.
     pub(crate) fn remove_expired(&self, part: usize) {
-        for app in self.apps() {
+        for app in self.apps().into_iter().chain(self.removed_apps.all()) {
             self.broker.local.remove_expired(&app, part);
         }
+        self.removed_apps.forget_unused();
     }
 
     /// Returns the switches that suppress events by name: events of servers, of clients, and of the

@@ -30,6 +30,7 @@ pub mod metrics;
 pub mod operations;
 pub mod origin;
 pub mod pusher;
+mod removed_apps;
 mod saved;
 mod session;
 pub mod settings;

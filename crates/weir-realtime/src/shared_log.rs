@@ -7,11 +7,14 @@
 //! ([`Hub::synchronize`](crate::hub::Hub::synchronize)); what the log no longer has is reported to
 //! the subscribers as a gap.
 //!
-//! The members of a presence channel are those of all nodes. A node tells the log which users came to
-//! it or left it, and the log tells all nodes, which notify their subscribers.
+//! The subscriptions of a channel and the members of a presence channel are those of all nodes. A node
+//! tells the log how many subscriptions it has, and which users came to it or left it. The log tells all
+//! nodes, which notify their subscribers.
 
 mod channel_key;
+mod counts;
 mod members;
+mod webhooks;
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +24,9 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 pub use self::channel_key::ChannelKey;
+pub use self::counts::{CountChange, NodeSubscriptions, SharedCounts};
 pub use self::members::{HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember};
+pub use self::webhooks::{SharedChange, SharedWebhook};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 use crate::settings::HistoryLimits;
@@ -32,6 +37,14 @@ pub type Appending<'a> =
 
 /// The result of [`SharedLog::terminate`].
 pub type Terminating<'a> = Pin<Box<dyn Future<Output = Result<(), AppendError>> + Send + 'a>>;
+
+/// The result of [`SharedLog::counts`].
+pub type Counting<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<SharedCounts>, AppendError>> + Send + 'a>>;
+
+/// The result of [`SharedLog::channels`]: names and counts.
+pub type Listing<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<(String, SharedCounts)>, AppendError>> + Send + 'a>>;
 
 /// A log of events that several nodes share.
 pub trait SharedLog: fmt::Debug + Send + Sync {
@@ -51,9 +64,17 @@ pub trait SharedLog: fmt::Debug + Send + Sync {
     /// and no history. Where it can't be sent, it is counted and dropped.
     fn broadcast(&self, event: ClientBroadcast);
 
-    /// Notes that members of a presence channel came to this node or left it.
-    /// [`Hub::take_member_changes`](crate::hub::Hub::take_member_changes) returns them.
-    fn members_changed(&self, channel: ChannelKey);
+    /// Notes that subscribers of a channel came to this node or left it.
+    /// [`Hub::node_subscriptions`](crate::hub::Hub::node_subscriptions) returns their number, and
+    /// [`Hub::take_member_changes`](crate::hub::Hub::take_member_changes) the members.
+    fn subscribers_changed(&self, channel: ChannelKey);
+
+    /// Returns the counts of some channels on all nodes.
+    fn counts(&self, channels: Vec<ChannelKey>) -> Counting<'_>;
+
+    /// Returns all channels of an app that have subscribers on any node, and whose names begin with
+    /// `prefix`. The users are counted only if `counts_users`.
+    fn channels(&self, app: Arc<str>, prefix: Box<str>, counts_users: bool) -> Listing<'_>;
 }
 
 /// An event of a client, for the other subscribers of its channel.
@@ -138,13 +159,16 @@ impl ChannelState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Nothing was appended: there is no connection to the log.
-    #[error("Redis does not respond, so the event is not published (realtime.broker); try again")]
+    #[error("Redis does not respond, so nothing was done (realtime.broker); try again")]
     Away,
     /// Nothing was appended: too many requests wait for the log.
     #[error(
         "too many publications wait for Redis (realtime.redis.appends_max, append_bytes_max), so this one is rejected; try again"
     )]
     Busy,
+    /// Too many lists of channels are being read.
+    #[error("other lists of channels are being read at the moment; try again")]
+    TooManyLists,
     /// The connection broke, or no reply came in time.
     #[error(
         "Redis did not reply, so the event may be published or not; repeat it with the same idempotency_key to be sure"

@@ -23,6 +23,7 @@ mod kind;
 mod metrics;
 mod outbox;
 mod queue;
+mod receipt;
 mod request;
 mod settings;
 mod shared;
@@ -30,6 +31,7 @@ mod transport;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
@@ -41,6 +43,7 @@ pub use app_hooks::{AppHooks, WebhookEndpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kinds, UnknownKind, WebhookKind};
 pub use metrics::{DropReason, WebhookMetrics, WebhookTotals};
+pub use receipt::Receipt;
 pub use settings::{WebhookLimits, WebhookSettings};
 pub use worker::WebhookWorker;
 
@@ -54,6 +57,7 @@ use shared::WebhookContext;
 #[derive(Clone, Debug)]
 pub struct Webhooks {
     intake: Intake,
+    vacated_delay: Duration,
 }
 
 impl Webhooks {
@@ -69,6 +73,7 @@ impl Webhooks {
     ) -> (Self, WebhookWorker) {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
+        let vacated_delay = settings.vacated_delay;
         let shared = WebhookContext {
             settings,
             clock,
@@ -76,7 +81,10 @@ impl Webhooks {
             semaphore,
             endpoint_shutdown: ShutdownToken::new(),
         };
-        (Self { intake }, WebhookWorker { intake: end, shared: Arc::new(shared), shutdown })
+        (
+            Self { intake, vacated_delay },
+            WebhookWorker { intake: end, shared: Arc::new(shared), shutdown },
+        )
     }
 
     /// Queues an event for the endpoints of `app` that receive its kind. Never waits: if the queue
@@ -85,6 +93,25 @@ impl Webhooks {
         if app.has_endpoint_for_channel(WebhookKind::of(event), event_message::channel(event)) {
             self.intake.offer(EventMessage::new(app, event));
         }
+    }
+
+    /// Queues an event that must reach the endpoints, under an id that stays the same if another node
+    /// repeats it. It is neither held nor cancelled: the shared log does that.
+    pub(crate) fn enqueue_shared(
+        &self,
+        app: &Arc<AppHooks>,
+        event: &WebhookEvent<'_>,
+        id: &str,
+        receipt: Receipt,
+    ) {
+        if app.has_endpoint_for_channel(WebhookKind::of(event), event_message::channel(event)) {
+            self.intake.offer(EventMessage::shared(app, event, (id, receipt)));
+        }
+    }
+
+    /// Returns how long an event waits for one that cancels it.
+    pub(crate) const fn vacated_delay(&self) -> Duration {
+        self.vacated_delay
     }
 
     /// Returns the metrics.

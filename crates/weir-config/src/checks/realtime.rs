@@ -56,7 +56,10 @@ fn warn_about_shared_log(realtime: &Realtime, warnings: &mut Vec<String>) {
     if realtime.broker != BrokerKind::Redis {
         return;
     }
-    warnings.push("realtime.broker: subscription counts, watchlists, limits per app, switches and webhooks of channels are those of each node (docs/realtime.md)".to_owned());
+    warnings.push(
+        "realtime.broker: watchlists and limits per app are those of each node (docs/realtime.md)"
+            .to_owned(),
+    );
 }
 
 fn warn_about_front(settings: &Settings, warnings: &mut Vec<String>) {

@@ -144,3 +144,26 @@ async fn a_promoted_replica_with_all_events_is_no_gap_for_subscribers() {
     assert_eq!((after.1, Some(&after)), (3, position(&two).as_ref()));
     assert_ne!(after.0, before.0, "another server began another epoch");
 }
+
+/// Events that Redis had before it restarted, and that had not arrived at a node yet.
+#[tokio::test]
+async fn a_node_that_lacks_the_last_events_before_a_takeover_still_receives_them() {
+    let redis = RedisServer::start();
+    let node = Node::start(redis.port);
+    let mut view = node.watch("room").await;
+    publish(&node, 1..=1).await;
+    read(&mut view, 1..=1).await;
+    // Another node's event, whose message was lost, and then a new term.
+    let script = "
+        local channel = redis.call('KEYS', '*:channel:1:room')[1]
+        local stem = string.match(channel, '^(.*):channel:1:')
+        local epoch = redis.call('HGET', channel, 'epoch')
+        redis.call('HSET', channel, 'offset', 2)
+        local record = epoch .. ' 2 4000000000000\\n[\"1\",\"room\",\"e\",\"2\",null]'
+        redis.call('XADD', stem .. ':events:1:room', '2-0', 'r', record)
+        redis.call('INCR', stem .. ':sequence')
+        redis.call('HSET', stem .. ':fence', 'term', 'later')";
+    redis.run(&["EVAL", script, "0"]);
+    publish(&node, 3..=4).await;
+    read(&mut view, 2..=4).await;
+}

@@ -4,11 +4,15 @@
 
 #[path = "../../../weir-sidekiq/tests/it/links/authority.rs"]
 mod authority;
+mod client;
 mod connections;
+mod counts;
 mod events;
 mod failover;
 mod faults;
 mod limits;
 mod permissions;
+mod presence;
 mod redis_server;
 mod rig;
+mod switches;

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use serde_json::value::RawValue;
+use tempfile::TempDir;
 use tokio::time::timeout;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
+use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::{Hub, HubParts};
+use weir_realtime::measure::ManualCore;
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::operations::{EventPublished, OperationError, PublishEvent};
 use weir_realtime::pusher::position::ChannelPosition;
@@ -30,8 +33,12 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Node {
     pub(crate) hub: Arc<Hub>,
     pub(crate) log: Arc<RedisLog>,
+    /// The node's only core, which clients connect to.
+    pub(crate) core: ManualCore,
+    pub(crate) switches: Switchboard,
     metrics: RedisLogMetrics,
     shutdown: ShutdownToken,
+    _folder: TempDir,
 }
 
 impl Node {
@@ -49,13 +56,20 @@ impl Node {
         let log = RedisLog::new(LogParts { endpoint, settings, metrics: metrics.clone() });
         let hub = hub(&mut registry, &log);
         let shutdown = ShutdownToken::new();
+        let (folder, switches) = switchboard(&hub);
         let node = LogNode::new(Arc::clone(&log), Arc::clone(&hub), shutdown.clone());
-        shutdown.spawn(node.run());
-        Self { hub, log, metrics, shutdown }
+        shutdown.spawn(node.with_switches(switches.clone()).run());
+        let core = ManualCore::of_hub(Arc::clone(&hub));
+        Self { hub, log, core, switches, metrics, shutdown, _folder: folder }
     }
 
     pub(crate) fn totals(&self) -> LogTotals {
         self.metrics.totals()
+    }
+
+    /// Stops the node, and waits until it has ended.
+    pub(crate) async fn stop(&self) {
+        timeout(DEADLINE, self.shutdown.drain(DEADLINE)).await.expect("the node ends in time");
     }
 
     /// Opens a live view, and waits until the channel's position is known.
@@ -178,6 +192,18 @@ pub(crate) async fn loop_until<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
     timeout(DEADLINE, trying).await.expect("it happens in time")
 }
 
+fn switchboard(hub: &Hub) -> (TempDir, Switchboard) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("switches.json");
+    (folder, Switchboard::open(Arc::clone(hub.switches()), Clock::system(), path))
+}
+
+fn app() -> AppSettings {
+    let mut app = AppSettings::new("1", "key", Secret::new("secret"));
+    app.has_subscription_counts = true;
+    app
+}
+
 fn hub(registry: &mut Registry, log: &Arc<RedisLog>) -> Arc<Hub> {
     let clock = Clock::system();
     let (webhooks, _) = Webhooks::start(
@@ -193,7 +219,7 @@ fn hub(registry: &mut Registry, log: &Arc<RedisLog>) -> Arc<Hub> {
     Hub::new(HubParts {
         cores: 1,
         settings,
-        apps: vec![AppSettings::new("1", "key", Secret::new("secret"))],
+        apps: vec![app()],
         clock,
         metrics: RealtimeMetrics::register(registry),
         webhooks,

@@ -37,7 +37,7 @@ pub(crate) struct LocalBroker {
     history_bytes: AtomicUsize,
     /// Whether channels are copies of those of a shared log.
     has_shared_log: bool,
-    /// Whether that is connected, and is told of members.
+    /// Whether that is connected, so that members are sent to it.
     is_log_connected: AtomicBool,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! With a shared log, events of servers are appended to the log, which returns them to every node
 //! ([`crate::shared_log`]). The local broker distributes them, and holds copies of the channels that
-//! have subscribers here. Client events are delivered here first, and sent to the other nodes. Members
-//! of presence channels are those of all nodes; other limits and users are those of this node.
+//! have subscribers here. Client events are delivered here first, and sent to the other nodes. Subscriptions
+//! and members of presence channels are those of all nodes; other limits and users are those of this
+//! node.
 
 use std::sync::Arc;
 
@@ -83,7 +84,7 @@ impl Broker for NodeBroker {
         };
         match self.local.subscribe(app, channel, joining, &on_join) {
             Err(SubscribeError::Unsynchronized) => {}
-            subscribed => return self.tell_members(app, channel, subscribed),
+            subscribed => return self.note_subscriber(app, channel, subscribed),
         }
         if log.request(key(app, channel), app.settings().history) {
             return Err(SubscribeError::Unsynchronized);
@@ -91,7 +92,7 @@ impl Broker for NodeBroker {
         // The log does not respond. The subscriber is notified of a gap when it does.
         let joining = JoinRequest { needs_position: false, ..joining.clone() };
         let subscribed = self.local.subscribe(app, channel, &joining, on_join);
-        self.tell_members(app, channel, subscribed)
+        self.note_subscriber(app, channel, subscribed)
     }
 
     fn unsubscribe(
@@ -102,15 +103,17 @@ impl Broker for NodeBroker {
         on_leave: impl FnOnce(Departure),
     ) -> Departure {
         let departure = self.local.unsubscribe(app, channel, request, on_leave);
-        if let Some(log) = &self.log
-            && channel.kind.has_presence()
-        {
-            log.members_changed(key(app, &channel.name));
+        if let Some(log) = &self.log {
+            log.subscribers_changed(key(app, &channel.name));
         }
         departure
     }
 
     fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
+        let subscribers = match self.log {
+            Some(_) => channel.announced_subscribers(),
+            None => subscribers,
+        };
         self.local.announce_changes(app, channel, subscribers)
     }
 
@@ -132,18 +135,17 @@ impl Broker for NodeBroker {
 }
 
 impl NodeBroker {
-    /// Tells the log of a new subscriber of a presence channel.
-    fn tell_members<T, E>(
+    /// Notes for the log that a channel has one more subscriber.
+    fn note_subscriber<T, E>(
         &self,
         app: &App,
         channel: &ChannelName,
         subscribed: Result<T, E>,
     ) -> Result<T, E> {
         if let Some(log) = &self.log
-            && channel.kind().has_presence()
             && subscribed.is_ok()
         {
-            log.members_changed(key(app, channel));
+            log.subscribers_changed(key(app, channel));
         }
         subscribed
     }
@@ -167,7 +169,8 @@ impl NodeBroker {
     }
 }
 
-fn key(app: &App, channel: &ChannelName) -> ChannelKey {
+/// Returns the name of a channel of an app.
+pub(crate) fn key(app: &App, channel: &ChannelName) -> ChannelKey {
     ChannelKey { app: Arc::clone(&app.settings().id), channel: Arc::from(channel.as_str()) }
 }
 

@@ -39,6 +39,12 @@ pub(super) struct Home {
     /// Number of subscribers by core.
     pub(super) subscribers: Box<[u32]>,
     pub(super) members: MemberSet,
+    /// Whether this is a copy of a channel of the shared log.
+    pub(super) is_copy: bool,
+    /// Subscriptions of all nodes, as the log last reported them. None: only those of this node are known.
+    pub(super) shared_count: Option<usize>,
+    /// Whether the log has subscriptions of this node, or had them before it was emptied.
+    pub(super) is_counted: bool,
     /// The members by node, of a presence channel of the shared log.
     pub(super) shared: Option<Box<SharedMembers>>,
     /// Number of subscribers that receive batched changes of the members.
@@ -77,6 +83,9 @@ impl Home {
             cached: None,
             subscribers: vec![0; cores].into_boxed_slice(),
             members: MemberSet::default(),
+            is_copy: false,
+            shared_count: None,
+            is_counted: false,
             shared: None,
             member_followers: 0,
             count_sent_at: Timestamp::default(),
@@ -219,8 +228,19 @@ impl Home {
         Listing { members, count }
     }
 
+    /// Returns whether a new subscriber, or one that left, changes the count that subscribers receive. That
+    /// of a copy changes when the log reports it.
+    pub(super) fn changes_count(&self, kind: ChannelKind) -> bool {
+        !kind.has_presence() && !self.is_copy
+    }
+
     /// Returns the count that subscribers receive: users of a presence channel, or subscriptions.
     pub(super) fn count(&self, kind: ChannelKind) -> usize {
-        if kind.has_presence() { self.members.len() } else { self.total() }
+        if kind.has_presence() {
+            self.members.len()
+        } else {
+            // This node's own subscriptions may still be on their way to the log.
+            self.shared_count.unwrap_or_default().max(self.total())
+        }
     }
 }

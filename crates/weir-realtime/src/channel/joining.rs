@@ -44,7 +44,7 @@ impl Channel {
         }
         let was_empty = home.total() == 0;
         home.subscribers[core] += 1;
-        home.is_count_due |= is_new_member || !self.kind.has_presence();
+        home.is_count_due |= is_new_member || home.changes_count(self.kind);
         home.member_followers += u32::from(wants_member_changes);
         let history_before = home.history.bytes();
         home.history.trim(now, &app.history);
@@ -122,7 +122,7 @@ impl Channel {
         }
         let is_member_gone =
             user_id.is_some_and(|user_id| home.members.remove(user_id) == MemberChange::User);
-        home.is_count_due |= is_member_gone || !self.kind.has_presence();
+        home.is_count_due |= is_member_gone || home.changes_count(self.kind);
         let is_small = !home.members.is_large();
         if let Some(user_id) = user_id.filter(|_| is_member_gone && is_small) {
             self.send_removed(&mut home, user_id, cores, now);

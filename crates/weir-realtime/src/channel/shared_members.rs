@@ -1,9 +1,11 @@
-//! The members of a presence channel by node, and which of this node's the shared log was not told.
+//! The members of a presence channel by node, and which changes of this node's were not sent to the
+//! shared log.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use serde_json::value::RawValue;
 
 use super::members::ListedMember;
 use crate::pusher::position::ChannelPosition;
@@ -14,19 +16,32 @@ use crate::shared_log::{MemberChanges, SharedMember};
 pub(super) struct SharedMembers {
     /// Users with connections to this node.
     local: HashMap<Arc<str>, LocalMember, RandomState>,
-    /// Whether there is a connection to the log, which is told of changes.
-    tells: bool,
-    /// Users that came to this node or left it since the log was told. At most one for each user that
-    /// is here, or was at that time.
-    untold: HashMap<Arc<str>, Option<ListedMember>, RandomState>,
+    /// Whether there is a connection to the log, to which changes are sent.
+    is_connected: bool,
+    /// Users that joined or left this node since changes were last sent to the log. At most one for each
+    /// user that is here, or was at that time.
+    unsent: HashMap<Arc<str>, Option<ListedMember>, RandomState>,
     /// The users of each other node.
-    pub(super) remote: HashMap<Arc<str>, HashSet<Arc<str>, RandomState>, RandomState>,
+    pub(super) remote: HashMap<Arc<str>, RemoteUsers, RandomState>,
     /// The last change of the other nodes, if it is known.
     pub(super) version: Option<ChannelPosition>,
     /// Whether the members of the other nodes were compared with the log since the connection began.
     pub(super) is_compared: bool,
     /// Whether members are kept that the log does not have at present.
     pub(super) keeps_absent: bool,
+}
+
+/// The users of another node, and the information that it has of each.
+type RemoteUsers = HashMap<Arc<str>, Option<Arc<RawValue>>, RandomState>;
+
+/// How a node's user differs from what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RemoteChange {
+    /// The user joined that node.
+    Joined,
+    /// The user left that node and joined again with other information.
+    Rejoined,
+    None,
 }
 
 #[derive(Debug)]
@@ -36,15 +51,15 @@ struct LocalMember {
 }
 
 impl SharedMembers {
-    pub(super) fn new(tells: bool) -> Self {
-        Self { tells, ..Self::default() }
+    pub(super) fn new(is_connected: bool) -> Self {
+        Self { is_connected, ..Self::default() }
     }
 
     /// Adds a connection of a user to this node.
     pub(super) fn join(&mut self, member: &ListedMember) {
         let local = self.local.entry(Arc::clone(&member.user_id)).or_insert_with(|| {
-            if self.tells {
-                self.untold.insert(Arc::clone(&member.user_id), Some(member.clone()));
+            if self.is_connected {
+                self.unsent.insert(Arc::clone(&member.user_id), Some(member.clone()));
             }
             LocalMember { member: member.clone(), connections: 0 }
         });
@@ -57,37 +72,37 @@ impl SharedMembers {
         local.connections -= 1;
         if local.connections == 0
             && let Some((user_id, _)) = self.local.remove_entry(user_id)
-            && self.tells
+            && self.is_connected
         {
-            self.untold.insert(user_id, None);
+            self.unsent.insert(user_id, None);
         }
     }
 
-    /// Returns whether the log was told of all changes.
-    pub(super) fn is_told(&self) -> bool {
-        self.untold.is_empty()
+    /// Returns whether all changes were sent to the log.
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.unsent.is_empty()
     }
 
-    /// Begins a connection to the log, which is told all members.
+    /// Begins a connection to the log, to which all members are sent.
     pub(super) fn begin(&mut self) {
-        (self.version, self.is_compared, self.tells) = (None, false, true);
+        (self.version, self.is_compared, self.is_connected) = (None, false, true);
         let local = self.local.iter();
-        self.untold =
+        self.unsent =
             local.map(|(user_id, it)| (Arc::clone(user_id), Some(it.member.clone()))).collect();
     }
 
     /// Notes that the connection to the log has ended.
     pub(super) fn end(&mut self) {
-        self.tells = false;
-        self.untold.clear();
+        self.is_connected = false;
+        self.unsent.clear();
     }
 
-    /// Returns at most `max` changes that the log was not told.
-    pub(super) fn take_untold(&mut self, max: usize) -> MemberChanges {
-        let users: Vec<Arc<str>> = self.untold.keys().take(max).cloned().collect();
+    /// Returns at most `max` changes to send to the log.
+    pub(super) fn take_unsent(&mut self, max: usize) -> MemberChanges {
+        let users: Vec<Arc<str>> = self.unsent.keys().take(max).cloned().collect();
         let mut changes = MemberChanges::default();
         for user_id in users {
-            match self.untold.remove(&user_id) {
+            match self.unsent.remove(&user_id) {
                 Some(Some(ListedMember { user_id, user_info })) => {
                     changes.added.push(SharedMember { user_id, user_info });
                 }
@@ -95,6 +110,18 @@ impl SharedMembers {
             }
         }
         changes
+    }
+
+    /// Notes a user of another node.
+    pub(super) fn set_remote(&mut self, node: &Arc<str>, member: &SharedMember) -> RemoteChange {
+        let users = self.remote.entry(Arc::clone(node)).or_default();
+        let SharedMember { user_id, user_info } = member.clone();
+        let Some(before) = users.insert(user_id, user_info) else { return RemoteChange::Joined };
+        let before = before.as_deref().map(RawValue::get);
+        match before == member.user_info.as_deref().map(RawValue::get) {
+            true => RemoteChange::None,
+            false => RemoteChange::Rejoined,
+        }
     }
 
     /// Returns whether this is the change after the last one.

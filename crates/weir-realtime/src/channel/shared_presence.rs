@@ -10,6 +10,7 @@ use weir_base::clock::Timestamp;
 
 use super::home::Home;
 use super::members::{ListedMember, MemberChange};
+use super::shared_members::RemoteChange;
 use super::{Channel, SubscriberMessage};
 use crate::cores::{Audience, Cores};
 use crate::frame::Frame;
@@ -20,12 +21,12 @@ use crate::shared_log::{
 };
 
 impl Channel {
-    /// Returns at most `max` changes of this node's members that the log was not told, and whether there
-    /// are more.
+    /// Returns at most `max` changes of this node's members to send to the log, and whether there are
+    /// more.
     pub(crate) fn take_member_changes(&self, max: usize) -> (MemberChanges, bool) {
         let mut home = self.home();
         let Some(shared) = &mut home.shared else { return Default::default() };
-        (shared.take_untold(max), !shared.is_told())
+        (shared.take_unsent(max), !shared.is_all_sent())
     }
 
     /// Begins a connection to the log. Returns whether this is a presence channel.
@@ -125,9 +126,11 @@ impl Channel {
         now: Timestamp,
     ) {
         let Some(shared) = &mut home.shared else { return };
-        let users = shared.remote.entry(Arc::clone(node)).or_default();
-        if !users.insert(Arc::clone(&member.user_id)) {
-            return;
+        match shared.set_remote(node, member) {
+            RemoteChange::None => return,
+            RemoteChange::Joined => {}
+            // Without another connection, the user is a new member, as on a single node.
+            RemoteChange::Rejoined => self.remove_user(home, &member.user_id, cores, now),
         }
         let SharedMember { user_id, user_info } = member.clone();
         let member = ListedMember { user_id, user_info };
@@ -156,8 +159,15 @@ impl Channel {
         now: Timestamp,
     ) {
         let Some(shared) = &mut home.shared else { return };
-        let was_there = shared.remote.get_mut(node).is_some_and(|users| users.remove(user_id));
-        if !was_there || home.members.remove(user_id) == MemberChange::Connection {
+        let removed = shared.remote.get_mut(node).and_then(|users| users.remove(user_id));
+        if removed.is_some() {
+            self.remove_user(home, user_id, cores, now);
+        }
+    }
+
+    /// Removes a node from those that have a user, and the user if it was the last one.
+    fn remove_user(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
+        if home.members.remove(user_id) == MemberChange::Connection {
             return;
         }
         home.is_count_due = true;
@@ -193,7 +203,7 @@ fn absent(home: &Home, state: &MembersState) -> Vec<(Arc<str>, Arc<str>)> {
             continue;
         }
         let is_absent = |user: &&Arc<str>| !listed.is_some_and(|listed| listed.contains(&***user));
-        absent.extend(users.iter().filter(is_absent).map(|it| (Arc::clone(node), Arc::clone(it))));
+        absent.extend(users.keys().filter(is_absent).map(|it| (Arc::clone(node), Arc::clone(it))));
     }
     absent
 }

@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use super::SignedCall;
 use super::response::ApiFailure;
 use crate::broker::Broker as _;
-use crate::pusher::api::InfoRequest;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::shard::Shard;
@@ -61,20 +60,6 @@ impl Shard {
 }
 
 impl Shard {
-    /// Waits for the copy of a channel of which the last event or the number of users is requested.
-    pub(super) async fn await_info(
-        &self,
-        call: &SignedCall<'_>,
-        name: &ChannelName,
-    ) -> Result<(), ApiFailure> {
-        let request = InfoRequest::parse(call.query.get("info"));
-        let kind = name.kind();
-        let needs_copy = request.is_ok_and(|request| {
-            (request.cache && kind.caches) || (request.user_count && kind.has_presence())
-        });
-        if needs_copy { self.await_copy(call, name).await } else { Ok(()) }
-    }
-
     /// Waits for the copy of a presence channel.
     pub(super) async fn await_members(
         &self,
@@ -85,7 +70,7 @@ impl Shard {
     }
 
     /// Waits until this node has a copy of the channel of the shared log, if there is one.
-    async fn await_copy(
+    pub(super) async fn await_copy(
         &self,
         call: &SignedCall<'_>,
         name: &ChannelName,

@@ -24,11 +24,9 @@ impl Shard {
             Operation::PublishBatch => self.publish_batch(call, limits).await,
             Operation::PublishToUser(user) => self.publish_to_user(call, user, limits).await,
             Operation::Terminate(user) => self.terminate(call, user).await,
-            Operation::ListChannels => query::list_channels(self, call),
+            Operation::ListChannels => query::list_channels(self, call).await,
             Operation::Channel(name) => {
-                let name = parse_name(name, limits)?;
-                self.await_info(call, &name).await?;
-                query::channel(self, call, &name)
+                query::channel(self, call, &parse_name(name, limits)?).await
             }
             Operation::Users(name) => {
                 let name = parse_name(name, limits)?;
@@ -63,10 +61,8 @@ impl Shard {
         match info {
             None => api::write_nothing(&mut body),
             Some(request) => {
-                let infos: Vec<_> = channels
-                    .iter()
-                    .map(|channel| self.published_info(call, channel, request))
-                    .collect();
+                let requests = channels.iter().map(|channel| (channel, request)).collect();
+                let infos = self.published_infos(call, requests).await;
                 let names = channels.iter().map(ChannelName::as_str);
                 api::write_channels(&mut body, names.zip(infos.iter().cloned()));
             }
@@ -94,10 +90,8 @@ impl Shard {
             api::write_nothing(&mut body);
             return Ok(body);
         }
-        let infos: Vec<_> = events
-            .iter()
-            .map(|one| self.published_info(call, &one.channel, one.info.unwrap_or_default()))
-            .collect();
+        let requests = events.iter().map(|one| (&one.channel, one.info.unwrap_or_default()));
+        let infos = self.published_infos(call, requests.collect()).await;
         api::write_batch(&mut body, infos.iter().cloned());
         Ok(body)
     }
@@ -133,16 +127,21 @@ impl Shard {
         Ok(empty_body())
     }
 
-    /// Returns the requested attributes of a channel that was published to. Omits those that such a
-    /// channel does not have.
-    fn published_info(
+    /// Returns the requested attributes of channels that were published to. Omits those that such a
+    /// channel does not have, and all if the log does not return them: the events are published.
+    async fn published_infos(
         &self,
         call: &SignedCall<'_>,
-        channel: &ChannelName,
-        request: InfoRequest,
-    ) -> ChannelInfo<'static> {
-        let info = call.app.channels.get(channel.as_str()).map(|channel| channel.info());
-        query::counts(info.as_ref(), channel.kind(), request)
+        requests: Vec<(&ChannelName, InfoRequest)>,
+    ) -> Vec<ChannelInfo<'static>> {
+        let names: Vec<ChannelName> = requests.iter().map(|(name, _)| (*name).clone()).collect();
+        let Ok(infos) = self.hub.channel_counts(call.app, &names).await else {
+            return requests.iter().map(|_| ChannelInfo::default()).collect();
+        };
+        let requested = requests.iter().zip(infos);
+        requested
+            .map(|((name, request), info)| query::counts(info, name.kind(), *request))
+            .collect()
     }
 }
 

@@ -5,21 +5,24 @@ use hyper::StatusCode;
 use super::SignedCall;
 use super::response::ApiFailure;
 use crate::broker::Broker as _;
-use crate::channel::ChannelCounts;
 use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, ListRequest};
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::shard::Shard;
+use crate::shared_log::SharedCounts;
 
 /// Returns all channels with subscribers.
-pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>, ApiFailure> {
+pub(super) async fn list_channels(
+    shard: &Shard,
+    call: &SignedCall<'_>,
+) -> Result<Vec<u8>, ApiFailure> {
     let request = ListRequest::parse(call.query).map_err(ApiError::from)?;
-    let channels = call.app.channels.with_prefix(request.filter_by_prefix);
-    let occupied: Vec<_> = channels
+    let limits = shard.hub.settings().limits.pusher.clone();
+    let listed = shard.hub.list_channels(call.app, request).await?;
+    let occupied: Vec<_> = listed
         .iter()
-        .filter_map(|channel| {
-            let info = channel.info();
-            let counts = counts(Some(&info), channel.kind, request.info);
-            (info.subscribers > 0).then_some((channel.name.as_str(), counts))
+        .filter_map(|(name, info)| {
+            let kind = ChannelName::parse(name, &limits).ok()?.kind();
+            Some((&**name, counts(*info, kind, request.info)))
         })
         .collect();
     let mut body = Vec::new();
@@ -28,16 +31,20 @@ pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>,
 }
 
 /// Returns one channel. A channel that does not exist is reported as not occupied.
-pub(super) fn channel(
+pub(super) async fn channel(
     shard: &Shard,
     call: &SignedCall<'_>,
     name: &ChannelName,
 ) -> Result<Vec<u8>, ApiFailure> {
     let request = InfoRequest::parse(call.query.get("info")).map_err(ApiError::from)?;
-    let channel = call.app.channels.get(name.as_str());
-    let info = channel.as_ref().map(|channel| channel.info());
-    let mut response = counts(info.as_ref(), name.kind(), request);
     let asks_for_cache = request.cache && name.kind().caches;
+    if asks_for_cache {
+        shard.await_copy(call, name).await?;
+    }
+    let info = shard.hub.channel_counts(call.app, std::slice::from_ref(name)).await?;
+    let info = info.first().copied().unwrap_or_default();
+    let mut response = counts(info, name.kind(), request);
+    let channel = call.app.channels.get(name.as_str());
     let cached = channel.filter(|_| asks_for_cache).and_then(|channel| {
         let age_max = call.app.settings().cache_age_max;
         channel.cached(age_max, shard.hub.clock.now())
@@ -50,7 +57,7 @@ pub(super) fn channel(
         );
     }
     let mut body = Vec::new();
-    let is_occupied = info.is_some_and(|info| info.subscribers > 0 || info.users > 0);
+    let is_occupied = info.subscriptions > 0 || info.users > 0;
     api::write_channel(&mut body, is_occupied, &response);
     Ok(body)
 }
@@ -74,16 +81,13 @@ pub(super) fn users(
 
 /// Returns the requested attributes, as far as a channel of this kind has them.
 pub(super) fn counts(
-    info: Option<&ChannelCounts>,
+    info: SharedCounts,
     kind: ChannelKind,
     request: InfoRequest,
 ) -> ChannelInfo<'static> {
     ChannelInfo {
-        user_count: (request.user_count && kind.has_presence())
-            .then(|| info.map_or(0, |info| info.users)),
-        subscription_count: request
-            .subscription_count
-            .then(|| info.map_or(0, |info| info.subscribers)),
+        user_count: (request.user_count && kind.has_presence()).then_some(info.users),
+        subscription_count: request.subscription_count.then_some(info.subscriptions),
         cache: None,
     }
 }

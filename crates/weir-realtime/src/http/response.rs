@@ -6,6 +6,7 @@ use weir_net::server::ResponseBody;
 
 use crate::hub::PublishError;
 use crate::pusher::api::ApiError;
+use crate::shared_log::AppendError;
 
 /// Why a request failed: a status and a text.
 #[derive(Debug)]
@@ -44,6 +45,12 @@ impl From<ApiError> for ApiFailure {
     fn from(error: ApiError) -> Self {
         let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(status, error)
+    }
+}
+
+impl From<AppendError> for ApiFailure {
+    fn from(error: AppendError) -> Self {
+        PublishError::from(error).into()
     }
 }
 

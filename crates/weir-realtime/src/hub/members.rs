@@ -1,39 +1,47 @@
 //! Members of presence channels of a shared log: what its client calls.
 
 use super::Hub;
-use crate::broker::{Announcement, Broker as _};
+use crate::broker::{Announcement, Broker as _, channel_key};
 use crate::metrics::LimitKind;
-use crate::pusher::webhook::WebhookEvent;
 use crate::shared_log::{ChannelKey, Delivery, MemberChanges, MembersMessage};
 
 impl Hub {
-    /// Begins a connection to the log, which is told all members of this node again. Returns all
-    /// presence channels.
+    /// Begins a connection to the log, to which all subscriptions and members of this node are sent again.
+    /// Returns all channels with either.
     #[must_use]
-    pub fn begin_members(&self) -> Vec<ChannelKey> {
+    pub fn begin_log_session(&self) -> Vec<ChannelKey> {
         // First: a channel is created either before it is listed, or with this.
         self.broker.local.set_log_connected(true);
-        let held = self.held_channels().into_iter().map(|held| held.key);
-        held.filter(|key| self.held(key).is_some_and(|(_, channel)| channel.begin_members()))
-            .collect()
+        let mut keys = Vec::new();
+        for (app, channel) in self.all_channels() {
+            if channel.begin_members() || channel.subscribers() > 0 {
+                keys.push(channel_key(&app, &channel.name));
+            }
+        }
+        keys
     }
 
-    /// Notes that the connection to the log has ended. It is told of no members until the next one.
-    pub fn end_members(&self) {
+    /// Notes that the connection to the log has ended. Nothing is sent to it until the next one.
+    pub fn end_log_session(&self) {
         self.broker.local.set_log_connected(false);
-        for app in self.apps() {
-            for channel in app.channels.with_prefix("") {
-                channel.end_members();
-            }
+        for (_, channel) in self.all_channels() {
+            channel.end_members();
         }
     }
 
-    /// Returns at most `max` changes of this node's members that the log was not told, and whether there
-    /// are more.
+    /// Returns at most `max` changes of this node's members to send to the log, and whether there are
+    /// more.
     #[must_use]
     pub fn take_member_changes(&self, key: &ChannelKey, max: usize) -> (MemberChanges, bool) {
-        let held = self.held(key);
-        held.map(|(_, channel)| channel.take_member_changes(max)).unwrap_or_default()
+        // Members of a removed app first: they may have joined the app that replaced it.
+        let mut held = self.removed_first(key).into_iter();
+        for (_, channel) in held.by_ref() {
+            let (changes, has_more) = channel.take_member_changes(max);
+            if !changes.added.is_empty() || !changes.removed.is_empty() {
+                return (changes, has_more || held.len() > 0);
+            }
+        }
+        (MemberChanges::default(), false)
     }
 
     /// Applies changes of another node's members. Those of this node are only noted.
@@ -53,19 +61,5 @@ impl Hub {
         let Some((app, channel)) = self.held(key) else { return false };
         let subscribers = channel.subscribers();
         self.broker.announce_changes(&app, &channel, subscribers) == Announcement::Due
-    }
-
-    /// Sends webhooks for users who came to the first node, and for users who left the last one.
-    pub fn send_member_webhooks(&self, key: &ChannelKey, added: &[String], removed: &[String]) {
-        let Some(app) = self.app_by_id(&key.app) else { return };
-        let (settings, channel) = (app.settings(), &*key.channel);
-        for user_id in added {
-            let event = WebhookEvent::MemberAdded { channel, user_id };
-            self.webhooks.enqueue(&settings.hooks, &event);
-        }
-        for user_id in removed {
-            let event = WebhookEvent::MemberRemoved { channel, user_id };
-            self.webhooks.enqueue(&settings.hooks, &event);
-        }
     }
 }

@@ -27,6 +27,8 @@ pub struct HeldChannel {
     pub caches: bool,
     /// What is known of its members.
     pub members: HeldMembers,
+    /// Whether subscribers receive the number of subscriptions.
+    pub has_count: bool,
 }
 
 impl Hub {
@@ -125,5 +127,6 @@ fn view(app: &App, channel: &Channel) -> HeldChannel {
         history: settings.history,
         caches: channel.kind.caches,
         members: channel.held_members(),
+        has_count: settings.has_subscription_counts && channel.kind.sends_subscription_count(),
     }
 }

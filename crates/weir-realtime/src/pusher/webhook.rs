@@ -46,6 +46,17 @@ impl WebhookEvent<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         write(out, self);
     }
+
+    /// Appends the event with the member `id`, by which receivers recognize a repetition.
+    pub fn write_with_id(&self, id: &str, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Identified<'a> {
+            #[serde(flatten)]
+            event: &'a WebhookEvent<'a>,
+            id: &'a str,
+        }
+        write(out, &Identified { event: self, id });
+    }
 }
 
 /// A request's body and its signature.

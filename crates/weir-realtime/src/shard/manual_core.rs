@@ -95,7 +95,9 @@ impl ManualCore {
         Self::of_hub(single_core::single_core_hub(&clock, settings, apps, Some(log)))
     }
 
-    fn of_hub(hub: Arc<Hub>) -> Self {
+    /// Returns a core of this hub, which has one core.
+    #[must_use]
+    pub fn of_hub(hub: Arc<Hub>) -> Self {
         Self(Shard::new(hub, 0, CancellationToken::new()))
     }
 
@@ -304,6 +306,11 @@ impl ManualCore {
     /// [`ManualCore::remove_expired`].
     pub fn advance_time(&self, time: Duration) {
         self.hub().clock.advance(time);
+        self.run_periodic_work();
+    }
+
+    /// Runs all periodic work once, except [`ManualCore::remove_expired`].
+    pub fn run_periodic_work(&self) {
         for round in 0..ROUNDS {
             self.0.check_sessions(round);
         }

@@ -228,10 +228,10 @@ impl Shard {
     fn send_join(&self, app: &App, channel: &Channel, join: &Join, member: Option<&ListedMember>) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
-        if join.was_empty {
+        if join.was_empty && self.reports_changes() {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelOccupied { channel: name });
         }
-        let is_reported = join.is_new_member && self.reports_members();
+        let is_reported = join.is_new_member && self.reports_changes();
         if let Some(member) = member.filter(|_| is_reported) {
             let user_id = &*member.user_id;
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
@@ -242,14 +242,15 @@ impl Shard {
         self.send_count_event(app, channel, join.subscribers);
     }
 
-    /// Returns whether this node decides which members are new. Otherwise the log does, for all nodes.
-    fn reports_members(&self) -> bool {
+    /// Returns whether this node decides what its subscribers change. Otherwise the log does, for all nodes.
+    fn reports_changes(&self) -> bool {
         self.hub.broker.log.is_none()
     }
 
     fn send_count_event(&self, app: &App, channel: &Channel, subscription_count: usize) {
         let settings = app.settings();
-        if settings.has_subscription_counts && channel.kind.sends_subscription_count() {
+        let has_count = settings.has_subscription_counts && channel.kind.sends_subscription_count();
+        if has_count && self.reports_changes() {
             let channel = channel.name.as_str();
             let event = WebhookEvent::SubscriptionCount { channel, subscription_count };
             self.hub.webhooks.enqueue(&settings.hooks, &event);
@@ -308,13 +309,13 @@ impl Shard {
     ) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
-        let is_reported = departure.is_member_gone && self.reports_members();
+        let is_reported = departure.is_member_gone && self.reports_changes();
         if let Some(user_id) = user_id.filter(|_| is_reported) {
             let event = WebhookEvent::MemberRemoved { channel: name, user_id };
             self.hub.webhooks.enqueue(hooks, &event);
         }
         self.send_count_event(app, channel, departure.subscribers);
-        if departure.subscribers == 0 {
+        if departure.subscribers == 0 && self.reports_changes() {
             self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelVacated { channel: name });
         }
     }

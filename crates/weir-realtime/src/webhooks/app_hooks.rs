@@ -45,7 +45,7 @@ impl AppHooks {
     }
 
     /// Returns the same for one channel.
-    pub(super) fn has_endpoint_for_channel(&self, kind: WebhookKind, channel: &str) -> bool {
+    pub(crate) fn has_endpoint_for_channel(&self, kind: WebhookKind, channel: &str) -> bool {
         let mut endpoints = self.endpoints.iter();
         endpoints
             .any(|endpoint| endpoint.kinds.contains_or_cancels(kind) && endpoint.covers(channel))

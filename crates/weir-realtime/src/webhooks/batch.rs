@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::app_hooks::{AppHooks, WebhookEndpoint};
+use super::receipt::Receipt;
 
 /// A batch's endpoint, and the app that signs it. Both are as of the newest event, so that a new
 /// secret or header takes effect at once.
@@ -21,6 +22,7 @@ pub(super) struct QueuedEvent {
     /// Shared by the endpoints that receive the event.
     pub(super) json: Arc<RawValue>,
     pub(super) since: Instant,
+    pub(super) receipt: Option<Receipt>,
 }
 
 /// The events of one request.

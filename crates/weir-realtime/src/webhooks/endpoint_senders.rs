@@ -17,6 +17,7 @@ use super::event_message::EventMessage;
 use super::metrics::DropReason;
 use super::outbox::EndpointOutbox;
 use super::queue::EndpointQueue;
+use super::receipt::Receipt;
 use super::shared::WebhookContext;
 use super::transport::OpenTransport;
 
@@ -49,7 +50,7 @@ impl EndpointSenders {
 
     /// Queues an event for every endpoint that receives it.
     pub(super) fn send(&mut self, message: EventMessage) {
-        let EventMessage { app, kind, channel, json, .. } = message;
+        let EventMessage { app, kind, channel, json, receipt, .. } = message;
         let mut accepting =
             app.endpoints.iter().filter(|endpoint| endpoint.accepts(kind, &channel)).peekable();
         if accepting.peek().is_none() {
@@ -59,18 +60,23 @@ impl EndpointSenders {
         let json = RawValue::from_string(json).expect("serde_json wrote it");
         let json = Arc::<RawValue>::from(json);
         for endpoint in accepting {
-            self.queue(&app, endpoint, Arc::clone(&json));
+            self.queue(&app, endpoint, (Arc::clone(&json), receipt.clone()));
         }
     }
 
-    fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<WebhookEndpoint>, json: Arc<RawValue>) {
+    fn queue(
+        &mut self,
+        app: &Arc<AppHooks>,
+        endpoint: &Arc<WebhookEndpoint>,
+        event: (Arc<RawValue>, Option<Receipt>),
+    ) {
         let key = EndpointKey { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
         let sender = self.by_endpoint.entry(key).or_insert_with(|| {
             let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
             let transport = (self.open)(&endpoint.url);
             OpenSender::new(destination, transport, &self.shared)
         });
-        let Some(limit) = sender.queue.push(app, endpoint, json) else { return };
+        let Some(limit) = sender.queue.push(app, endpoint, event) else { return };
         if sender.log.is_due(self.shared.clock.now()) {
             warn_of_dropped(app, endpoint, limit);
         }

@@ -72,7 +72,9 @@ impl HeldEvents {
         now: Instant,
         send: &mut impl FnMut(EventMessage),
     ) {
-        let Some(subject) = Subject::of(&message) else { return send(message) };
+        let Some(subject) = Subject::of(&message).filter(|_| message.receipt.is_none()) else {
+            return send(message);
+        };
         match message.kind {
             WebhookKind::ChannelVacated
             | WebhookKind::MemberRemoved

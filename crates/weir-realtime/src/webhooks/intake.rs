@@ -9,6 +9,7 @@ use weir_base::seldom::Seldom;
 
 use super::event_message::EventMessage;
 use super::metrics::{DropReason, WebhookMetrics};
+use super::receipt::Receipt;
 use super::settings::WebhookLimits;
 
 /// The most events taken at once, so that timers run even in a flood of events.
@@ -67,6 +68,9 @@ impl Intake {
 
     /// Queues an event, or drops and counts it.
     pub(super) fn offer(&self, message: EventMessage) {
+        if let Some(receipt) = message.receipt.as_ref().filter(|_| !self.is_open()) {
+            receipt.abandon();
+        }
         let length = message.json.len();
         let before = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
         let reason = if before.saturating_add(length) > self.shared.bytes_max {
@@ -110,6 +114,7 @@ impl IntakeEnd {
         self.receiver.close();
         let mut dropped = 0;
         while let Ok(message) = self.receiver.try_recv() {
+            message.receipt.iter().for_each(Receipt::abandon);
             self.release_bytes(std::iter::once(&message));
             dropped += 1;
         }

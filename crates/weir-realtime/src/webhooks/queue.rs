@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::batch::{Destination, EventBatch, QueuedEvent};
 use super::metrics::DropReason;
+use super::receipt::Receipt;
 use super::shared::WebhookContext;
 
 /// The worker fills the queue; the endpoint's own task empties it.
@@ -60,7 +61,7 @@ impl EndpointQueue {
         &self,
         app: &Arc<AppHooks>,
         endpoint: &Arc<WebhookEndpoint>,
-        json: Arc<RawValue>,
+        (json, receipt): (Arc<RawValue>, Option<Receipt>),
     ) -> Option<DropReason> {
         let mut state = self.lock();
         state.destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
@@ -68,7 +69,7 @@ impl EndpointQueue {
         let was_empty = state.events.is_empty();
         state.bytes += json.get().len();
         let since = state.last_used;
-        state.events.push_back(QueuedEvent { json, since });
+        state.events.push_back(QueuedEvent { json, since, receipt });
         self.shared.metrics.queued.inc();
         self.shared.metrics.waiting.inc();
         let dropped = self.trim(&mut state);
@@ -180,6 +181,7 @@ impl EndpointQueue {
     /// Drops all events, including the batch in progress.
     pub(super) fn drop_all(&self) {
         let mut state = self.lock();
+        state.events.iter().filter_map(|event| event.receipt.as_ref()).for_each(Receipt::abandon);
         let in_flight = std::mem::take(&mut state.in_flight);
         self.shared.metrics.dropped(DropReason::Shutdown).inc_by(in_flight as u64);
         self.dec_waiting(in_flight);

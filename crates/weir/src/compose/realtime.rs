@@ -46,11 +46,18 @@ impl Realtime {
     ) -> Self {
         let in_flight = webhook_limit(settings, registry);
         let webhooks = ShutdownToken::new();
-        let hub = create_hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let log = create_log(&settings.realtime, registry);
+        let shared = log.clone().map(|log| log as Arc<dyn SharedLog>);
+        let parts = (Arc::clone(&in_flight), shared);
+        let hub = create_hub(settings, cores, registry, clock, parts, &webhooks);
         let histories = settings.histories_file();
         restore_histories(&hub, &histories).await;
         let switches =
             Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
+        if let Some(log) = log {
+            let node = LogNode::new(log, Arc::clone(&hub), webhooks.clone());
+            webhooks.spawn(node.with_switches(switches.clone()).run());
+        }
         let backup_file = Arc::new(Mutex::new(settings.backup_histories_file()));
         Self { hub, switches, in_flight, draining, webhooks, histories, backup_file }
     }
@@ -135,14 +142,13 @@ fn webhook_limit(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore>
 
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
-/// Creates the state that the cores share; `webhooks` runs the webhook task, and the task of the
-/// shared log.
+/// Creates the state that the cores share; `webhooks` runs the webhook task.
 fn create_hub(
     settings: &Settings,
     cores: usize,
     registry: &mut Registry,
     clock: &Clock,
-    in_flight: Arc<Semaphore>,
+    (in_flight, log): (Arc<Semaphore>, Option<Arc<dyn SharedLog>>),
     webhooks: &ShutdownToken,
 ) -> Arc<Hub> {
     let realtime = &settings.realtime;
@@ -154,21 +160,16 @@ fn create_hub(
         webhooks.clone(),
     );
     webhooks.spawn(worker.run());
-    let log = create_log(realtime, registry);
     let (settings, apps) = settings.realtime_in_effect();
-    let hub = Hub::new(HubParts {
+    Hub::new(HubParts {
         cores,
         settings,
         apps,
         clock: clock.clone(),
         metrics: RealtimeMetrics::register(registry),
         webhooks: handle,
-        log: log.clone().map(|log| log as Arc<dyn SharedLog>),
-    });
-    if let Some(log) = log {
-        webhooks.spawn(LogNode::new(log, Arc::clone(&hub), webhooks.clone()).run());
-    }
-    hub
+        log,
+    })
 }
 
 /// Creates the log that nodes share, if one is configured.

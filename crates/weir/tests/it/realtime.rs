@@ -1,6 +1,7 @@
 //! Realtime as the binary serves it, with tungstenite as the client.
 
 pub(crate) mod client;
+mod counts;
 mod nodes;
 mod presence;
 mod webhook;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::shared::{EPOCH, core, state, take};
 use super::*;
 use crate::pusher::position::ChannelPosition;
@@ -40,8 +42,8 @@ fn change(node: &str, added: &[&str], removed: &[&str], offset: u64) -> MembersM
     MembersMessage { key: room(), node: node.into(), version: version(offset), changes }
 }
 
-/// Returns the changes that the log was not told: `+` and `-` before the users.
-fn untold(core: &ManualCore) -> Vec<String> {
+/// Returns the changes that were not sent to the log: `+` and `-` before the users.
+fn unsent(core: &ManualCore) -> Vec<String> {
     let (changes, has_more) = core.hub().take_member_changes(&room(), 9);
     assert!(!has_more);
     let added = changes.added.iter().map(|member| format!("+{}", member.user_id));
@@ -54,7 +56,7 @@ fn untold(core: &ManualCore) -> Vec<String> {
 /// A core with a client that has joined as ada, beside the members of `n2`.
 fn joined(users: &[&str]) -> (ManualCore, (SessionKey, SocketId)) {
     let (core, _log) = core();
-    assert!(core.hub().begin_members().is_empty());
+    assert!(core.hub().begin_log_session().is_empty());
     let client = core.connect_client();
     drop(take(&core, client));
     core.join(client, ROOM, "ada");
@@ -99,33 +101,55 @@ fn members_of_other_nodes_are_added_and_removed_once() {
     assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Known(Some(version(5))));
 }
 
+/// Only where the user has no other connection: the information is that of the first one.
+#[test]
+fn a_user_that_left_another_node_and_returned_with_other_information_is_a_new_member() {
+    let (core, client) = joined(&["bob"]);
+    let hub = core.hub();
+    let returned = |user: &str, offset| {
+        let mut message = change("n2", &[user], &[], offset);
+        let info = RawValue::from_string("{\"name\":1}".to_owned()).unwrap();
+        message.changes.added[0].user_info = Some(Arc::from(info));
+        message
+    };
+    assert_eq!(hub.deliver_members(&returned("bob", 2), false), Delivery::Delivered);
+    assert_eq!(user_events(&core, client), ["-bob", "+bob"]);
+    let info = || hub.members("1", ROOM, None, 9).unwrap().members[1].user_info.clone();
+    assert_eq!(info().as_deref(), Some("{\"name\":1}"));
+    assert_eq!(hub.deliver_members(&returned("bob", 3), false), Delivery::Delivered);
+    assert_eq!(hub.deliver_members(&change("n3", &["bob"], &[], 4), false), Delivery::Delivered);
+    assert_eq!(hub.deliver_members(&change("n2", &["bob"], &[], 5), false), Delivery::Delivered);
+    assert!(take(&core, client).is_empty(), "bob is at n3 as well");
+    assert_eq!(info().as_deref(), Some("{\"name\":1}"));
+}
+
 #[test]
 fn the_log_is_told_of_a_users_first_and_last_connection() {
     let (core, client) = joined(&["bob"]);
-    assert_eq!(untold(&core), ["+ada"]);
+    assert_eq!(unsent(&core), ["+ada"]);
     let other = core.connect_client();
     core.join(other, ROOM, "ada");
-    assert!(untold(&core).is_empty());
+    assert!(unsent(&core).is_empty());
     core.unsubscribe(client.0, ROOM);
-    assert!(untold(&core).is_empty());
+    assert!(unsent(&core).is_empty());
     core.unsubscribe(other.0, ROOM);
     core.hub().clock.advance(std::time::Duration::from_secs(200));
     core.remove_expired();
-    assert_eq!(untold(&core), ["-ada"], "the channel stays until the log knows");
+    assert_eq!(unsent(&core), ["-ada"], "the channel stays until the log knows");
     core.join(other, ROOM, "ada");
-    assert_eq!(core.hub().begin_members(), [room()]);
-    assert_eq!(untold(&core), ["+ada"], "all members, for a new connection to the log");
+    assert_eq!(core.hub().begin_log_session(), [room()]);
+    assert_eq!(unsent(&core), ["+ada"], "all members, for a new connection to the log");
     assert_eq!(core.hub().held_channel(&room()).unwrap().members, HeldMembers::Unknown);
-    core.hub().end_members();
+    core.hub().end_log_session();
     core.unsubscribe(other.0, ROOM);
-    assert!(untold(&core).is_empty(), "there is nobody to be told");
+    assert!(unsent(&core).is_empty(), "there is nobody to be told");
 }
 
 #[test]
 fn members_that_the_log_lacks_for_a_while_stay() {
     let (core, client) = joined(&["bob", "cy"]);
     let hub = core.hub();
-    let _ = hub.begin_members();
+    let _ = hub.begin_log_session();
     assert_eq!(hub.deliver_members(&change("n2", &[], &["bob"], 2), false), Delivery::Hole);
     hub.synchronize(&room(), &found(&[], 7, true));
     assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Unknown);

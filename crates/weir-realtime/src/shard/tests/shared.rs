@@ -10,8 +10,8 @@ use super::*;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::settings::HistoryLimits;
 use crate::shared_log::{
-    AppendError, Appending, ChannelKey, ChannelState, ClientBroadcast, Comparison, Delivery,
-    LogEvent, LogRecord, NewEvent, SharedLog, Terminating,
+    AppendError, Appending, ChannelKey, ChannelState, ClientBroadcast, Comparison, Counting,
+    Delivery, Listing, LogEvent, LogRecord, NewEvent, SharedLog, Terminating,
 };
 
 pub(super) const EPOCH: Epoch = Epoch(7);
@@ -34,7 +34,15 @@ impl SharedLog for SilentLog {
 
     fn broadcast(&self, _: ClientBroadcast) {}
 
-    fn members_changed(&self, _: ChannelKey) {}
+    fn subscribers_changed(&self, _: ChannelKey) {}
+
+    fn counts(&self, _: Vec<ChannelKey>) -> Counting<'_> {
+        Box::pin(std::future::ready(Err(AppendError::Away)))
+    }
+
+    fn channels(&self, _: Arc<str>, _: Box<str>, _: bool) -> Listing<'_> {
+        Box::pin(std::future::ready(Err(AppendError::Away)))
+    }
 
     fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {
         self.requested.lock().unwrap().push(channel);

@@ -23,10 +23,16 @@ pub(super) fn redis() -> Option<RedisServer> {
 }
 
 pub(super) fn node(redis: &RedisServer) -> Weir {
+    node_with(redis, "")
+}
+
+/// Starts a node with more settings of its app.
+pub(super) fn node_with(redis: &RedisServer, of_app: &str) -> Weir {
     let broker =
         format!("broker = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}", redis.port);
     let app = app("1", "demo-key");
-    let weir = start(&format!("{BASE}[realtime]\n{broker}\n{app}client_events = true\n"));
+    let app = format!("{app}client_events = true\n{of_app}");
+    let weir = start(&format!("{BASE}[realtime]\n{broker}\n{app}"));
     wait_until("the node is connected", || publish(&weir, "first", "0").0 == "HTTP/1.1 200 OK");
     weir
 }

@@ -1,0 +1,159 @@
+//! Comparisons of copies of channels with Redis.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisResult, Value};
+use weir_realtime::hub::{HeldChannel, Hub};
+use weir_realtime::shared_log::{ChannelKey, ChannelState, HeldMembers, LogRecord, MembersState};
+
+use crate::log::RedisLog;
+use crate::member_lists::MemberList;
+use crate::presence::{LeaseLost, MembersReply, Presence};
+use crate::queries;
+use crate::record;
+use crate::scripts;
+
+/// Channels that are read in one round trip. Each reply has at most 1 MiB of events, or the history's
+/// `bytes_max`, so that a node that compares all of its channels needs no more than some 32 MiB, and as
+/// much for members.
+const READS_MAX: usize = 32;
+
+/// What Redis has of a channel: its position, its events after the copy, the last one of a cache channel,
+/// and whether these are the last ones of an earlier epoch, so that the present one must be read next.
+type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>, bool);
+
+/// Compares channels that were requested with the log.
+pub(crate) async fn compare_requested(
+    log: &RedisLog,
+    hub: &Hub,
+    presence: &mut Presence,
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<Result<(), LeaseLost>> {
+    let requested = log.requests.take(READS_MAX);
+    let held: Vec<HeldChannel> = requested.iter().filter_map(|key| hub.held_channel(key)).collect();
+    if held.is_empty() {
+        return Ok(Ok(()));
+    }
+    let stored = read(log, &held, connection).await?;
+    let members = match presence.read(log, &held, connection).await? {
+        Ok(members) => members,
+        Err(LeaseLost) => return Ok(Err(LeaseLost)),
+    };
+    read_counts(log, hub, presence, &held, connection).await?;
+    for ((channel, stored), members) in held.iter().zip(&stored).zip(members) {
+        let members = match members {
+            MembersReply::Known => None,
+            MembersReply::Read(members) => Some(members),
+            MembersReply::Long => {
+                presence.lists.add(&channel.key);
+                if channel.position.is_none() {
+                    // Its first subscriber gets the list, so it waits for that.
+                    continue;
+                }
+                None
+            }
+        };
+        apply(log, hub, presence, channel, stored, members);
+    }
+    Ok(Ok(()))
+}
+
+/// Reads a part of a list of members that is too long for one reply. Applies it after the last one.
+pub(crate) async fn read_list(
+    log: &RedisLog,
+    hub: &Hub,
+    presence: &mut Presence,
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<Result<(), LeaseLost>> {
+    let Some(list) = presence.read_list(log, hub, connection).await? else { return Ok(Ok(())) };
+    let MemberList { key, version, nodes, changes } = list;
+    let Some(held) = hub.held_channel(&key) else { return Ok(Ok(())) };
+    if presence.has_lost_lease(log, connection).await? {
+        return Ok(Err(LeaseLost));
+    }
+    let stored = read(log, std::slice::from_ref(&held), connection).await?;
+    let members = presence.state(log, version, nodes);
+    for stored in &stored {
+        apply(log, hub, presence, &held, stored, Some(members.clone()));
+    }
+    for change in changes {
+        presence.apply_change(log, hub, &change);
+    }
+    Ok(Ok(()))
+}
+
+async fn read(
+    log: &RedisLog,
+    held: &[HeldChannel],
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<Vec<StoredChannel>> {
+    let mut pipeline = Pipeline::with_capacity(held.len());
+    for channel in held {
+        pipeline.add_command(scripts::read(&log.keys, channel));
+    }
+    pipeline.query_async(connection).await
+}
+
+/// Reads the subscriptions of channels whose subscribers receive the number.
+async fn read_counts(
+    log: &RedisLog,
+    hub: &Hub,
+    presence: &mut Presence,
+    held: &[HeldChannel],
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<()> {
+    let counted = held.iter().filter(|channel| channel.has_count);
+    let keys: Vec<ChannelKey> = counted.map(|channel| channel.key.clone()).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let counts = queries::counts(&log.keys, &keys, connection).await?;
+    for (key, counts) in keys.iter().zip(counts) {
+        if hub.deliver_count(key, counts.subscriptions) {
+            presence.announce(hub, key);
+        }
+    }
+    Ok(())
+}
+
+/// Applies what was read of a channel.
+fn apply(
+    log: &RedisLog,
+    hub: &Hub,
+    presence: &mut Presence,
+    channel: &HeldChannel,
+    stored: &StoredChannel,
+    members: Option<MembersState>,
+) {
+    let (state, unreadable) = channel_state(stored);
+    log.metrics.unreadable(unreadable);
+    let Some(state) = state else { return };
+    let comparison = hub.synchronize(&channel.key, &ChannelState { members, ..state });
+    log.metrics.read(comparison.late);
+    if !comparison.is_complete {
+        log.requests.delay(channel.key.clone());
+    } else if stored.3 {
+        log.requests.add(channel.key.clone());
+    }
+    if channel.members != HeldMembers::None {
+        presence.announce(hub, &channel.key);
+    }
+}
+
+/// Returns what can be read, and how many parts can't.
+fn channel_state((position, records, cached, _): &StoredChannel) -> (Option<ChannelState>, u64) {
+    let mut unreadable = 0;
+    let mut read = |text: &[u8]| {
+        let record = str::from_utf8(text).ok().and_then(record::parse).map(|(_, record)| record);
+        unreadable += u64::from(record.is_none());
+        record
+    };
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => text.clone(),
+        _ => Vec::new(),
+    };
+    let records: Vec<LogRecord> = records.iter().filter_map(|value| read(&text(value))).collect();
+    let cached = if cached.is_empty() { None } else { read(cached) };
+    let position = str::from_utf8(position).ok().and_then(|position| position.parse().ok());
+    unreadable += u64::from(position.is_none());
+    (position.map(|position| ChannelState { position, records, cached, members: None }), unreadable)
+}

@@ -1,0 +1,246 @@
+//! Webhooks about subscribers and members that this node must send.
+//!
+//! Redis notes each of them in the step that changes the subscriptions or members, until it is settled
+//! here. If this node ends before that, the node that removes it takes them over. Those of channels and
+//! members that left wait for a while, in which any node may cancel them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisResult};
+use tokio::time::Instant;
+use weir_realtime::hub::Hub;
+use weir_realtime::shared_log::{ChannelKey, SharedChange, SharedWebhook};
+use weir_realtime::webhooks::Receipt;
+
+use crate::identities::Identities;
+use crate::keys::Keys;
+use crate::partition::Partition;
+use crate::scripts;
+
+/// Webhooks that wait for a change that cancels them, as many as a single node holds by default. Beyond
+/// that, the oldest are released early.
+const HELD_MAX: usize = 65_536;
+/// Webhooks that are released, or reported as settled, in one round trip.
+const BATCH_MAX: usize = 256;
+
+/// The webhooks of this node, over all connections to Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks(Mutex<HookQueue>);
+
+#[derive(Debug, Default)]
+struct HookQueue {
+    held: VecDeque<HeldHook>,
+    /// The ids of those.
+    held_ids: HashSet<String>,
+    /// Those that were sent, by id.
+    sent: HashMap<String, SentHook>,
+}
+
+#[derive(Debug)]
+struct HeldHook {
+    due: Instant,
+    hook: NotedHook,
+}
+
+#[derive(Debug)]
+struct SentHook {
+    partition: Partition,
+    receipt: Receipt,
+}
+
+/// A webhook as Redis has noted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NotedHook {
+    webhook: SharedWebhook,
+    /// What a change that cancels it looks for.
+    subject: String,
+}
+
+impl Hooks {
+    /// Adds new webhooks: each id is followed by what it is.
+    pub(crate) fn add(&self, hub: &Hub, words: &[String]) {
+        for pair in words.chunks_exact(2) {
+            if let Some(hook) = NotedHook::parse(&pair[0], &pair[1]) {
+                let may_be_cancelled = hook.webhook.change.may_be_cancelled();
+                self.add_one(hub, hook, may_be_cancelled);
+            }
+        }
+    }
+
+    /// Adds webhooks of a node that has ended, unless this node has them: each id is followed by what it
+    /// is, and 1 if it still waits.
+    pub(crate) fn take_over(&self, hub: &Hub, words: &[String]) {
+        for three in words.chunks_exact(3) {
+            let is_known = {
+                let queue = self.lock();
+                queue.held_ids.contains(&three[0]) || queue.sent.contains_key(&three[0])
+            };
+            if !is_known && let Some(hook) = NotedHook::parse(&three[0], &three[1]) {
+                self.add_one(hub, hook, three[2] == "1");
+            }
+        }
+    }
+
+    /// Settles new webhooks without sending them.
+    pub(crate) fn cancel(&self, words: &[String]) {
+        for pair in words.chunks_exact(2) {
+            if let Some(NotedHook { webhook, .. }) = NotedHook::parse(&pair[0], &pair[1]) {
+                let partition = Partition::of(&webhook.key);
+                let sent = SentHook { partition, receipt: Receipt::default() };
+                self.lock().sent.insert(webhook.id, sent);
+            }
+        }
+    }
+
+    /// Sends a webhook, now or when it can no longer be cancelled.
+    fn add_one(&self, hub: &Hub, hook: NotedHook, waits: bool) {
+        if !waits {
+            return self.send(hub, &hook.webhook);
+        }
+        let now = Instant::now();
+        let is_wanted = hub.wants_shared_webhooks(&hook.webhook.key);
+        let due = if is_wanted { now + hub.vacated_delay() } else { now };
+        let mut queue = self.lock();
+        queue.held_ids.insert(hook.webhook.id.clone());
+        let held = HeldHook { due, hook };
+        // One that nobody receives is only removed from Redis.
+        if is_wanted { queue.held.push_back(held) } else { queue.held.push_front(held) }
+    }
+
+    fn send(&self, hub: &Hub, webhook: &SharedWebhook) {
+        let (receipt, partition) = (Receipt::default(), Partition::of(&webhook.key));
+        let sent = SentHook { partition, receipt: receipt.clone() };
+        self.lock().sent.insert(webhook.id.clone(), sent);
+        hub.send_shared_webhook(webhook, receipt);
+    }
+
+    /// Returns when the next webhooks are to be released.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let queue = self.lock();
+        let next = queue.held.front()?;
+        Some(if queue.held.len() > HELD_MAX { Instant::now() } else { next.due })
+    }
+
+    /// Releases webhooks that are due: sends those that no change has cancelled.
+    pub(crate) async fn release(
+        &self,
+        keys: &Keys,
+        hub: &Hub,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<()> {
+        let due = self.due();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::with_capacity(due.len());
+        for NotedHook { webhook, subject } in &due {
+            let partition = Partition::of(&webhook.key);
+            pipeline.add_command(scripts::release_hook(keys, partition, subject, &webhook.id));
+        }
+        let results: Vec<bool> = pipeline.query_async(connection).await?;
+        self.forget_held(due.len());
+        for (hook, is_due) in due.iter().zip(results) {
+            if is_due {
+                self.send(hub, &hook.webhook);
+            }
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Vec<NotedHook> {
+        let (queue, now) = (self.lock(), Instant::now());
+        let excess = queue.held.len().saturating_sub(HELD_MAX);
+        let some = queue.held.iter().take(BATCH_MAX).enumerate();
+        let due = some.take_while(|(index, held)| held.due <= now || *index < excess);
+        due.map(|(_, held)| held.hook.clone()).collect()
+    }
+
+    fn forget_held(&self, count: usize) {
+        let queue = &mut *self.lock();
+        for held in queue.held.drain(..count) {
+            queue.held_ids.remove(&held.hook.webhook.id);
+        }
+    }
+
+    /// Removes webhooks that are settled from Redis. Returns whether none is being sent.
+    pub(crate) async fn settle(
+        &self,
+        keys: &Keys,
+        identities: &Identities,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<bool> {
+        loop {
+            let settled = self.settled();
+            if settled.is_empty() {
+                return Ok(self.lock().sent.is_empty());
+            }
+            let mut pipeline = Pipeline::with_capacity(settled.len());
+            for (id, partition) in &settled {
+                // They may still be under an earlier identity.
+                for node in identities.all() {
+                    let key = keys.hooks_of(&node, *partition);
+                    pipeline.cmd("HDEL").arg(key).arg(id).ignore();
+                }
+            }
+            pipeline.exec_async(connection).await?;
+            let mut queue = self.lock();
+            for (id, _) in &settled {
+                queue.sent.remove(id);
+            }
+        }
+    }
+
+    /// Returns whether this node has no webhook to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        let queue = self.lock();
+        queue.sent.is_empty() && queue.held.is_empty()
+    }
+
+    fn settled(&self) -> Vec<(String, Partition)> {
+        let queue = self.lock();
+        let settled = queue.sent.iter().filter(|(_, sent)| sent.receipt.is_settled());
+        settled.take(BATCH_MAX).map(|(id, sent)| (id.clone(), sent.partition)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HookQueue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NotedHook {
+    fn parse(id: &str, text: &str) -> Option<Self> {
+        let (letter, rest) = text.split_at_checked(1)?;
+        let (entry, user) = rest.split_once('\n')?;
+        let (app, channel) = entry.split_once(':')?;
+        let change = match letter {
+            "o" => SharedChange::Occupied,
+            "v" => SharedChange::Vacated,
+            "a" => SharedChange::MemberAdded(user.to_owned()),
+            "r" => SharedChange::MemberRemoved(user.to_owned()),
+            _ => return None,
+        };
+        let key = ChannelKey { app: app.into(), channel: channel.into() };
+        let kind = if matches!(letter, "o" | "v") { 'c' } else { 'm' };
+        let webhook = SharedWebhook { id: id.to_owned(), key, change };
+        Some(Self { webhook, subject: format!("{kind}{rest}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_read_as_scripts_write_it() {
+        let hook = NotedHook::parse("7-0", "r1:presence-a\nada\nb").unwrap();
+        assert_eq!(hook.webhook.change, SharedChange::MemberRemoved("ada\nb".to_owned()));
+        assert_eq!((&*hook.webhook.key.app, &*hook.webhook.key.channel), ("1", "presence-a"));
+        assert_eq!(hook.subject, "m1:presence-a\nada\nb");
+        assert_eq!(NotedHook::parse("7-0", "v1:a\n").unwrap().subject, "c1:a\n");
+        for broken in ["", "v", "v1:a", "x1:a\n", "va\n", "ü1:a\n"] {
+            assert_eq!(NotedHook::parse("7-0", broken), None, "{broken:?}");
+        }
+    }
+}
