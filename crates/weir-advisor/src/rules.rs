@@ -13,6 +13,7 @@ mod connection_limit;
 mod connection_slots;
 mod dead_flood;
 mod duplicate_scheduler;
+mod expiring_queue;
 mod failing_jobs;
 mod far_scheduled;
 mod ghost_process;
@@ -129,6 +130,7 @@ pub const RULES: &[Rule] = &[
     rule(replication_slot::NAME, replication_slot::check),
     rule(read_only_database::NAME, read_only_database::check),
     rule(lock_waits::NAME, lock_waits::check),
+    of_sidekiq(expiring_queue::NAME, expiring_queue::check),
     of_sidekiq(unserved_queue::NAME, unserved_queue::check),
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
     of_sidekiq(failing_jobs::NAME, failing_jobs::check),

@@ -212,6 +212,7 @@ fn queue(
     ObservedQueue {
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
         unlisted: newest.unlisted,
+        expires_in: newest.expires_in,
         paused: newest.paused,
         length: newest.length,
         in_hand: 0,

@@ -62,6 +62,7 @@ fn add(known: &mut QueueSample, other: QueueSample) {
     known.length = known.length.saturating_add(other.length);
     known.came = known.came.zip(other.came).map(|(one, other)| one.saturating_add(other));
     known.oldest = [known.oldest, other.oldest].into_iter().flatten().min();
+    known.expires_in = [known.expires_in, other.expires_in].into_iter().flatten().min();
     known.sample.extend(other.sample);
 }
 

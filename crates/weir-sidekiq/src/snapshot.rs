@@ -83,6 +83,8 @@ pub struct QueueSample {
     pub paused: bool,
     /// Jobs that are waiting.
     pub length: u64,
+    /// Time until Redis deletes the queue, if its key has an expiry. Sidekiq sets none.
+    pub expires_in: Option<Duration>,
     /// Enqueue time of the next job, or of the first one after it that has such a time.
     pub oldest: Option<Timestamp>,
     /// Enqueue times of the newest jobs, newest first.

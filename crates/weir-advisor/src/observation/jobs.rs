@@ -60,6 +60,8 @@ pub struct ObservedQueue {
     pub name: String,
     /// Whether jobs have ever been pushed to it. If not, only a process names it.
     pub pushed: bool,
+    /// Time until Redis deletes it, if its key has an expiry.
+    pub expires_in: Option<Duration>,
     /// Whether the set of queues does not name it: its client has not added it.
     pub unlisted: bool,
     /// Jobs that are waiting.

@@ -243,6 +243,8 @@ pub enum SessionState {
     IdleInTransaction,
     /// NULL, because the observer lacks `pg_monitor`.
     Hidden,
+    /// Not recorded, because `track_activities` is off.
+    Untracked,
 }
 
 impl SessionState {
@@ -254,6 +256,7 @@ impl SessionState {
             Self::Idle => "idle",
             Self::IdleInTransaction => "idle in transaction",
             Self::Hidden => "hidden",
+            Self::Untracked => "not recorded",
         }
     }
 
@@ -265,6 +268,7 @@ impl SessionState {
             Self::Idle => "idle",
             Self::IdleInTransaction => "idle_in_transaction",
             Self::Hidden => "hidden",
+            Self::Untracked => "untracked",
         }
     }
 }
@@ -302,6 +306,8 @@ pub struct LockWait {
     pub relation: Option<String>,
     /// The lock is an advisory one (`pg_locks.locktype`), which an application takes by a number.
     pub is_advisory: bool,
+    /// It waits for a row, or for the transaction that has changed it.
+    pub is_of_row: bool,
     /// How long it has been blocked. For a row, how long its statement has been running: Postgres
     /// counts the wait anew for each session that has the row in turn.
     pub waited: Duration,

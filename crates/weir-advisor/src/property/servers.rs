@@ -184,11 +184,12 @@ fn any_exceptions() -> impl Strategy<Value = Exceptions> {
 }
 
 fn any_connections() -> impl Strategy<Value = DatabaseConnections> {
-    const STATES: [SessionState; 4] = [
+    const STATES: [SessionState; 5] = [
         SessionState::Active,
         SessionState::Idle,
         SessionState::IdleInTransaction,
         SessionState::Hidden,
+        SessionState::Untracked,
     ];
     let all: Vec<_> =
         SERVICES.iter().flat_map(|it| STATES.iter().map(move |state| (*it, *state))).collect();
@@ -226,6 +227,7 @@ fn any_lock_waits() -> impl Strategy<Value = Vec<LockWait>> {
             blocking_event: (state == 1 && is_advisory).then(|| "SyncRep".to_owned()),
             relation: (!is_advisory).then(|| "statuses".to_owned()),
             is_advisory,
+            is_of_row: state == 0,
             waited,
         };
         all.into_iter().map(of).collect()

@@ -125,6 +125,7 @@ prop_compose! {
             name: name.to_owned(),
             pushed: !flags[0],
             unlisted: flags[1],
+            expires_in: flags[0].then(|| Duration::from_secs(30)),
             length,
             in_hand,
             lately,

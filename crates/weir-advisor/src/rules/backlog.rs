@@ -358,6 +358,9 @@ fn waiting(queue: &ObservedQueue) -> String {
 }
 
 fn consequence(queue: &ObservedQueue, forecast: &Forecast) -> String {
+    if queue.expires_in.is_some() {
+        return "Its key expires (expiring-queue): no time to drain can be given.".to_owned();
+    }
     let between = forecast.queue_between(&queue.name);
     match forecast.queue(&queue.name) {
         Some(Drain::Grows) => "It is growing: at these rates it will never drain.".to_owned(),

@@ -64,9 +64,15 @@ fn missing_one(process: &JobProcess, machine: Option<&Machine>) -> Finding {
     }
     let here = machine.filter(|_| process.place != ProcessPlace::Elsewhere);
     // Does not suggest a signal: another process may have its process ID by now.
+    if process.place == ProcessPlace::Here {
+        return finding.leads_to(
+            "It runs on this machine: it hangs, or cannot write its heartbeats to this Redis, or writes \
+             them to another one. Its log shows an error, if there is one.",
+        );
+    }
     finding.leads_to(format!(
-        "It hangs, was killed, or cannot write to Redis. Its log on {} shows which; the kernel's \
-         log there shows whether the OOM killer has ended it for lack of memory: {KILLED}.{}",
+        "It hangs, was killed, cannot write to this Redis, or writes to another one. Its log on {} \
+         shows which; the kernel's log there shows whether the OOM killer has ended it for lack of memory: {KILLED}.{}",
         process.hostname,
         oom_kills(here)
     ))
@@ -104,8 +110,8 @@ fn running(jobs: &SidekiqObservation, loss: Option<&str>) -> Option<Finding> {
              for it. Until it is resolved, it is unknown whether they work."
         )),
         None => finding(Severity::Warning).leads_to(
-            "They hang, or Redis rejects them (a changed password), or they now use another Redis. \
-             Sidekiq's log shows the error.",
+            "Sidekiq's log shows why: Redis may reject them (a changed password), their heartbeats \
+             may fail for another reason (too many open files), they may hang, or use another Redis.",
         ),
     })
 }

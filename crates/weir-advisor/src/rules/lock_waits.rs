@@ -187,11 +187,12 @@ fn blocked_by(
     let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
     let is_advisory = direct.is_some_and(|wait| wait.is_advisory);
     let holds = held_lock(waits, blocker, direct, victims);
-    let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
-    let waiting =
-        format!("{} for {holds}, the longest for {}", waiting(victims), wording::duration(longest));
+    let waiting = format!("{} for {holds}, {}", waiting(victims), longest(victims));
     if blocker == 0 {
         return prepared(observation, &waiting);
+    }
+    if let Some(other) = waits.iter().find(|wait| wait.waiting_pid == blocker) {
+        return deadlock(observation, blocker, other.blocking_pid, &waiting);
     }
     let service = direct.map_or("another service", |wait| wait.blocking_service.as_str());
     let state = direct.and_then(|wait| wait.blocking_state);
@@ -228,10 +229,35 @@ fn blocked_by(
         // terminate it.
         _ => finding
             .leads_to(format!(
-                "{effect} {advisory}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed. {RIGHT}"
+                "{effect} {advisory}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed; a job of Sidekiq fails, and is run again. {RIGHT}"
             ))
             .next(observation.psql(&session_query(blocker))),
     }
+}
+
+/// Says how long the victims have waited. A session that waits for a row may have waited for others that
+/// held it before.
+fn longest(victims: &[&LockWait]) -> String {
+    let longest = victims.iter().max_by_key(|wait| wait.waited);
+    let (waited, is_of_row) = longest.map(|it| (it.waited, it.is_of_row)).unwrap_or_default();
+    let waited = wording::duration(waited);
+    match is_of_row {
+        true => format!("the longest in a statement that began {waited} ago"),
+        false => format!("the longest for {waited}"),
+    }
+}
+
+/// Reports a session that waits itself for one of those that it blocks.
+fn deadlock(observation: &Observation, blocker: u32, other: u32, waiting: &str) -> Finding {
+    let evidence = format!("it waits for session {other}, which it blocks: {waiting}");
+    Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
+        .leads_to(
+            "The sessions wait for each other, a deadlock. Postgres cancels the statement of one of \
+             them after deadlock_timeout, whose usual value is 1 s; a job of which that is the \
+             statement fails, and is run again. If this returns, let all jobs lock rows in the same \
+             order.",
+        )
+        .next(observation.psql("SHOW deadlock_timeout"))
 }
 
 fn session_query(pid: u32) -> String {
@@ -356,7 +382,7 @@ fn prepared(observation: &Observation, waiting: &str) -> Finding {
 /// contain user data.
 fn doing(state: Option<(SessionState, Duration)>) -> String {
     match state {
-        None | Some((SessionState::Hidden, _)) => String::new(),
+        None | Some((SessionState::Hidden | SessionState::Untracked, _)) => String::new(),
         Some((state, since)) => {
             // A session of a pooler may have begun its present statement just now.
             let since = match since < Duration::from_secs(1) {
@@ -403,6 +429,7 @@ mod tests {
             blocking_event: None,
             relation: Some("statuses".to_owned()),
             is_advisory: false,
+            is_of_row: false,
             waited: Duration::from_secs(seconds),
         }
     }
@@ -508,6 +535,25 @@ mod tests {
         observation.postgres.known_mut().lock_waits =
             Fact::Known(vec![LockWait { waiting_service, ..wait }]);
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn sessions_that_wait_for_each_other_are_left_to_postgres() {
+        let findings = findings(&[wait(1, 2, 20), wait(2, 1, 20)]);
+        assert_eq!(findings.len(), 2);
+        for (finding, other) in findings.iter().zip([2, 1]) {
+            let expected = format!("it waits for session {other}, which it blocks: 1 session");
+            assert!(finding.evidence.starts_with(&expected), "{}", finding.evidence);
+            assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
+            assert_eq!(finding.next.as_deref(), Some("psql -c 'SHOW deadlock_timeout'"));
+        }
+    }
+
+    #[test]
+    fn a_wait_for_a_row_is_as_old_as_its_statement() {
+        let of_row = LockWait { is_of_row: true, ..wait(1, 7, 35) };
+        let evidence = findings(&[of_row, wait(4, 7, 12)]).remove(0).evidence;
+        assert!(evidence.ends_with("the longest in a statement that began 35 s ago"), "{evidence}");
     }
 
     #[test]

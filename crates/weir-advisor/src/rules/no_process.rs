@@ -95,8 +95,8 @@ fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Findin
     let Some(first) = ghost.or_else(unlisted) else { return finding };
     let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
     Finding { evidence, next: None, ..finding }.leads_to(
-        "It hangs, or Redis rejects it (a changed password), or it now uses another Redis: \
-         Sidekiq's log shows the error.",
+        "Sidekiq's log shows why: Redis may reject it (a changed password), its heartbeats may fail \
+         for another reason (too many open files), it may hang, or use another Redis.",
     )
 }
 

@@ -201,13 +201,23 @@ fn found(
     let finding = Finding::new(NAME, severity, starving.subject(), evidence);
     match spare(jobs, places) {
         Some((process, capsule)) => {
-            let finding = finding.leads_to("It gets a thread only when those are empty.");
+            let finding = finding.leads_to(when(sure));
             repaired.line_of(finding, process, capsule)
         }
         None => {
-            let when = "It gets a thread only when those are empty.";
+            let when = when(sure);
             let or = ", or put the queue earlier in its list";
             one_more(observation, finding, starving, (when, or))
+        }
+    }
+}
+
+/// Says when a queue is served that others come before, for certain if the order is known.
+const fn when(sure: bool) -> &'static str {
+    match sure {
+        true => "It gets a thread only when those are empty.",
+        false => {
+            "In a strict order, it gets a thread only when those are empty; by weight, seldom."
         }
     }
 }

@@ -23,7 +23,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.missing().filter(|it| !is_said(it));
     let mut said = BTreeSet::new();
     let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
-    once.map(found).chain(hidden(observation)).chain(cut(observation)).collect()
+    let states = hidden(observation).into_iter().chain(untracked(observation));
+    once.map(found).chain(states).chain(cut(observation)).collect()
 }
 
 /// Reports limits of the observer that truncated the observation.
@@ -81,6 +82,26 @@ fn hidden(observation: &Observation) -> Option<Finding> {
         })
 }
 
+/// Reports sessions whose states Postgres does not record. Waits for locks are known nevertheless.
+fn untracked(observation: &Observation) -> Option<Finding> {
+    let connections = observation.postgres.known()?.connections.known()?;
+    let untracked = connections.in_state(SessionState::Untracked);
+    (untracked > 0).then(|| {
+        let evidence = format!(
+            "unknown: the states of {untracked} of {} are not recorded: track_activities is off for \
+             them",
+            wording::number(connections.open(), "session", "sessions")
+        );
+        Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
+            .leads_to(HIDDEN)
+            .change(
+                "postgresql.conf, or the role or database that has it off; then SELECT \
+                 pg_reload_conf()",
+                "track_activities = on",
+            )
+    })
+}
+
 fn grant(user: &str) -> String {
     format!("GRANT pg_monitor TO {};", sql::identifier(user))
 }
@@ -126,6 +147,16 @@ mod tests {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().unread = vec![missing(MissingReason::NotSupported)];
         assert_eq!(check(&observation).len(), 1);
+    }
+
+    #[test]
+    fn states_that_postgres_does_not_record_need_no_right() {
+        let mut observation = healthy::observation();
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.push(sessions("sidekiq", SessionState::Untracked, 7));
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.contains("7 of "), "{}", finding.evidence);
+        assert_eq!(finding.change.unwrap().line, "track_activities = on");
     }
 
     #[test]

@@ -133,6 +133,7 @@ fn postgres() -> DatabaseObservation {
             blocking_state: None,
             relation: Some("accounts".to_owned()),
             is_advisory: false,
+            is_of_row: false,
             waited: Duration::from_secs(62),
         }]),
         waits: Fact::Known(vec![SessionWait {

@@ -93,8 +93,7 @@ fn backend(row: &SimpleQueryRow) -> Option<Backend> {
 pub(super) fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
     match state {
         None if is_hidden => SessionState::Hidden,
-        // `track_activities` is off.
-        Some("disabled") => SessionState::Hidden,
+        Some("disabled") => SessionState::Untracked,
         Some("idle") => SessionState::Idle,
         Some("idle in transaction" | "idle in transaction (aborted)") => {
             SessionState::IdleInTransaction
@@ -173,7 +172,7 @@ mod tests {
             SessionState::IdleInTransaction
         );
         assert_eq!(state(None, true), SessionState::Hidden);
-        assert_eq!(state(Some("disabled"), false), SessionState::Hidden);
+        assert_eq!(state(Some("disabled"), false), SessionState::Untracked);
         assert_eq!(state(None, false), SessionState::Active);
     }
 

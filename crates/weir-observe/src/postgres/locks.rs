@@ -19,8 +19,10 @@ const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     THEN l.relation::regclass::text END AS relation, l.locktype = 'advisory' AS advisory, \
     greatest(extract(epoch FROM clock_timestamp() - \
-    CASE WHEN l.locktype IN ('transactionid', 'tuple') THEN a.state_change \
+    CASE WHEN l.locktype IN ('transactionid', 'tuple') \
+    THEN coalesce(a.state_change, (to_jsonb(l) ->> 'waitstart')::timestamptz) \
     ELSE coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change) END), 0)::bigint AS seconds, \
+    l.locktype IN ('transactionid', 'tuple') AS of_row, \
     CASE WHEN l.locktype = 'relation' THEN l.mode END AS table_mode, \
     upper(substring(a.query from '(?i)^\\s*((?:alter|create|drop|reindex) +[a-z]+|lock|vacuum|cluster|truncate)')) AS statement, \
     k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
@@ -77,6 +79,7 @@ fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> 
         blocking_event: backend(blocking_pid).and_then(|backend| backend.event.clone()),
         relation: row.get("relation").map(str::to_owned),
         is_advisory: row.get("advisory") == Some("t"),
+        is_of_row: row.get("of_row") == Some("t"),
         waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
     })
 }

@@ -304,6 +304,32 @@ async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
 }
 
 #[tokio::test]
+async fn waits_for_a_row_are_known_without_the_states_of_sessions() {
+    let settings: Vec<_> = TUNED.into_iter().chain(["track_activities=off"]).collect();
+    let Some(server) = PostgresServer::start(&settings) else { return };
+    server.run("CREATE TABLE accounts (id int)");
+    server.run("INSERT INTO accounts VALUES (1)");
+    let mut holder = server.client("postgres", "puma");
+    holder.say("BEGIN; UPDATE accounts SET id = 2");
+    let mut waiter = server.client("postgres", "sidekiq");
+    waiter.begin("UPDATE accounts SET id = 3");
+    let mut seen = None;
+    for _ in 0..SAMPLES_MAX {
+        let (postgres, advice) = sample(&server, "postgres").await;
+        let waits = postgres.lock_waits.known().unwrap();
+        if let Some(wait) = waits.iter().find(|wait| wait.waited >= Duration::from_secs(1)) {
+            seen = Some((wait.clone(), advice));
+            break;
+        }
+    }
+    let (wait, advice) = seen.unwrap();
+    assert!(wait.is_of_row);
+    assert_eq!(wait.waiting_service, "sidekiq");
+    let unseen = advice.findings.iter().find(|it| it.rule == "unseen").unwrap();
+    assert!(unseen.evidence.contains("track_activities is off"), "{}", unseen.evidence);
+}
+
+#[tokio::test]
 async fn who_waits_for_whom_and_what_waits_for_a_restart() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };
     server.run("CREATE TABLE accounts (id int)");

@@ -1,6 +1,7 @@
 //! Reads queue depths, arrival times and three windows of jobs.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
@@ -46,6 +47,7 @@ impl SnapshotReader<'_> {
         if let Err(refusal) = self.lengths(&mut queues).await? {
             return Ok(Err(refusal));
         }
+        self.expiries(&mut queues).await?;
         let filled = self.windows(scope, &mut queues).await?;
         // A list of another library has no jobs of Sidekiq.
         queues.retain(|queue| !queue.unlisted || queue.oldest.is_some());
@@ -94,6 +96,22 @@ impl SnapshotReader<'_> {
         }
         *queues = read;
         Ok(Ok(()))
+    }
+
+    /// Reads whether queues expire. That is only a hint, so errors are ignored.
+    async fn expiries(&mut self, queues: &mut [QueueSample]) -> Result<(), SidekiqError> {
+        let mut waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
+        let question = |queue: &&mut QueueSample| {
+            Question::new(ReadCommand::TimeToLive, &[&keys::queue(&queue.name)])
+        };
+        let questions: Vec<_> = waiting.iter().map(question).collect();
+        for (queue, answer) in waiting.iter_mut().zip(self.query(&questions).await?) {
+            // Negative without an expiry.
+            let millis = answer.and_then(RedisReply::read::<i64>).ok();
+            let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+            queue.expires_in = millis.map(Duration::from_millis);
+        }
+        Ok(())
     }
 
     async fn windows(

@@ -142,6 +142,17 @@ async fn sets_counters_and_redis_itself_are_read() {
 }
 
 #[tokio::test]
+async fn a_queue_that_expires_is_reported_with_the_time_that_is_left() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    redis.run(&[&["EXPIRE", "queue:pull", "1000"]]);
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
+    let left = queue(&snapshot, "pull").expires_in.unwrap();
+    assert!((900..=1_000).contains(&left.as_secs()), "{left:?}");
+    assert_eq!(queue(&snapshot, "mailers").expires_in, None);
+}
+
+#[tokio::test]
 async fn the_second_look_tells_changes_only() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);

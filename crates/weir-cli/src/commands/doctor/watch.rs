@@ -193,6 +193,7 @@ fn session_table(connections: &DatabaseConnections) -> Vec<String> {
         SessionState::Idle,
         SessionState::IdleInTransaction,
         SessionState::Hidden,
+        SessionState::Untracked,
     ];
     let rows: Vec<Vec<String>> = connections
         .services()

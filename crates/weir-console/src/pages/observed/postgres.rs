@@ -193,7 +193,7 @@ fn ledger(connections: &DatabaseConnections) -> Vec<ServiceConnections> {
             active: of(SessionState::Active),
             idle: of(SessionState::Idle),
             in_transaction: of(SessionState::IdleInTransaction),
-            hidden: of(SessionState::Hidden),
+            hidden: of(SessionState::Hidden) + of(SessionState::Untracked),
             longest_in_transaction: idle_in_transaction.map(|idle_in_transaction| {
                 figures::duration(idle_in_transaction.longest.as_secs_f64())
             }),
@@ -204,7 +204,9 @@ fn ledger(connections: &DatabaseConnections) -> Vec<ServiceConnections> {
 
 impl LockRow {
     fn new(wait: &LockWait) -> Self {
-        let state = wait.blocking_state.filter(|(state, _)| *state != SessionState::Hidden);
+        let state = wait
+            .blocking_state
+            .filter(|(state, _)| !matches!(state, SessionState::Hidden | SessionState::Untracked));
         let state_text = state.map_or_else(String::new, |(state, since)| {
             format!(", {} for {}", state.words(), figures::duration(since.as_secs_f64()))
         });
