@@ -3,12 +3,14 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`view`] |
-//! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::JobListPage`] |
-//! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
+//! | `GET list?place=&search=&jobtype=&jid=&after=&limit=&newest_first=` | [`view::JobListPage`] |
+//! | `GET count?place=&search=&jobtype=&jid=` | `{"count":n}` |
+//! | `GET xray?place=&by=&sample=&full=&seconds=&top=` | [`view::XrayView`] |
 //! | `GET job/{jid}` | [`view::JobView`], or 404 |
 //! | `GET export?place=&search=&jobtype=` | JSON lines, page by page; also of `cron`, `batches`, `batch-commits` and `tracks` |
 //! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
+//! | `POST act/step` [`StepQuery`] | [`view::StepView`]: one step of an action on all matches |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
 //! | `GET cron` | a list of [`view::CronView`] |
@@ -33,7 +35,9 @@ use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
-use weir_jobs::handle::{CronAction, Handle, ImportMode, JobQuery, Queues, Which, WorkerSignal};
+use weir_jobs::handle::{
+    CronAction, Handle, ImportMode, JobQuery, Queues, StepQuery, Which, WorkerSignal, XrayQuery,
+};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
 
@@ -124,6 +128,7 @@ pub fn router(handle: Handle) -> Router {
         .route("/queues/act", post(act_on_queues))
         .route("/list", get(list))
         .route("/count", get(count))
+        .route("/xray", get(xray))
         .route("/job/{jid}", get(job))
         .route("/workers", get(workers))
         .route("/workers/signal", post(signal_workers))
@@ -137,6 +142,7 @@ pub fn router(handle: Handle) -> Router {
         .route("/push", post(push))
         .route("/import", post(import))
         .route("/act", post(act))
+        .route("/act/step", post(act_step))
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
@@ -174,6 +180,13 @@ async fn count(
     Params(query): Params<JobQuery>,
 ) -> AdminResult<JobCount> {
     Ok(Json(JobCount { count: handle.count_matching(query).await.map_err(errors::handle_error)? }))
+}
+
+async fn xray(
+    State(handle): State<Handle>,
+    Params(query): Params<XrayQuery>,
+) -> AdminResult<view::XrayView> {
+    Ok(Json(handle.xray(query).await.map_err(errors::handle_error)?))
 }
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {
@@ -250,6 +263,13 @@ async fn act(
     let count =
         handle.act(act.place, act.which, act.action.into()).await.map_err(errors::handle_error)?;
     Ok(Json(JobCount { count }))
+}
+
+async fn act_step(
+    State(handle): State<Handle>,
+    JsonInput(query): JsonInput<StepQuery>,
+) -> AdminResult<view::StepView> {
+    Ok(Json(handle.act_step(query).await.map_err(errors::handle_error)?))
 }
 
 async fn act_on_queues(

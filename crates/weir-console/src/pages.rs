@@ -25,6 +25,7 @@ mod snapshot;
 mod store;
 mod theme;
 mod workers;
+mod xray;
 
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ fn job_routes() -> Router<Arc<Console>> {
         .route("/dead", get_page(|request| Box::pin(jobs::dead(request))))
         .route("/jobs/confirm", get_page(|request| Box::pin(act::confirm_all(request))))
         .route("/jobs/act", post_form(|request| Box::pin(act::act(request))))
+        .route("/xray", get_page(|request| Box::pin(xray::page(request))))
         .route("/damage", get_page(|request| Box::pin(damage::page(request))))
         .route("/damage/acknowledge", post_form(|request| Box::pin(damage::acknowledge(request))))
         .route("/job", get_page(|request| Box::pin(job::page(request))))

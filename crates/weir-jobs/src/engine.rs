@@ -6,7 +6,7 @@
 //!   the data in memory.
 //! - `varint`, `head`, `head_features`, `kept_key`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the
 //!   records of the log, and recovery from them.
-//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`, `kept`, `tracking`, `batching`,
+//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`, `sampling`, `kept`, `tracking`, `batching`,
 //!   `batch_record`, `crons`: the operations, none of which waits.
 //! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the
 //!   asynchronous code around the operations.
@@ -37,6 +37,7 @@ mod rebuild;
 mod reclaim;
 mod recover;
 mod reservations;
+mod sampling;
 mod scan;
 mod segments;
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! dropped; an action that has started is completed.
 
 mod request;
+mod step;
+mod xray;
 
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use request::{Envelope, HandleRequest, Reply};
+pub use step::{StepAction, StepQuery};
+pub use xray::{SAMPLE_JOBS, SAMPLE_JOBS_MAX, XRAY_TOP, XRAY_TOP_MAX, XrayQuery};
 
 use crate::export_lines::StatePlace;
 use crate::metrics::{JobServerLimit, JobsMetrics};
@@ -65,6 +69,9 @@ pub struct JobQuery {
     pub search: Option<String>,
     #[serde(default)]
     pub jobtype: Option<String>,
+    /// Jobs with this id; `search` and `jobtype` are then ignored.
+    #[serde(default)]
+    pub jid: Option<String>,
     #[serde(default)]
     pub after: Option<String>,
     /// At most `limits.page_jobs_max`, which is also the default.
@@ -164,6 +171,11 @@ impl Handle {
         self.ask(|reply| HandleRequest::Count(query, reply)).await
     }
 
+    /// Finds out what the jobs of a queue or set consist of, by samples or from all of them.
+    pub async fn xray(&self, query: XrayQuery) -> Result<view::XrayView, HandleError> {
+        self.ask(|reply| HandleRequest::Xray(query, reply)).await
+    }
+
     /// Finds a job by its jid in all queues, sets and reservations.
     pub async fn job(&self, jid: String) -> Result<Option<view::JobView>, HandleError> {
         self.ask(|reply| HandleRequest::Job(jid, reply)).await
@@ -213,6 +225,11 @@ impl Handle {
         action: Action,
     ) -> Result<u64, HandleError> {
         self.ask(|reply| HandleRequest::Act(place, which, action, reply)).await
+    }
+
+    /// Runs one step of an action on all matching jobs.
+    pub async fn act_step(&self, query: StepQuery) -> Result<view::StepView, HandleError> {
+        self.ask(|reply| HandleRequest::ActStep(query, reply)).await
     }
 
     /// Applies `action` to queues. Returns the number of jobs removed.

@@ -10,6 +10,7 @@
 use std::io::Write as _;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
 use crate::model::FailureState;
@@ -99,6 +100,27 @@ pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
     text.extend_from_slice(base);
     write_tail(failure, Some(now), &mut Stamps::default(), &mut text);
     text
+}
+
+/// Returns the text of a job that another queue gets, and its `base_bytes`. `None` if the text names no
+/// queue in a way that can be replaced.
+pub(crate) fn in_queue(json: &[u8], base_bytes: usize, queue: &str) -> Option<(Vec<u8>, usize)> {
+    #[derive(Deserialize)]
+    struct RawQueue<'a> {
+        #[serde(borrow)]
+        queue: &'a RawValue,
+    }
+    let named: RawQueue<'_> = serde_json::from_slice(json).ok()?;
+    let value = named.queue.get();
+    let start = value.as_ptr().addr() - json.as_ptr().addr();
+    let end = start + value.len();
+    if end > base_bytes {
+        return None;
+    }
+    // A valid queue name needs no escaping.
+    let text = [&json[..start], QUOTE, queue.as_bytes(), QUOTE, &json[end..]].concat();
+    let base_bytes = base_bytes + text.len() - json.len();
+    Some((text, base_bytes))
 }
 
 /// Returns the text of a job that failed: with a new failure and the same `enqueued_at`.
@@ -216,6 +238,22 @@ mod tests {
         let second = failed(&first, BASE.len(), &FailureState { retry_count: 2, ..some_failure() });
         assert_eq!(second.len(), first.len());
         assert_eq!(failure(&second, BASE.len()).unwrap().retry_count, 2);
+    }
+
+    #[test]
+    fn another_queue_replaces_only_the_name() {
+        let base =
+            r#"{"jid":"12345678","args":["\"queue\":1", 1.50], "queue" : "a" ,"x":{"queue":"b"}"#;
+        let json = format!(r#"{base},"enqueued_at":"1970-01-01T00:00:10.000000Z"}}"#).into_bytes();
+        let (moved, base_bytes) = in_queue(&json, base.len(), "longer.name").unwrap();
+        let expected = base.replace(r#""a""#, r#""longer.name""#);
+        assert_eq!(base_bytes, expected.len());
+        assert!(moved.starts_with(expected.as_bytes()));
+        assert_eq!(queue(&moved).as_deref(), Some("longer.name"));
+        let (back, base_bytes) = in_queue(&moved, base_bytes, "a").unwrap();
+        assert_eq!((back, base_bytes), (json, base.len()));
+        assert_eq!(in_queue(b"{\"args\":[]}", 11, "a"), None);
+        assert_eq!(in_queue(b"{\"queue\":\"a\"}", 3, "b"), None, "it is not in the base");
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //! - [`node`]: what the nodes that share a store report about themselves.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
 //! - [`view`]: plain data for the console, the command line and the admin API.
+//! - [`quarantine`]: the queues of jobs that were set apart.
+//! - [`xray`]: what the jobs of a queue or set consist of.
 //! - [`export_lines`]: the lines of an export, and the check that all of them are there.
 //! - [`salvage`]: recovers jobs from the bytes that were set aside from a damaged log.
 //! - [`metrics`]: the counters and histograms.
@@ -35,6 +37,7 @@ pub mod memory;
 pub mod metrics;
 pub mod model;
 pub mod node;
+pub mod quarantine;
 pub mod rules;
 pub mod salvage;
 pub mod server;
@@ -46,3 +49,4 @@ mod unique;
 pub mod view;
 mod waiters;
 mod workers;
+pub mod xray;

@@ -24,11 +24,11 @@ use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
-use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::model::{Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
     Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition,
+    Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition,
     StoreError,
 };
 use crate::tracks::{Track, TrackUpdate};
@@ -432,9 +432,28 @@ impl Store for MemoryStore {
         Ok(acted.jobs)
     }
 
+    async fn move_to(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        self.inner.check_open()?;
+        let now = self.inner.clock.now();
+        let moved = self.inner.state.borrow_mut().move_to(place, keys, queue, paused, now)?;
+        self.inner.offer(&moved.queues);
+        Ok(moved.jobs)
+    }
+
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
         self.inner.check_open()?;
         Ok(self.inner.state.borrow().scan(&request))
+    }
+
+    async fn sample(&self, place: &JobLocation, count: usize) -> Result<Sample, StoreError> {
+        self.inner.check_open()?;
+        Ok(Sample { jobs: self.inner.state.borrow_mut().sample(place, count), missing: None })
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {

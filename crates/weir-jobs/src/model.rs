@@ -241,7 +241,7 @@ pub enum JobLocation {
 ///
 /// `order` is a time in microseconds (sets) or a sequence number (queues). An action applies only
 /// if both parts match, so it never affects another job that took the same position.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryKey {
     pub order: u64,
     pub jid: Box<str>,

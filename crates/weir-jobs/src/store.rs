@@ -221,6 +221,14 @@ pub struct ScanPage {
     pub missing: Option<String>,
 }
 
+/// Jobs that were drawn at random.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub jobs: Vec<StoredJob>,
+    /// What could not be read now, so that its jobs were not drawn.
+    pub missing: Option<String>,
+}
+
 /// A reservation, without the job's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
@@ -365,6 +373,10 @@ const NO_TRACK: StoreError = StoreError::Unsupported(
 
 const NO_BATCH: StoreError = StoreError::Unsupported(
     "BATCH is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+);
+
+const NO_MOVE: StoreError = StoreError::Unsupported(
+    "moving jobs to another queue is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
 );
 
 const NO_CRON: StoreError = StoreError::Unsupported(
@@ -547,8 +559,26 @@ pub trait Store: 'static {
         action: Action,
     ) -> Result<u64, StoreError>;
 
+    /// Moves waiting jobs to the end of another queue, which is created if it is missing, and paused if
+    /// `paused` says so. Their unique locks become free. Ignores keys that match no job. Returns the
+    /// number of jobs moved.
+    async fn move_to(
+        &self,
+        _place: &JobLocation,
+        _keys: &[EntryKey],
+        _queue: &QueueName,
+        _paused: bool,
+    ) -> Result<u64, StoreError> {
+        Err(NO_MOVE)
+    }
+
     /// Returns a page of the jobs of a queue or set.
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError>;
+
+    /// Draws up to `count` jobs of a queue or set, each uniformly over all that are there and
+    /// independently of the others, so that a job may be drawn twice. It may draw fewer, even none, to
+    /// let other work continue; the next call goes on.
+    async fn sample(&self, place: &JobLocation, count: usize) -> Result<Sample, StoreError>;
 
     /// Finds a job by its jid in all queues, sets and reservations. A store may search only a part
     /// of the jobs.

@@ -3,9 +3,14 @@
 //! Times are seconds since the Unix epoch with a fraction; durations are seconds. Both are `f64`,
 //! which JavaScript and Python read without conversion.
 
+mod step;
+mod xray;
+
 use serde::{Deserialize, Serialize};
 
 use crate::node::NodeReport;
+pub use step::StepView;
+pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 
 /// The overview of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

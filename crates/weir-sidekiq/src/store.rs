@@ -82,6 +82,7 @@ mod replies;
 mod reservations;
 mod returned;
 mod rounds;
+mod sample;
 mod scan;
 mod schedule;
 mod scripts;

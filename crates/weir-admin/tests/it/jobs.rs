@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 use crate::faktory_server::{STORES, Server};
 use weir_admin::jobs::router;
 use weir_jobs::model::QueueName;
-use weir_jobs::settings::{QueueSettings, StoreKind};
+use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
 
 /// Sends a request to the router; returns the status and the body.
 fn ask(server: &Server, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
@@ -96,6 +96,8 @@ fn pushed_jobs_are_listed_found_and_counted() {
         assert_eq!(page["jobs"][0]["jid"], "ready-02");
         let newest = get(&server, "/list?place=queue:mail&newest_first=true");
         assert_eq!(newest["jobs"][0]["jid"], "ready-02");
+        let found = get(&server, "/list?place=queue:mail&jid=ready-02");
+        assert_eq!((&found["jobs"][0]["jid"], &found["scanned"]), (&json!("ready-02"), &json!(2)));
         let found = get(&server, "/list?place=queue:mail&search=blue%20%5B1%5D");
         assert_eq!(found["jobs"].as_array().unwrap().len(), 1, "plain text is no glob");
         assert_eq!(get(&server, "/count?place=queue:mail&search=r?d")["count"], 1);
@@ -103,6 +105,187 @@ fn pushed_jobs_are_listed_found_and_counted() {
         assert_eq!(get(&server, "/count?place=scheduled")["count"], 1);
         let job = get(&server, "/job/later-01");
         assert_eq!((&job["state"], &job["jobtype"]), (&json!("scheduled"), &json!("Mail")));
+    }
+}
+
+/// The rows of a group: value and jobs among those that were read.
+fn xray_rows(xray: &Value, by: &str) -> Vec<(String, u64)> {
+    let groups = xray["groups"].as_array().unwrap();
+    let group = groups.iter().find(|group| group["by"] == by).expect("a group");
+    let row =
+        |row: &Value| (row["value"].as_str().unwrap().to_owned(), row["read"].as_u64().unwrap());
+    group["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn an_x_ray_shows_what_a_queue_consists_of() {
+    for store in STORES {
+        let server = Server::start(store, |settings| settings.limits.page_jobs_max = 7);
+        let line = |n: u64| {
+            let (jobtype, tenant) = if n.is_multiple_of(4) { ("Post", "b") } else { ("Mail", "a") };
+            format!(
+                r#"{{"jid":"job-{n:05}","jobtype":"{jobtype}","args":[],"custom":{{"tenant":"{tenant}"}}}}"#
+            )
+        };
+        let lines: Vec<String> = (0..100).map(line).collect();
+        post(&server, "/push", lines.join("\n"));
+
+        let all = get(&server, "/xray?place=queue:default&by=custom.tenant");
+        assert_eq!(
+            (&all["coverage"], &all["total"], &all["read"]),
+            (&json!("all"), &json!(100), &json!(100))
+        );
+        let expected = [("Mail".to_owned(), 75), ("Post".to_owned(), 25)];
+        assert_eq!(xray_rows(&all, "jobtype"), expected);
+        assert_eq!(xray_rows(&all, "key"), [("a".to_owned(), 75), ("b".to_owned(), 25)]);
+        let row = &all["groups"][0]["rows"][0];
+        assert_eq!((&row["jobs_low"], &row["jobs_high"]), (&json!(75), &json!(75)));
+
+        let samples = get(&server, "/xray?place=queue:default&sample=20");
+        assert_eq!((&samples["coverage"], &samples["read"]), (&json!("samples"), &json!(20)));
+        assert_eq!(samples["total"], 100);
+        let row = &samples["groups"][0]["rows"][0];
+        assert!(row["share_low"].as_f64() < row["share"].as_f64(), "{row}");
+        assert!(row["share_low"].as_f64() < row["share_high"].as_f64(), "{row}");
+
+        let full = get(&server, "/xray?place=queue:default&sample=20&full=true");
+        assert_eq!((&full["coverage"], &full["read"]), (&json!("all"), &json!(100)));
+        assert_eq!(xray_rows(&full, "jobtype"), expected);
+        let part = get(&server, "/xray?place=queue:default&sample=20&full=true&seconds=0");
+        assert_eq!((&part["coverage"], &part["read"]), (&json!("part"), &json!(7)));
+        assert_eq!(part["total"], 100);
+        let row = &part["groups"][0]["rows"][0];
+        assert_eq!((&row["jobs_low"], &row["jobs_high"]), (&json!(5), &json!(98)));
+
+        let top = get(&server, "/xray?place=queue:default&top=1");
+        assert_eq!(xray_rows(&top, "jobtype"), expected[..1]);
+        assert_eq!(top["groups"][0]["other"]["read"], 25);
+        let nothing = get(&server, "/xray?place=queue:nobody");
+        assert_eq!((&nothing["total"], &nothing["read"]), (&json!(0), &json!(0)));
+        let (status, body) = ask(&server, Method::GET, "/xray?place=dead&by=tenant", Body::empty());
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(body.contains("custom.NAME or a JSON pointer"), "{body}");
+    }
+}
+
+/// The number of jobs for the X-ray.
+const XRAY_JOBS: u64 = 20_000;
+
+#[test]
+fn samples_of_many_jobs_are_close_to_the_truth() {
+    let server = Server::start(StoreKind::Embedded, |settings| settings.fsync = Fsync::Never);
+    let jobtype = |n: u64| match n % 100 {
+        0..70 => "Mail",
+        70..95 => "Sync",
+        _ => "Rare",
+    };
+    let line = |n: u64| {
+        let at = if n.is_multiple_of(2) { "" } else { r#","at":"2999-01-01T00:00:00Z""# };
+        let jobtype = jobtype(n / 2);
+        format!(r#"{{"jid":"job-{n:09}","jobtype":"{jobtype}","args":[{n},"some text"]{at}}}"#)
+    };
+    for first in (0..XRAY_JOBS).step_by(1_000) {
+        let jobs = (first..first + 1_000).map(|n| line(n).into_bytes()).collect();
+        let pushed = server.block_on(server.handle().push(jobs)).unwrap();
+        assert_eq!(pushed.rejected_total, 0);
+    }
+    for place in ["queue:default", "scheduled"] {
+        let xray = get(&server, &format!("/xray?place={place}"));
+        assert_eq!((&xray["coverage"], &xray["total"]), (&json!("samples"), &json!(XRAY_JOBS / 2)));
+        // Fewer than 2,000 on a machine that is too busy.
+        let samples = xray["read"].as_f64().unwrap();
+        for (value, read) in xray_rows(&xray, "jobtype") {
+            let truth = match &*value {
+                "Mail" => 0.7,
+                "Sync" => 0.25,
+                _ => 0.05,
+            };
+            // Five standard deviations.
+            let distance = (read as f64 / samples - truth).abs();
+            assert!(distance < 5.0 * (truth * (1.0 - truth) / samples).sqrt(), "{value}: {read}");
+        }
+    }
+}
+
+/// Runs all steps of an action; returns the jobs that were changed and the number of steps.
+fn run_steps(server: &Server, first: &Value, mut between: impl FnMut()) -> (u64, usize) {
+    let (mut step, mut count) = (first.clone(), 0);
+    for steps in 1..1_000 {
+        let done = post(server, "/act/step", step.to_string());
+        count += done["count"].as_u64().unwrap();
+        let Some(next) = done["next"].as_str() else { return (count, steps) };
+        step["cursor"] = json!(next);
+        between();
+    }
+    panic!("the action does not end");
+}
+
+#[test]
+fn an_action_in_steps_changes_only_what_was_there() {
+    for store in STORES {
+        let server = Server::start(store, |settings| settings.limits.scan_jobs_max = 10);
+        let line = |n: usize, queue: &str| {
+            format!(r#"{{"jid":"{queue}-{n:05}","jobtype":"Mail","args":[{n}],"queue":"{queue}"}}"#)
+        };
+        let lines: Vec<String> = (0..45).map(|n| line(n, "mail")).collect();
+        post(&server, "/push", lines.join("\n"));
+        let mut pushed = 100;
+        let first = json!({"place":"queue:mail","action":{"move":"other"}});
+        let moved = run_steps(&server, &first, || {
+            pushed += 1;
+            post(&server, "/push", line(pushed, "mail"));
+        });
+        assert_eq!(moved, (45, 5));
+        assert_eq!(get(&server, "/count?place=queue:mail")["count"], 4, "they came later");
+        let first = json!({"place":"queue:other","jobtype":"Mail","action":"kill"});
+        assert_eq!(run_steps(&server, &first, || {}), (45, 5));
+        let first = json!({"place":"dead","search":"[7]","action":"discard"});
+        assert_eq!(run_steps(&server, &first, || {}).0, 1);
+        let first = json!({"place":"dead","action":"kill"});
+        assert_eq!(run_steps(&server, &first, || {}).0, 0, "they are dead");
+        let first = json!({"place":"dead","action":"requeue"});
+        assert_eq!(run_steps(&server, &first, || {}).0, 44);
+        let (status, body) = ask(
+            &server,
+            Method::POST,
+            "/act/step",
+            r#"{"place":"dead","action":"kill","cursor":"x"}"#,
+        );
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(body.contains("not a cursor"), "{body}");
+    }
+}
+
+#[test]
+fn quarantined_jobs_wait_until_they_are_taken_back() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        fill(&server);
+        let quarantine = |place: &str| {
+            let first = json!({"place": place, "action": {"quarantine": "poison"}});
+            run_steps(&server, &first, || {}).0
+        };
+        assert_eq!((quarantine("queue:mail"), quarantine("scheduled")), (2, 1));
+        let depth = |name: &str| {
+            let queues = get(&server, "/queues");
+            let queue = queues.as_array().unwrap().iter().find(|queue| queue["name"] == name);
+            queue.map(|queue| (queue["depth"].clone(), queue["paused"].clone()))
+        };
+        assert_eq!(depth("quarantine.poison.mail"), Some((json!(2), json!(true))));
+        assert_eq!(depth("quarantine.poison.default"), Some((json!(1), json!(true))));
+        for action in ["resume", "clear", "remove"] {
+            let all = json!({"queues":"all","action":action});
+            post(&server, "/queues/act", all.to_string());
+        }
+        assert_eq!(depth("quarantine.poison.mail"), Some((json!(2), json!(true))));
+        let again = json!({"place":"queue:quarantine.poison.mail","action":{"quarantine":"x"}});
+        let (status, _) = ask(&server, Method::POST, "/act/step", again.to_string());
+        assert_eq!(status, StatusCode::BAD_REQUEST, "its origin would be lost");
+        let back = json!({"place":"queue:quarantine.poison.mail","action":{"move":"mail"}});
+        assert_eq!(run_steps(&server, &back, || {}).0, 2);
+        assert_eq!(depth("mail"), Some((json!(2), json!(false))));
+        let list = get(&server, "/list?place=queue:mail");
+        assert!(list["jobs"][0]["payload"].as_str().unwrap().contains(r#""queue":"mail""#));
     }
 }
 

@@ -14,6 +14,7 @@ use super::live_page::RequestedPart;
 use super::queue;
 use super::queues::{QueueFlash, QueueNameQuery};
 use super::request::{PageRequest, PageResult};
+use super::xray::xray_address;
 use crate::console::Console;
 use crate::deps::Deps;
 use crate::figures;
@@ -59,6 +60,7 @@ struct JobsPage {
     missing: Option<String>,
     next: Option<String>,
     first: Option<String>,
+    xray: String,
     other_end: OtherEnd,
     all: Vec<AllAction>,
 }
@@ -157,6 +159,7 @@ async fn list(request: &PageRequest, location: JobLocation) -> PageResult {
         missing: page.missing.as_deref().map(|missing| visible(missing).into_owned()),
         next: page.next.as_ref().map(after),
         first: (!query.after.is_empty()).then(|| location.address(&page_fields)),
+        xray: xray_address(&location),
         other_end: query.other_end(&location),
         all: JobAction::possible_at(&location).iter().map(action).collect(),
         queue,
@@ -221,6 +224,7 @@ impl JobsQuery {
             after: non_empty(&self.after),
             limit: Some(limit),
             newest_first: self.is_newest_first(),
+            jid: None,
         }
     }
 

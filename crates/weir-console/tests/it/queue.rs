@@ -123,3 +123,24 @@ async fn every_page_shows_the_verdict() {
     shutdown.request();
     shutdown.drain(TIMEOUT).await;
 }
+
+#[tokio::test]
+async fn an_x_ray_shows_what_a_queue_consists_of() {
+    const HOSTILE: &str = "<b>\u{202e}";
+    let site = Site::open();
+    let jobs = (0..3).map(|n| job(&format!("who-{n:04}"), "Work", "alpha"));
+    site.push(jobs.chain([job("who-9999", HOSTILE, "alpha")])).await;
+    let mut browser = site.browser();
+    let queue = browser.get("/queue?name=alpha").await;
+    queue.assert_shows("href=\"/xray?place=queue%3Aalpha\"");
+    let page = browser.get("/xray?place=queue:alpha").await;
+    page.assert_shows("4 jobs, all of them read.");
+    page.assert_shows("<a href=\"/queue?name=alpha&#38;jobtype=Work\">Work</a>");
+    page.assert_shows("data-label=\"Share\">75.0 %<");
+    page.assert_shows("&#60;b&#62;\\u202e");
+    let page = browser.get("/xray?place=dead&by=tenant").await;
+    page.assert_shows("There are no jobs.");
+    page.assert_shows("is no key: write custom.NAME");
+    let missing = browser.get("/xray?place=nowhere").await;
+    assert_eq!(missing.status, StatusCode::BAD_REQUEST);
+}

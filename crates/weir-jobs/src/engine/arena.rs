@@ -127,6 +127,11 @@ impl Arena {
         }
     }
 
+    /// Returns a number above every index that [`Arena::lookup`] finds.
+    pub(crate) fn index_end(&self) -> u32 {
+        u32::try_from(self.chunks.len() * CHUNK_ENTRIES).unwrap_or(u32::MAX)
+    }
+
     /// Iterates over all live jobs in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobIndex, &ArenaEntry)> {
         let chunks = self.chunks.iter().enumerate();

@@ -1,10 +1,12 @@
 //! Actions on many jobs, in slices, so that other work continues in between.
 
+use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
-use super::core::Engine;
+use super::arena::JobIndex;
+use super::core::{Engine, EngineError};
 use super::inner::EngineShared;
-use crate::model::{EntryKey, JobLocation};
+use crate::model::{EntryKey, JobLocation, QueueName};
 use crate::store::{Action, StoreError};
 
 /// Number of jobs that one action handles before other work continues.
@@ -17,12 +19,37 @@ impl<D: Disk> EngineShared<D> {
         keys: &[EntryKey],
         action: Action,
     ) -> Result<u64, StoreError> {
+        self.on_entries(place, keys, |engine, job, now| engine.act(job, action, now).map(Some))
+            .await
+    }
+
+    pub(super) async fn move_entries(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        let act = |engine: &mut Engine<D>, job, now| {
+            engine.move_to(job, queue, paused, now).map(|queue| queue.map(Some))
+        };
+        self.on_entries(place, keys, act).await
+    }
+
+    /// Calls `act` for the jobs that are there. It returns `None` if it did nothing, or the queue in which
+    /// the job waits now, if it does. Returns the number of jobs affected.
+    async fn on_entries(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        act: impl Fn(&mut Engine<D>, JobIndex, Timestamp) -> Result<Option<Option<u16>>, EngineError>,
+    ) -> Result<u64, StoreError> {
         let mut count = 0;
         for slice in keys.chunks(SLICE_JOBS) {
             let mut queues = Vec::new();
             for key in slice {
                 let act = |engine: &mut Engine<D>, now| match engine.entry(place, key) {
-                    Some(job) => engine.act(job, action, now).map(Some),
+                    Some(job) => act(engine, job, now),
                     None => Ok(None),
                 };
                 if let Some(queue) = self.retrying(act).await? {

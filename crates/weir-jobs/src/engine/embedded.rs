@@ -22,11 +22,12 @@ use crate::custom::BatchId;
 use crate::metrics::{
     EMBEDDED_SHARD, EMBEDDED_TIMED_OF, JobsMetrics, StoreMetrics, StoreOperation,
 };
-use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::model::{Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
+    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, Filter, FindOutcome,
+    QueueAction, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store,
+    StoreError,
 };
 
 use crate::tracks::{Track, TrackUpdate};
@@ -389,6 +390,21 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.measured.timed(StoreOperation::Act, work).await
     }
 
+    async fn move_to(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        let work = async {
+            let count = self.inner.move_entries(place, keys, queue, paused).await?;
+            self.inner.promise().await?;
+            Ok(count)
+        };
+        self.measured.timed(StoreOperation::Act, work).await
+    }
+
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
         let work = async {
             let walk = self.inner.walk(&request);
@@ -403,6 +419,20 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             }
             // On this thread no record can move in the meantime.
             self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
+        };
+        self.measured.timed(StoreOperation::Scan, work).await
+    }
+
+    async fn sample(&self, place: &JobLocation, count: usize) -> Result<Sample, StoreError> {
+        let work = async {
+            self.inner.check_open()?;
+            let walk = self.inner.drawn(place, count);
+            let aside = tokio::task::spawn_blocking(|| walk.read()).await;
+            let read = aside
+                .map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?;
+            // A record was moved in the meantime: these draws are repeated with the next call.
+            let page = self.inner.page(read.unwrap_or_default())?;
+            Ok(Sample { jobs: page.jobs, missing: None })
         };
         self.measured.timed(StoreOperation::Scan, work).await
     }
@@ -507,17 +537,27 @@ impl<D: Disk> EngineShared<D> {
         let mut stops = engine.stops(request);
         let more = stops.len() > request.scan_max;
         stops.truncate(request.scan_max);
-        let named = |stop: super::look::WalkStop| {
-            let name = engine.state.queues.get(stop.queue).name.clone();
-            (stop, name)
-        };
         ScanWalk {
             reader: engine.journal.reader.clone(),
-            stops: stops.into_iter().map(named).collect(),
+            stops: stops.into_iter().map(|stop| engine.named(stop)).collect(),
             filter: request.filter.clone(),
             after: request.after.clone(),
             limit: request.limit,
             more,
+        }
+    }
+
+    /// Returns a walk through jobs that are drawn at random.
+    fn drawn(&self, place: &JobLocation, count: usize) -> ScanWalk<D> {
+        let mut engine = self.engine.borrow_mut();
+        let stops = engine.draw(place, count);
+        ScanWalk {
+            reader: engine.journal.reader.clone(),
+            stops: stops.into_iter().map(|stop| engine.named(stop)).collect(),
+            filter: Filter::default(),
+            after: None,
+            limit: usize::MAX,
+            more: false,
         }
     }
 

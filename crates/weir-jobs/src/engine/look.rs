@@ -11,7 +11,7 @@ use super::body::StoredBody;
 use super::core::{Engine, Unreadable};
 use crate::features::ExportedFeatures;
 use crate::job_text;
-use crate::model::{EntryKey, JobLocation, SetName};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
 
 /// A job that a scan has to examine.
@@ -182,6 +182,12 @@ impl<D: Disk> Engine<D> {
         WalkStop { job, position, order, rest, queue, features }
     }
 
+    /// Returns a stop with what is needed to read it on another thread.
+    pub(crate) fn named(&self, stop: WalkStop) -> (WalkStop, QueueName) {
+        let name = self.state.queues.get(stop.queue).name.clone();
+        (stop, name)
+    }
+
     /// Drops a job whose record a scan could not read, unless it has moved since.
     pub(crate) fn drop_stop(
         &mut self,
@@ -207,11 +213,7 @@ impl<D: Disk> Engine<D> {
 }
 
 /// Builds a job with all its data from its record.
-pub(crate) fn stored_job(
-    stop: &WalkStop,
-    queue: crate::model::QueueName,
-    body: &StoredBody<'_>,
-) -> StoredJob {
+pub(crate) fn stored_job(stop: &WalkStop, queue: QueueName, body: &StoredBody<'_>) -> StoredJob {
     StoredJob {
         key: EntryKey { order: stop.order, jid: Box::from(body.jid) },
         state: stop.rest.set().map_or(JobState::Enqueued, JobState::In),

@@ -13,7 +13,7 @@ use super::state::EngineState;
 use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
-use crate::model::{EntryKey, JobLocation, SetName};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Action, QueueAction};
 use crate::tracks::TrackState;
 
@@ -105,6 +105,39 @@ impl<D: Disk> Engine<D> {
         Ok(true)
     }
 
+    /// Moves a waiting job to the end of another queue. Returns the queue, or `None` if the job could not
+    /// be read, or if its text can't name the queue.
+    pub(crate) fn move_to(
+        &mut self,
+        job: JobIndex,
+        name: &QueueName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
+        let queue = self.queue_for_push(name.as_str())?;
+        if paused && !self.state.queues.get(queue).paused {
+            self.act_on_queue(name.as_str(), QueueAction::Pause)?;
+        }
+        let ArenaEntry { position, queue: left, .. } = *self.state.arena.get(job);
+        let mut buffer = Vec::new();
+        let body = match self.journal.read(position, &mut buffer) {
+            Ok(body) => body,
+            Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| None),
+        };
+        let moved = job_text::in_queue(body.json, body.base_bytes, name.as_str());
+        let Some((json, base_bytes)) = moved else { return Ok(None) };
+        let json = job_text::enqueued(&json, base_bytes, now);
+        let body = StoredBody { json: &json, base_bytes, ..body };
+        let features = self.state.features.get(job).unlocked();
+        let order = self.next_order(now);
+        let target = RecordTarget { queue, stored: StoredPlace::Queue, order };
+        self.rewrite_record_in(job, &body, Cause::Moved, target, features)?;
+        self.note_arrival(queue, now);
+        self.note_track(job, body.jid, TrackState::Enqueued, now);
+        self.forget_removed(left);
+        Ok(Some(queue))
+    }
+
     /// Writes `body` as a job's new record with these features, and moves the job accordingly.
     pub(crate) fn rewrite_record(
         &mut self,
@@ -115,11 +148,24 @@ impl<D: Disk> Engine<D> {
         order: u64,
         features: JobFeatures,
     ) -> Result<(), EngineError> {
-        let ArenaEntry { position: old, queue, hash, .. } = *self.state.arena.get(job);
+        let target = RecordTarget { queue: self.state.arena.get(job).queue, stored, order };
+        self.rewrite_record_in(job, body, cause, target, features)
+    }
+
+    fn rewrite_record_in(
+        &mut self,
+        job: JobIndex,
+        body: &StoredBody<'_>,
+        cause: Cause,
+        target: RecordTarget,
+        features: JobFeatures,
+    ) -> Result<(), EngineError> {
+        let RecordTarget { queue, stored, order } = target;
+        let ArenaEntry { position: old, hash, .. } = *self.state.arena.get(job);
         let put = Put { cause, stored, queue, order, hash, replaces: Some(old), features: &[] };
         let position = self.journal.put(Class::Essential, &put, &features, body, &self.state)?;
         self.state.features.set(job, features);
-        self.state.rest(job, stored.rest(), order);
+        self.state.rest_in(job, queue, stored.rest(), order);
         self.state.relocate(job, position);
         self.note_release(old.segment);
         self.returns.remove(&job);
@@ -265,6 +311,14 @@ impl<D: Disk> Engine<D> {
         self.reclaim.start_over();
         Ok(())
     }
+}
+
+/// Where a job's new record puts it.
+#[derive(Clone, Copy, Debug)]
+struct RecordTarget {
+    queue: u16,
+    stored: StoredPlace,
+    order: u64,
 }
 
 /// The state and queue that a job must have to match.

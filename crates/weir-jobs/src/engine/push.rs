@@ -193,7 +193,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Returns the number of a queue. Creates a new queue, and makes a removed one visible again.
-    fn queue_for_push(&mut self, name: &str) -> Result<u16, EngineError> {
+    pub(crate) fn queue_for_push(&mut self, name: &str) -> Result<u16, EngineError> {
         if let Some(number) = self.state.queues.number(name) {
             self.state.queues.get_mut(number).hidden = false;
             return Ok(number);

@@ -364,7 +364,13 @@ impl Run {
         let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
         let key = self.engine.stored(&stop, &body).key;
         assert_eq!(self.engine.entry(&JobLocation::Set(set), &key), Some(job));
-        if self.run(|engine, now| engine.act(job, action, now)).is_ok() {
+        let done = if self.random.u8(0..4) == 0 {
+            let (name, paused) = (queue(QUEUES[self.random.usize(0..3)]), self.random.bool());
+            self.run(|engine, now| engine.move_to(job, &name, paused, now)).map(drop)
+        } else {
+            self.run(|engine, now| engine.act(job, action, now)).map(drop)
+        };
+        if done.is_ok() {
             self.ledger.unique.remove(&*key.jid);
         }
         self.note_vanished();

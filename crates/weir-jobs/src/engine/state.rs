@@ -175,12 +175,20 @@ impl EngineState {
         entry
     }
 
-    /// Moves a job to another queue or set.
+    /// Moves a job to its queue or to a set.
     pub(crate) fn rest(&mut self, job: JobIndex, rest: EntryState, order: u64) {
+        self.rest_in(job, self.arena.get(job).queue, rest, order);
+    }
+
+    /// Like [`EngineState::rest`], with another queue.
+    pub(crate) fn rest_in(&mut self, job: JobIndex, queue: u16, rest: EntryState, order: u64) {
         self.unplace(job);
         let entry = self.arena.get_mut(job);
+        let old = std::mem::replace(&mut entry.queue, queue);
         entry.rest = rest;
         entry.order = order;
+        self.queues.get_mut(old).jobs -= 1;
+        self.queues.get_mut(queue).jobs += 1;
         self.place(job);
     }
 

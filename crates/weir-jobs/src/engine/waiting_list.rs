@@ -85,6 +85,19 @@ impl WaitingList {
         self.runs.get(run).and_then(|run| run.get(place)) == Some(&job)
     }
 
+    /// Returns the jobs at these positions, which are sorted. Steps over whole runs.
+    pub(crate) fn at_positions(&self, positions: &[usize]) -> Vec<JobIndex> {
+        let mut found = Vec::with_capacity(positions.len());
+        let (mut runs, mut before) = (self.runs.iter().peekable(), 0);
+        for position in positions {
+            while let Some(run) = runs.next_if(|run| *position >= before + run.len()) {
+                before += run.len();
+            }
+            found.extend(runs.peek().and_then(|run| run.get(position - before)));
+        }
+        found
+    }
+
     /// Iterates over the jobs after `after` (exclusive), in order.
     pub(crate) fn after<'a>(
         &'a self,
@@ -234,6 +247,9 @@ mod tests {
                 prop_assert_eq!(lane.last(), model.values().next_back().copied());
             }
             let all: Vec<_> = lane.after(None, &arena).collect();
+            let positions: Vec<usize> = (0..all.len() + 1).filter(|n| n % 7 < 3).collect();
+            let expected: Vec<_> = positions.iter().filter_map(|n| all.get(*n).copied()).collect();
+            prop_assert_eq!(lane.at_positions(&positions), expected);
             prop_assert_eq!(all, model.into_values().collect::<Vec<_>>());
         }
     }

@@ -2,7 +2,10 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{CronAction, HandleError, ImportMode, JobQuery, Queues, Which, WorkerSignal};
+use super::{
+    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, Which, WorkerSignal,
+    XrayQuery,
+};
 use crate::export_lines::StatePlace;
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
@@ -25,6 +28,7 @@ pub(crate) enum HandleRequest {
     Queues(Reply<Vec<view::QueueView>>),
     Jobs(JobQuery, Reply<view::JobListPage>),
     Count(JobQuery, Reply<u64>),
+    Xray(XrayQuery, Reply<view::XrayView>),
     Job(String, Reply<Option<view::JobView>>),
     Workers(Reply<Vec<view::JobWorkerView>>),
     Reservations(usize, Reply<Vec<view::ReservationView>>),
@@ -32,6 +36,7 @@ pub(crate) enum HandleRequest {
     Import(Vec<Vec<u8>>, ImportMode, Reply<view::Pushed>),
     ExportedState(StatePlace, Option<String>, Reply<view::StatePage>),
     Act(String, Which, Action, Reply<u64>),
+    ActStep(StepQuery, Reply<view::StepView>),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
     Damages(Reply<Vec<view::Damage>>),

@@ -80,6 +80,16 @@ impl MemoryState {
         page
     }
 
+    /// Draws jobs of a queue or set, each uniformly and independently of the others.
+    pub(super) fn sample(&mut self, place: &JobLocation, count: usize) -> Vec<StoredJob> {
+        let jobs = self.in_place(place);
+        if jobs.is_empty() {
+            return Vec::new();
+        }
+        let drawn: Vec<JobId> = (0..count).map(|_| jobs[self.random.usize(..jobs.len())]).collect();
+        drawn.into_iter().map(|id| self.stored(id)).collect()
+    }
+
     fn stored(&self, id: JobId) -> StoredJob {
         let features = self.features.get(id).exported();
         StoredJob { features, ..self.job(id).stored() }

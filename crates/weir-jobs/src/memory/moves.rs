@@ -8,7 +8,7 @@ use crate::allocation::Allocation;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
-use crate::store::{Action, QueueAction, Selection};
+use crate::store::{Action, QueueAction, Selection, StoreError};
 use crate::tracks::TrackState;
 
 /// The result of an action.
@@ -54,7 +54,37 @@ impl MemoryState {
         acted
     }
 
-    fn in_place(&self, place: &JobLocation) -> Vec<JobId> {
+    /// Moves jobs of `place` to the end of another queue.
+    pub(super) fn move_to(
+        &mut self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Acted, StoreError> {
+        self.make_queues([queue.as_str()].into_iter())?;
+        self.queue(queue).paused |= paused;
+        let mut moved = Acted::default();
+        for key in keys {
+            let Some(id) = self.entry(place, key) else { continue };
+            let job = self.job(id);
+            let text = job_text::in_queue(&job.json, job.base_bytes, queue.as_str());
+            let Some((json, base_bytes)) = text else { continue };
+            self.rewrite(id, job_text::enqueued(&json, base_bytes, now));
+            self.features.set(id, self.features.get(id).unlocked());
+            let order = self.next_order(now);
+            self.rest_in(id, queue, base_bytes, order);
+            self.note_arrival(id, now);
+            self.note_track(id, TrackState::Enqueued, now);
+            self.reset_returns(id);
+            moved.jobs += 1;
+        }
+        moved.queues.extend((moved.jobs > 0).then(|| queue.clone()));
+        Ok(moved)
+    }
+
+    pub(super) fn in_place(&self, place: &JobLocation) -> Vec<JobId> {
         match place {
             JobLocation::Set(set) => self.set(*set).iter().map(|(_, id)| *id).collect(),
             JobLocation::Queue(name) => {

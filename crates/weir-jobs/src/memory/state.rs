@@ -244,6 +244,26 @@ impl MemoryState {
         self.enter(id, rest, order);
     }
 
+    /// Moves a job to the end of another queue, which exists.
+    pub(super) fn rest_in(&mut self, id: JobId, queue: &QueueName, base_bytes: usize, order: u64) {
+        self.leave(id);
+        let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
+        job.base_bytes = base_bytes;
+        let left = std::mem::replace(&mut job.queue, queue.clone());
+        self.queue(queue).jobs += 1;
+        self.enter(id, MemoryJobState::Waiting, order);
+        self.leave_queue(&left);
+    }
+
+    /// Counts a job less of a queue, and removes a removed queue with its last job.
+    fn leave_queue(&mut self, name: &QueueName) {
+        let queue = self.queue(name);
+        queue.jobs -= 1;
+        if queue.hidden && queue.jobs == 0 {
+            self.queues.remove(name);
+        }
+    }
+
     /// Replaces a job's text.
     pub(super) fn rewrite(&mut self, id: JobId, json: Vec<u8>) {
         let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
@@ -262,11 +282,7 @@ impl MemoryState {
         if twins.is_empty() {
             self.by_jid.remove(&job.jid);
         }
-        let queue = self.queue(&job.queue);
-        queue.jobs -= 1;
-        if queue.hidden && queue.jobs == 0 {
-            self.queues.remove(&job.queue);
-        }
+        self.leave_queue(&job.queue);
     }
 
     fn enter(&mut self, id: JobId, rest: MemoryJobState, order: u64) {

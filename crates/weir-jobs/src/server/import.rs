@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
 use super::state_lines::{self, EntryImport};
-use super::{JobService, requests, walk};
+use super::{JobService, parsing, walk};
 use crate::batches::CallbackKind;
 use crate::custom::BatchId;
 use crate::export_lines::{ExportLine, StatePlace};
@@ -210,7 +210,7 @@ fn read_line<S: Store>(
         return Ok(ReadLine::State(place, job.get().to_owned()));
     }
     let features = features.map(|features| parse_features(&features)).transpose()?;
-    let set = match requests::parse_location(&place, service).map_err(|error| error.to_string())? {
+    let set = match parsing::parse_location(&place, service).map_err(|error| error.to_string())? {
         JobLocation::Queue(_) => None,
         JobLocation::Set(set) => Some(set),
     };

@@ -6,14 +6,16 @@ use std::rc::Rc;
 use tokio::sync::mpsc::Receiver;
 use weir_base::shutdown::ShutdownToken;
 
+use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
-use super::{JobService, cron, import, reload, search, state_lines, views, walk};
+use super::{JobService, cron, import, reload, state_lines, steps, views, walk, xray};
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
-use crate::model::{EntryKey, JobLocation, QueueName, SetName, WorkerDirective};
+use crate::model::{QueueName, WorkerDirective};
+use crate::quarantine;
 use crate::store::{
-    Action, Filter, FindOutcome, ScanRequest, Selection, Store, StoreCondition, StoreError,
+    Action, FindOutcome, QueueAction, ScanRequest, Selection, Store, StoreCondition, StoreError,
 };
 use crate::view;
 
@@ -50,6 +52,9 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::Count(query, reply) => {
             reply_unless_dropped(reply, count(service, query)).await
         }
+        HandleRequest::Xray(query, reply) => {
+            reply_unless_dropped(reply, xray::xray(service, query)).await
+        }
         HandleRequest::Job(jid, reply) => reply_unless_dropped(reply, job(service, jid)).await,
         HandleRequest::Workers(reply) => {
             let busy = |wid: &_| service.store.busy(wid);
@@ -70,12 +75,11 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::Act(location, which, action, reply) => {
             send_reply(reply, act(service, &location, which, action).await);
         }
+        HandleRequest::ActStep(query, reply) => {
+            send_reply(reply, steps::step(service, query).await);
+        }
         HandleRequest::ActOnQueues(queues, action, reply) => {
-            let affected = async {
-                let names = resolve_queues(service, queues).await?;
-                Ok(service.store.act_on_queues(&names, action).await?)
-            };
-            send_reply(reply, affected.await);
+            send_reply(reply, act_on_queues(service, queues, action).await);
         }
         HandleRequest::SignalWorkers(wid, signal, reply) => {
             let state = match signal {
@@ -136,7 +140,7 @@ async fn page<S: Store>(
     let limits = &settings.limits;
     let location = parse_location(&query.place, service)?;
     let after = query.after.as_deref().map(parse_key).transpose()?;
-    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    let filter = query_filter(&query);
     let total = walk::total(service, &location).await;
     let page = service
         .store
@@ -160,7 +164,7 @@ async fn page<S: Store>(
 
 async fn count<S: Store>(service: &JobService<S>, query: JobQuery) -> Result<u64, HandleError> {
     let location = parse_location(&query.place, service)?;
-    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    let filter = query_filter(&query);
     Ok(walk::count_matching(service, &service.settings(), location, filter).await?)
 }
 
@@ -231,6 +235,15 @@ async fn act<S: Store>(
     }
 }
 
+async fn act_on_queues<S: Store>(
+    service: &JobService<S>,
+    queues: Queues,
+    action: QueueAction,
+) -> Result<u64, HandleError> {
+    let names = resolve_queues(service, queues).await?;
+    Ok(service.store.act_on_queues(&names, action).await?)
+}
+
 /// Returns the queues to act on. Unknown names are an error here, because they are typos of an
 /// operator.
 async fn resolve_queues<S: Store>(
@@ -239,7 +252,10 @@ async fn resolve_queues<S: Store>(
 ) -> Result<Vec<QueueName>, HandleError> {
     let known = service.store.counts().await.queues.into_iter().map(|queue| queue.name);
     let names = match queues {
-        Queues::All => return Ok(known.collect()),
+        // Quarantined jobs neither run nor end because of an action on all queues.
+        Queues::All => {
+            return Ok(known.filter(|name| quarantine::parts(name.as_str()).is_none()).collect());
+        }
         Queues::Named(names) => names,
     };
     let known: Vec<QueueName> = known.collect();
@@ -262,35 +278,5 @@ async fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
         StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
         StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
         StoreCondition::Unavailable(problem) => Err(StoreError::Unavailable(problem).into()),
-    }
-}
-
-/// Parses `scheduled`, `retries`, `dead` or `queue:NAME`.
-pub(super) fn parse_location<S: Store>(
-    text: &str,
-    service: &JobService<S>,
-) -> Result<JobLocation, HandleError> {
-    if let Some(name) = text.strip_prefix("queue:") {
-        let name = QueueName::parse(name, &service.settings().limits)
-            .map_err(|error| HandleError::Invalid(error.to_string()))?;
-        return Ok(JobLocation::Queue(name));
-    }
-    let set = SetName::ALL.into_iter().find(|set| set.as_str() == text);
-    set.map(JobLocation::Set).ok_or_else(|| {
-        let hint = "scheduled, retries, dead or queue:NAME";
-        HandleError::Invalid(format!("place {text:?} is not one of {hint}"))
-    })
-}
-
-fn parse_key(text: &str) -> Result<EntryKey, HandleError> {
-    text.parse()
-        .map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
-}
-
-fn parse_filter(search: Option<&str>, jobtype: Option<String>) -> Filter {
-    Filter {
-        pattern: search.filter(|text| !text.is_empty()).map(search::pattern),
-        jobtype: jobtype.filter(|text| !text.is_empty()),
-        jids: Vec::new(),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct SampledDepths {
 struct DepthSample {
     depth: u64,
     traffic: QueueTraffic,
-    /// Jobs that left the queue since the start, whoever took them. Those that others added hide as many.
+    /// Jobs that left the queue since the start, to workers of any node. Those that others added hide as many.
     left: u64,
 }
 

@@ -168,7 +168,7 @@ pub(crate) async fn total<S: Store>(service: &JobService<S>, location: &JobLocat
 
 /// The state of a walk. It ends at the order that was the last one when it started, so that it does
 /// not follow jobs that are added in the meantime.
-struct ListWalk {
+pub(super) struct ListWalk {
     request: ScanRequest,
     last: u64,
     ended: bool,
@@ -177,7 +177,7 @@ struct ListWalk {
 }
 
 impl ListWalk {
-    async fn start<S: Store>(
+    pub(super) async fn start<S: Store>(
         service: &JobService<S>,
         settings: &JobServerSettings,
         location: JobLocation,
@@ -211,6 +211,21 @@ impl ListWalk {
         Self { request, last: u64::MAX, ended: false, missing: None }
     }
 
+    /// Returns a walk that examines only as many jobs for a page as it has.
+    pub(super) fn by_pages(mut self) -> Self {
+        self.request.scan_max = self.request.limit;
+        self
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns what could not be read.
+    pub(super) fn into_missing(self) -> Option<String> {
+        self.missing
+    }
+
     /// Returns an error with `done` if a part of the jobs could not be read.
     fn check_complete(self, done: &str) -> Result<(), StoreError> {
         let missing = self.missing.map(|text| format!("{done}, others can't be reached: {text}"));
@@ -218,7 +233,7 @@ impl ListWalk {
     }
 
     /// Returns the matching jobs of the next page, possibly none, or `None` at the end.
-    async fn next<S: Store>(
+    pub(super) async fn next<S: Store>(
         &mut self,
         service: &JobService<S>,
     ) -> Result<Option<Vec<StoredJob>>, StoreError> {

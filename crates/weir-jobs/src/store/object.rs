@@ -11,15 +11,17 @@ use weir_log::Damage;
 
 use super::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    QueueTraffic, Reserved, Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError,
-    WorkerReport,
+    QueueTraffic, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store,
+    StoreError, WorkerReport,
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
-use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective};
+use crate::model::{
+    Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+};
 use crate::node::NodeReport;
 use crate::settings::JobServerSettings;
 use crate::tracks::{Track, TrackUpdate};
@@ -91,7 +93,10 @@ macro_rules! operations {
             import_cron(name: &$a str, state: CronState) -> Result<(), StoreError>;
             act(place: &$a JobLocation, what: &$a Selection, action: Action)
                 -> Result<u64, StoreError>;
+            move_to(place: &$a JobLocation, keys: &$a [EntryKey], queue: &$a QueueName, paused: bool)
+                -> Result<u64, StoreError>;
             scan(request: ScanRequest) -> Result<ScanPage, StoreError>;
+            sample(place: &$a JobLocation, count: usize) -> Result<Sample, StoreError>;
             find(jid: &$a str) -> Result<FindOutcome, StoreError>;
             act_on_queues(queues: &$a [QueueName], action: QueueAction) -> Result<u64, StoreError>;
             flush() -> Result<(), StoreError>;

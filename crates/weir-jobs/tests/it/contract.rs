@@ -16,6 +16,7 @@ mod durable;
 mod harness;
 mod limits;
 mod model;
+mod moving;
 mod order;
 mod queues;
 mod reservations;
@@ -61,6 +62,36 @@ mod in_memory {
             the_memory_has_a_size;
     });
     use super::limits;
+}
+
+/// What only a store promises that moves jobs to other queues.
+mod moves_jobs {
+    use super::*;
+    macro_rules! promises {
+        ($define:ident: $harness:ty) => {
+            contract!($define: $harness, {
+                moving:
+                    jobs_move_to_the_end_of_another_queue,
+                    a_moved_job_fails_and_is_retried_in_its_new_queue,
+                    jobs_that_move_to_a_paused_queue_wait,
+                    a_move_changes_only_what_is_there,
+                    a_removed_queue_ends_with_its_last_job,
+                    a_move_frees_the_unique_lock;
+            });
+        };
+    }
+    promises!(memory: MemoryHarness);
+    promises!(embedded: EmbeddedHarness);
+    use super::moving;
+
+    mod after_a_crash {
+        use super::*;
+        contract!(embedded: EmbeddedHarness, {
+            moving:
+                moved_jobs_survive_a_crash;
+        });
+        use super::moving;
+    }
 }
 
 /// What only a store promises that obeys `custom` and runs batches.

@@ -10,7 +10,7 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, ScanPage,
+    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, Sample, ScanPage,
     ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
 };
 
@@ -134,6 +134,11 @@ impl Store for RedisStore {
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
         self.timed(StoreOperation::Scan, self.core.scan(&request)).await
+    }
+
+    async fn sample(&self, place: &JobLocation, count: usize) -> Result<Sample, StoreError> {
+        let jobs = self.timed(StoreOperation::Scan, self.core.sample(place, count)).await?;
+        Ok(Sample { jobs, missing: None })
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {

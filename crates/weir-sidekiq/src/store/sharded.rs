@@ -23,6 +23,7 @@ mod placement;
 mod plan;
 mod push;
 mod readings;
+mod sample;
 mod scan;
 mod serve;
 mod shard;

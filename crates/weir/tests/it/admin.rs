@@ -76,6 +76,56 @@ fn queues_can_be_paused_and_resumed() {
 }
 
 #[test]
+fn an_x_ray_shows_shares_and_a_search_tells_how_far_it_has_read() {
+    let weir = Weir::start();
+    for number in 0..4 {
+        push(&weir, &format!("it-job-{number:04}"), &["--queue", "mailers"]);
+    }
+    let shown = weir.site.ok(&["jobs", "xray", "mailers"]);
+    assert!(shown.starts_with("queue:mailers: 4 jobs, 4 read in "), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with("Hello")).expect("a row");
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["Hello", "4", "100.0", "%", "exact"]);
+    let xray = json(&weir, &["jobs", "xray", "mailers", "--by", "/args/0", "--json"]);
+    let keys = xray["groups"].as_array().unwrap().iter().find(|group| group["by"] == "key");
+    assert_eq!(keys.unwrap()["rows"][0]["value"], "1");
+    let unknown = weir.site.shown(&["jobs", "xray", "mailer"]);
+    assert!(unknown.contains("did you mean \"mailers\"?"), "{unknown}");
+
+    let page = ["jobs", "list", "mailers", "--limit", "1", "--json", "--page"];
+    let first = json(&weir, &page);
+    assert_eq!((&first["scanned"], &first["total"]), (&1.into(), &4.into()));
+    let after = first["next"].as_str().expect("more follow");
+    let second = json(&weir, &[&page[..], &["--after", after]].concat());
+    assert_eq!(second["jobs"][0]["jid"], "it-job-0001");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn jobs_are_quarantined_and_taken_back() {
+    let weir = Weir::start();
+    push(&weir, "it-job-0001", &["--queue", "mailers"]);
+    push(&weir, "it-job-0002", &["--in", "1h"]);
+    for place in ["mailers", "scheduled"] {
+        let done = weir.site.ok(&["jobs", "quarantine", "add", "poison", "--from", place]);
+        assert_eq!(done, "1 job quarantined as poison\n");
+    }
+    weir.site.ok(&["jobs", "resume", "--all"]);
+    let list = json(&weir, &["jobs", "quarantine", "list", "--json"]);
+    let row =
+        |queue: &str| serde_json::json!({"name":"poison","queue":queue,"jobs":1,"paused":true});
+    assert_eq!(list, serde_json::json!([row("default"), row("mailers")]));
+    let back = weir.site.ok(&["jobs", "quarantine", "take-back", "poison"]);
+    assert_eq!(back, "2 jobs taken back from poison\n");
+    assert_eq!(jids(&weir, "mailers"), ["it-job-0001"]);
+    assert_eq!(jids(&weir, "default"), ["it-job-0002"]);
+    let moved = weir.site.ok(&["jobs", "move", "--from", "default", "--to", "mailers"]);
+    assert_eq!(moved, "1 job moved to mailers\n");
+    assert_eq!(jids(&weir, "mailers"), ["it-job-0001", "it-job-0002"]);
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn exports_round_trip_through_import() {
     let weir = Weir::start();
     for number in 1..=30 {

@@ -6,10 +6,10 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::json;
 use weir_admin::jobs::{Act, JobAction, JobCount};
-use weir_jobs::handle::{JobQuery, Which};
+use weir_jobs::handle::{JobQuery, StepAction, StepQuery, Which};
 use weir_jobs::view::{JobView, JobViewState};
 
-use super::query;
+use super::{query, steps};
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
@@ -33,6 +33,9 @@ pub(crate) struct JobsActArgs {
     /// Only jobs of this type
     #[arg(long, requires = "from")]
     jobtype: Option<String>,
+    /// Continue an action that was stopped
+    #[arg(long, requires = "from")]
+    cursor: Option<String>,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -55,6 +58,14 @@ impl Verb {
             Self::Retry => JobAction::Requeue,
             Self::Kill => JobAction::Kill,
             Self::Delete => JobAction::Discard,
+        }
+    }
+
+    fn step(self) -> StepAction {
+        match self {
+            Self::Retry => StepAction::Requeue,
+            Self::Kill => StepAction::Kill,
+            Self::Delete => StepAction::Discard,
         }
     }
 
@@ -115,10 +126,13 @@ async fn act_on_matching(
     if count > 0 && !confirm(&question, arguments.yes)? {
         return Ok(None);
     }
-    let which = Which::Matching { search, jobtype };
-    let act = Act { place, which, action: verb.action() };
-    let JobCount { count } = client.post("/v1/jobs/act", &act).await?;
-    Ok(Some(count))
+    let cursor = arguments.cursor.clone();
+    let query = StepQuery { place, search, jobtype, action: verb.step(), cursor };
+    let totals = steps::run(client, query).await?;
+    if !totals.is_complete {
+        bail!("{} {} before the stop", output::count(totals.count, "job"), verb.past_participle());
+    }
+    Ok(Some(totals.count))
 }
 
 /// Looks up each id first, since an action needs the set or queue and its entries.

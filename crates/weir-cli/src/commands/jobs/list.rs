@@ -25,6 +25,15 @@ pub(crate) struct JobsListArgs {
     /// Only jobs of this type
     #[arg(long, requires = "place")]
     jobtype: Option<String>,
+    /// Only jobs with this id; `weir jobs show` finds a job anywhere
+    #[arg(long, requires = "place", conflicts_with_all = ["search", "jobtype"])]
+    jid: Option<String>,
+    /// Continue after this key: that of a job, or the one with which a search stopped
+    #[arg(long, value_name = "KEY", requires = "place")]
+    after: Option<String>,
+    /// Stop a search after about this many jobs, with a key to continue [default: search all]
+    #[arg(long, value_name = "JOBS", requires = "place")]
+    scan_max: Option<u64>,
     /// Maximum number of jobs
     #[arg(long, default_value_t = 50)]
     limit: usize,
@@ -34,6 +43,9 @@ pub(crate) struct JobsListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// With --json: an object with the jobs, how many were read, and the key to continue
+    #[arg(long, requires_all = ["json", "place"])]
+    page: bool,
 }
 
 pub(super) async fn run(arguments: &JobsListArgs) -> anyhow::Result<Exit> {
@@ -71,45 +83,76 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
     ]
 }
 
-/// Fetches pages until `limit` jobs are found: a page of a search may be empty although more follow.
 async fn list_jobs(
     client: &mut AdminClient,
     arguments: &JobsListArgs,
     place: &str,
 ) -> anyhow::Result<()> {
-    let mut query = JobQuery {
+    let query = JobQuery {
         place: query::place_name(place),
         search: arguments.search.clone(),
         jobtype: arguments.jobtype.clone(),
+        jid: arguments.jid.clone(),
+        after: arguments.after.clone(),
         newest_first: arguments.newest,
         ..JobQuery::default()
     };
-    let mut jobs: Vec<JobView> = Vec::new();
-    let mut missing = None;
-    let total = loop {
-        query.limit = Some(arguments.limit - jobs.len());
-        let page: JobListPage = client.get(&query::path("list", &query)).await?;
-        jobs.extend(page.jobs);
-        missing = missing.or(page.missing);
-        query.after = page.next;
-        if query.after.is_none() || jobs.len() >= arguments.limit {
-            break page.total;
-        }
-    };
-    if let Some(missing) = missing {
+    let place = query.place.clone();
+    let found = search(client, query, arguments).await?;
+    if let Some(missing) = &found.missing {
         output::note(&format!("not complete: {missing}"));
     }
-    if total == 0 {
-        query::reject_unknown(client, &query.place).await?;
+    if found.total == 0 {
+        query::reject_unknown(client, &place).await?;
     }
-    if arguments.json {
-        return output::json(&jobs);
+    match (arguments.json, arguments.page) {
+        (true, true) => return output::json(&found),
+        (true, false) => output::json(&found.jobs)?,
+        (false, _) => print_jobs(&found.jobs),
     }
+    if !arguments.json || found.next.is_some() {
+        output::note(&summary(&found));
+    }
+    Ok(())
+}
+
+/// Fetches pages until `limit` jobs are found or `scan_max` are examined: a page of a search may be
+/// empty although more follow.
+async fn search(
+    client: &mut AdminClient,
+    mut query: JobQuery,
+    arguments: &JobsListArgs,
+) -> anyhow::Result<JobListPage> {
+    let mut found = JobListPage::default();
+    loop {
+        query.limit = Some(arguments.limit.saturating_sub(found.jobs.len()));
+        let page: JobListPage = client.get(&query::path("list", &query)).await?;
+        found.jobs.extend(page.jobs);
+        found.missing = found.missing.or(page.missing);
+        found.scanned += page.scanned;
+        (found.total, found.next) = (page.total, page.next);
+        query.after.clone_from(&found.next);
+        let is_enough = arguments.scan_max.is_some_and(|max| found.scanned >= max);
+        if found.next.is_none() || found.jobs.len() >= arguments.limit || is_enough {
+            return Ok(found);
+        }
+    }
+}
+
+fn print_jobs(jobs: &[JobView]) {
     let now = Clock::system().now().as_secs_f64();
     let rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, now)).collect();
     output::table(&["JID", "JOBTYPE", "QUEUE", "WHEN", "ERROR"], &rows);
-    output::note(&format!("{} of {total}", jobs.len()));
-    Ok(())
+}
+
+fn summary(found: &JobListPage) -> String {
+    let (shown, scanned, total) = (found.jobs.len(), found.scanned, found.total);
+    match &found.next {
+        Some(next) => {
+            format!("{shown} of {total}; {scanned} read; continue with --after '{next}'")
+        }
+        None => format!("{shown} of {total}"),
+    }
 }
 
 fn job_row(job: &JobView, now: f64) -> Vec<String> {

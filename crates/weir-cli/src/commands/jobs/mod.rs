@@ -10,14 +10,18 @@ mod import;
 mod import_input;
 mod import_progress;
 mod list;
+mod move_jobs;
 mod pause;
 mod push;
+mod quarantine;
 mod query;
 mod salvage;
 mod show;
+mod steps;
 mod verify;
 mod workers;
 mod working;
+mod xray;
 
 use clap::Subcommand;
 
@@ -31,6 +35,8 @@ pub(crate) enum JobsCommand {
     Push(push::JobsPushArgs),
     /// List queues, or the jobs of a queue or set
     List(list::JobsListArgs),
+    /// Show what the jobs of a queue or set consist of: types, errors, ages, sizes, keys
+    Xray(xray::JobsXrayArgs),
     /// Show one job with its payload and its last error
     Show(show::JobsShowArgs),
     /// Enqueue scheduled, failed or dead jobs now
@@ -39,6 +45,11 @@ pub(crate) enum JobsCommand {
     Kill(act::JobsActArgs),
     /// Delete scheduled, failed or dead jobs
     Delete(act::JobsActArgs),
+    /// Move jobs to another queue
+    Move(move_jobs::JobsMoveArgs),
+    /// Set jobs apart in paused queues under a name, and take them back
+    #[command(subcommand)]
+    Quarantine(quarantine::JobsQuarantineCommand),
     /// Delete all jobs of a queue or set
     Clear(clear::JobsClearArgs),
     /// List the workers that are connected by the Faktory protocol, or make them stop fetching or
@@ -71,10 +82,13 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
         match command {
             JobsCommand::Push(arguments) => push::run(&arguments).await,
             JobsCommand::List(arguments) => list::run(&arguments).await,
+            JobsCommand::Xray(arguments) => xray::run(&arguments).await,
             JobsCommand::Show(arguments) => show::run(&arguments).await,
             JobsCommand::Retry(arguments) => act::run(&arguments, Verb::Retry).await,
             JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
             JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
+            JobsCommand::Move(arguments) => move_jobs::run(&arguments).await,
+            JobsCommand::Quarantine(command) => quarantine::run(&command).await,
             JobsCommand::Clear(arguments) => clear::run(&arguments).await,
             JobsCommand::Workers(arguments) => workers::run(&arguments).await,
             JobsCommand::Working(arguments) => working::run(&arguments).await,

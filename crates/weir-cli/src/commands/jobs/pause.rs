@@ -5,6 +5,7 @@ use clap::Args;
 use serde_json::json;
 use weir_admin::jobs::{ActOnQueues, JobCount, QueueVerb};
 use weir_jobs::handle::Queues;
+use weir_jobs::quarantine;
 use weir_jobs::view::QueueView;
 
 use crate::admin_client::AdminClient;
@@ -51,7 +52,9 @@ pub(super) async fn run(arguments: &JobsPauseArgs, verb: Verb) -> anyhow::Result
     }
     let queues = if arguments.all { Queues::All } else { Queues::Named(arguments.queues.clone()) };
     let _: JobCount = client.post("/v1/jobs/queues/act", &ActOnQueues { queues, action }).await?;
-    let count = if arguments.all { known.len() } else { arguments.queues.len() };
+    // Actions on all queues leave quarantines out.
+    let all = known.iter().filter(|queue| quarantine::parts(&queue.name).is_none());
+    let count = if arguments.all { all.count() } else { arguments.queues.len() };
     if arguments.json {
         output::json(&json!({ "queues": count }))?;
     } else {

@@ -13,7 +13,12 @@ const SETS: [&str; 3] = ["scheduled", "retries", "dead"];
 pub(super) fn path(request: &str, query: &JobQuery) -> String {
     let mut parameters = form_urlencoded::Serializer::new(String::new());
     parameters.append_pair("place", &query.place);
-    let texts = [("search", &query.search), ("jobtype", &query.jobtype), ("after", &query.after)];
+    let texts = [
+        ("search", &query.search),
+        ("jobtype", &query.jobtype),
+        ("jid", &query.jid),
+        ("after", &query.after),
+    ];
     for (name, value) in texts {
         if let Some(value) = value {
             parameters.append_pair(name, value);

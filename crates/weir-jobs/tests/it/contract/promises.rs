@@ -86,7 +86,9 @@ macro_rules! promises_of_every_store {
                 the_last_page_says_so,
                 an_action_never_hits_another_job,
                 an_action_on_all_says_how_many,
-                a_job_is_found_wherever_it_is;
+                a_job_is_found_wherever_it_is,
+                samples_are_drawn_uniformly,
+                samples_of_nothing_are_empty;
             restore:
                 a_restored_job_rests_where_it_was,
                 its_next_failure_counts_on,

@@ -1,6 +1,6 @@
 //! Walks through places, and actions on what they list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_jobs::model::{EntryKey, SetName};
 use weir_jobs::store::{Action, Filter, JobState, ScanRequest, Selection, Store};
@@ -221,4 +221,57 @@ pub(crate) async fn a_job_is_found_wherever_it_is<H: Harness>(world: World<H>) {
     assert_eq!(state("job-00001").await, Some(JobState::In(SetName::Retries)));
     world.act_on("retries", "job-00001", Action::Kill).await;
     assert_eq!(state("job-00001").await, Some(JobState::In(SetName::Dead)));
+}
+
+/// Draws jobs as the X-ray does.
+async fn drawn<H: Harness>(world: &World<H>, name: &str, count: usize) -> BTreeMap<String, usize> {
+    let mut draws = BTreeMap::new();
+    let mut total = 0;
+    for _call in 0..100_000 {
+        let sample = world.store().sample(&place(name), count - total).await.unwrap();
+        assert!(sample.jobs.len() <= count - total, "more than was asked for");
+        assert_eq!(sample.missing, None);
+        total += sample.jobs.len();
+        for job in sample.jobs {
+            *draws.entry(job.key.jid.to_string()).or_default() += 1;
+        }
+        if total == count {
+            return draws;
+        }
+    }
+    panic!("{total} draws in so many calls");
+}
+
+pub(crate) async fn samples_are_drawn_uniformly<H: Harness>(world: World<H>) {
+    let scheduled = schedule_many(&world, 400).await;
+    let waiting: Vec<String> = (0..400).map(|n| format!("wait-{n:05}")).collect();
+    world.push_to("default", &waiting.join(" ")).await;
+    world.push_to("other", "other-001").await;
+    // Some leave from either end and from the middle.
+    for jid in ["wait-00000", "wait-00001", "wait-00200", "wait-00399"] {
+        world.act_on("queue:default", jid, Action::Discard).await;
+    }
+    let first = scheduled[0].clone();
+    world.act_on("scheduled", &first, Action::Kill).await;
+    for (name, jobs) in [("queue:default", 396), ("scheduled", 399)] {
+        let draws = drawn(&world, name, 8_000).await;
+        assert_eq!(draws.len(), jobs, "{name}: every job is drawn, and no other");
+        assert!(!draws.contains_key(&first) && !draws.contains_key("wait-00200"));
+        // Chi-square: its mean is the degrees of freedom, and 1.5 of that is seven standard deviations.
+        let expected = 8_000.0 / jobs as f64;
+        let square = |count: &usize| (*count as f64 - expected).powi(2) / expected;
+        let chi: f64 = draws.values().map(square).sum();
+        assert!(chi < 1.5 * jobs as f64, "{name}: {chi}");
+    }
+    let dead = drawn(&world, "dead", 10).await;
+    assert_eq!(dead.into_iter().collect::<Vec<_>>(), [(first, 10)]);
+}
+
+pub(crate) async fn samples_of_nothing_are_empty<H: Harness>(world: World<H>) {
+    world.push_to("default", "job-00001").await;
+    world.fetch("default").await.unwrap();
+    for name in ["queue:default", "queue:nobody", "dead"] {
+        let sample = world.store().sample(&place(name), 10).await.unwrap();
+        assert!(sample.jobs.is_empty(), "{name}: a reserved job is not there");
+    }
 }

@@ -11,7 +11,7 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, ScanPage,
+    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, Sample, ScanPage,
     ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
 };
 
@@ -140,6 +140,10 @@ impl Store for ShardedStore {
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
         self.core.scan(request).await
+    }
+
+    async fn sample(&self, place: &JobLocation, count: usize) -> Result<Sample, StoreError> {
+        self.core.sample(place, count).await
     }
 
     async fn find(&self, jid: &str) -> Result<FindOutcome, StoreError> {

@@ -1,0 +1,32 @@
+//! The request of one step of an action on all matching jobs.
+
+use serde::{Deserialize, Serialize};
+
+/// One step: it examines up to `limits.scan_jobs_max` jobs, and changes those that match and were there
+/// when the first step began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepQuery {
+    /// `scheduled`, `retries`, `dead` or `queue:NAME`.
+    pub place: String,
+    #[serde(default)]
+    pub search: Option<String>,
+    #[serde(default)]
+    pub jobtype: Option<String>,
+    pub action: StepAction,
+    /// `next` of the step before. `None`: the first step.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// What a step does with the jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepAction {
+    Requeue,
+    Kill,
+    Discard,
+    /// Moves them to the end of this queue.
+    Move(String),
+    /// Moves them to paused queues under this name, one for each queue that they come from.
+    Quarantine(String),
+}

@@ -1,0 +1,219 @@
+//! Actions on all matching jobs in steps, which the client drives: it sees how far they are, stops
+//! whenever it wants, and continues with the cursor of the last step, also after a restart.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use weir_base::clock::Timestamp;
+
+use super::JobService;
+use super::parsing::{parse_filter, parse_location};
+use super::walk;
+use crate::handle::{HandleError, StepAction, StepQuery};
+use crate::model::{EntryKey, EntryKeyError, JobLocation, QueueName, SetName};
+use crate::quarantine::{self, Quarantine};
+use crate::settings::JobServerLimits;
+use crate::stamp;
+use crate::store::{Action, Filter, ScanPage, ScanRequest, Selection, Store, StoredJob};
+use crate::view;
+
+/// Where an action is, and which jobs were there when it began. As text: `START|ORDER|JID`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StepCursor {
+    /// Microseconds: in a queue and among dead jobs the order of the last job, otherwise the time.
+    start: u64,
+    /// The last job that was examined. `None`: none.
+    after: Option<EntryKey>,
+}
+
+impl std::str::FromStr for StepCursor {
+    type Err = EntryKeyError;
+
+    fn from_str(text: &str) -> Result<Self, EntryKeyError> {
+        let (start, after) = text.split_once('|').ok_or(EntryKeyError)?;
+        let start = start.parse().map_err(|_| EntryKeyError)?;
+        Ok(Self { start, after: Some(after.parse()?) })
+    }
+}
+
+/// Runs one step.
+pub(super) async fn step<S: Store>(
+    service: &JobService<S>,
+    query: StepQuery,
+) -> Result<view::StepView, HandleError> {
+    let settings = service.settings();
+    let limits = &settings.limits;
+    let place = parse_location(&query.place, service)?;
+    let plan = Plan::new(&place, &query.action, limits)?;
+    let cursor = match &query.cursor {
+        Some(text) => text.parse::<StepCursor>().map_err(|_| {
+            HandleError::Invalid("not a cursor: pass back `next` of the last step".to_owned())
+        })?,
+        None => first_cursor(service, &place).await?,
+    };
+    let page = service.store.scan(ScanRequest {
+        place: place.clone(),
+        after: cursor.after.clone(),
+        newest_first: false,
+        limit: limits.page_jobs_max,
+        scan_max: limits.scan_jobs_max,
+        filter: parse_filter(query.search.as_deref(), query.jobtype),
+    });
+    let ScanPage { mut jobs, next, scanned, missing } = page.await?;
+    jobs.retain(|job| was_there(job, &place, cursor.start));
+    let matched = jobs.len() as u64;
+    let count = plan.run(service, &place, jobs, limits).await?;
+    let is_sorted = is_sorted_by_arrival(&place);
+    let next = next.filter(|next| !is_sorted || next.order <= cursor.start);
+    Ok(view::StepView {
+        count,
+        matched,
+        scanned: scanned as u64,
+        total: walk::total(service, &place).await,
+        next: next.map(|key| format!("{}|{key}", cursor.start)),
+        missing,
+    })
+}
+
+/// Returns whether jobs that arrive later come last.
+const fn is_sorted_by_arrival(place: &JobLocation) -> bool {
+    matches!(place, JobLocation::Queue(_) | JobLocation::Set(SetName::Dead))
+}
+
+async fn first_cursor<S: Store>(
+    service: &JobService<S>,
+    place: &JobLocation,
+) -> Result<StepCursor, HandleError> {
+    let now = service.clock.now().as_micros();
+    if !is_sorted_by_arrival(place) {
+        return Ok(StepCursor { start: now, after: None });
+    }
+    let last = ScanRequest {
+        place: place.clone(),
+        after: None,
+        newest_first: true,
+        limit: 1,
+        scan_max: 1,
+        filter: Filter::default(),
+    };
+    let last = service.store.scan(last).await?.jobs.into_iter().next();
+    Ok(StepCursor { start: last.map_or(now, |job| job.key.order), after: None })
+}
+
+/// Returns whether a job was in `place` at the start. A retry failed since then if it was not; a
+/// scheduled job is judged by its `created_at`, and was there if that is no time.
+fn was_there(job: &StoredJob, place: &JobLocation, start: u64) -> bool {
+    let at = match place {
+        JobLocation::Queue(_) | JobLocation::Set(SetName::Dead) => Some(job.key.order),
+        JobLocation::Set(SetName::Retries) => {
+            let failed_at = job.failure.as_ref().map(|failure| failure.failed_at);
+            failed_at.or_else(|| created_at(job)).map(Timestamp::as_micros)
+        }
+        JobLocation::Set(SetName::Scheduled) => created_at(job).map(Timestamp::as_micros),
+    };
+    at.is_none_or(|at| at <= start)
+}
+
+fn created_at(job: &StoredJob) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct Created {
+        created_at: String,
+    }
+    let created: Created = serde_json::from_slice(&job.json).ok()?;
+    stamp::parse(&created.created_at)
+}
+
+/// What a step does, checked.
+enum Plan {
+    Act(Action),
+    Move(QueueName),
+    Quarantine(Quarantine),
+    /// The jobs are where they should be.
+    Nothing,
+}
+
+impl Plan {
+    fn new(
+        place: &JobLocation,
+        action: &StepAction,
+        limits: &JobServerLimits,
+    ) -> Result<Self, HandleError> {
+        let invalid = |text: String| HandleError::Invalid(text);
+        Ok(match action {
+            StepAction::Requeue => Self::Act(Action::Requeue),
+            StepAction::Kill if *place == JobLocation::Set(SetName::Dead) => Self::Nothing,
+            StepAction::Kill => Self::Act(Action::Kill),
+            StepAction::Discard => Self::Act(Action::Discard),
+            StepAction::Move(name) => {
+                let name =
+                    QueueName::parse(name, limits).map_err(|error| invalid(error.to_string()))?;
+                match place {
+                    JobLocation::Queue(queue) if *queue == name => Self::Nothing,
+                    _ => Self::Move(name),
+                }
+            }
+            StepAction::Quarantine(name) => {
+                if let JobLocation::Queue(queue) = place
+                    && quarantine::parts(queue.as_str()).is_some()
+                {
+                    return Err(invalid(format!("{queue} is a quarantine already")));
+                }
+                let named = Quarantine::named(name);
+                Self::Quarantine(named.map_err(|error| invalid(error.to_string()))?)
+            }
+        })
+    }
+
+    /// Returns the number of jobs affected.
+    async fn run<S: Store>(
+        &self,
+        service: &JobService<S>,
+        place: &JobLocation,
+        jobs: Vec<StoredJob>,
+        limits: &JobServerLimits,
+    ) -> Result<u64, HandleError> {
+        let store = &service.store;
+        if jobs.is_empty() {
+            return Ok(0);
+        }
+        let keys = |jobs: Vec<StoredJob>| -> Vec<EntryKey> {
+            jobs.into_iter().map(|job| job.key).collect()
+        };
+        Ok(match self {
+            Self::Nothing => 0,
+            Self::Act(action) => store.act(place, &Selection::Entries(keys(jobs)), *action).await?,
+            Self::Move(queue) => {
+                let keys: Vec<EntryKey> = keys(jobs);
+                store.move_to(place, &keys, queue, false).await?
+            }
+            Self::Quarantine(quarantine) => {
+                let mut by_queue: BTreeMap<QueueName, Vec<EntryKey>> = BTreeMap::new();
+                for job in jobs {
+                    by_queue.entry(job.queue).or_default().push(job.key);
+                }
+                let mut count = 0;
+                for (queue, keys) in by_queue {
+                    let target = quarantine.queue_for(&queue, limits);
+                    let target = target.map_err(|error| HandleError::Invalid(error.to_string()))?;
+                    count += store.move_to(place, &keys, &target, true).await?;
+                }
+                count
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back() {
+        let key = EntryKey { order: 17, jid: "a|b".into() };
+        let cursor: StepCursor = format!("42|{key}").parse().unwrap();
+        assert_eq!(cursor, StepCursor { start: 42, after: Some(key) });
+        for text in ["", "42", "x|1|a", "42|a"] {
+            assert!(text.parse::<StepCursor>().is_err(), "{text}");
+        }
+    }
+}
