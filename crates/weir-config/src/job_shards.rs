@@ -1,7 +1,6 @@
 //! `[[jobs.store.redis]]`: the Redis of the job store, or each of several shards.
 
 use weir_settings::{Section, TableReader};
-use weir_sidekiq::RedisEndpoint;
 use weir_sidekiq::store::{SHARDS_MAX, ShardOptions};
 
 use super::redis;
@@ -29,20 +28,9 @@ pub(super) fn read(table: &mut TableReader<'_>) -> Option<ShardOptions> {
 
 /// Returns why these shards are no store together.
 pub(super) fn problem(shards: &[ShardOptions]) -> Option<String> {
-    if shards.len() > SHARDS_MAX {
-        return Some(format!("at most {SHARDS_MAX} servers"));
-    }
-    let database = |endpoint: &RedisEndpoint| (endpoint.address.clone(), endpoint.database);
-    for (place, shard) in shards.iter().enumerate() {
-        let before = &shards[..place];
-        if before.iter().any(|it| database(&it.endpoint) == database(&shard.endpoint)) {
-            let endpoint = &shard.endpoint;
-            return Some(format!("{endpoint} is given twice; remove one"));
-        }
-        if before.iter().any(|it| it.name == shard.name) {
-            let name = &shard.name;
-            return Some(format!("two servers have the name {name:?}; each needs its own"));
-        }
+    let named: Vec<_> = shards.iter().map(|shard| (&*shard.name, &shard.endpoint)).collect();
+    if let Some(problem) = redis::shards_problem(&named, SHARDS_MAX) {
+        return Some(problem);
     }
     let all_drain = !shards.is_empty() && shards.iter().all(|shard| shard.drain);
     all_drain.then(|| "one server at least must be without drain = true, to get jobs".to_owned())

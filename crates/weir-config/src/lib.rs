@@ -18,6 +18,7 @@ pub mod part;
 mod pools;
 mod process;
 mod realtime;
+mod realtime_shards;
 mod redis;
 pub mod reference;
 pub mod run_folder;

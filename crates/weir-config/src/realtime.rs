@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use weir_base::secret::Secret;
 use weir_realtime::settings::{AppSettings, Settings};
 use weir_realtime::webhooks::WebhookSettings;
-use weir_realtime_redis::RedisLogSettings;
-use weir_redis::RedisEndpoint;
+use weir_realtime_redis::{RedisLogSettings, ShardOptions};
 use weir_settings::{Choice, Section, TableReader};
 
-use super::redis;
+use super::{realtime_shards, redis};
 
 /// What orders events and stores their history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
@@ -29,14 +28,15 @@ pub struct Realtime {
     /// An address of its own for realtime, without TLS, besides front.listen. None: only there.
     pub listen: Option<SocketAddr>,
     /// What orders events and stores their history: this process ("local"), or a Redis (7.0 or later)
-    /// that several nodes share: { redis = [{ url = "redis://10.0.0.1:6379" }] }.
+    /// that several nodes share: { redis = [{ url = "redis://10.0.0.1:6379" }] }. Several servers are
+    /// shards that each have a part of the channels.
     #[setting(choice_or_table)]
     pub broker: BrokerKind,
     #[setting(section)]
     pub redis: RedisLogSettings,
-    /// The server of the broker in Redis.
+    /// The servers of the broker in Redis.
     #[setting(skip)]
-    pub redis_server: Option<RedisEndpoint>,
+    pub redis_shards: Vec<ShardOptions>,
     #[setting(flatten)]
     pub settings: Settings,
     #[setting(section)]
@@ -46,30 +46,30 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Reads the server of the broker and the apps.
+    /// Reads the servers of the broker and the apps.
     fn read_parts(&mut self, table: &mut TableReader<'_>) {
         self.read_broker(table);
         self.read_apps(table);
     }
 
-    /// Reads the server of `broker = { redis = [..] }`.
+    /// Reads the servers of `broker = { redis = [..] }`.
     fn read_broker(&mut self, table: &mut TableReader<'_>) {
         let (broker, mut servers) = (Self::BROKER, Vec::new());
         table.table_of(broker, |table| {
-            table.each("redis", |table| servers.extend(redis::read(table)));
+            table.each("redis", |table| servers.extend(realtime_shards::read(table)));
         });
         if self.broker != BrokerKind::Redis {
             return;
         }
-        if let Some(problem) = broker_problem(&servers) {
-            table.error_at(broker.name, problem);
+        if let Some(problem) = realtime_shards::problem(&servers) {
+            table.error_at(broker.name, &problem);
         }
-        self.redis_server = servers.pop();
+        self.redis_shards = servers;
     }
 
     /// Returns the secrets for Redis, to be compared: they show no value.
-    pub fn redis_secrets(&self) -> Option<[Option<Secret>; 2]> {
-        self.redis_server.as_ref().map(redis::secrets)
+    pub fn redis_secrets(&self) -> Vec<[Option<Secret>; 2]> {
+        self.redis_shards.iter().map(|shard| redis::secrets(&shard.endpoint)).collect()
     }
 
     /// Reads the apps, whose ids and keys must be unique.
@@ -87,17 +87,4 @@ impl Realtime {
             self.apps.push(app);
         });
     }
-}
-
-/// Returns why these servers can't be used yet.
-fn broker_problem(servers: &[RedisEndpoint]) -> Option<&'static str> {
-    let [server] = servers else {
-        return Some(match servers.len() {
-            0 => {
-                "lacks the address of Redis: broker = { redis = [{ url = \"redis://127.0.0.1:6379\" }] }"
-            }
-            _ => "several servers are not supported yet; write one",
-        });
-    };
-    (server.database != 0).then_some("sharded channels know no databases; write no database, or 0")
 }

@@ -37,6 +37,27 @@ pub(crate) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
     redis.endpoint(table)
 }
 
+/// Returns why servers with these names are not several shards.
+pub(crate) fn shards_problem(
+    shards: &[(&str, &RedisEndpoint)],
+    shards_max: usize,
+) -> Option<String> {
+    if shards.len() > shards_max {
+        return Some(format!("at most {shards_max} servers"));
+    }
+    let database = |endpoint: &RedisEndpoint| (endpoint.address.clone(), endpoint.database);
+    for (place, (name, endpoint)) in shards.iter().enumerate() {
+        let mut before = shards[..place].iter();
+        if before.clone().any(|(_, other)| database(other) == database(endpoint)) {
+            return Some(format!("{endpoint} is given twice; remove one"));
+        }
+        if before.any(|(other, _)| other == name) {
+            return Some(format!("two servers have the name {name:?}; each needs its own"));
+        }
+    }
+    None
+}
+
 /// Returns the secrets, for comparison. Those in files count by their path: a new text needs no
 /// restart.
 pub(crate) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {

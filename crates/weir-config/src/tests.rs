@@ -156,19 +156,31 @@ fn realtime_in_redis_says_what_nodes_do_not_share() {
         ))
     };
     let loaded = load_broker(r#"{ redis = [{ url = "redis://weir@10.0.0.1" }] }"#).expect("sound");
-    let server = loaded.settings.realtime.redis_server.expect("a server");
-    assert_eq!(server.to_string(), "10.0.0.1:6379");
+    let shards = &loaded.settings.realtime.redis_shards;
+    assert_eq!((shards.len(), &*shards[0].name), (1, "10.0.0.1:6379"));
     let warns = |text: &str| loaded.warnings.iter().any(|warning| warning.contains(text));
     assert!(warns("watchlists and limits per app are those of each node"));
     for (broker, error) in [
         (r#""redis""#, "lacks the address of Redis"),
-        (r#"{ redis = [{ url = "redis://a" }, { url = "redis://b" }] }"#, "several servers"),
+        (r#"{ redis = [{ url = "redis://a" }, { url = "redis://a" }] }"#, "is given twice"),
+        (
+            r#"{ redis = [{ name = "x", url = "redis://a" }, { name = "x", url = "redis://b" }] }"#,
+            "two servers have the name \"x\"",
+        ),
+        (
+            r#"{ redis = [{ url = "redis://a", joining = "move" }] }"#,
+            "one server at least must be without joining",
+        ),
         (r#"{ redis = [{ url = "redis://a/3" }] }"#, "no databases"),
         (r#"{ redis = [{ url = "unix:///a?db=1" }] }"#, "no databases"),
     ] {
         let rejected = load_broker(broker).expect_err(broker).to_string();
         assert!(rejected.contains(error), "{broker}: {rejected}");
     }
+    let several = r#"{ redis = [{ name = "x", url = "redis://a" }, { url = "redis://b" }] }"#;
+    let loaded = load_broker(several).expect("sound");
+    let names = loaded.settings.realtime.redis_shards.into_iter().map(|shard| shard.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["x", "b:6379"]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Clients' events on their way to the other nodes.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError};
 use tokio::sync::{Mutex, mpsc};
 use weir_realtime::shared_log::ClientBroadcast;
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::metrics::RedisLogMetrics;
 use crate::partition::Partition;
@@ -58,7 +58,7 @@ impl Broadcasts {
         keys: &Keys,
         node: &str,
         metrics: &RedisLogMetrics,
-        mut connection: MultiplexedConnection,
+        mut connection: CommandConnection,
     ) -> RedisError {
         let mut receiver = self.receiver.lock().await;
         loop {

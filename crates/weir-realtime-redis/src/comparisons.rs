@@ -1,16 +1,18 @@
 //! Comparisons of copies of channels with Redis.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 use weir_realtime::hub::{HeldChannel, Hub};
+use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::shared_log::{ChannelKey, ChannelState, HeldMembers, LogRecord, MembersState};
 
+use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
 use crate::member_lists::MemberList;
 use crate::presence::{LeaseLost, MembersReply, Presence};
 use crate::queries;
 use crate::record;
 use crate::scripts;
+use crate::shards::Shards;
 
 /// Channels that are read in one round trip. Each reply has at most 1 MiB of events, or the history's
 /// `bytes_max`, so that a node that compares all of its channels needs no more than some 32 MiB, and as
@@ -18,15 +20,19 @@ use crate::scripts;
 const READS_MAX: usize = 32;
 
 /// What Redis has of a channel: its position, its events after the copy, the last one of a cache channel,
-/// and whether these are the last ones of an earlier epoch, so that the present one must be read next.
-type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>, bool);
+/// whether these are the last ones of an earlier epoch, so that the present one must be read next, and the
+/// shard that the channel was moved to, or nothing.
+type StoredChannel = (Vec<u8>, Vec<Value>, Vec<u8>, bool, Vec<u8>);
+
+/// The position of a channel that does not exist.
+const ABSENT: &[u8] = b"absent";
 
 /// Compares channels that were requested with the log.
 pub(crate) async fn compare_requested(
-    log: &RedisLog,
+    (log, shards): (&RedisLog, &Shards),
     hub: &Hub,
     presence: &mut Presence,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Result<(), LeaseLost>> {
     let requested = log.requests.take(READS_MAX);
     let held: Vec<HeldChannel> = requested.iter().filter_map(|key| hub.held_channel(key)).collect();
@@ -40,9 +46,11 @@ pub(crate) async fn compare_requested(
     };
     read_counts(log, hub, presence, &held, connection).await?;
     for ((channel, stored), members) in held.iter().zip(&stored).zip(members) {
+        let Some(stored) = follow(log, shards, channel, stored) else { continue };
         let members = match members {
-            MembersReply::Known => None,
-            MembersReply::Read(members) => Some(members),
+            MembersReply::Read(members) if log.owns(&channel.key) => Some(members),
+            MembersReply::Known | MembersReply::Read(_) => None,
+            MembersReply::Long if !log.owns(&channel.key) => None,
             MembersReply::Long => {
                 presence.lists.add(&channel.key);
                 if channel.position.is_none() {
@@ -59,10 +67,10 @@ pub(crate) async fn compare_requested(
 
 /// Reads a part of a list of members that is too long for one reply. Applies it after the last one.
 pub(crate) async fn read_list(
-    log: &RedisLog,
+    (log, shards): (&RedisLog, &Shards),
     hub: &Hub,
     presence: &mut Presence,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Result<(), LeaseLost>> {
     let Some(list) = presence.read_list(log, hub, connection).await? else { return Ok(Ok(())) };
     let MemberList { key, version, nodes, changes } = list;
@@ -73,6 +81,7 @@ pub(crate) async fn read_list(
     let stored = read(log, std::slice::from_ref(&held), connection).await?;
     let members = presence.state(log, version, nodes);
     for stored in &stored {
+        let Some(stored) = follow(log, shards, &held, stored) else { continue };
         apply(log, hub, presence, &held, stored, Some(members.clone()));
     }
     for change in changes {
@@ -81,14 +90,40 @@ pub(crate) async fn read_list(
     Ok(Ok(()))
 }
 
+/// Looks where a channel is, and requests what is to be done there. Returns what this shard has of it, if
+/// its copy is to be compared with that.
+fn follow<'a>(
+    log: &RedisLog,
+    shards: &Shards,
+    channel: &HeldChannel,
+    stored: &'a StoredChannel,
+) -> Option<&'a StoredChannel> {
+    let (position, _, _, _, moved) = stored;
+    let (is_absent, is_moved) = (position == ABSENT, !moved.is_empty());
+    if is_moved {
+        // Also if it moved back and forth: the home then has another name.
+        let shard = String::from_utf8_lossy(moved);
+        shards.request_at(&shard, &channel.key);
+    } else if is_absent && log.owns(&channel.key) {
+        log.moves.add(channel.key.clone());
+    }
+    let is_same_epoch = || {
+        let stored: Option<ChannelPosition> =
+            str::from_utf8(position).ok().and_then(|position| position.parse().ok());
+        stored.zip(channel.position).is_some_and(|(stored, held)| stored.epoch == held.epoch)
+    };
+    (!is_absent && (!is_moved || is_same_epoch())).then_some(stored)
+}
+
 async fn read(
     log: &RedisLog,
     held: &[HeldChannel],
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Vec<StoredChannel>> {
     let mut pipeline = Pipeline::with_capacity(held.len());
     for channel in held {
-        pipeline.add_command(scripts::read(&log.keys, channel));
+        let creates = !log.may_lack(&channel.key);
+        pipeline.add_command(scripts::read(&log.keys, channel, creates));
     }
     pipeline.query_async(connection).await
 }
@@ -99,9 +134,9 @@ async fn read_counts(
     hub: &Hub,
     presence: &mut Presence,
     held: &[HeldChannel],
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<()> {
-    let counted = held.iter().filter(|channel| channel.has_count);
+    let counted = held.iter().filter(|channel| channel.has_count && log.owns(&channel.key));
     let keys: Vec<ChannelKey> = counted.map(|channel| channel.key.clone()).collect();
     if keys.is_empty() {
         return Ok(());
@@ -140,7 +175,7 @@ fn apply(
 }
 
 /// Returns what can be read, and how many parts can't.
-fn channel_state((position, records, cached, _): &StoredChannel) -> (Option<ChannelState>, u64) {
+fn channel_state((position, records, cached, ..): &StoredChannel) -> (Option<ChannelState>, u64) {
     let mut unreadable = 0;
     let mut read = |text: &[u8]| {
         let record = str::from_utf8(text).ok().and_then(record::parse).map(|(_, record)| record);

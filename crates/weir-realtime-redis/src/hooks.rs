@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult};
 use tokio::time::Instant;
 use weir_realtime::hub::Hub;
 use weir_realtime::shared_log::{ChannelKey, SharedChange, SharedWebhook};
 use weir_realtime::webhooks::Receipt;
 
+use crate::command_connection::CommandConnection;
 use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::partition::Partition;
@@ -128,7 +128,7 @@ impl Hooks {
         &self,
         keys: &Keys,
         hub: &Hub,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let due = self.due();
         if due.is_empty() {
@@ -169,7 +169,7 @@ impl Hooks {
         &self,
         keys: &Keys,
         identities: &Identities,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<bool> {
         loop {
             let settled = self.settled();

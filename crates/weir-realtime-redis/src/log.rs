@@ -1,48 +1,62 @@
-//! The log, as the hub sees it.
+//! The log in one Redis: one of several shards, or the only one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::{Notify, Semaphore};
 use weir_realtime::pusher::position::ChannelPosition;
-use weir_realtime::settings::HistoryLimits;
 use weir_realtime::shared_log::{
-    AppendError, Appending, ChannelKey, ClientBroadcast, Counting, Listing, NewEvent, SharedCounts,
-    SharedLog, Terminating,
+    AppendError, ChannelKey, ClientBroadcast, LogShardView, NewEvent, SharedCounts,
 };
-use weir_redis::{RedisEndpoint, RedisErrorKind};
+use weir_redis::RedisErrorKind;
+use weir_redis::cluster_slots::NodeAddress;
 
 use crate::broadcasts::Broadcasts;
+use crate::command_connection::CommandConnection;
+use crate::connections::{ConnectionParts, Connections, OpenError};
 use crate::hooks::Hooks;
 use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
+use crate::placement::{Placement, ShardOptions};
 use crate::queries;
 use crate::queue_limit::{QueueLimit, QueueRoom};
 use crate::requests::Requests;
 use crate::scripts;
 use crate::settings::RedisLogSettings;
+use crate::shard_condition::ShardCondition;
 use crate::terminations;
 
 /// Lists of channels that are read at a time; more are rejected. Each has the names of all channels of an
-/// app, some 10 MiB for 100,000 of them.
+/// app in this shard, some 10 MiB for 100,000 of them.
 const LISTINGS_MAX: usize = 2;
 
-/// A log in Redis. Nothing is sent before a [`LogNode`](crate::LogNode) has connected.
+/// The log of the channels of one shard. Nothing is sent before a [`LogNode`](crate::LogNode) has
+/// connected.
 #[derive(Debug)]
-pub struct RedisLog {
-    pub(crate) endpoint: RedisEndpoint,
+pub(crate) struct RedisLog {
+    pub(crate) shard: ShardOptions,
+    /// Its place among the shards.
+    place: usize,
+    pub(crate) placement: Arc<Placement>,
     pub(crate) settings: RedisLogSettings,
     pub(crate) keys: Keys,
     pub(crate) metrics: RedisLogMetrics,
     pub(crate) requests: Requests,
+    /// Channels that are to be moved to this shard before they are compared.
+    pub(crate) moves: Requests,
     /// Channels whose subscribers came to this node or left it.
     pub(crate) subscribers: Requests,
+    /// Whether subscriptions and members are sent to this shard.
+    takes_members: AtomicBool,
     /// Lists of channels that are being read.
     listings: Semaphore,
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
+    condition: ShardCondition,
+    /// Nodes of the cluster, if the server belongs to one. A lock of std, never held across an await.
+    cluster_nodes: Mutex<Vec<NodeAddress>>,
     pub(crate) failed: Notify,
     pub(crate) broadcasts: Broadcasts,
     pub(crate) identities: Identities,
@@ -56,37 +70,58 @@ pub struct RedisLog {
     client_events: QueueLimit,
 }
 
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Appended {
+    At(ChannelPosition),
+    /// Nothing was appended: another node has moved the channel to this shard.
+    Moved(String),
+    /// Nothing was appended: the channel may have to be moved here first.
+    Absent,
+}
+
+impl Appended {
+    fn of(text: &str) -> Option<Self> {
+        match text.strip_prefix("moved ") {
+            Some(shard) => Some(Self::Moved(shard.to_owned())),
+            None if text == "absent" => Some(Self::Absent),
+            None => text.parse().ok().map(Self::At),
+        }
+    }
+}
+
 /// The connection for commands.
 #[derive(Debug, Default)]
 struct Commands {
     /// Counts connections, so that a late error of an earlier one does not end this one.
     generation: u64,
     /// None: the server does not respond.
-    connection: Option<MultiplexedConnection>,
+    connection: Option<CommandConnection>,
 }
 
-/// The parts of a log.
-#[derive(Debug)]
-pub struct LogParts {
-    /// The server, or the service that Sentinels watch.
-    pub endpoint: RedisEndpoint,
-    /// The settings.
-    pub settings: RedisLogSettings,
-    /// The metrics.
-    pub metrics: RedisLogMetrics,
+/// What the logs of all shards have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedParts {
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) settings: RedisLogSettings,
+    pub(crate) metrics: RedisLogMetrics,
+    /// Identifies this node to itself.
+    pub(crate) node: String,
 }
 
 impl RedisLog {
     /// Returns a log that is not connected.
-    #[must_use]
-    pub fn new(parts: LogParts) -> Arc<Self> {
-        let LogParts { endpoint, settings, metrics } = parts;
+    pub(crate) fn new(shard: ShardOptions, place: usize, parts: SharedParts) -> Self {
+        let SharedParts { placement, settings, metrics, node } = parts;
+        let metrics = metrics.of_shard(&shard.name);
         let limit = |queue, waiting_max, bytes_max| {
             QueueLimit::new(metrics.gauges(queue), waiting_max, bytes_max)
         };
         let client_events_max = settings.client_events_max;
-        Arc::new(Self {
-            endpoint,
+        Self {
+            shard,
+            place,
+            placement,
             keys: Keys::new(&settings.prefix),
             appends: limit(LogQueue::Appends, settings.appends_max, settings.append_bytes_max),
             client_events: limit(
@@ -97,26 +132,92 @@ impl RedisLog {
             settings,
             metrics,
             requests: Requests::default(),
+            moves: Requests::default(),
             subscribers: Requests::default(),
+            takes_members: AtomicBool::new(false),
             listings: Semaphore::new(LISTINGS_MAX),
             identities: Identities::default(),
             hooks: Hooks::default(),
             commands: Mutex::default(),
+            condition: ShardCondition::default(),
+            cluster_nodes: Mutex::default(),
             broadcasts: Broadcasts::new(client_events_max),
-            node: format!("{:016x}", fastrand::u64(..)),
+            node,
             failed: Notify::new(),
-        })
+        }
+    }
+
+    /// Returns whether this node assigns a channel to this shard.
+    pub(crate) fn owns(&self, key: &ChannelKey) -> bool {
+        self.placement.home(key) == self.place
+    }
+
+    /// Returns whether a channel is in this shard, or another node may have moved it here.
+    pub(crate) fn concerns(&self, key: &ChannelKey) -> bool {
+        self.placement.concerns(self.place, key)
+    }
+
+    /// Returns whether a channel may have to be moved to this shard before it is used.
+    pub(crate) fn may_lack(&self, key: &ChannelKey) -> bool {
+        !self.owns(key) || self.placement.previous(key).is_some()
+    }
+
+    /// Connects to the servers of the shard, and checks them.
+    pub(crate) async fn open_connections(&self) -> Result<Connections, OpenError> {
+        let Self { shard: ShardOptions { endpoint, .. }, settings, keys, metrics, .. } = self;
+        let known = self.cluster_nodes().clone();
+        let parts = ConnectionParts { endpoint, settings, keys, metrics };
+        let opened = Connections::open(&parts, &known).await?;
+        *self.cluster_nodes() = opened.cluster_nodes();
+        Ok(opened)
+    }
+
+    fn cluster_nodes(&self) -> MutexGuard<'_, Vec<NodeAddress>> {
+        self.cluster_nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether events of several partitions can't be appended together.
+    pub(crate) fn is_split(&self) -> bool {
+        matches!(self.commands(), Some((_, CommandConnection::Cluster(_))))
+    }
+
+    /// Notes whether members are sent to this shard.
+    pub(crate) fn set_takes_members(&self, takes: bool) {
+        self.takes_members.store(takes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn takes_members(&self) -> bool {
+        self.takes_members.load(Ordering::SeqCst)
+    }
+
+    /// Notes why the shard can't be used. Returns whether that is news.
+    pub(crate) fn note_problem(&self, problem: &str) -> bool {
+        self.condition.note_problem(problem)
+    }
+
+    /// Returns the state of the shard for operators.
+    pub(crate) fn view(&self) -> LogShardView {
+        let is_connected = self.commands().is_some();
+        LogShardView {
+            name: self.shard.name.clone(),
+            address: self.shard.endpoint.to_string(),
+            is_connected,
+            problem: self.condition.problem().filter(|_| !is_connected),
+            seconds: self.condition.seconds(),
+            nodes: if is_connected { self.metrics.node_count() } else { 0 },
+        }
     }
 
     /// Replaces the connection for commands. None: the server does not respond.
-    pub(crate) fn set_commands(&self, connection: Option<MultiplexedConnection>) {
+    pub(crate) fn set_commands(&self, connection: Option<CommandConnection>) {
         self.metrics.connected(connection.is_some());
+        self.condition.set_connected(connection.is_some());
         let mut commands = self.lock_commands();
         commands.generation += u64::from(connection.is_some());
         commands.connection = connection;
     }
 
-    pub(crate) fn commands(&self) -> Option<(u64, MultiplexedConnection)> {
+    pub(crate) fn commands(&self) -> Option<(u64, CommandConnection)> {
         let commands = self.lock_commands();
         commands.connection.clone().map(|connection| (commands.generation, connection))
     }
@@ -131,15 +232,22 @@ impl RedisLog {
         let mut commands = self.lock_commands();
         if commands.generation == generation && commands.connection.take().is_some() {
             self.metrics.connected(false);
+            self.condition.set_connected(false);
             self.failed.notify_one();
         }
     }
 
-    async fn append_all(&self, events: Vec<NewEvent>) -> Result<Vec<ChannelPosition>, AppendError> {
+    /// Appends all of these events, or none of them; except those of channels that were moved, or that may
+    /// have to be moved here first.
+    pub(crate) async fn append_all(
+        &self,
+        events: &[NewEvent],
+        must_exist: bool,
+    ) -> Result<Vec<Appended>, AppendError> {
         let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
         let _room = self.room_to_append(events.iter().map(bytes_of).sum())?;
-        let commands: Vec<Cmd> =
-            events.iter().map(|new| scripts::append(&self.keys, &self.settings, new)).collect();
+        let append = |new| scripts::append(&self.keys, &self.settings, new, must_exist);
+        let commands: Vec<Cmd> = events.iter().map(append).collect();
         let mut reply = execute(&mut connection, &commands).await;
         if reply.as_ref().is_err_and(lacks_script) {
             // Nothing was executed: all commands of the batch are the same script.
@@ -149,13 +257,25 @@ impl RedisLog {
             reply = execute(&mut connection, &commands).await;
         }
         let texts = reply.map_err(|error| self.explain(generation, &error))?;
-        let positions: Option<Vec<ChannelPosition>> =
-            texts.iter().map(|text| text.parse().ok()).collect();
-        positions.ok_or(AppendError::Rejected)
+        let appended: Option<Vec<Appended>> = texts.iter().map(|text| Appended::of(text)).collect();
+        appended.ok_or(AppendError::Rejected)
+    }
+
+    /// Sends one command to the shard.
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, AppendError> {
+        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let mut reply = command.query_async(&mut connection).await;
+        if reply.as_ref().is_err_and(lacks_script) {
+            scripts::load(&mut connection)
+                .await
+                .map_err(|error| self.explain(generation, &error))?;
+            reply = command.query_async(&mut connection).await;
+        }
+        reply.map_err(|error| self.explain(generation, &error))
     }
 
     /// Sends clients' events to the other nodes until the connection fails.
-    pub(crate) async fn send_broadcasts(&self, connection: MultiplexedConnection) -> RedisError {
+    pub(crate) async fn send_broadcasts(&self, connection: CommandConnection) -> RedisError {
         self.broadcasts.send_all(&self.keys, &self.node, &self.metrics, connection).await
     }
 
@@ -164,6 +284,30 @@ impl RedisLog {
             self.metrics.limit_hit(LogQueue::Appends, full);
             AppendError::Busy
         })
+    }
+
+    /// Sends a client's event to the other nodes, or counts it as lost.
+    pub(crate) fn broadcast(&self, event: ClientBroadcast) {
+        if !self.add_broadcast(event) {
+            self.metrics.broadcasts_lost(1);
+        }
+    }
+
+    /// Notes that subscribers of a channel came to this node or left it.
+    pub(crate) fn subscribers_changed(&self, channel: ChannelKey) {
+        // With the next connection, everything is sent again.
+        if self.lock_commands().connection.is_some() {
+            self.subscribers.add(channel);
+        }
+    }
+
+    /// Requests a comparison of a channel. Returns false if Redis does not respond.
+    pub(crate) fn request(&self, channel: ChannelKey) -> bool {
+        let is_connected = self.commands().is_some();
+        if is_connected {
+            self.requests.add(channel);
+        }
+        is_connected
     }
 
     /// Queues a client's event. Returns whether there is room, and a connection.
@@ -181,7 +325,8 @@ impl RedisLog {
         }
     }
 
-    async fn add_termination(&self, app: &str, user: &str) -> Result<(), AppendError> {
+    /// Requests that the other nodes close the connections of a user.
+    pub(crate) async fn add_termination(&self, app: &str, user: &str) -> Result<(), AppendError> {
         let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
         let _room = self.room_to_append(user.len())?;
         let added = terminations::add(&self.keys, &self.node, app, user);
@@ -189,17 +334,19 @@ impl RedisLog {
         added.map_err(|error| self.explain(generation, &error))
     }
 
-    async fn read_counts(
+    /// Returns the counts of channels, in this order.
+    pub(crate) async fn read_counts(
         &self,
-        channels: Vec<ChannelKey>,
+        channels: &[ChannelKey],
     ) -> Result<Vec<SharedCounts>, AppendError> {
         let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
         let _room = self.room_to_append(channels.iter().map(|key| key.channel.len()).sum())?;
-        let counts = queries::counts(&self.keys, &channels, &mut connection).await;
+        let counts = queries::counts(&self.keys, channels, &mut connection).await;
         counts.map_err(|error| self.explain_query(generation, &error))
     }
 
-    async fn list_channels(
+    /// Returns the channels of an app with subscribers whose names begin with `prefix`.
+    pub(crate) async fn list_channels(
         &self,
         app: &str,
         prefix: &str,
@@ -233,6 +380,9 @@ impl RedisLog {
             self.end_commands(generation);
             return AppendError::Away;
         }
+        if is_moving(error) {
+            return AppendError::Away;
+        }
         tracing::warn!(%error, "Redis rejected an event of realtime");
         AppendError::Rejected
     }
@@ -245,10 +395,7 @@ fn bytes_of(new: &NewEvent) -> usize {
 }
 
 /// Executes all commands or none of them.
-async fn execute(
-    connection: &mut MultiplexedConnection,
-    commands: &[Cmd],
-) -> RedisResult<Vec<String>> {
+async fn execute(connection: &mut CommandConnection, commands: &[Cmd]) -> RedisResult<Vec<String>> {
     if let [command] = commands {
         return Ok(vec![command.query_async(connection).await?]);
     }
@@ -271,45 +418,11 @@ const fn is_of_no_use(kind: &RedisErrorKind) -> bool {
     )
 }
 
-fn lacks_script(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
+/// Returns whether a cluster has executed nothing, because a slot moves or has no server.
+fn is_moving(error: &RedisError) -> bool {
+    matches!(error.code(), Some("TRYAGAIN" | "CLUSTERDOWN" | "EXECABORT"))
 }
 
-impl SharedLog for RedisLog {
-    fn append(&self, events: Vec<NewEvent>) -> Appending<'_> {
-        Box::pin(self.append_all(events))
-    }
-
-    fn terminate(&self, app: Arc<str>, user: Box<str>) -> Terminating<'_> {
-        Box::pin(async move { self.add_termination(&app, &user).await })
-    }
-
-    fn broadcast(&self, event: ClientBroadcast) {
-        if !self.add_broadcast(event) {
-            self.metrics.broadcasts_lost(1);
-        }
-    }
-
-    fn subscribers_changed(&self, channel: ChannelKey) {
-        // With the next connection, everything is sent again.
-        if self.lock_commands().connection.is_some() {
-            self.subscribers.add(channel);
-        }
-    }
-
-    fn counts(&self, channels: Vec<ChannelKey>) -> Counting<'_> {
-        Box::pin(self.read_counts(channels))
-    }
-
-    fn channels(&self, app: Arc<str>, prefix: Box<str>, counts_users: bool) -> Listing<'_> {
-        Box::pin(async move { self.list_channels(&app, &prefix, counts_users).await })
-    }
-
-    fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {
-        let is_connected = self.commands().is_some();
-        if is_connected {
-            self.requests.add(channel);
-        }
-        is_connected
-    }
+fn lacks_script(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -9,10 +9,10 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::shared_log::{ChannelKey, MembersMessage, SharedMember};
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::record;
 use crate::scripts;
@@ -119,7 +119,7 @@ impl MemberLists {
     pub(crate) async fn step(
         &mut self,
         keys: &Keys,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Option<MemberList>> {
         let Some(reader) = &mut self.reading else { return Ok(None) };
         if let Some(node) = reader.left.last().cloned() {

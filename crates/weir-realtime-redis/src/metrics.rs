@@ -14,11 +14,33 @@ use crate::settings::RedisLogSettings;
 
 /// The metrics of a node's log. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct RedisLogMetrics(Arc<Counters>);
+pub struct RedisLogMetrics {
+    counters: Arc<Counters>,
+    shard: ShardGauges,
+}
+
+/// The gauges of one shard. The others are those of all shards.
+#[derive(Clone, Debug, Default)]
+struct ShardGauges {
+    connected: Gauge<i64, AtomicI64>,
+    nodes: Gauge<i64, AtomicI64>,
+    appends: QueueGauges,
+    deliveries: QueueGauges,
+    client_events: QueueGauges,
+}
+
+type ShardFamily = Family<ShardLabel, Gauge<i64, AtomicI64>>;
+
+/// The gauges of a queue, by shard.
+#[derive(Debug, Default)]
+struct QueueFamilies {
+    waiting: ShardFamily,
+    bytes: ShardFamily,
+}
 
 #[derive(Debug, Default)]
 struct Counters {
-    connected: Gauge<i64, AtomicI64>,
+    connected: ShardFamily,
     messages: Counter<u64, AtomicU64>,
     message_bytes: Counter<u64, AtomicU64>,
     holes: Counter<u64, AtomicU64>,
@@ -30,13 +52,18 @@ struct Counters {
     disconnects: Counter<u64, AtomicU64>,
     lost_broadcasts: Counter<u64, AtomicU64>,
     terminations: Counter<u64, AtomicU64>,
-    nodes: Gauge<i64, AtomicI64>,
+    nodes: ShardFamily,
     lapsed_nodes: Counter<u64, AtomicU64>,
     member_changes: Counter<u64, AtomicU64>,
-    appends: QueueGauges,
-    deliveries: QueueGauges,
-    client_events: QueueGauges,
+    appends: QueueFamilies,
+    deliveries: QueueFamilies,
+    client_events: QueueFamilies,
     limits: Family<LimitLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShardLabel {
+    shard: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -103,11 +130,28 @@ pub struct LogTotals {
 }
 
 impl Counters {
-    const fn gauges(&self, queue: LogQueue) -> &QueueGauges {
+    const fn families(&self, queue: LogQueue) -> &QueueFamilies {
         match queue {
             LogQueue::Appends => &self.appends,
             LogQueue::Deliveries => &self.deliveries,
             LogQueue::ClientEvents => &self.client_events,
+        }
+    }
+
+    /// Returns the gauges of a shard.
+    fn shard(&self, name: &str) -> ShardGauges {
+        let label = ShardLabel { shard: name.to_owned() };
+        let gauge = |family: &ShardFamily| family.get_or_create(&label).clone();
+        let queue = |queue| {
+            let QueueFamilies { waiting, bytes } = self.families(queue);
+            QueueGauges { waiting: gauge(waiting), bytes: gauge(bytes) }
+        };
+        ShardGauges {
+            connected: gauge(&self.connected),
+            nodes: gauge(&self.nodes),
+            appends: queue(LogQueue::Appends),
+            deliveries: queue(LogQueue::Deliveries),
+            client_events: queue(LogQueue::ClientEvents),
         }
     }
 }
@@ -119,7 +163,11 @@ impl RedisLogMetrics {
         let counters = Counters::default();
         let c = &counters;
         let registry = registry.sub_registry_with_prefix("weir_realtime_redis");
-        registry.register("connected", "Whether events of other nodes arrive", c.connected.clone());
+        registry.register(
+            "connected",
+            "Whether events of other nodes arrive through this shard",
+            c.connected.clone(),
+        );
         registry.register("messages", "Events received from Redis", c.messages.clone());
         registry.register("message_bytes", "Bytes of their data", c.message_bytes.clone());
         registry.register("holes", "Times that events from Redis were missing", c.holes.clone());
@@ -143,7 +191,7 @@ impl RedisLogMetrics {
             "Requests of other nodes to terminate a user",
             c.terminations.clone(),
         );
-        registry.register("nodes", "Nodes with a lease in Redis", c.nodes.clone());
+        registry.register("nodes", "Nodes with a lease in this shard", c.nodes.clone());
         registry.register(
             "lapsed_nodes",
             "Nodes whose members this node began to remove",
@@ -155,7 +203,7 @@ impl RedisLogMetrics {
             c.member_changes.clone(),
         );
         for queue in LogQueue::ALL {
-            let (name, QueueGauges { waiting, bytes }) = (queue.name(), c.gauges(queue));
+            let (name, QueueFamilies { waiting, bytes }) = (queue.name(), c.families(queue));
             let help = format!("The {name} that wait: for Redis, or for this node");
             registry.register(format!("{name}_waiting"), help, waiting.clone());
             registry.register(format!("{name}_waiting_bytes"), "Their bytes", bytes.clone());
@@ -165,21 +213,30 @@ impl RedisLogMetrics {
             }
         }
         registry.register("limit_hits", "Times that a limit was met", c.limits.clone());
-        Self(Arc::new(counters))
+        Self { counters: Arc::new(counters), shard: ShardGauges::default() }
     }
 
-    pub(crate) fn gauges(&self, queue: LogQueue) -> &QueueGauges {
-        self.0.gauges(queue)
+    /// Returns the metrics of a shard, whose gauges are its own.
+    pub(crate) fn of_shard(&self, name: &str) -> Self {
+        Self { counters: Arc::clone(&self.counters), shard: self.counters.shard(name) }
+    }
+
+    pub(crate) const fn gauges(&self, queue: LogQueue) -> &QueueGauges {
+        match queue {
+            LogQueue::Appends => &self.shard.appends,
+            LogQueue::Deliveries => &self.shard.deliveries,
+            LogQueue::ClientEvents => &self.shard.client_events,
+        }
     }
 
     pub(crate) fn limit_hit(&self, queue: LogQueue, full: QueueFull) {
-        self.0.limits.get_or_create(&LimitLabel { limit: queue.limit(full) }).inc();
+        self.counters.limits.get_or_create(&LimitLabel { limit: queue.limit(full) }).inc();
     }
 
     /// Returns the values of the counters.
     #[must_use]
     pub fn totals(&self) -> LogTotals {
-        let c = &self.0;
+        let c = &self.counters;
         LogTotals {
             messages: c.messages.get(),
             holes: c.holes.get(),
@@ -194,56 +251,61 @@ impl RedisLogMetrics {
     }
 
     pub(crate) fn connected(&self, is_connected: bool) {
-        self.0.connected.set(i64::from(is_connected));
+        self.shard.connected.set(i64::from(is_connected));
+    }
+
+    /// Returns the number of nodes that have a lease in this shard.
+    pub(crate) fn node_count(&self) -> u64 {
+        u64::try_from(self.shard.nodes.get()).unwrap_or_default()
     }
 
     pub(crate) fn disconnected(&self) {
-        self.0.disconnects.inc();
+        self.counters.disconnects.inc();
     }
 
     pub(crate) fn message(&self, bytes: usize) {
-        self.0.messages.inc();
-        self.0.message_bytes.inc_by(bytes as u64);
+        self.counters.messages.inc();
+        self.counters.message_bytes.inc_by(bytes as u64);
     }
 
     pub(crate) fn broadcasts_lost(&self, events: usize) {
-        self.0.lost_broadcasts.inc_by(events as u64);
+        self.counters.lost_broadcasts.inc_by(events as u64);
     }
 
     pub(crate) fn nodes(&self, count: usize) {
-        self.0.nodes.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.shard.nodes.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn node_lapsed(&self) {
-        self.0.lapsed_nodes.inc();
+        self.counters.lapsed_nodes.inc();
     }
 
     pub(crate) fn members_changed(&self, count: usize) {
-        self.0.member_changes.inc_by(count as u64);
+        self.counters.member_changes.inc_by(count as u64);
     }
 
     pub(crate) fn termination(&self) {
-        self.0.terminations.inc();
+        self.counters.terminations.inc();
     }
 
     pub(crate) fn heartbeat(&self) {
-        self.0.heartbeats.inc();
+        self.counters.heartbeats.inc();
     }
 
     pub(crate) fn hole(&self) {
-        self.0.holes.inc();
+        self.counters.holes.inc();
     }
 
     pub(crate) fn read(&self, late: u64) {
-        self.0.reads.inc();
-        self.0.late.inc_by(late);
+        self.counters.reads.inc();
+        self.counters.late.inc_by(late);
     }
 
     pub(crate) fn unreadable(&self, count: u64) {
-        self.0.unreadable.inc_by(count);
+        self.counters.unreadable.inc_by(count);
     }
 
     pub(crate) fn rejected(&self) {
-        self.0.rejected.inc();
+        self.counters.rejected.inc();
     }
 }

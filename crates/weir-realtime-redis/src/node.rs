@@ -8,28 +8,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
-use weir_realtime::hub::Hub;
+use weir_realtime::hub::{HeldChannel, Hub};
 use weir_realtime::shared_log::{ChannelKey, Delivery, HeldMembers, MembersMessage};
 use weir_redis::NamedPrimary;
 
+use crate::command_connection::CommandConnection;
 use crate::comparisons;
 use crate::connections::{Connections, OpenError};
+use crate::fence;
 use crate::heartbeat::Sequences;
 use crate::holes::Holes;
 use crate::log::RedisLog;
+use crate::moves;
 use crate::node_changes;
 use crate::partition::Partition;
 use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
 use crate::record::{ShardMessage, ShardPayload};
 use crate::renewals::Renewals;
 use crate::scripts;
+use crate::shards::Shards;
 use crate::shared_switches::{self, SharedSwitches};
-use crate::subscription::{self, Push, Pushes};
+use crate::subscription::{Push, Pushes, Subscriptions};
 use crate::terminations::TerminationReader;
 
 /// Time between heartbeats. A missing event is found at the second one after it.
@@ -43,10 +46,11 @@ const RETRY_MS: std::ops::Range<u64> = 100..600;
 const ROOM_INTERVAL: Duration = Duration::from_millis(20);
 const ROOM_CHECKS_MAX: usize = 256;
 
-/// The task of a node.
+/// The task of a node for one shard.
 #[derive(Debug)]
 pub struct LogNode {
     log: Arc<RedisLog>,
+    shards: Arc<Shards>,
     hub: Arc<Hub>,
     shutdown: ShutdownToken,
     switches: Option<Switchboard>,
@@ -75,8 +79,10 @@ enum SessionError {
 
 /// The connections of a session, and what arrived on them.
 struct Session {
-    commands: MultiplexedConnection,
-    subscriptions: MultiplexedConnection,
+    commands: CommandConnection,
+    subscriptions: Subscriptions,
+    /// Partitions whose subscriptions ended.
+    ended: Vec<Partition>,
     pushes: Pushes,
     sequences: Sequences,
     holes: Holes,
@@ -88,21 +94,18 @@ struct Session {
 
 impl LogNode {
     /// Returns the task of the node whose hub uses `log`.
-    #[must_use]
-    pub fn new(log: Arc<RedisLog>, hub: Arc<Hub>, shutdown: ShutdownToken) -> Self {
+    pub(crate) fn new(
+        (log, shards, hub): (Arc<RedisLog>, Arc<Shards>, Arc<Hub>),
+        switches: Option<Switchboard>,
+        shutdown: ShutdownToken,
+    ) -> Self {
         let (started, terminations) = (Instant::now(), Mutex::new(None));
-        Self { log, hub, shutdown, switches: None, started, terminations }
-    }
-
-    /// Shares these switches with the other nodes.
-    #[must_use]
-    pub fn with_switches(self, switches: Switchboard) -> Self {
-        Self { switches: Some(switches), ..self }
+        Self { log, shards, hub, shutdown, switches, started, terminations }
     }
 
     /// Runs until shutdown.
     pub async fn run(self) {
-        let mut last_error = String::new();
+        let shard = &*self.log.shard.name;
         loop {
             tokio::select! {
                 () = self.shutdown.requested() => break,
@@ -113,10 +116,9 @@ impl LogNode {
                     }
                     self.log.metrics.disconnected();
                     let error = error.to_string();
-                    if error != last_error {
-                        tracing::warn!(%error, "the realtime session with Redis ended; connecting again");
+                    if self.log.note_problem(&error) {
+                        tracing::warn!(shard, %error, "the realtime session with Redis ended; connecting again");
                     }
-                    last_error = error;
                 }
             }
             tokio::select! {
@@ -127,7 +129,7 @@ impl LogNode {
         if let Some((_, mut connection)) = self.log.commands()
             && let Err(error) = presence::end(&self.log, &self.hub, &mut connection).await
         {
-            tracing::warn!(%error, "other realtime nodes will remove this node's members");
+            tracing::warn!(shard, %error, "other realtime nodes will remove this node's members");
         }
         self.log.set_commands(None);
     }
@@ -146,26 +148,29 @@ impl LogNode {
         self.log.set_commands(Some(session.commands.clone()));
         session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
-        tracing::info!("realtime is connected to Redis");
+        tracing::info!(shard = self.log.shard.name, "realtime is connected to Redis");
         let error = tokio::select! {
             () = failed => SessionError::AppendFailed,
             error = self.watch_primary(primary) => error,
             error = self.log.send_broadcasts(session_commands) => error.into(),
             error = self.serve(&mut session) => error,
+            never = moves::run(&self.log, &self.shards, &self.hub) => match never {},
         };
-        self.hub.end_log_session();
+        self.log.set_takes_members(false);
+        self.hub.end_log_session(|key| self.log.owns(key));
         error
     }
 
     async fn open(&self) -> Result<Session, SessionError> {
         let log = &self.log;
-        let opened =
-            Connections::open(&log.endpoint, &log.settings, &log.keys, &log.metrics).await?;
-        let Connections { mut commands, subscriptions, pushes, server_id, primary } = opened;
+        let opened = log.open_connections().await?;
+        let Connections { mut commands, subscriptions, pushes, servers, primary } = opened;
         scripts::load(&mut commands).await?;
         // Before the first event, and before channels are compared.
-        scripts::fence(&log.keys, &server_id).exec_async(&mut commands).await?;
-        subscription::subscribe(&subscriptions, &self.log.keys).await?;
+        for server in servers {
+            fence::begin(server, &log.keys).await?;
+        }
+        subscriptions.subscribe_all(&self.log.keys).await?;
         self.begin_terminations(&mut commands).await?;
         let presence = Presence::begin(&self.log, &mut commands).await?;
         // Read after subscribing, so that no event is in neither.
@@ -175,6 +180,7 @@ impl LogNode {
         let opened = Session {
             commands,
             subscriptions,
+            ended: Vec::new(),
             pushes,
             sequences,
             holes,
@@ -193,7 +199,7 @@ impl LogNode {
         loop {
             tokio::time::sleep(PRIMARY_INTERVAL).await;
             let timeout = self.log.settings.timeout;
-            if let Some(now) = weir_redis::named_primary(&self.log.endpoint, timeout).await
+            if let Some(now) = weir_redis::named_primary(&self.log.shard.endpoint, timeout).await
                 && now.replaces(&used)
             {
                 return SessionError::Replaced { before: used.address(), now: now.address() };
@@ -242,6 +248,9 @@ impl LogNode {
             if let Err(error) = done {
                 return error;
             }
+            if let Err(error) = self.subscribe_again(session).await {
+                return error;
+            }
             if session.pushes.take_overflow() {
                 self.log.metrics.hole();
                 self.request_all(|_| true);
@@ -262,11 +271,12 @@ impl LogNode {
             }
             Push::Payload(ShardPayload::Count { sequence, key, count }) => {
                 self.on_sequence(session, &key, sequence);
-                if self.hub.deliver_count(&key, count) {
+                if self.log.owns(&key) && self.hub.deliver_count(&key, count) {
                     session.presence.announce(&self.hub, &key);
                 }
             }
             Push::Payload(ShardPayload::Switches) => session.switches.on_message(),
+            Push::Ended(partition) => session.ended.push(partition),
             Push::Unreadable => self.log.metrics.unreadable(1),
             Push::Lost => return Err(SessionError::SubscriptionLost),
             Push::Other => {}
@@ -274,9 +284,19 @@ impl LogNode {
         Ok(())
     }
 
+    /// Subscribes to partitions whose slots were moved, and compares their channels.
+    async fn subscribe_again(&self, session: &mut Session) -> Result<(), SessionError> {
+        for partition in std::mem::take(&mut session.ended) {
+            session.subscriptions.subscribe(&self.log.keys, partition).await?;
+            self.log.metrics.hole();
+            session.holes.add(partition);
+        }
+        Ok(())
+    }
+
     fn on_members(&self, session: &mut Session, sequence: u64, message: &MembersMessage) {
         self.on_sequence(session, &message.key, sequence);
-        if !session.presence.lists.take_change(message) {
+        if self.log.owns(&message.key) && !session.presence.lists.take_change(message) {
             session.presence.apply_change(&self.log, &self.hub, message);
         }
     }
@@ -301,23 +321,30 @@ impl LogNode {
     }
 
     fn request_all(&self, is_included: impl Fn(&ChannelKey) -> bool) {
-        for held in self.hub.held_channels() {
+        for held in self.held_channels() {
             if is_included(&held.key) {
                 self.log.requests.add(held.key);
             }
         }
     }
 
+    /// Returns the copies of the channels of this shard.
+    fn held_channels(&self) -> Vec<HeldChannel> {
+        let mut held = self.hub.held_channels();
+        held.retain(|held| self.log.concerns(&held.key));
+        held
+    }
+
     fn request_presence(&self) {
-        for held in self.hub.held_channels() {
-            if held.members != HeldMembers::None {
+        for held in self.held_channels() {
+            if held.members != HeldMembers::None && self.log.owns(&held.key) {
                 self.log.requests.add(held.key);
             }
         }
     }
 
     async fn on_heartbeat(&self, session: &mut Session) -> Result<(), SessionError> {
-        redis::cmd("PING").exec_async(&mut session.subscriptions).await?;
+        session.subscriptions.ping().await?;
         let stored = self.read_sequences(&mut session.commands).await?;
         for partition in session.sequences.on_heartbeat(&stored) {
             self.log.metrics.hole();
@@ -329,7 +356,7 @@ impl LogNode {
         if session.presence.settles() {
             self.request_presence();
         }
-        let renewed = session.renewals.next(Instant::now(), || self.hub.held_channels());
+        let renewed = session.renewals.next(Instant::now(), || self.held_channels());
         if !renewed.is_empty() {
             let renewal = scripts::renew(&self.log.keys, &renewed);
             renewal.exec_async(&mut session.commands).await?;
@@ -361,7 +388,7 @@ impl LogNode {
     /// Begins to read requests, if the node has not connected before.
     async fn begin_terminations(
         &self,
-        commands: &mut MultiplexedConnection,
+        commands: &mut CommandConnection,
     ) -> Result<(), SessionError> {
         let has_begun = self.terminations().is_some();
         if !has_begun {
@@ -377,12 +404,14 @@ impl LogNode {
 
     async fn compare_requested(&self, session: &mut Session) -> Result<(), SessionError> {
         let Session { presence, commands, .. } = session;
-        Ok(comparisons::compare_requested(&self.log, &self.hub, presence, commands).await??)
+        let shards = (&*self.log, &*self.shards);
+        Ok(comparisons::compare_requested(shards, &self.hub, presence, commands).await??)
     }
 
     async fn read_member_list(&self, session: &mut Session) -> Result<(), SessionError> {
         let Session { presence, commands, .. } = session;
-        Ok(comparisons::read_list(&self.log, &self.hub, presence, commands).await??)
+        let shards = (&*self.log, &*self.shards);
+        Ok(comparisons::read_list(shards, &self.hub, presence, commands).await??)
     }
 
     async fn send_changes(&self, session: &mut Session) -> Result<(), SessionError> {
@@ -410,7 +439,7 @@ impl LogNode {
 
     async fn read_sequences(
         &self,
-        commands: &mut MultiplexedConnection,
+        commands: &mut CommandConnection,
     ) -> Result<Vec<u64>, SessionError> {
         let mut pipeline = Pipeline::new();
         for partition in Partition::all() {

@@ -1,10 +1,10 @@
 //! Changes of this node's subscriptions and members, on their way to Redis.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 use weir_realtime::hub::Hub;
 use weir_realtime::shared_log::{ChannelKey, CountChange};
 
+use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
 use crate::presence::Presence;
 use crate::scripts;
@@ -26,7 +26,7 @@ pub(crate) async fn send(
     log: &RedisLog,
     hub: &Hub,
     presence: &mut Presence,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<()> {
     let (mut pipeline, mut sent, mut left) = (Pipeline::new(), Vec::new(), CHANGES_MAX);
     for key in log.subscribers.take(CHANNELS_MAX) {

@@ -3,14 +3,14 @@
 use std::sync::LazyLock;
 
 use weir_realtime::shared_log::ChannelKey;
+use weir_redis::slots::{SLOTS, slot_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The number of partitions. All nodes must agree on it for ever, because keys contain the tag.
 pub(crate) const PARTITIONS: usize = 256;
-const SLOTS: usize = 16_384;
 
 /// A part of all channels. Everything of a partition has one hash tag, so it is in one slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Partition(pub(crate) usize);
 
 impl Partition {
@@ -25,9 +25,18 @@ impl Partition {
 
     /// Returns the partition of a channel.
     pub(crate) fn of(key: &ChannelKey) -> Self {
-        let text = format!("{}/{}", key.app, key.channel);
-        let index = xxh3_64(text.as_bytes()) % PARTITIONS as u64;
+        let index = xxh3_64(text_of(key).as_bytes()) % PARTITIONS as u64;
         Self(usize::try_from(index).unwrap_or_default())
+    }
+
+    /// Returns the partition with this tag.
+    pub(crate) fn of_tag(tag: &str) -> Option<Self> {
+        TAGS.iter().position(|it| it == tag).map(Self)
+    }
+
+    /// Returns the slot of all its keys and its sharded channel in a Redis Cluster.
+    pub(crate) fn slot(self) -> u16 {
+        slot_of(self.tag().as_bytes())
     }
 
     /// Returns the hash tag: three letters.
@@ -36,12 +45,17 @@ impl Partition {
     }
 }
 
+/// Returns the text whose hash decides the partition of a channel, and its shard.
+pub(crate) fn text_of(key: &ChannelKey) -> String {
+    format!("{}/{}", key.app, key.channel)
+}
+
 /// One tag for each range of 64 slots, so that any number of shards with equal ranges gets equal
 /// shares. Plain numbers would leave half of eight shards without a partition.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut tags = vec![String::new(); PARTITIONS];
     for tag in three_letters() {
-        let index = usize::from(slot(tag.as_bytes())) / (SLOTS / PARTITIONS);
+        let index = usize::from(slot_of(tag.as_bytes())) / (usize::from(SLOTS) / PARTITIONS);
         if tags[index].is_empty() {
             tags[index] = tag;
         }
@@ -56,25 +70,9 @@ fn three_letters() -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the slot of a hash tag: CRC16 (XMODEM) modulo 16384, as Redis Cluster has it.
-fn slot(tag: &[u8]) -> u16 {
-    let crc = tag.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    });
-    crc & 0x3fff
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_are_those_of_redis_cluster() {
-        assert_eq!(slot(b"123456789"), 0x31c3);
-        assert_eq!(slot(b"foo"), 12_182);
-    }
 
     #[test]
     fn shards_of_equal_ranges_get_equal_shares() {
@@ -82,7 +80,8 @@ mod tests {
             let mut counts = vec![0_usize; shards];
             for partition in Partition::all() {
                 assert_eq!(partition.tag().len(), 3, "{partition:?}");
-                counts[usize::from(slot(partition.tag().as_bytes())) * shards / SLOTS] += 1;
+                counts[usize::from(partition.slot()) * shards / usize::from(SLOTS)] += 1;
+                assert_eq!(Partition::of_tag(partition.tag()), Some(partition));
             }
             let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
             assert!(most - least <= 1, "{shards} shards: {counts:?}");

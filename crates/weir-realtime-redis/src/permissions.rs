@@ -13,7 +13,7 @@ use crate::partition::Partition;
 
 /// All commands of the node and of its scripts, in the order in which they are tried. `MULTI` and
 /// `EXEC` are last: where `EXEC` is denied, the connection is of no use afterwards.
-const COMMANDS: [CommandTrial; 30] = [
+const COMMANDS: [CommandTrial; 31] = [
     ("ping", TrialKey::None, &[]),
     ("info", TrialKey::None, &["server"]),
     ("time", TrialKey::None, &[]),
@@ -21,6 +21,7 @@ const COMMANDS: [CommandTrial; 30] = [
     ("get", TrialKey::Text, &[]),
     ("incr", TrialKey::Text, &[]),
     ("pexpire", TrialKey::Text, &["60000"]),
+    ("pttl", TrialKey::Text, &[]),
     ("hset", TrialKey::Hash, &["x", "1"]),
     ("hget", TrialKey::Hash, &["x"]),
     ("hmget", TrialKey::Hash, &["x"]),
@@ -46,6 +47,10 @@ const COMMANDS: [CommandTrial; 30] = [
     ("exec", TrialKey::None, &[]),
 ];
 
+/// What the nodes of a cluster need as well. First of all: `ASKING` concerns the next command.
+const CLUSTER_COMMANDS: [CommandTrial; 2] =
+    [("asking", TrialKey::None, &[]), ("cluster|slots", TrialKey::None, &[])];
+
 /// Publishes to a channel without subscribers, whose name is like that of a key.
 const SPUBLISH: CommandTrial = ("spublish", TrialKey::Text, &["x"]);
 const SSUBSCRIBE: &str = "ssubscribe";
@@ -55,13 +60,20 @@ const SSUBSCRIBE: &str = "ssubscribe";
 pub(crate) struct Permissions<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) keys: &'a Keys,
+    /// Whether the server is a node of a Redis Cluster.
+    pub(crate) is_cluster: bool,
+}
+
+/// Returns the words that a cluster needs in addition: `+asking +cluster|slots`.
+pub(crate) fn cluster_words() -> String {
+    CLUSTER_COMMANDS.map(|(rule, ..)| format!("+{rule}")).join(" ")
 }
 
 impl Permissions<'_> {
     /// Returns the command that grants everything: `ACL SETUSER weir ~keys &channels +ping ..`.
     pub(crate) fn line(&self) -> String {
         let patterns = [self.pattern('~'), self.pattern('&')];
-        let commands = COMMANDS.map(|(rule, ..)| rule).into_iter().chain([SSUBSCRIBE]);
+        let commands = self.commands().map(|(rule, ..)| rule).chain([SSUBSCRIBE]);
         let words = patterns.into_iter().chain(commands.map(|rule| format!("+{rule}")));
         grant::line(self.user, &words.collect::<Vec<_>>().join(" "))
     }
@@ -85,13 +97,13 @@ impl Permissions<'_> {
         subscriptions: &mut MultiplexedConnection,
     ) -> Result<Vec<String>, RedisError> {
         let mut pipeline = Pipeline::new();
-        for trial in COMMANDS {
+        for trial in self.commands() {
             pipeline.add_command(acl::trial(self.keys.stem(), trial));
         }
         pipeline.ignore_errors();
         let replies: Vec<Value> = pipeline.query_async(commands).await?;
         let mut lacking: Vec<String> = Vec::new();
-        for (trial, reply) in COMMANDS.into_iter().zip(replies) {
+        for (trial, reply) in self.commands().zip(replies) {
             let pattern = self.pattern(if trial == SPUBLISH { '&' } else { '~' });
             if let Some(word) = acl::missing_word(trial.0, &pattern, &reply)
                 && !lacking.contains(&word)
@@ -106,9 +118,17 @@ impl Permissions<'_> {
                 lacking.push(format!("+{SSUBSCRIBE}"));
             }
             Err(error) if is_denied(&error) => {}
+            // Another node of the cluster has it.
+            Err(error) if RedisErrorKind::of(&error, "") == RedisErrorKind::ClusterRedirect => {}
             other => other?,
         }
         Ok(lacking)
+    }
+
+    /// Returns the commands in the order in which they are tried.
+    fn commands(&self) -> impl Iterator<Item = CommandTrial> {
+        let cluster = if self.is_cluster { CLUSTER_COMMANDS.as_slice() } else { &[] };
+        cluster.iter().copied().chain(COMMANDS)
     }
 
     /// Returns the pattern of keys (`~`) or of channels (`&`).
@@ -128,7 +148,8 @@ mod tests {
 
     #[test]
     fn the_line_has_the_keys_and_the_channels_of_the_deployment() {
-        let line = Permissions { user: Some("weir"), keys: &Keys::new("w.1") }.line();
+        let line =
+            Permissions { user: Some("weir"), keys: &Keys::new("w.1"), is_cluster: false }.line();
         let expected = "ACL SETUSER weir ~w.1:realtime:* &w.1:realtime:* +ping +info ";
         assert!(line.starts_with(expected) && line.ends_with(" +exec +ssubscribe"), "{line}");
     }

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 use tokio::time::{Instant, timeout};
 use weir_realtime::hub::{HeldChannel, Hub};
@@ -17,6 +16,7 @@ use weir_realtime::shared_log::{
     ChannelKey, Delivery, HeldMembers, MembersMessage, MembersState, SharedMember,
 };
 
+use crate::command_connection::CommandConnection;
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
 use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
@@ -73,7 +73,7 @@ impl Presence {
     /// Begins a new identity.
     pub(crate) async fn begin(
         log: &RedisLog,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Self> {
         let node = log.identities.begin();
         scripts::renew_lease(&log.keys, &node).exec_async(connection).await?;
@@ -91,7 +91,9 @@ impl Presence {
 
     /// Requests that all subscriptions and members are sent.
     pub(crate) fn request_all(&mut self, log: &RedisLog, hub: &Hub) {
-        self.unsent = hub.begin_log_session().into_iter().collect();
+        // First: a channel is created either before it is listed, or with this.
+        log.set_takes_members(true);
+        self.unsent = hub.begin_log_session(|key| log.owns(key)).into_iter().collect();
         for key in &self.unsent {
             log.subscribers.add(key.clone());
         }
@@ -112,7 +114,7 @@ impl Presence {
     pub(crate) async fn on_heartbeat(
         &mut self,
         log: &RedisLog,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Result<(), LeaseLost>> {
         let (number, leases) = renew(log, &self.node, connection).await?;
         // The first one was when this identity began.
@@ -141,7 +143,7 @@ impl Presence {
     async fn remove_later(
         &mut self,
         log: &RedisLog,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
         node: &str,
         lease: Option<&Lease>,
     ) -> RedisResult<bool> {
@@ -183,7 +185,7 @@ impl Presence {
         &self,
         log: &RedisLog,
         held: &[HeldChannel],
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Result<Vec<MembersReply>, LeaseLost>> {
         let is_presence = |channel: &&HeldChannel| channel.members != HeldMembers::None;
         let mut pipeline = Pipeline::new();
@@ -223,7 +225,7 @@ impl Presence {
         &mut self,
         log: &RedisLog,
         hub: &Hub,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Option<MemberList>> {
         if let Some(key) = self.lists.next() {
             let Some(held) = hub.held_channel(&key) else { return Ok(None) };
@@ -251,7 +253,7 @@ impl Presence {
     pub(crate) async fn has_lost_lease(
         &self,
         log: &RedisLog,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<bool> {
         let command = scripts::read_lease(&log.keys, &self.node);
         let number: Option<i64> = command.query_async(connection).await?;
@@ -274,7 +276,7 @@ impl Presence {
 pub(crate) async fn end(
     log: &RedisLog,
     hub: &Hub,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<()> {
     let Some(present) = log.identities.present() else { return Ok(()) };
     let removing = async {
@@ -309,7 +311,7 @@ pub(crate) async fn end(
 async fn renew(
     log: &RedisLog,
     node: &str,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<(i64, Vec<Lease>)> {
     let reply = scripts::renew_lease(&log.keys, node).query_async(connection).await;
     let (number, words): (i64, Vec<String>) = reply?;
@@ -321,7 +323,7 @@ async fn renew(
 /// Ends a lease, so that its node begins a new identity if it still runs. Returns false if it was renewed.
 async fn end_lease(
     log: &RedisLog,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
     (node, number): &Lease,
 ) -> RedisResult<bool> {
     scripts::end_lease(&log.keys, node, *number).query_async(connection).await

@@ -1,10 +1,10 @@
 //! Counts of channels on all nodes, as requests of the HTTP API need them.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult};
 use weir_realtime::shared_log::{ChannelKey, SharedCounts};
 use weir_redis::acl;
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::partition::Partition;
 
@@ -18,7 +18,7 @@ const PRESENCE_PREFIX: &str = "presence-";
 pub(crate) async fn counts(
     keys: &Keys,
     channels: &[ChannelKey],
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Vec<SharedCounts>> {
     let mut pipeline = Pipeline::with_capacity(2 * channels.len());
     for key in channels {
@@ -40,7 +40,7 @@ pub(crate) async fn channels(
     app: &str,
     prefix: &str,
     counts_users: bool,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Vec<(String, SharedCounts)>> {
     let mut found = scan(keys, app, prefix, connection).await?;
     // A channel may be found twice while its hash grows.
@@ -59,7 +59,7 @@ async fn count_users(
     keys: &Keys,
     app: &str,
     channels: &mut [(String, SharedCounts)],
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<()> {
     let mut rooms: Vec<&mut (String, SharedCounts)> =
         channels.iter_mut().filter(|(name, _)| name.starts_with(PRESENCE_PREFIX)).collect();
@@ -81,7 +81,7 @@ async fn scan(
     keys: &Keys,
     app: &str,
     prefix: &str,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Vec<(String, usize)>> {
     let pattern = format!("{}*", acl::escaped(prefix));
     let mut found = Vec::new();

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult};
 use weir_realtime::hub::Hub;
 
+use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
 use crate::partition::Partition;
 use crate::scripts;
@@ -58,7 +58,7 @@ impl Removals {
         &mut self,
         log: &RedisLog,
         hub: &Hub,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let Some(Removal { node, partitions }) = self.0.front_mut() else { return Ok(()) };
         let some: Vec<Partition> =
@@ -96,7 +96,7 @@ impl EndedNode<'_> {
         self,
         log: &RedisLog,
         hub: &Hub,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
         partitions: &[Partition],
     ) -> RedisResult<Vec<Partition>> {
         let Self { node, present } = self;

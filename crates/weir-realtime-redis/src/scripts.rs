@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Script};
 use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
@@ -12,6 +11,7 @@ use weir_realtime::shared_log::{
     ChannelKey, HeldMembers, MemberChanges, NewEvent, NodeSubscriptions, SharedMember,
 };
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::partition::{PARTITIONS, Partition};
 use crate::record;
@@ -22,6 +22,9 @@ const CHANNEL_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Likewise, of a channel that has had no events yet, so that names that are only read take no memory
 /// for long. Nodes renew both ages while they hold the channel.
 const UNUSED_CHANNEL_AGE: Duration = Duration::from_secs(30 * 60);
+/// How long a shard remembers that a channel was moved to another one, for nodes that do not move channels
+/// yet.
+const MOVED_AGE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// A stream keeps at least this many events for at least this long, so that a node that missed some
 /// finds them, also if clients get no history.
 const EVENTS_MIN: usize = 100;
@@ -41,6 +44,10 @@ static CHANGE_MEMBERS: LazyLock<Script> =
     LazyLock::new(|| script(&[HOOKS, MEMBERS, include_str!("scripts/change_members.lua")]));
 static REMOVE_NODE: LazyLock<Script> =
     LazyLock::new(|| script(&[HOOKS, MEMBERS, include_str!("scripts/remove_node.lua")]));
+static MOVE_OUT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/move_out.lua")));
+static MOVE_IN: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/move_in.lua")));
 static READ_MEMBERS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read_members.lua")));
 static CHANGE_COUNT: LazyLock<Script> =
@@ -58,12 +65,11 @@ static END_LEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/end_lease.lua")));
 
 /// Stores the scripts on the server, which loses them when it restarts.
-pub(crate) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+pub(crate) async fn load(connection: &mut CommandConnection) -> RedisResult<()> {
     let members = [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE];
+    let events = [&*APPEND, &*READ, &*FENCE, &*MOVE_OUT, &*MOVE_IN, &*CHANGE_SWITCHES];
     let counts = [&*CHANGE_COUNT, &*REMOVE_COUNTS, &*RELEASE_HOOK, &*TAKE_HOOKS];
-    for script in
-        [&*APPEND, &*READ, &*FENCE, &*CHANGE_SWITCHES].into_iter().chain(members).chain(counts)
-    {
+    for script in events.into_iter().chain(members).chain(counts) {
         script.load_async(connection).await?;
     }
     Ok(())
@@ -73,8 +79,14 @@ fn script(parts: &[&str]) -> Script {
     Script::new(&parts.concat())
 }
 
-/// Returns the command that appends an event.
-pub(crate) fn append(keys: &Keys, settings: &RedisLogSettings, new: &NewEvent) -> Cmd {
+/// Returns the command that appends an event. `must_exist`: nothing is appended to a channel that does not
+/// exist, because it may have to be moved here first.
+pub(crate) fn append(
+    keys: &Keys,
+    settings: &RedisLogSettings,
+    new: &NewEvent,
+    must_exist: bool,
+) -> Cmd {
     let partition = Partition::of(&new.key);
     let mut command = redis::cmd("EVALSHA");
     command.arg(APPEND.get_hash()).arg(6 + usize::from(new.idempotency_key.is_some()));
@@ -92,12 +104,61 @@ pub(crate) fn append(keys: &Keys, settings: &RedisLogSettings, new: &NewEvent) -
         .arg(keys.shard_channel(partition))
         .arg(record::encode(&new.key, &new.event))
         .arg(millis(settings.idempotency_age))
-        .arg(new.cache_age.map_or(0, millis));
+        .arg(new.cache_age.map_or(0, millis))
+        .arg(u8::from(must_exist));
     command
 }
 
-/// Returns the command that reads what a copy lacks.
-pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
+/// Returns the command that reads the position that an event with this idempotency key got.
+pub(crate) fn read_appended(keys: &Keys, key: &ChannelKey, idempotency_key: &str) -> Cmd {
+    let mut command = redis::cmd("GET");
+    command.arg(keys.idempotency(key, idempotency_key));
+    command
+}
+
+/// Returns the command that ends a channel in its shard and reads it, to move it to another one.
+pub(crate) fn move_out(keys: &Keys, key: &ChannelKey, shard: &str, bytes_max: usize) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(MOVE_OUT.get_hash()).arg(5);
+    add_channel_keys(&mut command, keys, key);
+    command.arg(shard).arg(millis(MOVED_AGE)).arg(bytes_max.max(READ_BYTES_MIN));
+    command
+}
+
+/// Returns the command that continues a channel that was ended in another shard.
+pub(crate) fn move_in(
+    keys: &Keys,
+    key: &ChannelKey,
+    history: &HistoryLimits,
+    moving: &MovingChannel,
+) -> Cmd {
+    let (epoch, offset, is_exact, events, cached, cached_ms) = moving;
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(MOVE_IN.get_hash()).arg(5);
+    add_channel_keys(&mut command, keys, key);
+    command
+        .arg(epoch)
+        .arg(offset)
+        .arg(is_exact)
+        .arg(millis(channel_age(history)))
+        .arg(millis(history.age_max.max(EVENT_AGE_MIN)))
+        .arg(cached)
+        .arg(cached_ms)
+        .arg(events);
+    command
+}
+
+fn add_channel_keys(command: &mut Cmd, keys: &Keys, key: &ChannelKey) {
+    command.arg(keys.channel(key)).arg(&keys.events(key));
+    command.arg(keys.fence(Partition::of(key))).arg(keys.cached(key));
+}
+
+/// What a shard had of a channel: its epoch, its offset, whether these are exact, its events, the cached
+/// event, and how long that is left.
+pub(crate) type MovingChannel = (Vec<u8>, Vec<u8>, u8, Vec<Vec<u8>>, Vec<u8>, i64);
+
+/// Returns the command that reads what a copy lacks. `creates`: a channel that does not exist begins.
+pub(crate) fn read(keys: &Keys, held: &HeldChannel, creates: bool) -> Cmd {
     let (epoch, offset) = match held.position {
         Some(ChannelPosition { epoch, offset }) => (epoch.to_string(), offset),
         None => (String::new(), 0),
@@ -121,7 +182,8 @@ pub(crate) fn read(keys: &Keys, held: &HeldChannel) -> Cmd {
         .arg(events_max(&held.history))
         .arg(millis(channel_age(&held.history)))
         .arg(held.history.bytes_max.max(READ_BYTES_MIN))
-        .arg(millis(UNUSED_CHANNEL_AGE));
+        .arg(millis(UNUSED_CHANNEL_AGE))
+        .arg(u8::from(creates));
     command
 }
 
@@ -146,7 +208,7 @@ pub(crate) fn fence(keys: &Keys, server_id: &str) -> Pipeline {
         let mut command = redis::cmd("EVALSHA");
         command.arg(FENCE.get_hash()).arg(1).arg(keys.fence(partition));
         command.arg(server_id).arg(new_epoch().to_string());
-        pipeline.add_command(command).ignore();
+        pipeline.add_command(command);
     }
     pipeline
 }

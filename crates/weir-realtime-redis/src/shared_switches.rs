@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
 use weir_base::switch::Off;
 use weir_base::switchboard::{SwitchChanges, Switchboard};
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::scripts;
 
@@ -47,7 +47,7 @@ impl SharedSwitches {
         &mut self,
         keys: &Keys,
         looks: bool,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let Some(board) = self.board.clone() else { return Ok(()) };
         let changes = board.take_changes();
@@ -67,7 +67,7 @@ impl SharedSwitches {
         keys: &Keys,
         board: Switchboard,
         version: Option<Version>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         self.is_due = version.is_none();
         if version.is_none() || self.version == version {
@@ -95,7 +95,7 @@ async fn send(
     keys: &Keys,
     board: &Switchboard,
     changes: &SwitchChanges,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Option<Version>> {
     let version = read_version(keys, connection).await?;
     if version.is_some() && changes.is_empty() {
@@ -113,7 +113,7 @@ async fn send(
 
 async fn read_version(
     keys: &Keys,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<Option<Version>> {
     let mut command = redis::cmd("HMGET");
     command.arg(keys.switches_version()).arg("epoch").arg("number");
@@ -126,7 +126,7 @@ async fn change(
     keys: &Keys,
     changes: &SwitchChanges,
     only_first: bool,
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
 ) -> RedisResult<()> {
     let changes = changes.iter().map(|(pattern, off)| {
         let json = off.as_ref().map(|off| serde_json::json!(off).to_string());

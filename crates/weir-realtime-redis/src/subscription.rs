@@ -1,4 +1,4 @@
-//! Subscriptions to the partitions, on a connection of its own.
+//! Subscriptions to the partitions, on connections of their own: one to each server.
 //!
 //! The client library's own reconnection is not used: it loses subscriptions without an error. When
 //! this connection ends, the node opens another one, subscribes again and compares all channels with
@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{PushInfo, PushKind, RedisResult, Value};
+use redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::mpsc;
+use weir_redis::cluster::{ClusterConnection, ClusterNode};
+use weir_redis::cluster_slots::Redirect;
 
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
@@ -25,7 +28,9 @@ pub(crate) enum Push {
     Payload(ShardPayload),
     /// A message that can't be read: of a later version, or not of Weir.
     Unreadable,
-    /// A subscription ended, or the connection.
+    /// The subscription to a partition ended: a Redis Cluster has moved its slot.
+    Ended(Partition),
+    /// A connection ended, or a subscription that is not known.
     Lost,
     /// Something else, such as the confirmation of a subscription.
     Other,
@@ -108,6 +113,7 @@ fn read(push: PushInfo) -> Push {
             }
             _ => Push::Unreadable,
         },
+        PushKind::SUnsubscribe => partition_of(&push).map_or(Push::Lost, Push::Ended),
         kind if is_end(&kind) => Push::Lost,
         _ => Push::Other,
     }
@@ -118,6 +124,13 @@ const fn is_end(kind: &PushKind) -> bool {
     matches!(kind, PushKind::Disconnection | PushKind::SUnsubscribe)
 }
 
+/// Returns the partition of a subscription that ended: the tag is the last part of its channel.
+fn partition_of(push: &PushInfo) -> Option<Partition> {
+    let Some(Value::BulkString(channel)) = push.data.first() else { return None };
+    let (_, tag) = str::from_utf8(channel).ok()?.rsplit_once('{')?;
+    Partition::of_tag(tag.strip_suffix('}')?)
+}
+
 fn bytes_of(value: &Value) -> usize {
     match value {
         Value::BulkString(text) => text.len(),
@@ -125,13 +138,70 @@ fn bytes_of(value: &Value) -> usize {
     }
 }
 
-/// Subscribes to all partitions: one command each, as partitions may be in different slots.
-pub(crate) async fn subscribe(connection: &MultiplexedConnection, keys: &Keys) -> RedisResult<()> {
-    let subscribe = |partition| {
-        let (mut connection, channel) = (connection.clone(), keys.shard_channel(partition));
-        async move { redis::cmd("SSUBSCRIBE").arg(channel).exec_async(&mut connection).await }
-    };
-    try_join_all(Partition::all().map(subscribe)).await.map(|_| ())
+/// The connections for subscriptions.
+#[derive(Clone, Debug)]
+pub(crate) enum Subscriptions {
+    Server(MultiplexedConnection),
+    /// To each node, and which of them has a slot.
+    Cluster(Vec<ClusterNode>, ClusterConnection),
+}
+
+impl Subscriptions {
+    /// Subscribes to all partitions: one command each, as partitions may be in different slots.
+    pub(crate) async fn subscribe_all(&self, keys: &Keys) -> RedisResult<()> {
+        let subscribing = Partition::all().map(|partition| self.subscribe(keys, partition));
+        try_join_all(subscribing).await.map(|_| ())
+    }
+
+    /// Subscribes to a partition where its slot is.
+    pub(crate) async fn subscribe(&self, keys: &Keys, partition: Partition) -> RedisResult<()> {
+        let channel = keys.shard_channel(partition);
+        let (nodes, cluster) = match self {
+            Self::Server(server) => return subscribe_at(server, &channel).await,
+            Self::Cluster(nodes, cluster) => (nodes, cluster),
+        };
+        let mut result = Err(RedisError::from((ErrorKind::Client, NO_OWNER)));
+        for attempt in 0..ATTEMPTS_MAX {
+            let owner = cluster.owner_of(partition.slot());
+            let Some(node) = nodes.iter().find(|node| Some(&node.address) == owner.as_ref()) else {
+                return result;
+            };
+            result = subscribe_at(&node.connection, &channel).await;
+            let Err(error) = &result else { return Ok(()) };
+            let redirect = Redirect::of(&Err(error.clone()), &node.address.0);
+            match redirect {
+                Some(Redirect::Moved(owner)) => cluster.note_owner(partition.slot(), owner),
+                Some(Redirect::Ask(_) | Redirect::Wait) => {}
+                None => return result,
+            }
+            // The former owner may know of the move before the new one does.
+            tokio::time::sleep(RETRY_WAIT * 2_u32.pow(attempt)).await;
+        }
+        result
+    }
+
+    /// Checks that each server responds.
+    pub(crate) async fn ping(&self) -> RedisResult<()> {
+        let ping = |connection: &MultiplexedConnection| {
+            let mut connection = connection.clone();
+            async move { redis::cmd("PING").exec_async(&mut connection).await }
+        };
+        match self {
+            Self::Server(server) => ping(server).await,
+            Self::Cluster(nodes, _) => {
+                try_join_all(nodes.iter().map(|node| ping(&node.connection))).await.map(|_| ())
+            }
+        }
+    }
+}
+
+/// How often a subscription is tried while its slot moves: 310 ms.
+const ATTEMPTS_MAX: u32 = 6;
+const RETRY_WAIT: Duration = Duration::from_millis(5);
+const NO_OWNER: &str = "the slot of a partition is on a node that is not connected yet";
+
+async fn subscribe_at(connection: &MultiplexedConnection, channel: &str) -> RedisResult<()> {
+    redis::cmd("SSUBSCRIBE").arg(channel).exec_async(&mut connection.clone()).await
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Requests to close a user's connections to all nodes, in a stream that every node reads.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 use tokio::time::Instant;
 
+use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 
 /// Requests that the stream keeps, about. A node that is away for longer misses earlier ones.
@@ -43,7 +43,7 @@ impl TerminationReader {
     /// Begins with the server's time at `started`: users may have connected to the node before the node
     /// connected to Redis.
     pub(crate) async fn begin(
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
         started: Instant,
     ) -> RedisResult<Self> {
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
@@ -56,7 +56,7 @@ impl TerminationReader {
     pub(crate) async fn read(
         &self,
         keys: &Keys,
-        connection: &mut MultiplexedConnection,
+        connection: &mut CommandConnection,
     ) -> RedisResult<Vec<Termination>> {
         let mut command = redis::cmd("XRANGE");
         command.arg(keys.terminations()).arg(format!("({}", self.after)).arg("+");

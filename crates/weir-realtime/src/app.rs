@@ -9,8 +9,10 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::channel::{Cache, Registry};
 use crate::cores::AppNumber;
+use crate::pusher::channel::ChannelName;
 use crate::pusher::signature::Token;
 use crate::settings::AppSettings;
+use crate::shared_log::ChannelKey;
 use crate::users::Users;
 
 /// One app.
@@ -56,6 +58,11 @@ impl App {
     /// Returns the present settings.
     pub(crate) fn settings(&self) -> Guard<Arc<AppSettings>> {
         self.settings.load()
+    }
+
+    /// Returns the name of one of its channels among those of all apps.
+    pub(crate) fn key_of(&self, channel: &ChannelName) -> ChannelKey {
+        ChannelKey { app: Arc::clone(&self.settings().id), channel: Arc::from(channel.as_str()) }
     }
 
     /// Returns the number of open connections.

@@ -22,7 +22,7 @@ mod node;
 use std::sync::Arc;
 
 pub(crate) use self::local::LocalBroker;
-pub(crate) use self::node::{NodeBroker, key as channel_key};
+pub(crate) use self::node::NodeBroker;
 use crate::app::App;
 use crate::channel::{
     Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, TooManyChannels,

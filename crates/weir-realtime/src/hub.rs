@@ -74,9 +74,13 @@ impl Hub {
         let limits = &settings.limits;
         let cores = Cores::new(cores, limits.core_queue_events_max, limits.core_queue_bytes_max);
         let cores = Arc::new(cores);
-        let (shared_cores, is_shared) = (Arc::clone(&cores), log.is_some());
-        let local =
-            LocalBroker::new(shared_cores, clock.clone(), metrics.clone(), limits, is_shared);
+        let local = LocalBroker::new(
+            Arc::clone(&cores),
+            clock.clone(),
+            metrics.clone(),
+            limits,
+            log.clone(),
+        );
         let broker = NodeBroker { local, log };
         Arc::new(Self {
             cores,

@@ -14,6 +14,7 @@
 mod channel_key;
 mod counts;
 mod members;
+mod shard_view;
 mod webhooks;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use weir_base::clock::Timestamp;
 pub use self::channel_key::ChannelKey;
 pub use self::counts::{CountChange, NodeSubscriptions, SharedCounts};
 pub use self::members::{HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember};
+pub use self::shard_view::LogShardView;
 pub use self::webhooks::{SharedChange, SharedWebhook};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
@@ -48,7 +50,8 @@ pub type Listing<'a> =
 
 /// A log of events that several nodes share.
 pub trait SharedLog: fmt::Debug + Send + Sync {
-    /// Appends all of these events, or none of them. Returns their positions.
+    /// Appends all of these events, or none of them. Returns their positions. If their channels are on
+    /// several servers, an error may be [`AppendError::Partial`].
     fn append(&self, events: Vec<NewEvent>) -> Appending<'_>;
 
     /// Requests the log's state of a channel, which is passed to
@@ -75,6 +78,12 @@ pub trait SharedLog: fmt::Debug + Send + Sync {
     /// Returns all channels of an app that have subscribers on any node, and whose names begin with
     /// `prefix`. The users are counted only if `counts_users`.
     fn channels(&self, app: Arc<str>, prefix: Box<str>, counts_users: bool) -> Listing<'_>;
+
+    /// Returns whether the members of this channel are sent to the log at present.
+    fn takes_members(&self, channel: &ChannelKey) -> bool;
+
+    /// Returns the state of each server of the log.
+    fn shards(&self) -> Vec<LogShardView>;
 }
 
 /// An event of a client, for the other subscribers of its channel.
@@ -174,6 +183,11 @@ pub enum AppendError {
         "Redis did not reply, so the event may be published or not; repeat it with the same idempotency_key to be sure"
     )]
     Unknown,
+    /// Some of the events were appended, but not all: their channels are on several servers.
+    #[error(
+        "the event is published on some of its channels only, because a Redis of the others did not accept it (realtime.broker); repeat it with the same idempotency_key to publish it on all of them"
+    )]
+    Partial,
     /// Nothing was appended: the log rejected the request.
     #[error("Redis rejected the event; see Weir's log")]
     Rejected,

@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::channel::Channel;
 use crate::hub::Hub;
 pub use crate::metrics::{ClosedView, HubTotals, LimitHit};
+pub use crate::shared_log::LogShardView;
 pub use crate::webhooks::WebhookTotals;
 
 /// A snapshot of the whole realtime server.
@@ -36,6 +37,9 @@ pub struct HubOverview {
     pub webhooks: WebhookTotals,
     /// Every limit, and how often it was reached.
     pub limits_hit: Vec<LimitHit>,
+    /// The servers of the log that several nodes share.
+    #[serde(default)]
+    pub log_shards: Vec<LogShardView>,
 }
 
 /// An app and its figures.
@@ -131,6 +135,7 @@ impl Hub {
             totals: self.metrics.totals(),
             webhooks: self.webhooks.metrics().totals(),
             limits_hit: self.metrics.limits_hit(),
+            log_shards: self.broker.log.as_ref().map(|log| log.shards()).unwrap_or_default(),
         }
     }
 

@@ -46,6 +46,27 @@ impl RedisEndpoint {
     pub fn parse(url: &str) -> Result<Self, ConnectError> {
         parse(url).map_err(|problem| ConnectError::Address { address: redacted(url), problem })
     }
+
+    /// Returns the endpoint of a node of the Redis Cluster to which this one leads.
+    #[must_use]
+    pub fn of_cluster_node(&self, host: &str, port: u16) -> Self {
+        let tls = match &self.address {
+            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Sentinel(sentinel) => sentinel.tls,
+            RedisAddress::Unix(_) => false,
+        };
+        let address = RedisAddress::Tcp { host: host.to_owned(), port, tls };
+        Self { address, ..self.clone() }
+    }
+
+    /// Returns the host of the nodes of that cluster that leave out theirs.
+    #[must_use]
+    pub fn cluster_host(&self) -> &str {
+        match &self.address {
+            RedisAddress::Tcp { host, .. } => host,
+            RedisAddress::Sentinel(_) | RedisAddress::Unix(_) => "127.0.0.1",
+        }
+    }
 }
 
 fn parse(url: &str) -> Result<RedisEndpoint, &'static str> {

@@ -7,6 +7,8 @@
 //! - [`ConnectError`], and [`RedisConnectionError`]: an error by its [`RedisErrorKind`], with a
 //!   remedy. [`error_kind`] is the only module that reads the text of Redis' errors.
 //! - [`server_state`]: whether a server can be used, by its `INFO`.
+//! - [`cluster`]: connections to all nodes of a Redis Cluster; [`cluster_slots`], [`slots`]: which of
+//!   them has a key.
 //! - [`acl`], [`grant`]: the permissions of a user, and the command that grants them.
 //!
 //! Promise: certificates, keys and passwords in files are read for each connection, so that they can
@@ -15,6 +17,8 @@
 pub mod acl;
 mod address;
 mod client;
+pub mod cluster;
+pub mod cluster_slots;
 mod connection;
 mod endpoint;
 mod error;
@@ -25,6 +29,7 @@ mod greeting;
 mod network_error;
 mod sentinel;
 pub mod server_state;
+pub mod slots;
 
 pub use self::address::{RedisAddress, Sentinel};
 pub use self::connection::{ConnectOptions, ServerConnection};

@@ -1,5 +1,9 @@
 //! Whether a server can be used: its version, its mode and its role, as `INFO` reports them.
 
+use std::collections::HashMap;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
 use thiserror::Error;
 
 /// The first version of Redis with all commands that a part of Weir uses.
@@ -70,6 +74,17 @@ pub fn mode(info: &str) -> ServerMode {
     match Info(info).value("cluster_enabled") {
         Some("1") => ServerMode::ClusterNode,
         _ => ServerMode::Alone,
+    }
+}
+
+/// Returns how a server that denies `INFO` stores keys. `HELLO` needs no permission.
+pub async fn mode_without_info(connection: &mut MultiplexedConnection) -> ServerMode {
+    let hello: Result<HashMap<String, Value>, _> =
+        redis::cmd("HELLO").query_async(connection).await;
+    let is_cluster = |mode: &Value| matches!(mode, Value::BulkString(mode) if mode == b"cluster");
+    match hello.is_ok_and(|hello| hello.get("mode").is_some_and(is_cluster)) {
+        true => ServerMode::ClusterNode,
+        false => ServerMode::Alone,
     }
 }
 

@@ -8,7 +8,7 @@
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
 //! - `link`, `link_state`, `link_connection`: the connection. `permissions`: what a server must allow.
 //!   `inspection`: the same for `weir check`.
-//! - `cluster`, `cluster_figures`, `slots`: the nodes of a Redis Cluster. `split`, `transfer`,
+//! - `cluster`, `cluster_figures`: the nodes of a Redis Cluster. `split`, `transfer`,
 //!   `fetch_split`: the steps that differ where each uses the keys of one slot.
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
@@ -93,7 +93,6 @@ mod server_info;
 mod settings;
 mod settlement;
 mod sharded;
-mod slots;
 mod split;
 mod statistics;
 mod store_core;

@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
 #[derive(Debug)]
 struct CheckedServers {
     job_store: Vec<CheckedRedis>,
-    broker: Option<CheckedBroker>,
+    broker: Vec<CheckedBroker>,
 }
 
 /// Prints valid settings, with what the servers that they name say to them.
@@ -96,7 +96,7 @@ fn report(source: &Source, mut loaded: Loaded, arguments: &CheckArguments) -> an
         }
     }
     let has_problem = has_problem
-        || checked.broker.is_some_and(|it| it.has_problem())
+        || checked.broker.iter().any(CheckedBroker::has_problem)
         || machine.iter().any(MachineCheck::has_problem);
     let is_fine = errors.is_empty() && !has_problem;
     Ok(if is_fine { Exit::Fine } else { Exit::FoundProblem })
@@ -196,7 +196,7 @@ fn print_json(
         "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,
         "redis": checked.job_store.iter().map(CheckedRedis::to_json).collect::<Vec<_>>(),
-        "realtime_broker": checked.broker.as_ref().map(CheckedBroker::to_json),
+        "realtime_broker": checked.broker.iter().map(CheckedBroker::to_json).collect::<Vec<_>>(),
         "machine": machine.iter().map(MachineCheck::to_json).collect::<Vec<_>>(),
         "settings": values.collect::<Vec<_>>(),
     }))

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weir_jobs::view::{JobServerOverview, NodeView, ShardView};
+use weir_realtime::view::LogShardView;
 
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
@@ -171,6 +172,17 @@ fn print_realtime(status: &Status) {
             "app", app.id, app.connections, app.connections_max, app.channels, app.users
         ));
     }
+    realtime.log_shards.iter().for_each(print_log_shard);
+}
+
+fn print_log_shard(shard: &LogShardView) {
+    let LogShardView { name, address, is_connected, problem, seconds, nodes } = shard;
+    let state = match (is_connected, problem) {
+        (true, _) => format!("connected, {}", counted(*nodes, "node")),
+        (false, None) => "connecting".to_owned(),
+        (false, Some(problem)) => format!("AWAY since {seconds:.0} s: {problem}"),
+    };
+    output::line(&format!("{:<12} {name} at {address}: {state}", "broker"));
 }
 
 fn print_gems(status: &Status) {

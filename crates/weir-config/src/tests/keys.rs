@@ -70,7 +70,7 @@ fn section_toml(section: &str, name: &str) -> String {
             _ => format!("{upstream}{heading}"),
         };
     }
-    if section == "jobs.store.redis[]" {
+    if section == "jobs.store.redis[]" || section == "realtime.broker.redis[]" {
         return format!("{heading}\nurl = \"redis://127.0.0.1\"");
     }
     match section {

@@ -2,12 +2,16 @@
 -- KEYS: channel, two streams of events, sequence and fence of the partition, cached event, key of the event (may
 --       be absent)
 -- ARGV: epoch for a new channel, events_max, age of events (ms), age of the channel (ms),
---       sharded channel, event, age of the key (ms), age of the cached event (ms; 0: no cache channel)
+--       sharded channel, event, age of the key (ms), age of the cached event (ms; 0: no cache channel),
+--       whether the channel may have to be moved here first (1)
+-- Returns the position, `moved SHARD` if the channel was moved to another shard, or `absent`.
 if KEYS[7] then
   local known = redis.call('GET', KEYS[7])
   if known then return known end
 end
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'term', 'stream')
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'term', 'stream', 'moved')
+if meta[5] then return 'moved ' .. meta[5] end
+if not meta[1] and ARGV[9] == '1' then return 'absent' end
 local term = redis.call('HGET', KEYS[5], 'term') or ''
 local epoch, continues, stream = meta[1], '', meta[4] or '1'
 if epoch and (meta[3] or '') ~= term then

@@ -3,9 +3,11 @@
 -- the new epoch at their next comparison, which the increased sequence causes.
 -- KEYS: channel, two streams of events, sequence and fence of the partition, cached event (of a cache channel only)
 -- ARGV: epoch for a new channel, epoch of the copy, offset of the copy, events_max, age of the channel (ms),
---       bytes of events, of which the newest are returned, age of a channel without events (ms)
--- Returns the position, the events, the cached event, and 1 if these are the last events of the copy's epoch,
--- which another one continues.
+--       bytes of events, of which the newest are returned, age of a channel without events (ms), whether a
+--       channel that does not exist begins (1)
+-- Returns the position (`absent`: the channel does not exist), the events, the cached event, 1 if these are the last
+-- events of the copy's epoch, which another one continues, and the shard that the channel was moved to. What that had
+-- until then is returned as well.
 
 -- Returns the events of a stream from `first` to `last`. From the newest on, some at a time, so that this takes no
 -- more memory than what is returned.
@@ -30,7 +32,9 @@ local function read_events(stream, first, last)
   return records
 end
 
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'continues', 'stream')
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'offset', 'continues', 'stream', 'moved')
+local moved = meta[5] or ''
+if not meta[1] and (moved ~= '' or ARGV[8] ~= '1') then return { 'absent', {}, '', 0, moved } end
 local epoch, offset = meta[1], tonumber(meta[2] or '0')
 local events, earlier = KEYS[2], KEYS[3]
 if meta[4] == '2' then events, earlier = earlier, events end
@@ -42,18 +46,21 @@ elseif epoch then
   local previous, last = string.match(meta[3] or '', '^(.*):(%d+)$')
   if previous == ARGV[2] and held < tonumber(last) then
     local records = read_events(earlier, held + 1, tonumber(last))
-    if #records > 0 then return { meta[3], records, '', 1 } end
+    if #records > 0 then return { meta[3], records, '', 1, moved } end
   end
   is_lost = previous == ARGV[2] and tonumber(last) < held
 end
-if is_lost or not epoch then
+if moved == '' and (is_lost or not epoch) then
   local term = redis.call('HGET', KEYS[5], 'term') or ''
   epoch, offset, after = ARGV[1], 0, 0
   redis.call('DEL', KEYS[2], KEYS[3])
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'offset', 0, 'term', term, 'continues', '', 'stream', '1')
   events = KEYS[2]
 end
-if is_lost then redis.call('INCR', KEYS[4]) end
-redis.call('PEXPIRE', KEYS[1], offset > 0 and ARGV[5] or ARGV[7])
+if moved == '' then
+  if is_lost then redis.call('INCR', KEYS[4]) end
+  redis.call('PEXPIRE', KEYS[1], offset > 0 and ARGV[5] or ARGV[7])
+end
 local cached = KEYS[6] and redis.call('GET', KEYS[6]) or ''
-return { epoch .. ':' .. string.format('%.0f', offset), read_events(events, after + 1, offset), cached, 0 }
+local records = read_events(events, after + 1, offset)
+return { epoch .. ':' .. string.format('%.0f', offset), records, cached, 0, moved }

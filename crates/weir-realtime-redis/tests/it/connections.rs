@@ -117,9 +117,6 @@ async fn a_server_that_can_not_be_used_is_named_with_the_reason() {
     let error = problem(&replica.endpoint()).await;
     let expected = format!("is a replica of 127.0.0.1:{}", primary.port);
     assert!(error.contains(&expected), "{error}");
-    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    let error = problem(&cluster.endpoint()).await;
-    assert!(error.contains("a node of a Redis Cluster"), "{error}");
     let away = RedisEndpoint::parse("redis://127.0.0.1:1").unwrap();
     assert!(problem(&away).await.contains("nothing listens there"));
     primary.run(&["CONFIG", "SET", "requirepass", "hunter2"]);

@@ -5,14 +5,18 @@
 #[path = "../../../weir-sidekiq/tests/it/links/authority.rs"]
 mod authority;
 mod client;
+mod cluster;
 mod connections;
 mod counts;
 mod events;
 mod failover;
 mod faults;
+mod joining;
 mod limits;
 mod permissions;
 mod presence;
+mod redis_cluster;
 mod redis_server;
 mod rig;
+mod shards;
 mod switches;

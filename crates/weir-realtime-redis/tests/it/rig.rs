@@ -19,12 +19,14 @@ use weir_realtime::operations::{EventPublished, OperationError, PublishEvent};
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::pusher::socket_id::SocketId;
 use weir_realtime::settings::{AppSettings, Settings};
-use weir_realtime::shared_log::{ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog as _};
+use weir_realtime::shared_log::{
+    AppendError, ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog as _,
+};
 use weir_realtime::view::EventView;
 use weir_realtime::watch::Watch;
 use weir_realtime::webhooks::{WebhookMetrics, WebhookSettings, Webhooks};
 use weir_realtime_redis::{
-    LogNode, LogParts, LogTotals, RedisLog, RedisLogMetrics, RedisLogSettings,
+    LogParts, LogTotals, RedisLogMetrics, RedisLogSettings, ShardJoining, ShardOptions, ShardedLog,
 };
 use weir_redis::RedisEndpoint;
 
@@ -32,11 +34,12 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Node {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) log: Arc<RedisLog>,
+    pub(crate) log: Arc<ShardedLog>,
     /// The node's only core, which clients connect to.
     pub(crate) core: ManualCore,
     pub(crate) switches: Switchboard,
     metrics: RedisLogMetrics,
+    registry: Registry,
     shutdown: ShutdownToken,
     _folder: TempDir,
 }
@@ -51,16 +54,24 @@ impl Node {
     }
 
     pub(crate) fn start_with(endpoint: RedisEndpoint, settings: RedisLogSettings) -> Self {
+        let shard =
+            ShardOptions { name: endpoint.to_string(), endpoint, joining: ShardJoining::No };
+        Self::start_on(vec![shard], settings)
+    }
+
+    /// Starts a node with these shards.
+    pub(crate) fn start_on(shards: Vec<ShardOptions>, settings: RedisLogSettings) -> Self {
         let mut registry = Registry::default();
         let metrics = RedisLogMetrics::register(&mut registry);
-        let log = RedisLog::new(LogParts { endpoint, settings, metrics: metrics.clone() });
+        let log = ShardedLog::new(LogParts { shards, settings, metrics: metrics.clone() });
         let hub = hub(&mut registry, &log);
         let shutdown = ShutdownToken::new();
         let (folder, switches) = switchboard(&hub);
-        let node = LogNode::new(Arc::clone(&log), Arc::clone(&hub), shutdown.clone());
-        shutdown.spawn(node.with_switches(switches.clone()).run());
+        for node in log.nodes(&hub, Some(&switches), &shutdown) {
+            shutdown.spawn(node.run());
+        }
         let core = ManualCore::of_hub(Arc::clone(&hub));
-        Self { hub, log, core, switches, metrics, shutdown, _folder: folder }
+        Self { hub, log, core, switches, metrics, registry, shutdown, _folder: folder }
     }
 
     pub(crate) fn totals(&self) -> LogTotals {
@@ -70,6 +81,14 @@ impl Node {
     /// Stops the node, and waits until it has ended.
     pub(crate) async fn stop(&self) {
         timeout(DEADLINE, self.shutdown.drain(DEADLINE)).await.expect("the node ends in time");
+    }
+
+    /// Returns the value of a metric with these labels.
+    pub(crate) fn metric(&self, name: &str) -> Option<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        text.lines().find_map(value)
     }
 
     /// Opens a live view, and waits until the channel's position is known.
@@ -108,11 +127,19 @@ impl Node {
     }
 
     async fn append_all(&self, channels: &[&str], data: u64) -> Option<Vec<ChannelPosition>> {
+        self.try_append_all(channels, data).await.ok()
+    }
+
+    pub(crate) async fn try_append_all(
+        &self,
+        channels: &[&str],
+        data: u64,
+    ) -> Result<Vec<ChannelPosition>, AppendError> {
         let new = |channel: &&str| NewEvent {
             idempotency_key: Some(format!("key-{data}").into()),
             ..new_event(channel, data.to_string())
         };
-        self.log.append(channels.iter().map(new).collect()).await.ok()
+        self.log.append(channels.iter().map(new).collect()).await
     }
 
     /// Waits for this many heartbeats.
@@ -204,7 +231,7 @@ fn app() -> AppSettings {
     app
 }
 
-fn hub(registry: &mut Registry, log: &Arc<RedisLog>) -> Arc<Hub> {
+fn hub(registry: &mut Registry, log: &Arc<ShardedLog>) -> Arc<Hub> {
     let clock = Clock::system();
     let (webhooks, _) = Webhooks::start(
         WebhookSettings::default(),
@@ -223,6 +250,6 @@ fn hub(registry: &mut Registry, log: &Arc<RedisLog>) -> Arc<Hub> {
         clock,
         metrics: RealtimeMetrics::register(registry),
         webhooks,
-        log: Some(Arc::<RedisLog>::clone(log)),
+        log: Some(Arc::<ShardedLog>::clone(log)),
     })
 }

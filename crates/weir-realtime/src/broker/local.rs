@@ -4,7 +4,7 @@
 mod publish;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_base::clock::Clock;
@@ -20,6 +20,7 @@ use crate::metrics::{LimitKind, RealtimeMetrics};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX, HubLimits};
+use crate::shared_log::SharedLog;
 
 /// The most attempts to use a channel that is being removed, which takes microseconds.
 const ATTEMPTS_MAX: usize = 100;
@@ -35,10 +36,8 @@ pub(crate) struct LocalBroker {
     next_channel: AtomicU64,
     /// Bytes of all histories.
     history_bytes: AtomicUsize,
-    /// Whether channels are copies of those of a shared log.
-    has_shared_log: bool,
-    /// Whether that is connected, so that members are sent to it.
-    is_log_connected: AtomicBool,
+    /// The log of which channels are copies.
+    log: Option<Arc<dyn SharedLog>>,
 }
 
 impl Broker for LocalBroker {
@@ -150,7 +149,7 @@ impl LocalBroker {
         clock: Clock,
         metrics: RealtimeMetrics,
         limits: &HubLimits,
-        has_shared_log: bool,
+        log: Option<Arc<dyn SharedLog>>,
     ) -> Self {
         Self {
             cores,
@@ -160,14 +159,8 @@ impl LocalBroker {
             history_bytes_max: AtomicUsize::new(limits.history_bytes_max),
             next_channel: AtomicU64::new(1),
             history_bytes: AtomicUsize::new(0),
-            has_shared_log,
-            is_log_connected: AtomicBool::new(false),
+            log,
         }
-    }
-
-    /// Notes whether the shared log is connected. Holds for channels that are created from now on.
-    pub(crate) fn set_log_connected(&self, is_connected: bool) {
-        self.is_log_connected.store(is_connected, Ordering::SeqCst);
     }
 
     /// Replaces the limits.
@@ -188,9 +181,9 @@ impl LocalBroker {
             let cache = Arc::clone(&app.cache);
             let now = self.clock.now();
             let channel = Channel::new(id, name.clone(), self.cores.len(), cache, now);
-            match self.has_shared_log {
-                true => channel.unsynchronized(self.is_log_connected.load(Ordering::SeqCst)),
-                false => channel,
+            match &self.log {
+                Some(log) => channel.unsynchronized(log.takes_members(&app.key_of(name))),
+                None => channel,
             }
         });
         created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
@@ -221,7 +214,7 @@ impl LocalBroker {
     /// Continues a channel of the previous process. Returns whether the limit of channels allows
     /// it. A channel of a shared log is read from there instead.
     pub(crate) fn restore(&self, app: &App, name: &ChannelName, saved: SavedHistory) -> bool {
-        if self.has_shared_log {
+        if self.log.is_some() {
             return false;
         }
         let Ok(channel) = self.channel(app, name) else { return false };

@@ -67,7 +67,7 @@ impl Broker for NodeBroker {
     ) -> Result<(), CoreBusy> {
         self.local.publish_client_event(app, channel, event)?;
         if let Some(log) = &self.log {
-            log.broadcast(broadcast(key(app, &channel.name), event));
+            log.broadcast(broadcast(app.key_of(&channel.name), event));
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Broker for NodeBroker {
             Err(SubscribeError::Unsynchronized) => {}
             subscribed => return self.note_subscriber(app, channel, subscribed),
         }
-        if log.request(key(app, channel), app.settings().history) {
+        if log.request(app.key_of(channel), app.settings().history) {
             return Err(SubscribeError::Unsynchronized);
         }
         // The log does not respond. The subscriber is notified of a gap when it does.
@@ -104,7 +104,7 @@ impl Broker for NodeBroker {
     ) -> Departure {
         let departure = self.local.unsubscribe(app, channel, request, on_leave);
         if let Some(log) = &self.log {
-            log.subscribers_changed(key(app, &channel.name));
+            log.subscribers_changed(app.key_of(&channel.name));
         }
         departure
     }
@@ -145,7 +145,7 @@ impl NodeBroker {
         if let Some(log) = &self.log
             && subscribed.is_ok()
         {
-            log.subscribers_changed(key(app, channel));
+            log.subscribers_changed(app.key_of(channel));
         }
         subscribed
     }
@@ -162,16 +162,11 @@ impl NodeBroker {
         if channel.synchronized_position().is_some() {
             return Ok(true);
         }
-        match log.request(key(app, name), app.settings().history) {
+        match log.request(app.key_of(name), app.settings().history) {
             true => Ok(false),
             false => Err(crate::shared_log::AppendError::Away.into()),
         }
     }
-}
-
-/// Returns the name of a channel of an app.
-pub(crate) fn key(app: &App, channel: &ChannelName) -> ChannelKey {
-    ChannelKey { app: Arc::clone(&app.settings().id), channel: Arc::from(channel.as_str()) }
 }
 
 fn broadcast(key: ChannelKey, event: ClientPublication<'_>) -> ClientBroadcast {
@@ -183,7 +178,7 @@ fn broadcast(key: ChannelKey, event: ClientPublication<'_>) -> ClientBroadcast {
 fn new_event(app: &App, channel: &ChannelName, event: ServerEvent<'_>) -> NewEvent {
     let ServerEvent { name, data, except, idempotency_key } = event;
     NewEvent {
-        key: key(app, channel),
+        key: app.key_of(channel),
         event: LogEvent { name: Box::from(name), data: Box::from(data), except },
         idempotency_key: idempotency_key.map(Box::from),
         history: app.settings().history,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Hub;
 use crate::app::App;
-use crate::broker::channel_key;
 use crate::channel::Channel;
 use crate::pusher::api::ListRequest;
 use crate::pusher::channel::ChannelName;
@@ -35,7 +34,7 @@ impl Hub {
         names: &[ChannelName],
     ) -> Result<Vec<SharedCounts>, AppendError> {
         if let Some(log) = &self.broker.log {
-            let keys = names.iter().map(|name| channel_key(app, name)).collect();
+            let keys = names.iter().map(|name| app.key_of(name)).collect();
             let counted = log.counts(keys).await?;
             // This node's own subscriptions may still be on their way to the log.
             let least = names.iter().map(|name| local_counts(app, name));

@@ -1,31 +1,33 @@
 //! Members of presence channels of a shared log: what its client calls.
 
 use super::Hub;
-use crate::broker::{Announcement, Broker as _, channel_key};
+use crate::broker::{Announcement, Broker as _};
 use crate::metrics::LimitKind;
 use crate::shared_log::{ChannelKey, Delivery, MemberChanges, MembersMessage};
 
 impl Hub {
-    /// Begins a connection to the log, to which all subscriptions and members of this node are sent again.
-    /// Returns all channels with either.
+    /// Begins a connection to the log, to which all subscriptions and members of this node in the included
+    /// channels are sent again. Returns those with either. From now on
+    /// [`SharedLog::takes_members`](crate::shared_log::SharedLog::takes_members) must be true for them.
     #[must_use]
-    pub fn begin_log_session(&self) -> Vec<ChannelKey> {
-        // First: a channel is created either before it is listed, or with this.
-        self.broker.local.set_log_connected(true);
+    pub fn begin_log_session(&self, is_included: impl Fn(&ChannelKey) -> bool) -> Vec<ChannelKey> {
         let mut keys = Vec::new();
         for (app, channel) in self.all_channels() {
-            if channel.begin_members() || channel.subscribers() > 0 {
-                keys.push(channel_key(&app, &channel.name));
+            let key = app.key_of(&channel.name);
+            if is_included(&key) && (channel.begin_members() || channel.subscribers() > 0) {
+                keys.push(key);
             }
         }
         keys
     }
 
-    /// Notes that the connection to the log has ended. Nothing is sent to it until the next one.
-    pub fn end_log_session(&self) {
-        self.broker.local.set_log_connected(false);
-        for (_, channel) in self.all_channels() {
-            channel.end_members();
+    /// Notes that the connection to the log has ended. Nothing of the included channels is sent to it until
+    /// the next one.
+    pub fn end_log_session(&self, is_included: impl Fn(&ChannelKey) -> bool) {
+        for (app, channel) in self.all_channels() {
+            if is_included(&app.key_of(&channel.name)) {
+                channel.end_members();
+            }
         }
     }
 

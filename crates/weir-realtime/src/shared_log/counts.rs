@@ -1,5 +1,7 @@
 //! Subscriptions of all nodes, as nodes report them to each other.
 
+use std::ops::AddAssign;
+
 /// The subscriptions and the users of a channel on all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCounts {
@@ -16,6 +18,13 @@ impl SharedCounts {
             subscriptions: self.subscriptions.max(other.subscriptions),
             users: self.users.max(other.users),
         }
+    }
+}
+
+impl AddAssign for SharedCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.subscriptions += other.subscriptions;
+        self.users += other.users;
     }
 }
 

@@ -19,10 +19,13 @@ use futures_util::future::{BoxFuture, join_all};
 use redis::{Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::time::Instant;
 use weir_jobs::store::StoreError;
+use weir_redis::cluster_slots::{
+    NodeAddress, Redirect, SlotRange, is_redirect, name_of, parse_slots, slots_command,
+};
+use weir_redis::slots::slot_of_command;
 
 pub(super) use self::condition::ClusterNode;
 use super::link_connection::{LinkConnection, ManyServers, NamedReply};
-use super::slots::slot_of_command;
 
 /// How often a command is sent at most. With the waits this is two seconds, in which a slot may move or
 /// a node learn its state.
@@ -78,28 +81,6 @@ struct ClusterMap {
     nodes: BTreeMap<NodeAddress, Arc<dyn NodeLink>>,
     ranges: Vec<SlotRange>,
     refreshed: Option<Instant>,
-}
-
-/// Slots, the last one included, and the node that accepts writes to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SlotRange {
-    first: u16,
-    last: u16,
-    node: NodeAddress,
-}
-
-/// A host and a port.
-type NodeAddress = (String, u16);
-
-/// What a server says of a command that it has not executed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Redirect {
-    /// The slot has another owner.
-    Moved(NodeAddress),
-    /// The slot is being moved, and its keys are there already.
-    Ask(NodeAddress),
-    /// Some of the keys have been moved, or the cluster is not complete.
-    Wait,
 }
 
 impl Cluster {
@@ -422,40 +403,6 @@ async fn send_to(link: &dyn NodeLink, command: &Cmd, asking: bool) -> RedisResul
     Ok(reply.into_iter().next().unwrap_or(Value::Nil))
 }
 
-fn name_of((host, port): &NodeAddress) -> String {
-    format!("{host}:{port}")
-}
-
-pub(super) fn slots_command() -> Cmd {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg("SLOTS");
-    command
-}
-
-impl Redirect {
-    /// Reads a reply. `host` is that of the server that sent it, which may leave it out.
-    fn of(reply: &RedisResult<Value>, host: &str) -> Option<Self> {
-        let (code, text) = match reply {
-            Ok(Value::ServerError(error)) => {
-                (error.code().to_owned(), error.details().unwrap_or_default().to_owned())
-            }
-            Ok(_) => return None,
-            Err(error) => weir_redis::error_kind::server_error(error)?,
-        };
-        match code.as_str() {
-            "MOVED" => parse_target(&text, host).map(Self::Moved),
-            "ASK" => parse_target(&text, host).map(Self::Ask),
-            "TRYAGAIN" | "CLUSTERDOWN" => Some(Self::Wait),
-            _ => None,
-        }
-    }
-}
-
-fn is_redirect(value: &Value) -> bool {
-    let Value::ServerError(error) = value else { return false };
-    matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
-}
-
 /// Returns whether a transaction was not executed.
 fn is_aborted(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "EXECABORT")
@@ -467,35 +414,6 @@ fn is_usable(reply: &RedisResult<Value>) -> bool {
 
 fn is_away(reply: &RedisResult<Value>) -> bool {
     matches!(reply, Ok(Value::ServerError(error)) if error.code() == AWAY)
-}
-
-/// Parses `3999 127.0.0.1:6381`.
-fn parse_target(text: &str, host: &str) -> Option<NodeAddress> {
-    let (_, address) = text.split_once(' ')?;
-    let (named, port) = address.trim().rsplit_once(':')?;
-    let named = if named.is_empty() || named == "?" { host } else { named };
-    Some((named.to_owned(), port.parse().ok()?))
-}
-
-/// Parses the reply to `CLUSTER SLOTS`. Entries of another form are left out.
-fn parse_slots(reply: &Value, seed_host: &str) -> Vec<SlotRange> {
-    let Value::Array(entries) = reply else { return Vec::new() };
-    let range = |entry: &Value| {
-        let Value::Array(parts) = entry else { return None };
-        let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = parts.as_slice()
-        else {
-            return None;
-        };
-        let [host, Value::Int(port), ..] = owner.as_slice() else { return None };
-        let host = match host {
-            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-            _ => String::new(),
-        };
-        let host = if host.is_empty() || host == "?" { seed_host.to_owned() } else { host };
-        let number = |number: &i64| u16::try_from(*number).ok();
-        Some(SlotRange { first: number(first)?, last: number(last)?, node: (host, number(port)?) })
-    };
-    entries.iter().filter_map(range).collect()
 }
 
 /// Returns the reply of a node that is away.
@@ -511,36 +429,6 @@ fn away_of(error: &RedisError) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn error(line: &str) -> RedisResult<Value> {
-        redis::parse_redis_value(format!("-{line}\r\n").as_bytes())
-    }
-
-    #[test]
-    fn redirections_name_their_target() {
-        let of = |line: &str| Redirect::of(&error(line), "seed");
-        let node = |host: &str, port| (host.to_owned(), port);
-        assert_eq!(of("MOVED 3999 10.0.0.1:6381"), Some(Redirect::Moved(node("10.0.0.1", 6381))));
-        assert_eq!(of("MOVED 3999 :6381"), Some(Redirect::Moved(node("seed", 6381))));
-        assert_eq!(of("ASK 1 ::1:6381"), Some(Redirect::Ask(node("::1", 6381))));
-        assert_eq!(of("TRYAGAIN Multiple keys request"), Some(Redirect::Wait));
-        assert_eq!(of("CLUSTERDOWN The cluster is down"), Some(Redirect::Wait));
-        for other in ["MOVED", "MOVED 1 x", "ERR x", "WRONGTYPE x"] {
-            assert_eq!(of(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn slots_are_read_and_odd_entries_left_out() {
-        let reply = "*3\r\n*3\r\n:0\r\n:5460\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$2\r\nid\r\n\
-                     *3\r\n:5461\r\n:16383\r\n*2\r\n$0\r\n\r\n:7002\r\n:5\r\n";
-        let slots = redis::parse_redis_value(reply.as_bytes()).unwrap();
-        let ranges = parse_slots(&slots, "seed");
-        let nodes: Vec<_> = ranges.iter().map(|range| range.node.clone()).collect();
-        assert_eq!(nodes, [("127.0.0.1".to_owned(), 7001), ("seed".to_owned(), 7002)]);
-        assert_eq!((ranges[1].first, ranges[1].last), (5461, 16383));
-        assert_eq!(parse_slots(&Value::Nil, "seed"), []);
-    }
 
     #[derive(Debug)]
     struct AbsentNode;

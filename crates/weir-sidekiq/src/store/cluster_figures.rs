@@ -6,11 +6,11 @@ use redis::from_redis_value;
 use weir_jobs::metrics::{CommandFigures, StoreServerFigures};
 use weir_jobs::model::SetName;
 use weir_jobs::store::{Counts, ShardState};
+use weir_redis::slots::slot_of;
 
 use super::cluster::ClusterNode;
 use super::link_connection::LinkConnection;
 use super::server_info::{INFO_SECTIONS, ServerInfo};
-use super::slots::slot_of;
 use super::store_core::StoreCore;
 
 /// Figures by the address of the node.

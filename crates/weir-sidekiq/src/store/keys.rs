@@ -185,7 +185,7 @@ impl StoreKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::slots::slot_of;
+    use weir_redis::slots::slot_of;
 
     #[test]
     fn the_companions_of_a_list_or_a_set_are_on_its_slot() {

@@ -12,7 +12,6 @@
 //! server that rejects steps over several slots (a proxy before several servers) gets the same steps
 //! as a cluster.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use redis::{RedisError, Value};
 use tokio::sync::Mutex;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::store::{StoreCondition, StoreError};
+use weir_redis::cluster_slots::slots_command;
 use weir_redis::error_kind::{self, RedisErrorKind};
 use weir_redis::server_state::{self, OldestVersion, ServerMode};
 use weir_redis::{
@@ -113,13 +113,7 @@ impl RedisLink {
     /// Returns a link to a node of the cluster of this server.
     fn of_node(links: &LinksOfCluster, host: &str, port: u16) -> Self {
         let LinksOfCluster { endpoint, limits, permissions, timeouts: [command, retry] } = links;
-        let tls = match &endpoint.address {
-            RedisAddress::Tcp { tls, .. } => *tls,
-            RedisAddress::Sentinel(sentinel) => sentinel.tls,
-            RedisAddress::Unix(_) => false,
-        };
-        let address = RedisAddress::Tcp { host: host.to_owned(), port, tls };
-        let endpoint = RedisEndpoint { address, ..endpoint.clone() };
+        let endpoint = endpoint.of_cluster_node(host, port);
         let link = Self::new(endpoint, limits.connect_timeout, *command, *retry);
         link.state.split();
         Self { permissions: permissions.clone(), is_cluster_node: true, ..link }
@@ -250,7 +244,9 @@ impl RedisLink {
             Ok(info) => {
                 server_state::check(&info, OLDEST).map_err(|error| format!("it {error}"))?
             }
-            Err(error) if is_no_permission(&error) => mode_without_info(connection).await,
+            Err(error) if is_no_permission(&error) => {
+                server_state::mode_without_info(connection).await
+            }
             Err(error) => return Err(self.describe_unanswered(&error)),
         };
         self.mode.get_or_init(|| mode);
@@ -460,28 +456,14 @@ impl NodeLinks for LinksOfCluster {
     }
 
     fn seed_host(&self) -> &str {
-        match &self.endpoint.address {
-            RedisAddress::Tcp { host, .. } => host,
-            _ => "127.0.0.1",
-        }
+        self.endpoint.cluster_host()
     }
 
     fn read_slots(&self) -> BoxFuture<'_, Option<Value>> {
         Box::pin(async move {
             let opened = RedisConnection::open(&self.endpoint, &self.limits).await;
-            cluster::slots_command().query_async(opened.ok()?.inner()).await.ok()
+            slots_command().query_async(opened.ok()?.inner()).await.ok()
         })
-    }
-}
-
-/// Returns how a server that denies `INFO` stores keys. `HELLO` needs no permission.
-async fn mode_without_info(connection: &mut MultiplexedConnection) -> ServerMode {
-    let hello: Result<HashMap<String, Value>, _> =
-        redis::cmd("HELLO").query_async(connection).await;
-    let is_cluster = |mode: &Value| matches!(mode, Value::BulkString(mode) if mode == b"cluster");
-    match hello.is_ok_and(|hello| hello.get("mode").is_some_and(is_cluster)) {
-        true => ServerMode::ClusterNode,
-        false => ServerMode::Alone,
     }
 }
 

@@ -16,12 +16,12 @@ use futures_util::future::join_all;
 use redis::AsyncCommands as _;
 use weir_jobs::model::SetName;
 use weir_jobs::store::StoreError;
+use weir_redis::slots::slot_of;
 
 use super::lease::lease_is_over;
 use super::link_connection::LinkConnection;
 use super::owner::parse_field;
 use super::settlement::Settlement;
-use super::slots::slot_of;
 use super::store_core::StoreCore;
 
 /// How long moves that have arrived are remembered at least.

@@ -18,7 +18,7 @@ use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::shared_log::SharedLog;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
-use weir_realtime_redis::{LogNode, LogParts, RedisLog, RedisLogMetrics};
+use weir_realtime_redis::{LogParts, RedisLogMetrics, ShardedLog};
 
 use weir_config::Settings;
 
@@ -54,9 +54,8 @@ impl Realtime {
         restore_histories(&hub, &histories).await;
         let switches =
             Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
-        if let Some(log) = log {
-            let node = LogNode::new(log, Arc::clone(&hub), webhooks.clone());
-            webhooks.spawn(node.with_switches(switches.clone()).run());
+        for node in log.iter().flat_map(|log| log.nodes(&hub, Some(&switches), &webhooks)) {
+            webhooks.spawn(node.run());
         }
         let backup_file = Arc::new(Mutex::new(settings.backup_histories_file()));
         Self { hub, switches, in_flight, draining, webhooks, histories, backup_file }
@@ -173,8 +172,14 @@ fn create_hub(
 }
 
 /// Creates the log that nodes share, if one is configured.
-fn create_log(realtime: &weir_config::Realtime, registry: &mut Registry) -> Option<Arc<RedisLog>> {
-    let endpoint = realtime.redis_server.clone()?;
+fn create_log(
+    realtime: &weir_config::Realtime,
+    registry: &mut Registry,
+) -> Option<Arc<ShardedLog>> {
+    let shards = realtime.redis_shards.clone();
+    if shards.is_empty() {
+        return None;
+    }
     let (settings, metrics) = (realtime.redis.clone(), RedisLogMetrics::register(registry));
-    Some(RedisLog::new(LogParts { endpoint, settings, metrics }))
+    Some(ShardedLog::new(LogParts { shards, settings, metrics }))
 }

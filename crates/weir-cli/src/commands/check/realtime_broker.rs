@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use weir_config::Settings;
-use weir_realtime_redis::{BrokerCheck, acl_line, check_server};
+use weir_realtime_redis::{BrokerCheck, check_server, cluster_acl_words, unchecked_server};
 
 use crate::output;
 
-/// The Redis of `realtime.broker`.
+/// A Redis of `realtime.broker`.
 #[derive(Debug)]
 pub(super) struct CheckedBroker {
     /// Its address.
@@ -14,17 +14,18 @@ pub(super) struct CheckedBroker {
     found: BrokerCheck,
 }
 
-/// Checks the Redis, if there is one. `offline`: without connecting.
-pub(super) fn check(settings: &Settings, offline: bool) -> anyhow::Result<Option<CheckedBroker>> {
+/// Checks each Redis of the broker. `offline`: without connecting.
+pub(super) fn check(settings: &Settings, offline: bool) -> anyhow::Result<Vec<CheckedBroker>> {
     let realtime = &settings.realtime;
-    let Some(endpoint) = &realtime.redis_server else { return Ok(None) };
-    let found = if offline {
-        BrokerCheck { acl_line: acl_line(endpoint, &realtime.redis), problem: None }
-    } else {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(check_server(endpoint, &realtime.redis))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let check = |endpoint| CheckedBroker {
+        server: format!("{endpoint}"),
+        found: match offline {
+            true => unchecked_server(endpoint, &realtime.redis),
+            false => runtime.block_on(check_server(endpoint, &realtime.redis)),
+        },
     };
-    Ok(Some(CheckedBroker { server: endpoint.to_string(), found }))
+    Ok(realtime.redis_shards.iter().map(|shard| check(&shard.endpoint)).collect())
 }
 
 impl CheckedBroker {
@@ -33,17 +34,22 @@ impl CheckedBroker {
     }
 
     pub(super) fn print(&self) {
-        let (server, BrokerCheck { acl_line, problem }) = (&self.server, &self.found);
+        let (server, BrokerCheck { acl_line, is_mode_known, problem }) =
+            (&self.server, &self.found);
         output::line(&format!(
             "would share realtime in Redis {server}; its user needs: {acl_line}"
         ));
+        if !is_mode_known {
+            let words = cluster_acl_words();
+            output::line(&format!("if it is a Redis Cluster, its user needs as well: {words}"));
+        }
         if let Some(problem) = problem {
             output::line(&format!("problem: realtime.broker: {problem}"));
         }
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let BrokerCheck { acl_line, problem } = &self.found;
+        let BrokerCheck { acl_line, is_mode_known: _, problem } = &self.found;
         json!({"server": self.server, "acl_line": acl_line, "problem": problem})
     }
 }

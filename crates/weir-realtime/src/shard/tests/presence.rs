@@ -56,7 +56,7 @@ fn unsent(core: &ManualCore) -> Vec<String> {
 /// A core with a client that has joined as ada, beside the members of `n2`.
 fn joined(users: &[&str]) -> (ManualCore, (SessionKey, SocketId)) {
     let (core, _log) = core();
-    assert!(core.hub().begin_log_session().is_empty());
+    assert!(core.hub().begin_log_session(|_| true).is_empty());
     let client = core.connect_client();
     drop(take(&core, client));
     core.join(client, ROOM, "ada");
@@ -137,10 +137,10 @@ fn the_log_is_told_of_a_users_first_and_last_connection() {
     core.remove_expired();
     assert_eq!(unsent(&core), ["-ada"], "the channel stays until the log knows");
     core.join(other, ROOM, "ada");
-    assert_eq!(core.hub().begin_log_session(), [room()]);
+    assert_eq!(core.hub().begin_log_session(|_| true), [room()]);
     assert_eq!(unsent(&core), ["+ada"], "all members, for a new connection to the log");
     assert_eq!(core.hub().held_channel(&room()).unwrap().members, HeldMembers::Unknown);
-    core.hub().end_log_session();
+    core.hub().end_log_session(|_| true);
     core.unsubscribe(other.0, ROOM);
     assert!(unsent(&core).is_empty(), "there is nobody to be told");
 }
@@ -149,7 +149,7 @@ fn the_log_is_told_of_a_users_first_and_last_connection() {
 fn members_that_the_log_lacks_for_a_while_stay() {
     let (core, client) = joined(&["bob", "cy"]);
     let hub = core.hub();
-    let _ = hub.begin_log_session();
+    let _ = hub.begin_log_session(|_| true);
     assert_eq!(hub.deliver_members(&change("n2", &[], &["bob"], 2), false), Delivery::Hole);
     hub.synchronize(&room(), &found(&[], 7, true));
     assert_eq!(hub.held_channel(&room()).unwrap().members, HeldMembers::Unknown);

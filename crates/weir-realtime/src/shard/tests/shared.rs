@@ -11,7 +11,7 @@ use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::settings::HistoryLimits;
 use crate::shared_log::{
     AppendError, Appending, ChannelKey, ChannelState, ClientBroadcast, Comparison, Counting,
-    Delivery, Listing, LogEvent, LogRecord, NewEvent, SharedLog, Terminating,
+    Delivery, Listing, LogEvent, LogRecord, LogShardView, NewEvent, SharedLog, Terminating,
 };
 
 pub(super) const EPOCH: Epoch = Epoch(7);
@@ -42,6 +42,14 @@ impl SharedLog for SilentLog {
 
     fn channels(&self, _: Arc<str>, _: Box<str>, _: bool) -> Listing<'_> {
         Box::pin(std::future::ready(Err(AppendError::Away)))
+    }
+
+    fn takes_members(&self, _: &ChannelKey) -> bool {
+        true
+    }
+
+    fn shards(&self) -> Vec<LogShardView> {
+        Vec::new()
     }
 
     fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {

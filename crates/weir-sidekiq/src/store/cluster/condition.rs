@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use redis::{RedisResult, Value};
 use weir_jobs::store::StoreCondition;
+use weir_redis::cluster_slots::{NodeAddress, SlotRange, name_of};
+use weir_redis::slots::SLOTS;
 
-use super::super::slots::SLOTS;
-use super::{Cluster, NodeAddress, NodeLink, SlotRange, is_usable, name_of};
+use super::{Cluster, NodeLink, is_usable};
 
 /// The start of the text of `CLUSTERDOWN`, unless it concerns one slot.
 const INCOMPLETE: &str = "The cluster is down";

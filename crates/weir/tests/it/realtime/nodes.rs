@@ -232,7 +232,7 @@ fn check_prints_the_permissions_and_says_whether_redis_can_be_used() {
     assert!(printed.contains("rejects that user") && !printed.contains(SECRET), "{printed}");
     let report = site.run(&["check", "--offline", "--json"]).stdout;
     let report: Value = serde_json::from_slice(&report).expect("JSON");
-    let line = report["realtime_broker"]["acl_line"].as_str().expect("a line");
+    let line = report["realtime_broker"][0]["acl_line"].as_str().expect("a line");
     let (mut words, password) = (line.split(' ').collect::<Vec<_>>(), format!(">{SECRET}"));
     words.splice(3..3, ["on", &password]);
     redis.run(&[&words]);

@@ -146,7 +146,9 @@ fn members_stay_if_redis_is_emptied_or_away() {
     wait_until("only the new leases are left", || {
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
         let metrics = get(other.console(), "/metrics", &token).1;
-        metrics.lines().any(|line| line == "weir_realtime_redis_nodes 2")
+        let is_two =
+            |line: &str| line.starts_with("weir_realtime_redis_nodes{") && line.ends_with(" 2");
+        metrics.lines().any(is_two)
     });
     wait_until("events are published", || publish(&one, ROOM, "end").0 == "HTTP/1.1 200 OK");
     for socket in [&mut ada, &mut bob] {

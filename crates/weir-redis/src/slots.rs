@@ -4,12 +4,14 @@
 
 use redis::{Arg, Cmd};
 
-pub(super) const SLOTS: u16 = 16_384;
+/// The number of slots.
+pub const SLOTS: u16 = 16_384;
 /// Commands without keys.
 const KEYLESS: [&[u8]; 5] = [b"TIME", b"INFO", b"SCRIPT", b"CLUSTER", b"PING"];
 
 /// Returns the slot of a key: that of its hash tag, if it has one.
-pub(super) fn slot_of(key: &[u8]) -> u16 {
+#[must_use]
+pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag_of(key).unwrap_or(key)) % SLOTS
 }
 
@@ -21,7 +23,8 @@ fn tag_of(key: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the slot of the first key of a command. `None`: any server may run it.
-pub(super) fn slot_of_command(command: &Cmd) -> Option<u16> {
+#[must_use]
+pub fn slot_of_command(command: &Cmd) -> Option<u16> {
     let mut arguments = command.args_iter().map(|argument| match argument {
         Arg::Simple(text) => text,
         _ => &[],
