@@ -65,7 +65,8 @@ async fn long_member_lists_are_read_in_parts_and_removed_in_parts() {
     assert_eq!(joined["presence"]["count"], MANY + 2);
     assert!(calls(&redis, "hscan") >= before + MANY / 1_000, "in parts");
     loop_until(async || (users(&one) == 2 && users(&two) == 2).then_some(())).await;
-    assert_eq!(one.totals().lapsed_nodes + two.totals().lapsed_nodes, 1);
+    // Both, if the first one takes longer than a lease.
+    assert!(one.totals().lapsed_nodes + two.totals().lapsed_nodes >= 1);
     let names: Vec<String> = redis::from_redis_value(redis.run(&["KEYS", "*foreign*"])).unwrap();
     assert!(names.is_empty(), "{names:?}");
 }
