@@ -78,9 +78,10 @@ pub(crate) fn see(
             presence => presence,
         };
     }
+    let unlisted = unlisted(all_jobs(observation).map(|jobs| &*jobs), redis_ports, proc);
     for jobs in all_jobs(observation) {
         jobs.running_ghosts = running_ghosts(jobs, proc);
-        jobs.unlisted = unlisted(jobs, redis_ports, proc);
+        jobs.unlisted.clone_from(&unlisted);
     }
 }
 
@@ -99,16 +100,23 @@ fn running_ghosts(jobs: &SidekiqObservation, proc: &Path) -> Vec<String> {
 }
 
 /// Returns the Sidekiqs of this machine that have a connection to one of the ports of Redis, and that
-/// the list of processes does not name. A Sidekiq that runs removes others from the list a minute
-/// after their last heartbeat.
-fn unlisted(jobs: &SidekiqObservation, redis_ports: &BTreeSet<u16>, proc: &Path) -> Vec<u32> {
+/// no list of processes names. A Sidekiq that runs removes others from the list a minute after their
+/// last heartbeat.
+fn unlisted<'a>(
+    shards: impl Iterator<Item = &'a SidekiqObservation>,
+    redis_ports: &BTreeSet<u16>,
+    proc: &Path,
+) -> Vec<u32> {
     let Some(hostname) = machine::hostname(proc) else { return Vec::new() };
     let ghost = |identity: &String| {
         let mut parts = identity.rsplitn(3, ':').skip(1);
         parts.next().and_then(|pid| pid.parse::<u32>().ok())
     };
-    let beating = jobs.processes.iter().filter(|it| it.hostname == hostname).map(|it| it.pid);
-    let listed: BTreeSet<u32> = beating.chain(jobs.ghosts.iter().filter_map(ghost)).collect();
+    let pids = |jobs: &'a SidekiqObservation| {
+        let local = jobs.processes.iter().filter(|it| it.hostname == hostname).map(|it| it.pid);
+        local.chain(jobs.ghosts.iter().filter_map(ghost)).collect::<Vec<_>>()
+    };
+    let listed: BTreeSet<u32> = shards.flat_map(pids).collect();
     let is_one = |pid: &u32| {
         !listed.contains(pid)
             && is_titled(proc, *pid)
@@ -319,9 +327,11 @@ mod tests {
         let redis = BTreeSet::from([6_379]);
         let beats = JobProcess { hostname: "web".to_owned(), pid: 8, ..JobProcess::default() };
         let jobs = SidekiqObservation { processes: vec![beats], ..SidekiqObservation::default() };
-        assert_eq!(unlisted(&jobs, &redis, proc), [7]);
-        assert_eq!(unlisted(&jobs, &BTreeSet::from([6_380]), proc), [0; 0], "another Redis");
+        assert_eq!(unlisted([&jobs].into_iter(), &redis, proc), [7]);
+        let other = BTreeSet::from([6_380]);
+        assert_eq!(unlisted([&jobs].into_iter(), &other, proc), [0; 0], "another Redis");
         let ghosts = vec!["web:7:x".to_owned()];
-        assert_eq!(unlisted(&SidekiqObservation { ghosts, ..jobs }, &redis, proc), [0; 0]);
+        let jobs = SidekiqObservation { ghosts, ..jobs };
+        assert_eq!(unlisted([&jobs].into_iter(), &redis, proc), [0; 0]);
     }
 }

@@ -89,8 +89,24 @@ fn provoke_without_sidekiq() -> Option<Vec<Row>> {
         &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nothing listens")],
     ));
     all.extend(provoke_refusals()?);
+    all.extend(provoke_expiry()?);
     all.extend(provoke_slow_fork());
     Some(all)
+}
+
+/// Sets an expiry for a queue.
+fn provoke_expiry() -> Option<Vec<Row>> {
+    let redis = RedisServer::start()?;
+    let job = r#"{"class":"Post","args":[],"jid":"b4a577edbccf1d805744efa9","enqueued_at":1}"#;
+    // 30 days and two hours, of which minutes may pass before the sample.
+    redis.run(&[
+        &["SADD", "queues", "default"],
+        &["LPUSH", "queue:default", job],
+        &["EXPIRE", "queue:default", "2600000"],
+    ]);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let cause = "`EXPIRE queue:default 2600000`, as a script sets it that removes old keys";
+    Some(rows(&json(&["--redis", &url, "--window", "10ms"]), &[("expiring-queue", cause)]))
 }
 
 /// Makes a fork take as long as it does for a Redis of some 10 GB.
