@@ -82,14 +82,8 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             send_reply(reply, act_on_queues(service, queues, action).await);
         }
         HandleRequest::SignalWorkers(wid, signal, reply) => {
-            let state = match signal {
-                WorkerSignal::Quiet => WorkerDirective::Quiet,
-                WorkerSignal::Terminate => WorkerDirective::Terminate,
-            };
-            send_reply(
-                reply,
-                Ok(service.workers.borrow_mut().send_directive(wid.as_deref(), state)),
-            );
+            let mut workers = service.workers.borrow_mut();
+            send_reply(reply, Ok(workers.send_directive(wid.as_deref(), directive(signal))));
         }
         HandleRequest::Damages(reply) => {
             let damages = service.store.damages();
@@ -111,6 +105,13 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::Reload(settings, reply) => {
             send_reply(reply, Ok(reload::reload(service, *settings)))
         }
+    }
+}
+
+const fn directive(signal: WorkerSignal) -> WorkerDirective {
+    match signal {
+        WorkerSignal::Quiet => WorkerDirective::Quiet,
+        WorkerSignal::Terminate => WorkerDirective::Terminate,
     }
 }
 
