@@ -157,6 +157,7 @@ mod tests {
             let mut observation = healthy::observation();
             let process = &mut observation.jobs.known_mut().processes[1];
             (process.presence, process.busy) = (presence, 3);
+            process.place = ProcessPlace::Unconfirmed;
             process.beat_age = std::time::Duration::from_secs(24);
             check(&observation).pop()
         };
@@ -169,7 +170,9 @@ mod tests {
         let silent = found(ProcessPresence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
         assert_eq!(silent.next, None, "its number may be another process' by now");
-        assert!(silent.consequence.starts_with("It hangs, was killed, or cannot write to Redis."));
+        let expected =
+            "It hangs, was killed, cannot write to this Redis, or writes to another one.";
+        assert!(silent.consequence.starts_with(expected), "{}", silent.consequence);
         for finding in [gone, silent] {
             assert!(finding.consequence.contains("OOM killer"), "{finding:?}");
             assert!(!finding.consequence.contains("of this machine"), "it has killed none");
@@ -181,12 +184,14 @@ mod tests {
         let mut observation = healthy::observation();
         observation.machine.known_mut().oom_kills = 2;
         let process = &mut observation.jobs.known_mut().processes[1];
-        process.presence = ProcessPresence::Silent;
+        (process.presence, process.place) = (ProcessPresence::Silent, ProcessPlace::Unconfirmed);
         let consequence = |it: &Observation| check(it).remove(0).consequence;
         let kills = "The kernel of this machine has killed 2 processes for lack of memory since";
         assert!(consequence(&observation).contains(kills), "{}", consequence(&observation));
         observation.jobs.known_mut().processes[1].place = ProcessPlace::Elsewhere;
         assert!(!consequence(&observation).contains(kills), "it is on another one");
+        observation.jobs.known_mut().processes[1].place = ProcessPlace::Here;
+        assert!(consequence(&observation).starts_with("It runs on this machine: it hangs, or"));
         observation.jobs.known_mut().processes.remove(1);
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
         assert!(consequence(&observation).contains(kills));
