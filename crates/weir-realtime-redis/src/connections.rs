@@ -191,7 +191,8 @@ impl ConnectionParts<'_> {
     ) -> Result<Connections, OpenError> {
         let ranges = self.read_slots(&mut found).await?;
         let addresses: BTreeSet<NodeAddress> =
-            ranges.iter().map(|range| range.node.clone()).take(NODES_MAX).collect();
+            ranges.iter().map(|range| range.node.clone()).collect();
+        let addresses: BTreeSet<NodeAddress> = addresses.into_iter().take(NODES_MAX).collect();
         let opening = addresses.iter().map(|(host, port)| async move {
             let node = self.find(&self.endpoint.of_cluster_node(host, *port)).await?;
             self.check(node, queue).await

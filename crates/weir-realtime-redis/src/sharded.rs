@@ -319,10 +319,12 @@ impl SharedLog for ShardedLog {
     }
 
     fn request(&self, channel: ChannelKey, _: HistoryLimits) -> bool {
+        // Asked in any case: otherwise nothing would tell the subscribers that they miss events.
+        let is_requested = self.shards.home(&channel).request(channel.clone());
         // While the previous shard does not respond, its channels can't be moved.
         let previous = self.shards.previous(&channel);
         let can_move = previous.is_none_or(|previous| previous.commands().is_some());
-        can_move && self.shards.home(&channel).request(channel)
+        can_move && is_requested
     }
 
     fn takes_members(&self, channel: &ChannelKey) -> bool {

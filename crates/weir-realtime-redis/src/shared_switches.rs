@@ -50,15 +50,14 @@ impl SharedSwitches {
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let Some(board) = self.board.clone() else { return Ok(()) };
-        let changes = board.take_changes();
-        if changes.is_empty() && !self.is_due && !looks {
+        let mut taken = TakenChanges { board: &board, changes: board.take_changes() };
+        if taken.changes.is_empty() && !self.is_due && !looks {
             return Ok(());
         }
-        let sent = send(keys, &board, &changes, connection).await;
-        if sent.is_err() {
-            board.return_changes(changes);
-        }
-        self.apply(keys, board, sent?, connection).await
+        let version = send(keys, &board, &taken.changes, connection).await?;
+        taken.changes = SwitchChanges::default();
+        drop(taken);
+        self.apply(keys, board, version, connection).await
     }
 
     /// Reads and applies all switches, if they have another version.
@@ -91,6 +90,18 @@ impl SharedSwitches {
 
 /// Sends changes. If Redis has no switches, because this is the first node or Redis was emptied, sends
 /// all of this node first. Returns the version afterwards.
+/// Changes that are being sent. If that fails, or the session ends meanwhile, they go back to the board.
+struct TakenChanges<'a> {
+    board: &'a Switchboard,
+    changes: SwitchChanges,
+}
+
+impl Drop for TakenChanges<'_> {
+    fn drop(&mut self) {
+        self.board.return_changes(std::mem::take(&mut self.changes));
+    }
+}
+
 async fn send(
     keys: &Keys,
     board: &Switchboard,
