@@ -241,9 +241,13 @@ impl Dispatcher {
         let states = &self.states;
         let spent = candidates.clone().filter(RuledCandidate::is_late).filter_map(|it| {
             let backlog = &states.get(it.queue.as_str())?.backlog;
-            backlog.is_late.then(|| backlog.spent(now))
+            let is_open = is_open(Some(it.rules), it.candidate.running);
+            backlog.is_late.then(|| (is_open, backlog.spent(now)))
         });
-        let least = spent.reduce(f64::min);
+        // A queue at its concurrency falls behind: the others are not measured by it.
+        let open = spent.clone().filter(|(is_open, _)| *is_open).map(|(_, spent)| spent);
+        let least =
+            open.reduce(f64::min).or_else(|| spent.map(|(_, spent)| spent).reduce(f64::min));
         let begin = least.unwrap_or(self.clock);
         let mut late = candidates.filter(RuledCandidate::is_late).peekable();
         for (place, queue) in queues.iter().enumerate() {

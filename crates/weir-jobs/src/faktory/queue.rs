@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::error::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::{QueueName, check_queue_name};
+use crate::quarantine;
 use crate::server::JobService;
 use crate::settings::JobServerSettings;
 use crate::store::{QueueAction, Store};
@@ -38,7 +39,8 @@ pub(super) async fn queue<S: Store>(
     Ok(FaktoryReply::Ok)
 }
 
-/// Returns the queues among `names` that exist; for a single `*`, all. Rejects `*` together with
+/// Returns the queues among `names` that exist; for a single `*`, all but those of quarantined jobs, which
+/// neither run nor end because of an action on all queues. Rejects `*` together with
 /// names, so that a typo does not remove every queue.
 async fn existing_queues<S: Store>(
     service: &JobService<S>,
@@ -53,7 +55,11 @@ async fn existing_queues<S: Store>(
         names.iter().try_for_each(|name| check_queue_name(name, &settings.limits))?;
     }
     let queues = service.store.counts().await.queues.into_iter().map(|queue| queue.name);
-    Ok(queues.filter(|queue| all || names.contains(&queue.as_str())).collect())
+    let is_meant = |queue: &QueueName| match all {
+        true => quarantine::parts(queue.as_str()).is_none(),
+        false => names.contains(&queue.as_str()),
+    };
+    Ok(queues.filter(is_meant).collect())
 }
 
 /// Replies with the latency of each queue in seconds: 0 for an empty or unknown one.

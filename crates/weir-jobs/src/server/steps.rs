@@ -63,7 +63,7 @@ pub(super) async fn step<S: Store>(
     jobs.retain(|job| was_there(job, &place, cursor.start));
     let matched = jobs.len() as u64;
     let count = plan.run(service, &place, jobs, limits).await?;
-    let is_sorted = is_sorted_by_arrival(&place);
+    let is_sorted = is_sorted_by_arrival(service, &place);
     let next = next.filter(|next| !is_sorted || next.order <= cursor.start);
     Ok(view::StepView {
         count,
@@ -75,9 +75,13 @@ pub(super) async fn step<S: Store>(
     })
 }
 
-/// Returns whether jobs that arrive later come last.
-const fn is_sorted_by_arrival(place: &JobLocation) -> bool {
-    matches!(place, JobLocation::Queue(_) | JobLocation::Set(SetName::Dead))
+/// Returns whether jobs that arrive later come last, by their order. In a store that others share, the order of
+/// a queue's job is the time by the clock of who pushed it.
+fn is_sorted_by_arrival<S: Store>(service: &JobService<S>, place: &JobLocation) -> bool {
+    match place {
+        JobLocation::Queue(_) => !service.store.capabilities().shared,
+        JobLocation::Set(set) => matches!(set, SetName::Dead),
+    }
 }
 
 async fn first_cursor<S: Store>(
@@ -85,7 +89,7 @@ async fn first_cursor<S: Store>(
     place: &JobLocation,
 ) -> Result<StepCursor, HandleError> {
     let now = service.clock.now().as_micros();
-    if !is_sorted_by_arrival(place) {
+    if !is_sorted_by_arrival(service, place) {
         return Ok(StepCursor { start: now, after: None });
     }
     let last = ScanRequest {

@@ -399,6 +399,20 @@ const OTHERS: &[Case] = &[
     "#,
     ),
     (
+        "* does not stand for quarantined jobs",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":"a"}
+        < +OK
+        > PUSH {"jid":"22345678","jobtype":"T","args":[],"queue":"quarantine.poison.a"}
+        < +OK
+        > QUEUE REMOVE *
+        < +OK
+        > INFO
+        < $*"queues":{"quarantine.poison.a":1},*
+    "#,
+    ),
+    (
         "a payload is an object, not its members in a row",
         plain,
         r#"
