@@ -2,9 +2,11 @@
 //! would find fewer jobs than there are, or none.
 
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use rustix::fs::OFlags;
 
 /// The file's name.
 pub(crate) const FILE: &str = "restore-incomplete";
@@ -28,7 +30,9 @@ pub(crate) fn is_in(data_dir: &Path) -> bool {
 pub(crate) fn create(data_dir: &Path) -> anyhow::Result<()> {
     let path = data_dir.join(FILE);
     let create = || {
-        File::create(&path)?.sync_all()?;
+        let mut options = File::options();
+        options.write(true).create(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        options.open(&path)?.sync_all()?;
         sync_folder(data_dir)
     };
     create().with_context(|| format!("cannot write {}", path.display()))

@@ -319,7 +319,10 @@ fn check_owner(folder: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let probe = folder.join(PROBE);
-    let made = File::create(&probe).and_then(|file| file.metadata());
+    // Never through a link of the folder's owner. One of an earlier run may be left.
+    let _ = fs::remove_file(&probe);
+    let created = File::options().write(true).create_new(true).open(&probe);
+    let made = created.and_then(|file| file.metadata());
     let made = made.with_context(|| format!("cannot write into {shown}"))?.uid();
     fs::remove_file(&probe).with_context(|| format!("cannot write into {shown}"))?;
     let owner = fs::metadata(folder).with_context(|| format!("cannot read {shown}"))?.uid();

@@ -206,8 +206,13 @@ impl Target<'_> {
 
     /// Makes the names durable and sets the owner of all files.
     fn settle(&self, folder: &Path) -> anyhow::Result<()> {
-        for entry in fs::read_dir(folder)? {
+        let entries = fs::read_dir(folder);
+        for entry in entries.with_context(|| format!("cannot read {}", folder.display()))? {
             let entry = entry?;
+            // Of the file system, and readable by root only.
+            if IGNORED.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
             if entry.file_type()?.is_dir() {
                 self.settle(&entry.path())?;
             }
