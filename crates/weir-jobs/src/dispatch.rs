@@ -244,7 +244,7 @@ impl Dispatcher {
             let is_open = is_open(Some(it.rules), it.candidate.running);
             backlog.is_late.then(|| (is_open, backlog.spent(now)))
         });
-        // A queue at its concurrency falls behind: the others are not measured by it.
+        // A queue at its concurrency gets less than its share: the others are not measured by it.
         let open = spent.clone().filter(|(is_open, _)| *is_open).map(|(_, spent)| spent);
         let least =
             open.reduce(f64::min).or_else(|| spent.map(|(_, spent)| spent).reduce(f64::min));
@@ -254,7 +254,10 @@ impl Dispatcher {
             if let Some(ruled) = late.next_if(|it| it.candidate.place == place) {
                 let (backlog, weight) = (&mut self.state(queue).backlog, weight(ruled.rules));
                 match backlog.is_late {
-                    true => backlog.limit(begin, weight),
+                    true if is_open(Some(ruled.rules), ruled.candidate.running) => {
+                        backlog.limit(begin, weight);
+                    }
+                    true => backlog.keep_up(begin, weight, now),
                     false => backlog.enter(begin, weight, now),
                 }
             } else if let Some(state) = self.states.get_mut(queue.as_str())

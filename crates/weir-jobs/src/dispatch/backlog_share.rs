@@ -60,6 +60,13 @@ impl BacklogShare {
         self.limit(least, weight);
     }
 
+    /// Gives up what it did not get because it is at its concurrency: it does not catch up later.
+    pub(super) fn keep_up(&mut self, least: f64, weight: f64, now: Timestamp) {
+        self.weight = weight;
+        self.set(self.spent(now).max(least), now);
+        self.limit(least, weight);
+    }
+
     /// Limits the time by which it is ahead of `least`. Jobs in progress don't count: many long jobs that begin at once
     /// are not more than the share of their queue.
     pub(super) fn limit(&mut self, least: f64, weight: f64) {

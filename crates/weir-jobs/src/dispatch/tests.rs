@@ -278,6 +278,16 @@ fn by_targets_queues_beside_a_late_one_with_a_guarantee_share_by_weight() {
 }
 
 #[test]
+fn by_targets_queues_beside_one_at_its_concurrency_share_by_weight() {
+    let mut rules = allocation(&[("a", capped(4)), ("b", shared(2)), ("c", shared(1))]);
+    rules.policy = DispatchPolicy::Targets;
+    let time = share_by_time(&rules, "", &[1, 1, 1], 40);
+    let percent = time[2] * 100 / (time[1] + time[2]);
+    assert!((31..=35).contains(&percent), "{time:?}");
+    assert!((15_000..=16_000).contains(&time[0]), "four of the workers: {time:?}");
+}
+
+#[test]
 fn by_targets_a_running_job_is_charged_while_it_runs_and_when_it_lapses() {
     let mut rules = allocation(&[]);
     rules.policy = DispatchPolicy::Targets;
