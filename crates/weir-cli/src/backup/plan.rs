@@ -101,13 +101,19 @@ pub(crate) fn plan(backups: &[Backup], at: Option<u64>) -> anyhow::Result<Restor
 }
 
 /// Returns the index of the first backup whose jobs reach `second`; if none has jobs, of the first
-/// that is not earlier.
+/// that is not earlier. One whose time is later than that of a newer backup was made by a clock that was
+/// ahead: its times count for nothing.
 fn first_until(backups: &[Backup], second: u64) -> Option<usize> {
     let has_jobs = backups.iter().any(|backup| backup.manifest.jobs.is_some());
-    backups.iter().position(|backup| match &backup.manifest.jobs {
+    let was_ahead = |index: usize| {
+        let mut newer = backups[index + 1..].iter();
+        newer.any(|it| it.manifest.last_second() < backups[index].manifest.last_second())
+    };
+    let reaches = |backup: &Backup| match &backup.manifest.jobs {
         Some(part) => part.restorable_until.is_some_and(|until| until >= second),
         None => !has_jobs && backup.manifest.last_second() >= second,
-    })
+    };
+    (0..backups.len()).find(|index| reaches(&backups[*index]) && !was_ahead(*index))
 }
 
 /// Plans the job log as it was when `second` began. The last backup is the first that covers it.
@@ -274,4 +280,32 @@ fn marks_of(backup: &Backup, log_id: u64) -> anyhow::Result<Vec<TimeMark>> {
         bail!("{} is damaged: its checksum does not match", from.display());
     }
     Ok(weir_log::time_marks(&bytes, log_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use weir_base::clock::Timestamp;
+
+    use super::*;
+    use crate::backup::manifest::{JobLogPart, Manifest};
+
+    fn backup(sequence: u64, second: u64) -> Backup {
+        let mut manifest = Manifest::new(Timestamp::from_millis(second * 1_000), sequence);
+        let part = JobLogPart::new(format!("{:016x}", 7), 1, 0);
+        manifest.jobs = Some(JobLogPart { restorable_until: Some(second), ..part });
+        Backup { name: sequence.to_string(), folder: PathBuf::new(), manifest }
+    }
+
+    #[test]
+    fn a_backup_of_a_clock_that_was_ahead_covers_no_second() {
+        let backups = [backup(1, 100), backup(2, 9_000), backup(3, 200), backup(4, 300)];
+        for (second, expected) in
+            [(100, Some(0)), (101, Some(2)), (250, Some(3)), (301, None), (9_000, None)]
+        {
+            assert_eq!(first_until(&backups, second), expected, "{second}");
+        }
+        assert_eq!(first_until(&backups[..2], 9_000), Some(1), "nothing shows that it was ahead");
+    }
 }
