@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::Fact;
 use crate::{shell, wording};
 
+/// Share of a core that a process uses whose jobs compute, even if other programs leave it no more.
+const COMPUTING_SHARE: f64 = 0.1;
+
 /// A Sidekiq process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobProcess {
@@ -131,6 +134,12 @@ impl JobProcess {
     #[must_use]
     pub fn concurrency(&self) -> u32 {
         self.capsules.iter().map(|capsule| capsule.concurrency).sum()
+    }
+
+    /// Reports whether its jobs are known to compute. Jobs that only wait need no CPU time, so a
+    /// machine without an idle core does not delay them.
+    pub(crate) fn computes(&self) -> bool {
+        self.cores_used.known().is_some_and(|used| *used >= COMPUTING_SHARE)
     }
 
     /// Reports whether every thread has been running its job for at least `age`.

@@ -5,6 +5,7 @@
 use serde::Serialize;
 use weir_base::hint;
 
+use crate::flow::Flow;
 use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
 use super::{DemandSource, QueueDemand, cpu, current_threads, importance};
@@ -13,6 +14,9 @@ use super::{DemandSource, QueueDemand, cpu, current_threads, importance};
 const SERVICE_SECONDS: f64 = 0.2;
 /// Lower rates are too imprecise, because a single job more or less changes them.
 const SERVED_MIN: f64 = 0.2;
+/// Minimum number of jobs that each busy thread has completed between two samples. With fewer, the quotient
+/// may be many times too high or too low.
+const COMPLETED_MIN: f64 = 2.0;
 /// Jobs that run longer were delayed, for example by a debugger or a database.
 const SERVICE_SECONDS_MAX: f64 = 600.0;
 
@@ -28,9 +32,13 @@ const MISSED: f64 = 3.0;
 #[must_use]
 pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     let flow = queue.flow.known();
-    let mut served = flow.map_or(0.0, |flow| flow.served_per_second());
+    let mut served = flow.map_or(0.0, |flow| served_per_second(flow, queue.in_hand));
     let arrivals = flow.map_or(0.0, |flow| flow.arrivals_per_second);
     let (mut in_hand, mut is_most) = (queue.in_hand as f64, false);
+    if served == 0.0 && queue.paced().is_some() && arrivals > 0.0 {
+        // The rate is known, and the busy threads are too few for it.
+        in_hand = 0.0;
+    }
     if let Some(lately) = queue.lately.as_ref().filter(|_| queue.in_hand == 0) {
         served = served.max(lately.per_second);
         (in_hand, is_most) = on_average(lately, served.max(arrivals));
@@ -52,6 +60,14 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     };
     let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
     QueueDemand { known, ..said }
+}
+
+/// Returns the completion rate, or 0 if each busy thread completed too few jobs in the window: how many of
+/// them ended in it then depends on when they began.
+fn served_per_second(flow: &Flow, in_hand: u64) -> f64 {
+    let served = flow.served_per_second();
+    let completed = (served * flow.window.as_secs_f64()).round();
+    if completed < COMPLETED_MIN * in_hand as f64 { 0.0 } else { served }
 }
 
 /// Returns the average number of jobs in progress, and whether it is an upper limit. The number is

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::observation::{ConnectionPool, DatabaseObservation, Observation, SessionState};
+use crate::observation::{
+    ConnectionPool, DatabaseObservation, JobProcess, Observation, SessionState,
+};
 use crate::wording;
 
 /// Share of busy sessions that are waiting. Above it, more sessions complete no more work.
@@ -17,7 +19,7 @@ const LOCK_WAIT_MIN: Duration = Duration::from_secs(10);
 /// Connections of a pooler are released within milliseconds.
 const POOLER_WAIT_MIN: Duration = Duration::from_secs(1);
 const HITS_MIN: f64 = 0.95;
-/// With fewer idle cores, jobs are waiting for CPU time.
+/// With fewer idle cores, jobs that compute are waiting for CPU time.
 const CORES_IDLE_MIN: f64 = 0.1;
 
 /// Describes what delays jobs. Returns an empty list if nothing was found.
@@ -25,12 +27,10 @@ const CORES_IDLE_MIN: f64 = 0.1;
 pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_database = observation.postgres.known().map(of_database).unwrap_or_default();
     let machine = observation.machine.known();
-    let works_here = observation
-        .jobs
-        .known()
-        .is_some_and(|jobs| jobs.serving().any(|process| process.cores_used.known().is_some()));
+    let computes_here =
+        observation.jobs.known().is_some_and(|jobs| jobs.serving().any(JobProcess::computes));
     let of_cores = machine
-        .filter(|it| works_here && it.cores_idle < CORES_IDLE_MIN)
+        .filter(|it| computes_here && it.cores_idle < CORES_IDLE_MIN)
         .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
     let of_jobs = failing(observation).into_iter().chain(of_pools(observation));
     of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).chain(of_jobs).collect()
@@ -169,6 +169,11 @@ mod tests {
             "none of 4 cores is idle",
         ];
         assert_eq!(held_up(&observation), expected);
+        // The jobs sleep, and others use the cores.
+        for process in &mut observation.jobs.known_mut().processes {
+            process.cores_used = Fact::Known(0.05);
+        }
+        assert_eq!(held_up(&observation), expected[..3]);
     }
 
     #[test]
@@ -219,7 +224,8 @@ mod tests {
         // threads.
         queue.in_hand = 25;
         let flow = queue.flow.known_mut();
-        (flow.before, flow.after, flow.arrivals_per_second) = (9_010, 10_000, 100.0);
+        (flow.before, flow.after, flow.arrivals_per_second) = (9_060, 15_000, 100.0);
+        flow.window = Duration::from_secs(60);
         let jobs = observation.jobs.known().unwrap();
         let of = |demands: crate::plan::Demands| {
             demands.queues.into_iter().find(|it| it.name == "push").unwrap()

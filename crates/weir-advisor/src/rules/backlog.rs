@@ -27,8 +27,6 @@ const FAILING: &str = "No time to drain can be given: most jobs fail, and return
 
 /// With fewer idle cores, jobs wait for CPU time.
 const CORES_IDLE_MIN: f64 = 0.1;
-/// Share of a core that a process uses whose jobs compute, even if other programs leave it no more.
-const WORKING_SHARE: f64 = 0.1;
 const CPU_UNSEEN: &str = "All threads are busy; whether their jobs wait or compute was not observed, \
                           because the CPU usage of these processes is not visible from here, as on other \
                           hosts. If they compute, more threads do not help: a Ruby process uses one core at a time.";
@@ -245,7 +243,7 @@ fn with_cpu(
              not help, but another process on a free core does.",
             process.identity
         ),
-        Some((used, _)) if used >= WORKING_SHARE && has_no_idle_core(observation) => {
+        Some((_, process)) if process.computes() && has_no_idle_core(observation) => {
             NO_IDLE_CORE.to_owned()
         }
         _ => return finding,

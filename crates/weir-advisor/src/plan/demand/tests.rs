@@ -22,6 +22,23 @@ fn a_backlog_shows_what_comes_and_how_long_each_takes() {
 }
 
 #[test]
+fn a_few_completions_do_not_show_how_long_jobs_take() {
+    // Five threads hang for 20 s each. They began almost at once, so 2 or 12 may end in 10 s.
+    let known = |arrivals_per_second, completed: u64| {
+        let flow = Flow { window: Duration::from_secs(10), before: 500, ..Flow::default() };
+        let after = flow.before + 23 - completed;
+        let flow = Fact::Known(Flow { after, arrivals_per_second, ..flow });
+        demand(&ObservedQueue { length: after, in_hand: 5, flow, ..ObservedQueue::default() })
+    };
+    assert_eq!(known(2.3, 10).known, DemandSource::All);
+    for completed in [0, 2, 9] {
+        let few = known(2.3, completed);
+        assert_eq!((few.known, few.arrivals_per_second), (DemandSource::Comes, 2.3));
+    }
+    assert_eq!(known(0.0, 2).known, DemandSource::Busy, "the queue is almost empty");
+}
+
+#[test]
 fn an_empty_queue_shows_its_jobs_in_hand() {
     let (rate, seconds) = need(0, 0, 0.0, 3);
     assert!((rate * seconds - 3.0).abs() < 1e-9);
