@@ -1,4 +1,4 @@
-// The console's page Store of two nodes that share a Redis, in a real browser.
+// The console's page Nodes of two nodes that share a Redis, in a real browser.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -68,19 +68,19 @@ after(async () => {
   if (folder) await rm(folder, { recursive: true, force: true });
 });
 
-const rows = (page) => page.locator("section[aria-labelledby=nodes] tbody tr");
+const rows = (page) => page.locator("main tbody tr");
 const states = (page) => rows(page).locator("td[data-label=State]").allTextContents();
 
 for (const { name, ...look } of LOOKS) {
   test(`the table of nodes is whole and legible: ${name}`, async () => {
     const { page, complaints, close } = await openPage(browser, { ...look, baseURL });
-    await page.goto("/store");
+    await page.goto("/nodes");
     await until("both nodes have reported", async () => {
       await page.reload();
       return await rows(page).locator("td[data-label=Version]").count() === 2;
     });
     assert.equal(await rows(page).filter({ hasText: "(this node)" }).count(), 1);
-    await lookAt(page, "/store of two nodes", name);
+    await lookAt(page, "/nodes of two nodes", name);
     assert.deepEqual(complaints, []);
     await close();
   });
@@ -88,7 +88,7 @@ for (const { name, ...look } of LOOKS) {
 
 test("the page shows, without a reload, that a node was stopped", async () => {
   const { page, complaints, close } = await openPage(browser, { baseURL });
-  await page.goto("/store");
+  await page.goto("/nodes");
   await rows(page).nth(1).waitFor();
   await stopped(nodes[1], "SIGTERM");
   await until("one node is up, the other one stopped", async () =>

@@ -8,6 +8,7 @@
 //! - [`history`]: metrics over time, in ring files of fixed size.
 //! - [`kept`]: state that survives a restart in small JSON files.
 //! - [`listen_address`]: parsed listening addresses.
+//! - [`node`]: what nodes that share a store report about themselves.
 //! - [`ring`]: consistent hashing of keys to nodes.
 //! - [`secret`]: text that never appears in logs.
 //! - [`seldom`]: rate limiting of repeated log lines.
@@ -26,6 +27,7 @@ pub mod hint;
 pub mod history;
 pub mod kept;
 pub mod listen_address;
+pub mod node;
 pub mod ring;
 pub mod secret;
 pub mod seldom;

@@ -23,6 +23,7 @@ const FINDING: &[&str] = &[
     "doctor",
     "plan",
     "plan check",
+    "status --all",
     "jobs damage",
     "jobs verify",
     "gems verify",

@@ -39,10 +39,14 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !environment::no_color()
 }
 
-/// Replaces control characters: names of queues and classes are client input, and a terminal would
-/// interpret them.
+/// Replaces control characters and those that change the direction of text: names of queues, classes and
+/// nodes are input, and a terminal would interpret them.
 pub(crate) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    let is_interpreted = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_interpreted, "\u{fffd}")
 }
 
 /// Formats a count with its noun: `1 job`, `5 jobs`.
@@ -74,13 +78,45 @@ pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     std::iter::once(head).chain(rows).collect()
 }
 
+/// Formats seconds: `3d 4h`, `5m 2s`, `0.4s`.
+pub(crate) fn seconds(seconds: f64) -> String {
+    const UNITS: [(&str, f64); 3] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)];
+    let below = |unit: &str| match unit {
+        "d" => ("h", 3_600.0),
+        "h" => ("m", 60.0),
+        _ => ("s", 1.0),
+    };
+    for (unit, size) in UNITS {
+        if seconds >= size {
+            let (smaller, smaller_size) = below(unit);
+            let whole = (seconds / size).floor();
+            let rest = ((seconds - whole * size) / smaller_size).floor();
+            return format!("{whole}{unit} {rest}{smaller}");
+        }
+    }
+    if seconds >= 10.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, seconds};
 
     #[test]
     fn control_characters_in_names_are_not_printed() {
         assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
         assert_eq!(printable("Müller 1 h"), "Müller 1 h");
+    }
+
+    #[test]
+    fn durations_have_at_most_two_units() {
+        for (value, text) in [
+            (0.44, "0.4s"),
+            (12.3, "12s"),
+            (302.0, "5m 2s"),
+            (3_600.0, "1h 0m"),
+            (273_600.0, "3d 4h"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
     }
 }

@@ -174,6 +174,11 @@ impl Settings {
         self.data_dir.join("switches.json")
     }
 
+    /// Returns the path of the file with the name of this node.
+    pub fn node_file(&self) -> PathBuf {
+        self.data_dir.join("node_id")
+    }
+
     /// Returns the path of realtime's histories, from a stop to the next start.
     pub fn histories_file(&self) -> PathBuf {
         self.data_dir.join("realtime-histories")

@@ -82,7 +82,7 @@ async fn identify(
     next: Next,
 ) -> Response {
     let visitor = Visitor::new(&console, request.headers());
-    let hosts = &console.deps.settings.hosts;
+    let hosts = &console.deps.settings.host_names();
     let checked = host::check(request.method(), request.headers(), hosts);
     // A page of another site cannot know the token, and programs may use any host name.
     let is_excused = visitor.access == Access::Program || is_open_metrics(&console, &request);

@@ -14,6 +14,7 @@ mod job_history;
 mod jobs;
 mod live_page;
 mod named_value;
+mod nodes;
 mod observed;
 mod overview;
 mod queue;
@@ -45,6 +46,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(front_routes())
         .merge(realtime_routes())
         .merge(observed_routes())
+        .merge(live_page("/nodes", |request| Box::pin(nodes::page(request))))
         .route("/gems", get_page(|request| Box::pin(gems::page(request))))
         .route("/gems/look", post_form(|request| Box::pin(gems::poll_upstreams(request))))
         .route("/gem", get_page(|request| Box::pin(gems::gem::page(request))))

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use weir_base::node::is_web_address;
 use weir_base::secret::Secret;
 use weir_settings::{DAY, HOUR, MILLISECOND, Section, WAIT};
 
@@ -22,6 +23,10 @@ pub struct ConsoleSettings {
     /// Host names (without port) of the console, in addition to loopback names and plain IP
     /// addresses; others are rejected.
     pub hosts: Vec<String>,
+    /// Address at which browsers reach the console, such as https://weir-1.example.org: a link to it is on
+    /// the consoles of the other nodes. None: the first of `hosts`, or the address of `listen`, with its
+    /// port; if that is loopback, no link.
+    pub url: Option<String>,
     /// Serve /metrics without login or token.
     pub metrics_without_login: bool,
     /// Mark the session cookie `Secure`, for a console that is reached through TLS only.
@@ -116,6 +121,30 @@ pub struct ConsoleSettingError {
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
 impl ConsoleSettings {
+    /// Returns the address at which browsers on other machines reach the console, if there is any.
+    #[must_use]
+    pub fn address(&self) -> Option<String> {
+        if self.url.is_some() {
+            return self.url.clone();
+        }
+        let listen = self.listen?;
+        match self.hosts.first() {
+            // A proxy in front of it has the certificate.
+            Some(host) if self.cookie_secure => Some(format!("https://{host}")),
+            Some(host) => Some(format!("http://{host}:{}", listen.port())),
+            None if listen.ip().is_loopback() || listen.ip().is_unspecified() => None,
+            None => Some(format!("http://{listen}")),
+        }
+    }
+
+    /// Returns the host names that requests may have: `hosts`, and that of `url`.
+    #[must_use]
+    pub fn host_names(&self) -> Vec<String> {
+        let of_url = self.url.as_ref().and_then(|url| url.split_once("//"));
+        let of_url = of_url.and_then(|(_, rest)| rest.split([':', '/']).next());
+        self.hosts.iter().cloned().chain(of_url.map(str::to_owned)).collect()
+    }
+
     /// Returns all errors of these settings.
     #[must_use]
     pub fn problems(&self) -> Vec<ConsoleSettingError> {
@@ -139,6 +168,9 @@ impl ConsoleSettings {
         }
         if self.token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_CHARACTERS_MIN) {
             report("token", format!("the token has fewer than {TOKEN_CHARACTERS_MIN} characters"));
+        }
+        if let Some(url) = self.url.as_ref().filter(|url| !is_web_address(url)) {
+            report("url", format!("{url:?} is not an address such as https://weir.example.org"));
         }
         for host in self.hosts.iter().filter(|host| !is_host_name(host)) {
             report("hosts", format!("{host:?} is not a host name (no scheme, port or path)"));
@@ -172,9 +204,34 @@ mod tests {
         let found = settings_with(|settings| {
             settings.listen = "0.0.0.0:7420".parse().ok();
             settings.token = Some(Secret::new("short"));
+            settings.url = Some("weir.example".into());
             settings.hosts = vec!["http://weir.example".into(), "weir.example".into()];
         });
-        assert_eq!(found, ["password", "token", "hosts"]);
+        assert_eq!(found, ["password", "token", "url", "hosts"]);
+    }
+
+    #[test]
+    fn the_address_for_browsers_is_one_that_the_console_accepts() {
+        let address = |change: fn(&mut ConsoleSettings)| {
+            let mut settings = ConsoleSettings::default();
+            change(&mut settings);
+            settings.address().unwrap_or_default()
+        };
+        assert_eq!(address(|_| {}), "", "loopback");
+        assert_eq!(address(|settings| settings.listen = "0.0.0.0:7420".parse().ok()), "");
+        let listen = address(|settings| settings.listen = "192.168.1.2:7420".parse().ok());
+        assert_eq!(listen, "http://192.168.1.2:7420");
+        let host = address(|settings| settings.hosts = vec!["weir-1".into(), "weir".into()]);
+        assert_eq!(host, "http://weir-1:7420");
+        let proxied = address(|settings| {
+            (settings.cookie_secure, settings.hosts) = (true, vec!["weir-1".into()]);
+        });
+        assert_eq!(proxied, "https://weir-1");
+        let url = address(|settings| settings.url = Some("https://a.example:444/weir".into()));
+        assert_eq!(url, "https://a.example:444/weir");
+        let mut settings = ConsoleSettings::default();
+        (settings.url, settings.hosts) = (Some("https://a:444/".into()), vec!["b".into()]);
+        assert_eq!(settings.host_names(), ["b", "a"]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct JobServerOptions {
     /// Bound, listening sockets. All speak the same protocol.
     pub listeners: Vec<TcpListener>,
     pub settings: JobServerSettings,
+    /// The address of the console for browsers, which other nodes show. Empty: none.
+    pub console: String,
     pub clock: Clock,
     pub metrics: JobsMetrics,
     /// `None`: plain TCP.

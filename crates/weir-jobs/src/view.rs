@@ -8,7 +8,7 @@ mod xray;
 
 use serde::{Deserialize, Serialize};
 
-use crate::node::NodeReport;
+pub use crate::node::NodeView;
 pub use step::StepView;
 pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 
@@ -86,22 +86,6 @@ pub struct StorageView {
     /// The nodes that share the store, if others may, by hostname.
     #[serde(default)]
     pub nodes: Vec<NodeView>,
-}
-
-/// A node that shares the store, as it reported itself. Its texts may be of any origin.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// The name under which it holds reservations in the store.
-    pub id: String,
-    /// Whether it is the node that was asked.
-    pub is_self: bool,
-    /// `up`, `away` (it stopped reporting) or `stopped` (in order).
-    pub state: String,
-    /// Seconds since its report. `None`: it is alive and of a version that reports nothing; the figures
-    /// below are unknown.
-    pub age_seconds: Option<f64>,
-    #[serde(flatten)]
-    pub report: NodeReport,
 }
 
 /// One of several servers among which the jobs are divided.

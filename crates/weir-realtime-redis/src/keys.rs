@@ -109,6 +109,11 @@ impl Keys {
         format!("{}leases", self.beginning(Partition::first()))
     }
 
+    /// A hash: the nodes, and what they report about themselves.
+    pub(crate) fn reports(&self) -> String {
+        format!("{}reports", self.beginning(Partition::first()))
+    }
+
     /// A string: the position that the event with this idempotency key got.
     pub(crate) fn idempotency(&self, key: &ChannelKey, idempotency_key: &str) -> String {
         format!("{}:{idempotency_key}", self.of_channel("once", key))

@@ -33,6 +33,7 @@ mod metrics;
 mod moves;
 mod node;
 mod node_changes;
+mod node_reports;
 mod partition;
 mod permissions;
 mod placement;
@@ -57,6 +58,7 @@ pub use self::connections::{
 };
 pub use self::metrics::{LogTotals, RedisLogMetrics};
 pub use self::node::LogNode;
+pub use self::node_reports::NodeOptions;
 pub use self::placement::{SHARDS_MAX, ShardJoining, ShardOptions};
 pub use self::settings::RedisLogSettings;
 pub use self::sharded::{LogParts, ShardedLog};

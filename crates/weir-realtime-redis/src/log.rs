@@ -19,6 +19,7 @@ use crate::hooks::Hooks;
 use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
+use crate::node_reports::{NodeOptions, Reports};
 use crate::placement::{Placement, ShardOptions};
 use crate::queries;
 use crate::queue_limit::{QueueLimit, QueueRoom};
@@ -64,6 +65,8 @@ pub(crate) struct RedisLog {
     pub(crate) hooks: Hooks,
     /// Identifies this node to itself.
     pub(crate) node: String,
+    /// What the nodes report about themselves.
+    pub(crate) reports: Reports,
     /// Publications that wait for Redis.
     appends: QueueLimit,
     /// Events of clients that wait to be sent.
@@ -107,12 +110,13 @@ pub(crate) struct SharedParts {
     pub(crate) metrics: RedisLogMetrics,
     /// Identifies this node to itself.
     pub(crate) node: String,
+    pub(crate) options: NodeOptions,
 }
 
 impl RedisLog {
     /// Returns a log that is not connected.
     pub(crate) fn new(shard: ShardOptions, place: usize, parts: SharedParts) -> Self {
-        let SharedParts { placement, settings, metrics, node } = parts;
+        let SharedParts { placement, settings, metrics, node, options } = parts;
         let metrics = metrics.of_shard(&shard.name);
         let limit = |queue, waiting_max, bytes_max| {
             QueueLimit::new(metrics.gauges(queue), waiting_max, bytes_max)
@@ -137,6 +141,7 @@ impl RedisLog {
             takes_members: AtomicBool::new(false),
             listings: Semaphore::new(LISTINGS_MAX),
             identities: Identities::default(),
+            reports: Reports::new(options),
             hooks: Hooks::default(),
             commands: Mutex::default(),
             condition: ShardCondition::default(),

@@ -126,10 +126,13 @@ impl LogNode {
                 () = tokio::time::sleep(Duration::from_millis(fastrand::u64(RETRY_MS))) => {}
             }
         }
-        if let Some((_, mut connection)) = self.log.commands()
-            && let Err(error) = presence::end(&self.log, &self.hub, &mut connection).await
-        {
-            tracing::warn!(shard, %error, "other realtime nodes will remove this node's members");
+        if let Some((_, mut connection)) = self.log.commands() {
+            if let Err(error) = presence::end(&self.log, &self.hub, &mut connection).await {
+                tracing::warn!(shard, %error, "other realtime nodes will remove this node's members");
+            }
+            if let Err(error) = self.log.reports.stop(&self.log.keys, &mut connection).await {
+                tracing::debug!(shard, %error, "other nodes will list this node as away");
+            }
         }
         self.log.set_commands(None);
     }
@@ -345,7 +348,9 @@ impl LogNode {
 
     async fn on_heartbeat(&self, session: &mut Session) -> Result<(), SessionError> {
         session.subscriptions.ping().await?;
+        let sent = Instant::now();
         let stored = self.read_sequences(&mut session.commands).await?;
+        self.log.reports.note_response(sent.elapsed());
         for partition in session.sequences.on_heartbeat(&stored) {
             self.log.metrics.hole();
             session.holes.add(partition);
@@ -363,6 +368,8 @@ impl LogNode {
         }
         self.log.hooks.settle(&self.log.keys, &self.log.identities, &mut session.commands).await?;
         self.exchange_switches(session, true).await?;
+        let Session { commands, .. } = session;
+        self.log.reports.exchange(&self.log.keys, &self.hub, commands).await?;
         self.log.metrics.heartbeat();
         Ok(())
     }

@@ -29,6 +29,14 @@ const MOVED_AGE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// finds them, also if clients get no history.
 const EVENTS_MIN: usize = 100;
 const EVENT_AGE_MIN: Duration = Duration::from_secs(60);
+/// Redis forgets all reports this long after the last one of any node.
+const REPORTS_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// Redis forgets a node that has been gone for this long.
+const REPORT_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Nodes that are read.
+const NODES_READ_MAX: usize = 1_000;
+/// Bytes of one report.
+const REPORT_BYTES_MAX: usize = 2_048;
 /// A comparison reads at least this many bytes of events of a channel, the newest.
 const READ_BYTES_MIN: usize = 1 << 20;
 
@@ -61,12 +69,15 @@ static TAKE_HOOKS: LazyLock<Script> =
 static CHANGE_SWITCHES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/change_switches.lua")));
 static LEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/lease.lua")));
+static REPORTS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/reports.lua")));
 static END_LEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/end_lease.lua")));
 
 /// Stores the scripts on the server, which loses them when it restarts.
 pub(crate) async fn load(connection: &mut CommandConnection) -> RedisResult<()> {
-    let members = [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE];
+    let members =
+        [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE, &*REPORTS];
     let events = [&*APPEND, &*READ, &*FENCE, &*MOVE_OUT, &*MOVE_IN, &*CHANGE_SWITCHES];
     let counts = [&*CHANGE_COUNT, &*REMOVE_COUNTS, &*RELEASE_HOOK, &*TAKE_HOOKS];
     for script in events.into_iter().chain(members).chain(counts) {
@@ -444,4 +455,14 @@ fn channel_age(history: &HistoryLimits) -> Duration {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Stores the report of a node, and returns those of all. `replaced`: only in place of this one.
+pub(crate) fn report(keys: &Keys, node: &str, report: &str, replaced: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(REPORTS.get_hash()).arg(1).arg(keys.reports());
+    command.arg(node).arg(report).arg(REPORTS_AGE_MAX.as_secs());
+    command.arg(NODES_READ_MAX).arg(REPORT_BYTES_MAX);
+    command.arg(REPORT_AGE_MAX.as_secs()).arg(replaced);
+    command
 }

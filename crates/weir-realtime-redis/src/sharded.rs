@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use weir_base::node::merged;
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
@@ -14,12 +15,13 @@ use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::settings::HistoryLimits;
 use weir_realtime::shared_log::{
     AppendError, Appending, ChannelKey, ClientBroadcast, Counting, Listing, LogShardView, NewEvent,
-    SharedCounts, SharedLog, Terminating,
+    NodeState, SharedCounts, SharedLog, Terminating,
 };
 
 use crate::log::{Appended, RedisLog, SharedParts};
 use crate::metrics::RedisLogMetrics;
 use crate::node::LogNode;
+use crate::node_reports::NodeOptions;
 use crate::partition::Partition;
 use crate::placement::{Placement, ShardOptions};
 use crate::scripts;
@@ -41,6 +43,8 @@ pub struct LogParts {
     pub settings: RedisLogSettings,
     /// The metrics.
     pub metrics: RedisLogMetrics,
+    /// This node.
+    pub node: NodeOptions,
 }
 
 /// Events of one group, and their places among all that are appended.
@@ -54,10 +58,11 @@ impl ShardedLog {
     /// Returns a log that is not connected.
     #[must_use]
     pub fn new(parts: LogParts) -> Arc<Self> {
-        let LogParts { shards, settings, metrics } = parts;
+        let LogParts { shards, settings, metrics, node: options } = parts;
         let placement = Arc::new(Placement::new(&shards));
         let node = format!("{:016x}", fastrand::u64(..));
-        let shared = SharedParts { placement: Arc::clone(&placement), settings, metrics, node };
+        let placement_of_all = Arc::clone(&placement);
+        let shared = SharedParts { placement: placement_of_all, settings, metrics, node, options };
         let log = |(place, shard)| Arc::new(RedisLog::new(shard, place, shared.clone()));
         let logs = shards.into_iter().enumerate().map(log).collect();
         Arc::new(Self { shards: Arc::new(Shards { logs, placement }) })
@@ -333,6 +338,10 @@ impl SharedLog for ShardedLog {
 
     fn shards(&self) -> Vec<LogShardView> {
         self.shards.logs.iter().map(|shard| shard.view()).collect()
+    }
+
+    fn node_states(&self) -> Vec<NodeState> {
+        merged(self.shards.logs.iter().flat_map(|shard| shard.reports.nodes()).collect())
     }
 }
 

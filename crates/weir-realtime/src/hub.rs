@@ -147,7 +147,9 @@ impl Hub {
         self.is_handed_over.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_handed_over(&self) -> bool {
+    /// Returns whether the next process has taken over.
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
         self.is_handed_over.load(Ordering::SeqCst)
     }
 

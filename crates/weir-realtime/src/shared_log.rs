@@ -14,6 +14,7 @@
 mod channel_key;
 mod counts;
 mod members;
+mod node_figures;
 mod shard_view;
 mod webhooks;
 
@@ -27,6 +28,7 @@ use weir_base::clock::Timestamp;
 pub use self::channel_key::ChannelKey;
 pub use self::counts::{CountChange, NodeSubscriptions, SharedCounts};
 pub use self::members::{HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember};
+pub use self::node_figures::{NodeFigures, NodeReport, NodeState, NodeView};
 pub use self::shard_view::LogShardView;
 pub use self::webhooks::{SharedChange, SharedWebhook};
 use crate::pusher::position::ChannelPosition;
@@ -84,6 +86,9 @@ pub trait SharedLog: fmt::Debug + Send + Sync {
 
     /// Returns the state of each server of the log.
     fn shards(&self) -> Vec<LogShardView>;
+
+    /// Returns the nodes that share the log, as they reported themselves, by hostname.
+    fn node_states(&self) -> Vec<NodeState>;
 }
 
 /// An event of a client, for the other subscribers of its channel.

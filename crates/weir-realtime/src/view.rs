@@ -17,7 +17,8 @@ use crate::app::App;
 use crate::channel::Channel;
 use crate::hub::Hub;
 pub use crate::metrics::{ClosedView, HubTotals, LimitHit};
-pub use crate::shared_log::LogShardView;
+use crate::shared_log;
+pub use crate::shared_log::{LogShardView, NodeView};
 pub use crate::webhooks::WebhookTotals;
 
 /// A snapshot of the whole realtime server.
@@ -40,6 +41,9 @@ pub struct HubOverview {
     /// The servers of the log that several nodes share.
     #[serde(default)]
     pub log_shards: Vec<LogShardView>,
+    /// The nodes that share the log, by hostname.
+    #[serde(default)]
+    pub nodes: Vec<NodeView>,
 }
 
 /// An app and its figures.
@@ -136,7 +140,22 @@ impl Hub {
             webhooks: self.webhooks.metrics().totals(),
             limits_hit: self.metrics.limits_hit(),
             log_shards: self.broker.log.as_ref().map(|log| log.shards()).unwrap_or_default(),
+            nodes: self
+                .broker
+                .log
+                .iter()
+                .flat_map(|log| log.node_states())
+                .map(Into::into)
+                .collect(),
         }
+    }
+
+    /// Returns what this node reports to those that share its log.
+    #[must_use]
+    pub fn node_figures(&self) -> shared_log::NodeFigures {
+        let channels: usize = self.apps().iter().map(|app| app.channels.len()).sum();
+        let clients = self.metrics.totals().connections;
+        shared_log::NodeFigures { clients, channels: channels as u64, log_seconds: 0.0 }
     }
 
     /// Returns the channels of an app whose names begin with `prefix`, at most `limit`. None if the

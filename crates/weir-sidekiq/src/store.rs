@@ -50,7 +50,6 @@ mod foreign;
 mod handover;
 mod inspection;
 mod keys;
-mod known_nodes;
 mod lease;
 mod link;
 mod link_connection;
@@ -177,7 +176,7 @@ impl RedisStore {
             metrics,
             clock,
             lease: options.settings.lease,
-            node: owner::node_name(&options.node_file)?,
+            node: weir_base::node::node_name(&options.node_file)?,
             owner: RefCell::default(),
             registering: Default::default(),
             state: RefCell::new(StoreState { allocation, ..StoreState::default() }),

@@ -256,7 +256,7 @@ impl Weir {
         if sockets.have_realtime() && Part::Realtime.is_among(only) {
             let (cores, draining) = (sockets.cores(settings), self.draining.clone());
             let starting = Realtime::start(settings, cores, registry, &self.clock, draining);
-            self.realtime = Some(starting.await);
+            self.realtime = Some(starting.await?);
         }
         let shards = self.realtime.as_ref().map(Realtime::shards);
         let (apps, streams_end) = (Arc::clone(&self.apps), self.streams_end.clone());

@@ -1,7 +1,9 @@
 //! `weir status`: the state of a running Weir on one screen.
 
+mod nodes;
+
 use clap::Args;
-use weir_jobs::view::{JobServerOverview, NodeView, ShardView};
+use weir_jobs::view::{JobServerOverview, ShardView};
 use weir_realtime::view::LogShardView;
 
 use crate::admin_client::{self, AdminClient};
@@ -17,6 +19,9 @@ use weir_config::units::about_size;
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) target: Target,
+    /// List all nodes that share jobs or realtime channels with this one. Exits with 1 if one is away
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -25,17 +30,22 @@ pub(crate) struct StatusArguments {
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         let mut client = AdminClient::connect(&arguments.target).await?;
-        if arguments.json {
+        if arguments.json && !arguments.all {
             output::json(&client.get::<serde_json::Value>("/v1/status").await?)?;
-        } else {
-            print(&client.get::<Status>("/v1/status").await?);
+            return Ok(Exit::Fine);
+        }
+        let status = client.get::<Status>("/v1/status").await?;
+        match (arguments.all, arguments.json) {
+            (false, _) => print(&status),
+            (true, false) => return Ok(nodes::print_all(&status)),
+            (true, true) => output::json(&nodes::json(&status))?,
         }
         Ok(Exit::Fine)
     })
 }
 
 fn print(status: &Status) {
-    let up = seconds(status.uptime_seconds);
+    let up = output::seconds(status.uptime_seconds);
     output::line(&format!(
         "weir {} is up for {up} (pid {}), data in {}",
         status.version, status.pid, status.data_dir
@@ -60,6 +70,7 @@ fn print(status: &Status) {
         print_jobs(jobs, status.jobs_listen.as_deref().unwrap_or_default());
     }
     print_realtime(status);
+    nodes::print(status);
     print_gems(status);
     status.apps.iter().for_each(|app| print_app(status, app));
     let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
@@ -73,7 +84,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
         "{} in {} queues, the oldest for {}",
         jobs.enqueued,
         jobs.queues,
-        seconds(jobs.latency_seconds_max)
+        output::seconds(jobs.latency_seconds_max)
     );
     let working = format!(
         "{} by {} workers, {} fetches waiting",
@@ -103,7 +114,6 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
         ));
     }
     print_shards(&jobs.log.shards);
-    print_nodes(&jobs.log.nodes);
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {
         output::line(&format!(
@@ -125,35 +135,6 @@ fn print_shards(shards: &[ShardView]) {
             about_size(shard.memory_bytes)
         ));
     }
-}
-
-/// Prints the nodes that share the store. Their names come from the store, so special characters are
-/// escaped.
-fn print_nodes(nodes: &[NodeView]) {
-    for node in nodes {
-        let report = &node.report;
-        let this = if node.is_self { " (this node)" } else { "" };
-        let name = format!("{} {}", report.hostname.escape_debug(), node.id.escape_debug());
-        let figures = match node.age_seconds {
-            None => "of a version that reports nothing".to_owned(),
-            Some(age) => format!(
-                "version {}, {:.1} jobs/s, {} working, {}, {}, {}, {age:.0} s ago",
-                report.version.escape_debug(),
-                report.jobs_per_second,
-                report.busy,
-                counted(report.workers, "worker"),
-                counted(report.connections, "connection"),
-                counted(report.cores.into(), "core"),
-            ),
-        };
-        let name = name.trim_start();
-        output::line(&format!("{:<12} {name}{this}: {}, {figures}", "node", node.state));
-    }
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 fn print_realtime(status: &Status) {
@@ -178,7 +159,7 @@ fn print_realtime(status: &Status) {
 fn print_log_shard(shard: &LogShardView) {
     let LogShardView { name, address, is_connected, problem, seconds, nodes } = shard;
     let state = match (is_connected, problem) {
-        (true, _) => format!("connected, {}", counted(*nodes, "node")),
+        (true, _) => format!("connected, {}", output::count(*nodes, "node")),
         (false, None) => "connecting".to_owned(),
         (false, Some(problem)) => format!("AWAY since {seconds:.0} s: {problem}"),
     };
@@ -228,42 +209,5 @@ fn print_app(status: &Status, app: &AppRow) {
     output::line(&format!("{:<12} {} at {listen}: {}", "front", app.name, words.join(", ")));
     if let Some(problem) = app.workers.iter().find_map(|worker| worker.problem.as_ref()) {
         output::line(&format!("{:<12} PROBLEM: {problem}", app.name));
-    }
-}
-
-/// Formats seconds: `3d 4h`, `5m 2s`, `0.4s`.
-pub(super) fn seconds(seconds: f64) -> String {
-    const UNITS: [(&str, f64); 3] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)];
-    let below = |unit: &str| match unit {
-        "d" => ("h", 3_600.0),
-        "h" => ("m", 60.0),
-        _ => ("s", 1.0),
-    };
-    for (unit, size) in UNITS {
-        if seconds >= size {
-            let (smaller, smaller_size) = below(unit);
-            let whole = (seconds / size).floor();
-            let rest = ((seconds - whole * size) / smaller_size).floor();
-            return format!("{whole}{unit} {rest}{smaller}");
-        }
-    }
-    if seconds >= 10.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-
-    #[test]
-    fn durations_have_at_most_two_units() {
-        for (value, text) in [
-            (0.44, "0.4s"),
-            (12.3, "12s"),
-            (302.0, "5m 2s"),
-            (3_600.0, "1h 0m"),
-            (273_600.0, "3d 4h"),
-        ] {
-            assert_eq!(seconds(value), text);
-        }
     }
 }

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use weir_base::clock::Clock;
 use weir_base::switch::Pattern;
 
-use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 use weir_admin::switches::{ListedSwitch, Position, SwitchChange, SwitchPart};
 use weir_config::units;

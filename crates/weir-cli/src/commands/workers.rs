@@ -6,10 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 
 use self::restart::{PATH, RestartArguments};
-use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 use weir_admin::workers::{AppRow, JOBS, OperatorCommand, WorkerRow};
 

@@ -35,6 +35,7 @@ fn html_response(rendered: askama::Result<String>) -> Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Overview,
+    Nodes,
     Queues,
     Retries,
     Scheduled,
@@ -191,7 +192,13 @@ impl Alarm {
 }
 
 fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<NavigationGroup> {
-    let mut groups = vec![group(None, [entry(Section::Overview, "/", "Overview", None)])];
+    let mut groups = vec![group(
+        None,
+        [
+            entry(Section::Overview, "/", "Overview", None),
+            entry(Section::Nodes, "/nodes", "Nodes", None),
+        ],
+    )];
     if console.deps.jobs.is_some() {
         let entries = job_entries(reading.and_then(|reading| reading.jobs.as_ref()));
         groups.push(group(Some("Jobs"), entries));

@@ -3,9 +3,7 @@
 
 use askama::Template;
 use serde::Deserialize;
-use weir_jobs::view::{
-    NodeView, StoreCommandView, StoreOperationView, StoreServerView, StoreShardView,
-};
+use weir_jobs::view::{StoreCommandView, StoreOperationView, StoreServerView, StoreShardView};
 
 use super::chart;
 use super::frame::{PageFrame, Section, html};
@@ -55,31 +53,8 @@ struct ShardLink {
 struct StoreLive {
     store: String,
     problem: Option<String>,
-    nodes: Vec<NodeRow>,
     /// None: the store measures nothing.
     shard: Option<ShardPart>,
-}
-
-/// A node, as it reported itself.
-struct NodeRow {
-    hostname: String,
-    id: String,
-    is_self: bool,
-    state: String,
-    tag: &'static str,
-    /// The figures of a node that reports any.
-    figures: Option<NodeFigures>,
-}
-
-struct NodeFigures {
-    version: String,
-    uptime: String,
-    rate: String,
-    busy: String,
-    cores: String,
-    workers: String,
-    connections: String,
-    age: String,
 }
 
 struct ShardPart {
@@ -126,7 +101,6 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let live = StoreLive {
         store: overview.store_text(),
         problem: overview.log.problem.clone(),
-        nodes: overview.log.nodes.iter().map(NodeRow::new).collect(),
         shard: chosen.map(ShardPart::new),
     };
     let name = chosen.map(|shard| shard.shard.clone()).unwrap_or_default();
@@ -160,30 +134,6 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
 
 fn unknown(shard: &str) -> PageError {
     PageError::NotFound(format!("there is no shard {:?}", figures::shortened(shard, 100)))
-}
-
-impl NodeRow {
-    fn new(node: &NodeView) -> Self {
-        let report = &node.report;
-        let text = |text: &str| visible(text).into_owned();
-        Self {
-            hostname: text(&report.hostname),
-            id: text(&node.id),
-            is_self: node.is_self,
-            state: text(&node.state),
-            tag: if node.state == "away" { "critical" } else { "muted" },
-            figures: node.age_seconds.map(|age| NodeFigures {
-                version: text(&report.version),
-                uptime: figures::whole_duration(report.uptime_seconds),
-                rate: figures::rate(report.jobs_per_second),
-                busy: figures::count(report.busy),
-                cores: figures::count(report.cores.into()),
-                workers: figures::count(report.workers),
-                connections: figures::count(report.connections),
-                age: figures::whole_duration(age),
-            }),
-        }
-    }
 }
 
 impl ShardLink {

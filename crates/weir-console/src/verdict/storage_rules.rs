@@ -71,7 +71,7 @@ pub(super) fn nodes_are_away(facts: &JobFacts<'_>) -> Vec<Finding> {
         remedy: "Their jobs in progress return to their queues by themselves. Check the machines, and their \
                  connections to the shards. They are listed for an hour."
             .to_owned(),
-        link: "/store".to_owned(),
+        link: "/nodes".to_owned(),
         jobs: 0,
     }]
 }

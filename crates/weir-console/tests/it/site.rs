@@ -195,6 +195,7 @@ fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr, JobsMetric
     let metrics =
         JobsMetrics::register(&mut Registry::default(), settings.limits.metrics_queues_max);
     let running = weir_jobs::server::start(JobServerOptions {
+        console: String::new(),
         external: None,
         listeners: vec![listener],
         metrics: metrics.clone(),

@@ -52,6 +52,7 @@ static SERVER: LazyLock<(SocketAddr, RunningJobServer)> = LazyLock::new(|| {
         deadline: Duration::from_secs(10),
     };
     let start_with = JobServerOptions {
+        console: String::new(),
         external: None,
         listeners: vec![listener],
         settings,

@@ -6,7 +6,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::node::{NodeCondition, NodeState};
+use weir_base::node::NodeCondition;
+
+use crate::node::NodeState;
 
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,

@@ -118,10 +118,12 @@ async fn serve<S: Store>(
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Result<JobServerOutcome, StartError> {
-    let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop, external: _ } =
+    let JobServerOptions { listeners, mut settings, console, clock, metrics, tls, stop, .. } =
         start;
     descriptors::limit_connections(&mut settings.limits);
-    let service = Rc::new(JobService::new(store, settings, clock, metrics));
+    let mut service = JobService::new(store, settings, clock, metrics);
+    service.console = console;
+    let service = Rc::new(service);
     let shutdown = ShutdownToken::new();
     for listener in listeners {
         listener.set_nonblocking(true)?;

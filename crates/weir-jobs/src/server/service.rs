@@ -28,6 +28,8 @@ pub(crate) struct JobService<S> {
     pub(crate) clock: Clock,
     pub(crate) metrics: JobsMetrics,
     pub(crate) started: Timestamp,
+    /// The address of the console for browsers, or empty.
+    pub(crate) console: String,
     pub(crate) buffers: Rc<Buffers>,
     pub(crate) connections: OpenConnections,
     pub(crate) workers: RefCell<WorkerRegistry>,
@@ -57,6 +59,7 @@ impl<S> JobService<S> {
         Self {
             store,
             started: clock.now(),
+            console: String::new(),
             clock,
             metrics,
             buffers: Rc::default(),

@@ -7,7 +7,6 @@ use weir_log::SegmentInfo;
 
 use super::JobService;
 use crate::model::{FailureState, SetName};
-use crate::node::NodeState;
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
 use crate::store::{
@@ -88,7 +87,7 @@ fn log(storage: Storage) -> view::StorageView {
         sync_seconds_p50: storage.sync_seconds_p50,
         sync_seconds_p99: storage.sync_seconds_p99,
         shards: storage.shards.into_iter().map(shard).collect(),
-        nodes: storage.nodes.into_iter().map(node).collect(),
+        nodes: storage.nodes.into_iter().map(Into::into).collect(),
     }
 }
 
@@ -105,16 +104,6 @@ fn shard(shard: ShardState) -> view::ShardView {
         retries: shard.retries,
         dead: shard.dead,
         memory_bytes: shard.memory_bytes,
-    }
-}
-
-fn node(node: NodeState) -> view::NodeView {
-    view::NodeView {
-        state: node.condition().label().to_owned(),
-        age_seconds: node.report.is_some().then_some(node.age.as_secs_f64()),
-        id: node.id,
-        is_self: node.is_self,
-        report: node.report.unwrap_or_default(),
     }
 }
 

@@ -60,6 +60,7 @@ impl Server {
             deadline: PATIENCE,
         };
         let running = start(JobServerOptions {
+            console: String::new(),
             external: None,
             listeners: vec![listener],
             settings,

@@ -13,6 +13,7 @@ mod failover;
 mod faults;
 mod joining;
 mod limits;
+mod node_reports;
 mod permissions;
 mod presence;
 mod redis_cluster;

@@ -26,9 +26,15 @@ use weir_realtime::view::EventView;
 use weir_realtime::watch::Watch;
 use weir_realtime::webhooks::{WebhookMetrics, WebhookSettings, Webhooks};
 use weir_realtime_redis::{
-    LogParts, LogTotals, RedisLogMetrics, RedisLogSettings, ShardJoining, ShardOptions, ShardedLog,
+    LogParts, LogTotals, NodeOptions, RedisLogMetrics, RedisLogSettings, ShardJoining,
+    ShardOptions, ShardedLog,
 };
 use weir_redis::RedisEndpoint;
+
+fn options() -> NodeOptions {
+    let name = format!("{:012x}", fastrand::u64(..1 << 48));
+    NodeOptions { name, console: "http://weir-1:7420".to_owned() }
+}
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -63,7 +69,12 @@ impl Node {
     pub(crate) fn start_on(shards: Vec<ShardOptions>, settings: RedisLogSettings) -> Self {
         let mut registry = Registry::default();
         let metrics = RedisLogMetrics::register(&mut registry);
-        let log = ShardedLog::new(LogParts { shards, settings, metrics: metrics.clone() });
+        let log = ShardedLog::new(LogParts {
+            shards,
+            settings,
+            metrics: metrics.clone(),
+            node: options(),
+        });
         let hub = hub(&mut registry, &log);
         let shutdown = ShutdownToken::new();
         let (folder, switches) = switchboard(&hub);

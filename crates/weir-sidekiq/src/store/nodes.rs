@@ -4,10 +4,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_jobs::node::{NodeReport, NodeState};
+use weir_base::node::{NodeProcess, NodeReports};
+use weir_jobs::node::{NodeFigures, NodeReport, NodeState};
 use weir_jobs::store::StoreError;
 
-use super::known_nodes::NodesReply;
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
 
@@ -23,6 +23,15 @@ const NODES_READ_MAX: usize = 1_000;
 const NODES_PER_STEP: usize = 100;
 /// Bytes of one report.
 const REPORT_BYTES_MAX: usize = 2_048;
+
+/// The owners whose lease is alive, and the reports.
+type NodesReply = (Vec<Vec<u8>>, NodeReports);
+
+/// Returns the node of an owner.
+fn node_of(owner: Vec<u8>) -> Option<String> {
+    let owner = String::from_utf8(owner).ok()?;
+    owner.rsplit_once('-').map(|(node, _)| node.to_owned())
+}
 
 impl StoreCore {
     /// Returns the nodes with the present ages of their reports.
@@ -41,8 +50,9 @@ impl StoreCore {
         invocation.key(self.nodes_key()).arg(&self.node).arg(text).arg(REPORTS_KEPT.as_secs());
         invocation.arg(NODES_READ_MAX).arg(REPORT_BYTES_MAX);
         let reply: Result<NodesReply, _> = invocation.invoke_async(connection).await;
-        let reply = reply.map_err(|error| self.link.failed(&error))?;
-        self.state.borrow_mut().nodes.note(reply, &self.node, own);
+        let (owners, reports) = reply.map_err(|error| self.link.failed(&error))?;
+        let alive = owners.into_iter().filter_map(node_of).collect();
+        self.state.borrow_mut().nodes.note(alive, reports, &self.node, own);
         Ok(())
     }
 
@@ -51,9 +61,10 @@ impl StoreCore {
         self: &Rc<Self>,
         connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
-        let Some(own) = self.state.borrow().nodes.own.clone() else { return Ok(()) };
-        let stopped = NodeReport { stopped: true, jobs_per_second: 0.0, connections: 0, ..own };
-        self.exchange_nodes(connection, stopped).await
+        let Some(own) = self.state.borrow().nodes.own().cloned() else { return Ok(()) };
+        let process = NodeProcess { stopped: true, ..own.process };
+        let figures = NodeFigures { jobs_per_second: 0.0, connections: 0, ..own.figures };
+        self.exchange_nodes(connection, NodeReport { process, figures }).await
     }
 
     /// Forgets some nodes that have been gone for long.
@@ -61,14 +72,14 @@ impl StoreCore {
         &self,
         connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
-        let cursor = self.state.borrow().nodes.forget_cursor.clone();
+        let cursor = self.state.borrow().forget_cursor.clone();
         let mut invocation = self.scripts.forget.key(self.nodes_key());
         invocation.key(self.epochs_key()).key(self.clean_key()).key(self.reports_key());
         invocation.arg(self.token()?).arg(if cursor.is_empty() { "0" } else { &cursor });
         invocation.arg(NODES_PER_STEP).arg(NODE_KEPT.as_secs()).arg(NODES_KEPT_MAX);
         let next: Result<Option<String>, _> = invocation.invoke_async(connection).await;
         let next = next.map_err(|error| self.link.failed(&error))?;
-        self.state.borrow_mut().nodes.forget_cursor = next.unwrap_or_default();
+        self.state.borrow_mut().forget_cursor = next.unwrap_or_default();
         Ok(())
     }
 }

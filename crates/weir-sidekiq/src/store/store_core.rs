@@ -8,10 +8,12 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use weir_base::clock::{Clock, Timestamp};
+use weir_base::node::KnownNodes;
 use weir_jobs::allocation::Allocation;
 use weir_jobs::dispatch::Dispatcher;
 use weir_jobs::metrics::{JobsMetrics, QueueMetrics, StoreMetrics};
 use weir_jobs::model::QueueName;
+use weir_jobs::node::NodeFigures;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Counts, QueueTraffic, StoreError};
 
@@ -19,7 +21,6 @@ use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
 use super::confirmed_pushes::ConfirmedPushes;
 use super::keys::StoreKeys;
-use super::known_nodes::KnownNodes;
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
 use super::memory_reading::MemoryReading;
@@ -81,7 +82,9 @@ pub(super) struct StoreCore {
 pub(super) struct StoreState {
     pub(super) reservations: Reservations,
     pub(super) adopted_workers: AdoptedWorkers,
-    pub(super) nodes: KnownNodes,
+    pub(super) nodes: KnownNodes<NodeFigures>,
+    /// Where the next step of forgetting nodes begins.
+    pub(super) forget_cursor: String,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
     pub(super) next_number: u64,

@@ -78,6 +78,7 @@ impl Jobs {
         let running = start(JobServerOptions {
             listeners: vec![listener],
             settings: settings.jobs.settings.clone(),
+            console: settings.console.address().unwrap_or_default(),
             clock: clock.clone(),
             metrics: JobsMetrics::register(registry, labels_max),
             tls: tls.clone(),
@@ -146,7 +147,7 @@ impl Jobs {
 /// Returns what opens the store in Redis; `None`: another store.
 fn redis_store(settings: &Settings) -> Option<Box<dyn OpenStore>> {
     let jobs = &settings.jobs;
-    let node_file = settings.data_dir.join("node_id");
+    let node_file = settings.node_file();
     let redis = jobs.redis.clone();
     match &jobs.redis_shards[..] {
         [] => None,

@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
+use weir_base::node::node_name;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_base::switchboard::Switchboard;
@@ -18,7 +20,7 @@ use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::shared_log::SharedLog;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
-use weir_realtime_redis::{LogParts, RedisLogMetrics, ShardedLog};
+use weir_realtime_redis::{LogParts, NodeOptions, RedisLogMetrics, ShardedLog};
 
 use weir_config::Settings;
 
@@ -43,10 +45,10 @@ impl Realtime {
         registry: &mut Registry,
         clock: &Clock,
         draining: CancellationToken,
-    ) -> Self {
+    ) -> anyhow::Result<Self> {
         let in_flight = webhook_limit(settings, registry);
         let webhooks = ShutdownToken::new();
-        let log = create_log(&settings.realtime, registry);
+        let log = create_log(settings, registry)?;
         let shared = log.clone().map(|log| log as Arc<dyn SharedLog>);
         let parts = (Arc::clone(&in_flight), shared);
         let hub = create_hub(settings, cores, registry, clock, parts, &webhooks);
@@ -58,7 +60,7 @@ impl Realtime {
             webhooks.spawn(node.run());
         }
         let backup_file = Arc::new(Mutex::new(settings.backup_histories_file()));
-        Self { hub, switches, in_flight, draining, webhooks, histories, backup_file }
+        Ok(Self { hub, switches, in_flight, draining, webhooks, histories, backup_file })
     }
 
     /// Returns a function that creates a core's shard, to be called on the core.
@@ -173,13 +175,18 @@ fn create_hub(
 
 /// Creates the log that nodes share, if one is configured.
 fn create_log(
-    realtime: &weir_config::Realtime,
+    settings: &Settings,
     registry: &mut Registry,
-) -> Option<Arc<ShardedLog>> {
-    let shards = realtime.redis_shards.clone();
+) -> anyhow::Result<Option<Arc<ShardedLog>>> {
+    let shards = settings.realtime.redis_shards.clone();
     if shards.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let (settings, metrics) = (realtime.redis.clone(), RedisLogMetrics::register(registry));
-    Some(ShardedLog::new(LogParts { shards, settings, metrics }))
+    let file = settings.node_file();
+    let name = node_name(&file);
+    let name = name.with_context(|| format!("cannot read or write {}", file.display()))?;
+    let node = NodeOptions { name, console: settings.console.address().unwrap_or_default() };
+    let (settings, metrics) =
+        (settings.realtime.redis.clone(), RedisLogMetrics::register(registry));
+    Ok(Some(ShardedLog::new(LogParts { shards, settings, metrics, node })))
 }

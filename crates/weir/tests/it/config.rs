@@ -134,7 +134,7 @@ fn settings_of_the_package_and_of_three_nodes_are_valid() {
         let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
         let text = std::fs::read_to_string(format!("{deploy}/{name}/weir.toml")).expect("the file");
         let site = Site::new("");
-        for secret in ["jobs-password", "redis-password", "console-password"] {
+        for secret in ["jobs-password", "redis-password", "console-password", "realtime-secret"] {
             site.write_file(secret, b"a-long-password");
         }
         let folder = format!("{}/", site.path().display());

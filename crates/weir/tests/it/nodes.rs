@@ -1,4 +1,7 @@
-//! Two Weirs on two shards, as in deploy/two-nodes: one set of jobs, and each shows both.
+//! Two Weirs on two shards, with the settings in deploy/three-nodes: one set of jobs and channels, and each shows
+//! both.
+
+mod one_address;
 
 use std::path::Path;
 
@@ -12,8 +15,8 @@ use crate::http::get;
 use crate::process::wait_until;
 use crate::weir::{Site, Weir, program};
 
-const SETTINGS: &str = include_str!("../../../../deploy/two-nodes/weir.toml");
-const SHARD_SETTINGS: &str = include_str!("../../../../deploy/two-nodes/redis-shard.conf");
+const SETTINGS: &str = include_str!("../../../../deploy/three-nodes/weir.toml");
+const SHARD_SETTINGS: &str = include_str!("../../../../deploy/three-nodes/redis-shard.conf");
 const RULES: &str = include_str!("../../../../deploy/prometheus/weir-jobs.rules.yml");
 const PASSWORD: &str = "of-redis";
 
@@ -35,10 +38,8 @@ fn shard() -> Option<RedisServer> {
 fn site(shards: [&RedisServer; 2]) -> Site {
     let site = Site::new("");
     let folder = site.path().display().to_string();
-    for (file, text) in
-        [("redis-password", PASSWORD), ("jobs-password", "jobs"), ("console-password", "console")]
-    {
-        site.write_file(file, text.as_bytes());
+    for file in ["redis-password", "jobs-password", "console-password", "realtime-secret"] {
+        site.write_file(file, if file == "redis-password" { PASSWORD } else { file }.as_bytes());
     }
     let settings = SETTINGS
         .replace("/var/lib/weir", &format!("{folder}/data"))
@@ -46,7 +47,8 @@ fn site(shards: [&RedisServer; 2]) -> Site {
         .replace("redis-a:6379", &format!("127.0.0.1:{}", shards[0].port))
         .replace("redis-b:6379", &format!("127.0.0.1:{}", shards[1].port))
         .replace("0.0.0.0:7419", "127.0.0.1:0")
-        .replace("0.0.0.0:7420", "127.0.0.1:0");
+        .replace("0.0.0.0:7420", "127.0.0.1:0")
+        .replace("0.0.0.0:8080", "127.0.0.1:0");
     site.write(&settings);
     site
 }
@@ -63,6 +65,11 @@ fn start(shards: [&RedisServer; 2]) -> Weir {
 fn nodes(weir: &Weir) -> Vec<Value> {
     let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
     status["jobs"]["log"]["nodes"].as_array().expect("nodes").clone()
+}
+
+fn realtime_nodes(weir: &Weir) -> Vec<Value> {
+    let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
+    status["realtime"]["nodes"].as_array().expect("nodes").clone()
 }
 
 #[test]
@@ -83,10 +90,19 @@ fn two_nodes_share_the_jobs_and_show_each_other() {
     }
     // The second node reports when it starts; the first one reads that with its next report.
     wait_until("each lists both", || nodes(&one).len() == 2 && nodes(&other).len() == 2);
+    wait_until("each lists both in realtime", || {
+        realtime_nodes(&one).len() == 2 && realtime_nodes(&other).len() == 2
+    });
     let of_other = nodes(&one);
     assert!(of_other.iter().all(|node| node["state"] == "up"), "{of_other:?}");
     assert_eq!(of_other.iter().filter(|node| node["is_self"] == true).count(), 1);
     assert!(one.site.ok(&["status"]).contains("(this node): up, version 0."));
+    assert_eq!(realtime_nodes(&one).len(), 2, "they have the same names there");
+    let all: Value =
+        serde_json::from_str(&one.site.ok(&["status", "--all", "--json"])).expect("JSON");
+    let all = all.as_array().expect("nodes");
+    let is_whole = |node: &Value| node["jobs"].is_object() && node["realtime"].is_object();
+    assert!(all.len() == 2 && all.iter().all(is_whole), "{all:?}");
     let metrics = || get(one.console(), "/metrics", "").1;
     // They are published once a second.
     wait_until("both are counted", || metrics().contains("weir_jobs_nodes{state=\"up\"} 2"));
@@ -99,23 +115,45 @@ fn two_nodes_share_the_jobs_and_show_each_other() {
 }
 
 #[test]
+fn status_of_all_nodes_ends_with_1_if_one_is_away() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let weir = start([&a, &b]);
+    wait_until("it lists itself", || nodes(&weir).len() == 1);
+    let shown = weir.site.ok(&["status", "--all"]);
+    assert!(shown.contains(" *  up ") && shown.contains(" 0."), "{shown}");
+    let mut client = a.client();
+    redis::cmd("AUTH").arg(PASSWORD).exec(&mut client).expect("a login");
+    let now: (u64, u64) = redis::cmd("TIME").query(&mut client).expect("the time");
+    let report = format!(r#"{} {{"hostname":"weir-2","version":"0.1.0"}}"#, now.0 - 60);
+    let _: u64 = client.hset("weir:reports", "0123456789ab", report).unwrap();
+    wait_until("the other one is listed", || nodes(&weir).len() == 2);
+    let shown = weir.site.shown(&["status", "--all"]);
+    assert!(shown.starts_with("exit: 1\n") && shown.contains("weir-2"), "{shown}");
+    assert!(get(weir.console(), "/nodes", "").1.contains("weir-2"));
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn what_others_write_as_a_report_is_shown_as_text() {
     let (Some(a), Some(b)) = (shard(), shard()) else { return };
     let mut client = a.client();
     redis::cmd("AUTH").arg(PASSWORD).exec(&mut client).expect("a login");
     let now: (u64, u64) = redis::cmd("TIME").query(&mut client).expect("the time");
-    let hostile = r#"{"hostname":"<script>alert(1)</script>\u202e\u001b[2J","version":"\"><b>"}"#;
+    let hostile = r#"{"hostname":"<script>alert(1)</script>\u202e\u001b[2J","version":"\"><b>","console":"http://other:7420"}"#;
     let _: u64 = client.hset("weir:reports", "<i>", format!("{} {hostile}", now.0)).unwrap();
     let _: u64 = client.hset("weir:reports", "odd", "FLUSHALL").unwrap();
     let weir = start([&a, &b]);
     wait_until("the report is read", || nodes(&weir).len() == 2);
-    let page = get(weir.console(), "/store", "").1;
+    let page = get(weir.console(), "/nodes", "").1;
     assert!(page.contains("&#60;script&#62;alert(1)") && page.contains("(this node)"), "{page}");
     for raw in ["<script>alert", "<i>", "<b>", "\u{202e}", "\u{1b}"] {
         assert!(!page.contains(raw), "{raw:?}: {page}");
     }
-    let shown = weir.site.ok(&["status"]);
-    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown}");
+    assert!(page.contains("<a href=\"http://other:7420\" rel=\"noopener noreferrer\">"), "{page}");
+    for arguments in [&["status"][..], &["status", "--all"]] {
+        let shown = weir.site.ok(arguments);
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown}");
+    }
     assert!(weir.stop().success());
 }
 
@@ -135,16 +173,13 @@ fn a_node_refuses_a_later_layout_by_name() {
 }
 
 #[test]
-fn the_files_of_the_compose_files_exist() {
-    for (name, mounts) in [("two-nodes", 4), ("three-nodes", 4)] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
-        let compose = std::fs::read_to_string(folder.join("compose.yml")).expect("a compose file");
-        let words =
-            compose.split('"').filter(|word| word.starts_with("./") || word.starts_with("../"));
-        let files: Vec<&str> = words.filter_map(|word| word.split(':').next()).collect();
-        assert_eq!(files.len(), mounts, "{name}: {files:?}");
-        for file in files {
-            assert!(folder.join(file).exists(), "{name}: {file}");
-        }
+fn the_files_of_the_compose_file_exist() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/three-nodes");
+    let compose = std::fs::read_to_string(folder.join("compose.yml")).expect("a compose file");
+    let words = compose.split('"').filter(|word| word.starts_with("./"));
+    let files: Vec<&str> = words.filter_map(|word| word.split(':').next()).collect();
+    assert_eq!(files.len(), 6, "{files:?}");
+    for file in files {
+        assert!(folder.join(file).exists(), "{file}");
     }
 }

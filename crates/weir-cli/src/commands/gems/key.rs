@@ -10,9 +10,9 @@ use weir_gems::store::Scope;
 use weir_gems::view::KeyView;
 
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 use weir_admin::Done;
 use weir_admin::gems::{CreatedKey, NewKey, Revoke};

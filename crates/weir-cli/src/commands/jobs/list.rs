@@ -7,9 +7,9 @@ use weir_jobs::view::{JobListPage, JobView, QueueView};
 
 use super::query;
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 
 /// `weir jobs list`.

@@ -9,9 +9,9 @@ use weir_jobs::handle::WorkerSignal;
 use weir_jobs::view::JobWorkerView;
 
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 use weir_config::suggestion;
 

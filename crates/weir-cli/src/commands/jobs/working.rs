@@ -5,9 +5,9 @@ use weir_base::clock::Clock;
 use weir_jobs::view::ReservationView;
 
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 
 /// `weir jobs working`.

@@ -6,9 +6,9 @@ use weir_jobs::view::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 
 use super::query;
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::output::seconds;
 use crate::target::Target;
 
 /// `weir jobs xray`.

@@ -11,7 +11,8 @@ use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::settings::HistoryLimits;
 use crate::shared_log::{
     AppendError, Appending, ChannelKey, ChannelState, ClientBroadcast, Comparison, Counting,
-    Delivery, Listing, LogEvent, LogRecord, LogShardView, NewEvent, SharedLog, Terminating,
+    Delivery, Listing, LogEvent, LogRecord, LogShardView, NewEvent, NodeState, SharedLog,
+    Terminating,
 };
 
 pub(super) const EPOCH: Epoch = Epoch(7);
@@ -46,6 +47,10 @@ impl SharedLog for SilentLog {
 
     fn takes_members(&self, _: &ChannelKey) -> bool {
         true
+    }
+
+    fn node_states(&self) -> Vec<NodeState> {
+        Vec::new()
     }
 
     fn shards(&self) -> Vec<LogShardView> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
+use weir_base::node::merged;
 use weir_jobs::model::{QueueName, Wid, WorkerDirective};
 use weir_jobs::node::{NodeReport, NodeState};
 use weir_jobs::store::{
@@ -73,16 +74,7 @@ impl ShardedCore {
 
     /// Returns the nodes, each with its latest report on any shard.
     fn known_nodes(&self) -> Vec<NodeState> {
-        let mut nodes: Vec<NodeState> =
-            self.shards.iter().flat_map(|shard| shard.core().known_nodes()).collect();
-        let name = |node: &NodeState| node.report.as_ref().map(|report| report.hostname.clone());
-        nodes.sort_by(|one, other| {
-            let is_silent = |node: &NodeState| node.report.is_none();
-            (&one.id, is_silent(one), one.age).cmp(&(&other.id, is_silent(other), other.age))
-        });
-        nodes.dedup_by(|later, first| later.id == first.id);
-        nodes.sort_by_cached_key(|node| (name(node), node.id.clone()));
-        nodes
+        merged(self.shards.iter().flat_map(|shard| shard.core().known_nodes()).collect())
     }
 
     /// Reports this node on every shard, and workers with the jobs that they have from there. Returns

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::Commands as _;
-use weir_jobs::node::{NodeCondition, NodeReport, NodeState};
+use weir_base::node::{NodeCondition, NodeProcess};
+use weir_jobs::node::{NodeFigures, NodeReport, NodeState};
 use weir_jobs::store::Store;
 use weir_sidekiq::RedisEndpoint;
 
@@ -15,7 +16,8 @@ use crate::shared_redis::client;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn report(hostname: &str) -> NodeReport {
-    NodeReport { hostname: hostname.to_owned(), busy: 3, ..NodeReport::default() }
+    let process = NodeProcess { hostname: hostname.to_owned(), ..NodeProcess::default() };
+    NodeReport { process, figures: NodeFigures { busy: 3, ..NodeFigures::default() } }
 }
 
 /// Reports a node. Returns the nodes that it knows then.
@@ -25,7 +27,7 @@ async fn exchange(node: &Node, hostname: &str) -> Vec<NodeState> {
 }
 
 fn hostnames(nodes: &[NodeState]) -> Vec<&str> {
-    nodes.iter().map(|node| node.report.as_ref().map_or("", |it| &it.hostname)).collect()
+    nodes.iter().map(|node| node.report.as_ref().map_or("", |it| &it.process.hostname)).collect()
 }
 
 /// Opens a node with a lease that outlives the test.
@@ -42,7 +44,7 @@ fn each_node_knows_all_nodes() {
         let nodes = exchange(&one, "one").await;
         assert_eq!(hostnames(&nodes), ["one", "other"]);
         assert_eq!(nodes.iter().map(|node| node.is_self).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(nodes[1].report.as_ref().unwrap().busy, 3);
+        assert_eq!(nodes[1].report.as_ref().unwrap().figures.busy, 3);
         assert!(nodes[1].age < Duration::from_secs(5) && nodes[1].id != nodes[0].id);
         other.store.close().await.unwrap();
         let nodes = exchange(&one, "one").await;

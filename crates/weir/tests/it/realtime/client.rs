@@ -151,6 +151,11 @@ impl Socket {
         panic!("not closed after {MESSAGES_MAX} messages");
     }
 
+    /// Reports whether the connection was closed without a close frame. Otherwise, it has received something.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        matches!(self.stream.get_ref().peek(&mut [0]), Ok(0) | Err(_))
+    }
+
     /// Waits until the connection is closed without a close frame.
     pub(crate) fn wait_until_cut_off(&mut self) {
         match self.stream.read() {

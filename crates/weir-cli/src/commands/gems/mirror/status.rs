@@ -6,8 +6,8 @@ use weir_gems::view::{MirrorView, PhaseView, ReplacedView, UpstreamView};
 use super::report::describe_denied;
 use super::running::PATH;
 use crate::admin_client::AdminClient;
-use crate::commands::status::seconds;
 use crate::exit::Exit;
+use crate::output::seconds;
 use crate::output::{self, count, printable};
 use crate::target::Target;
 

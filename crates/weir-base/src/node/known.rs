@@ -2,53 +2,69 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use weir_jobs::node::{NodeReport, NodeState};
+
+use super::joined::sorted;
+use super::{NodeReport, NodeState};
 
 /// A node without a report for this long, and without a lease, is not shown any more.
 const SHOWN_FOR: Duration = Duration::from_secs(3_600);
 /// Longer names are no node's.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The owners whose lease is alive, and for each report its node, its age and its text.
-pub(super) type NodesReply = (Vec<Vec<u8>>, Vec<(Vec<u8>, u64, Vec<u8>)>);
+/// The reports of all nodes: for each its node, its age in seconds and its text.
+pub type NodeReports = Vec<(Vec<u8>, u64, Vec<u8>)>;
 
 /// The nodes, as they were read last.
-#[derive(Debug, Default)]
-pub(super) struct KnownNodes {
-    nodes: Vec<NodeState>,
+#[derive(Debug)]
+pub struct KnownNodes<F> {
+    nodes: Vec<NodeState<F>>,
     read_at: Option<Instant>,
     /// The last report of this node.
-    pub(super) own: Option<NodeReport>,
-    /// Where the next step of forgetting begins.
-    pub(super) forget_cursor: String,
+    own: Option<NodeReport<F>>,
 }
 
-impl KnownNodes {
+impl<F> Default for KnownNodes<F> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), read_at: None, own: None }
+    }
+}
+
+impl<F: Clone + DeserializeOwned + Default> KnownNodes<F> {
     /// Returns the nodes with the present ages of their reports.
-    pub(super) fn present(&self) -> Vec<NodeState> {
+    #[must_use]
+    pub fn present(&self) -> Vec<NodeState<F>> {
         let since = self.read_at.map_or(Duration::ZERO, |read_at| read_at.elapsed());
         let nodes = self.nodes.iter();
         nodes.map(|node| NodeState { age: node.age + since, ..node.clone() }).collect()
     }
 
-    /// Notes what was read after this node, `id`, had reported `own`.
-    pub(super) fn note(&mut self, reply: NodesReply, id: &str, own: NodeReport) {
-        self.nodes = nodes_of(reply, id);
+    /// Notes what was read after this node, `id`, had reported `own`. Nodes that are `alive` are listed
+    /// even without a report.
+    pub fn note(&mut self, alive: Vec<String>, reports: NodeReports, id: &str, own: NodeReport<F>) {
+        self.nodes = nodes_of(alive, reports, id);
         self.read_at = Some(Instant::now());
         self.own = Some(own);
+    }
+
+    /// Returns the last report of this node, if there was any.
+    #[must_use]
+    pub const fn own(&self) -> Option<&NodeReport<F>> {
+        self.own.as_ref()
     }
 }
 
 /// Returns the nodes to show, by hostname. Others may have written the reports: what is none is left
 /// out.
-fn nodes_of((owners, reports): NodesReply, own: &str) -> Vec<NodeState> {
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
-    let node_of = |owner: String| owner.rsplit_once('-').map(|(node, _)| node.to_owned());
-    let mut alive: Vec<String> = owners.into_iter().filter_map(text).filter_map(node_of).collect();
+fn nodes_of<F: DeserializeOwned + Default>(
+    mut alive: Vec<String>,
+    reports: NodeReports,
+    own: &str,
+) -> Vec<NodeState<F>> {
     let mut nodes = Vec::new();
     for (id, age, json) in reports {
-        let (Some(id), age) = (text(id), Duration::from_secs(age)) else { continue };
+        let (Ok(id), age) = (String::from_utf8(id), Duration::from_secs(age)) else { continue };
         if let Some(report) = NodeReport::parse(&json)
             && (alive.contains(&id) || age <= SHOWN_FOR)
         {
@@ -62,21 +78,28 @@ fn nodes_of((owners, reports): NodesReply, own: &str) -> Vec<NodeState> {
     nodes.extend(alive.into_iter().filter(|id| id.len() <= NAME_BYTES_MAX).map(|id| NodeState {
         is_self: id == own,
         id,
-        ..NodeState::default()
+        report: None,
+        age: Duration::ZERO,
     }));
-    let name = |node: &NodeState| node.report.as_ref().map(|report| report.hostname.clone());
-    nodes.sort_by_cached_key(|node| (name(node), node.id.clone()));
-    nodes
+    sorted(nodes)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::{Deserialize, Serialize};
+
     use super::*;
+
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Figures {
+        busy: u64,
+    }
 
     #[test]
     fn nodes_are_those_that_report_or_have_a_lease() {
         let report = |name: &str| format!(r#"{{"hostname":"{name}","busy":2}}"#).into_bytes();
-        let owners = ["aaa-1", "old-7", "aaa-2", "odd"].map(|it| it.as_bytes().to_vec());
+        let alive = ["aaa", "old", "aaa"].map(str::to_owned);
         let reports = vec![
             (b"bbb".to_vec(), 20, report("b")),
             (b"aaa".to_vec(), 5, report("a")),
@@ -85,10 +108,11 @@ mod tests {
             (b"\xff".to_vec(), 1, report("not UTF-8")),
             (b"hostile".to_vec(), 1, b"FLUSHALL".to_vec()),
         ];
-        let nodes = nodes_of((owners.to_vec(), reports), "bbb");
+        let nodes = nodes_of::<Figures>(alive.to_vec(), reports, "bbb");
         let ids: Vec<&str> = nodes.iter().map(|node| node.id.as_str()).collect();
         assert_eq!(ids, ["old", "aaa", "bbb"]);
         assert_eq!(nodes[0].report, None, "it is of a version that reports nothing");
+        assert_eq!(nodes[1].report.as_ref().unwrap().figures.busy, 2);
         assert_eq!(nodes[2].is_self.then_some(nodes[2].age), Some(Duration::from_secs(20)));
     }
 }
