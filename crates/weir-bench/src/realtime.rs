@@ -64,7 +64,7 @@ enum RealtimeCommand {
 
 #[derive(Debug, Args)]
 struct RunFlags {
-    /// ws://host:port
+    /// ws://host:port, or ws://host:port+host:port.. for the nodes of one deployment
     #[arg(long, default_value = "ws://127.0.0.1:8080")]
     url: ServerUrl,
     /// id:key:secret; for Centrifugo the secret is the API key.

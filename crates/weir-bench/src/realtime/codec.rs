@@ -92,7 +92,7 @@ pub(crate) struct ProtocolCodec {
 
 impl ProtocolCodec {
     pub(crate) fn new(target: &Target) -> Self {
-        let host = target.url.address.to_string();
+        let host = target.url.address(0).to_string();
         let path = match target.protocol {
             Protocol::Pusher => pusher::websocket_path(&target.app),
             Protocol::Centrifugo => centrifugo::PATH.to_owned(),

@@ -101,7 +101,7 @@ impl ClientPool {
     pub(crate) fn open(&mut self, slot: usize) -> Result<()> {
         let index = self.clients[slot].index;
         let receive_buffer = (index < self.slow_clients).then_some(self.slow_receive_buffer);
-        let to = self.target.url.address;
+        let to = self.target.url.address(index);
         let socket = socket::open(&self.sources, index, to, receive_buffer)
             .with_context(|| format!("client {index}, from {}", self.sources.address(index)))?;
         socket::register(&self.epoll, &socket, slot as u64)?;

@@ -1,13 +1,15 @@
 //! Publishes over HTTP on connections that stay open: one request at a time on each.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 
 use super::codec::excerpt;
 use super::socket::{self, IoOutcome};
+use super::target::ServerUrl;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 4096;
@@ -25,8 +27,8 @@ pub(crate) enum Published {
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
     slots: Vec<PublishConnection>,
-    /// Connections without a request in flight. The one that was used last is used first.
-    idle: Vec<usize>,
+    /// Connections without a request in flight, in turn, so that each node gets as many events.
+    idle: VecDeque<usize>,
 }
 
 /// One connection.
@@ -41,12 +43,12 @@ struct PublishConnection {
 
 impl Publisher {
     /// Opens one more connection. Returns its index, and the socket to register.
-    pub(crate) fn open(&mut self, to: SocketAddrV4) -> io::Result<(usize, &OwnedFd)> {
-        let stream = TcpStream::connect_timeout(&to.into(), CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
+    pub(crate) fn open(&mut self, to: &ServerUrl) -> io::Result<(usize, &OwnedFd)> {
         let broken = self.slots.iter().position(|connection| connection.socket.is_none());
         let index = broken.unwrap_or(self.slots.len());
+        let stream = TcpStream::connect_timeout(&to.address(index).into(), CONNECT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
         let connection = PublishConnection {
             socket: None,
             event: None,
@@ -57,7 +59,7 @@ impl Publisher {
             Some(index) => self.slots[index] = connection,
             None => self.slots.push(connection),
         }
-        self.idle.push(index);
+        self.idle.push_back(index);
         Ok((index, self.slots[index].socket.insert(stream.into())))
     }
 
@@ -72,7 +74,7 @@ impl Publisher {
     /// Sends `request` on an idle connection, of which there must be one. Returns the outcome if the connection
     /// broke.
     pub(crate) fn send(&mut self, event: u32, request: &[u8]) -> Option<Published> {
-        let index = self.idle.pop().expect("the caller has made sure of an idle connection");
+        let index = self.idle.pop_front().expect("the caller has made sure of an idle connection");
         let connection = &mut self.slots[index];
         connection.event = Some(event);
         match connection.write(request) {
@@ -96,7 +98,7 @@ impl Publisher {
         let outcome = parse_response(&connection.response)?;
         let event = connection.event.take()?;
         connection.response.clear();
-        self.idle.push(index);
+        self.idle.push_back(index);
         Some(match outcome {
             Ok(()) => Published::Accepted(event),
             Err(text) => Published::Rejected(event, text),

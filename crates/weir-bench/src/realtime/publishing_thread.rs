@@ -11,7 +11,6 @@
 
 mod worker;
 
-use std::net::SocketAddrV4;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -23,6 +22,7 @@ use self::worker::Worker;
 use super::codec::ProtocolCodec;
 use super::payload::EventData;
 use super::publisher::Published;
+use super::target::ServerUrl;
 use super::waker::Waker;
 
 /// Most publishing connections, and so most publishes in flight.
@@ -35,7 +35,7 @@ const NICE: i32 = -20;
 /// What the thread needs to publish events.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishContext {
-    pub(crate) to: SocketAddrV4,
+    pub(crate) to: ServerUrl,
     pub(crate) codec: ProtocolCodec,
     pub(crate) data: EventData,
     pub(crate) channel_names: Vec<String>,
@@ -173,7 +173,7 @@ mod tests {
     fn start(address: SocketAddr, connections: usize) -> Result<PublishingThread> {
         let target = Target::of(&format!("ws://{address}"), Protocol::Pusher);
         let context = PublishContext {
-            to: target.url.address,
+            to: target.url.clone(),
             codec: ProtocolCodec::new(&target),
             data: EventData::new(7, 64).expect("large enough"),
             channel_names: vec!["channel".to_owned()],

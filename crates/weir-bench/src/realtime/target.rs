@@ -43,15 +43,24 @@ impl Target {
     }
 }
 
-/// `ws://host:port`, IPv4: clients come from 127.0.0.x.
+/// `ws://host:port`, or `ws://host:port+host:port` for the nodes of one deployment, over which clients and publishers are
+/// spread evenly. IPv4: clients come from 127.0.0.x.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerUrl {
-    pub(crate) address: SocketAddrV4,
+    addresses: Vec<SocketAddrV4>,
+}
+
+impl ServerUrl {
+    /// Returns the node of a connection.
+    pub(crate) fn address(&self, index: usize) -> SocketAddrV4 {
+        self.addresses[index % self.addresses.len()]
+    }
 }
 
 impl fmt::Display for ServerUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "ws://{}", self.address)
+        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        write!(formatter, "ws://{}", addresses.join("+"))
     }
 }
 
@@ -61,15 +70,18 @@ impl FromStr for ServerUrl {
     fn from_str(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("ws://");
         let rest = rest.context("a server is given as ws://host:port (TLS is not supported)")?;
-        let host = rest.trim_end_matches('/');
-        let addresses = host.to_socket_addrs().with_context(|| format!("resolving {host}"))?;
-        let mut usable = addresses.filter_map(|address| match address {
-            SocketAddr::V4(address) => Some(address),
-            SocketAddr::V6(_) => None,
-        });
-        let address = usable.next().with_context(|| format!("{host} has no IPv4 address"))?;
-        Ok(Self { address })
+        let addresses = rest.trim_end_matches('/').split('+').map(resolve).collect::<Result<_>>()?;
+        Ok(Self { addresses })
     }
+}
+
+fn resolve(host: &str) -> Result<SocketAddrV4> {
+    let addresses = host.to_socket_addrs().with_context(|| format!("resolving {host}"))?;
+    let mut usable = addresses.filter_map(|address| match address {
+        SocketAddr::V4(address) => Some(address),
+        SocketAddr::V6(_) => None,
+    });
+    usable.next().with_context(|| format!("{host} has no IPv4 address"))
 }
 
 /// `id:key:secret`. The secret is never shown.
@@ -126,6 +138,15 @@ mod tests {
             ("7", "the-key", "hunter2:x")
         );
         assert!(!format!("{app:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn connections_are_spread_over_the_nodes() {
+        let text = "ws://127.0.0.1:1+127.0.0.1:2+127.0.0.1:3";
+        let url: ServerUrl = text.parse().expect("valid");
+        let ports: Vec<u16> = (0..6).map(|index| url.address(index).port()).collect();
+        assert_eq!((ports, url.to_string().as_str()), (vec![1, 2, 3, 1, 2, 3], text));
+        assert!("ws://127.0.0.1:1+".parse::<ServerUrl>().is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl ClientPool {
             return Ok(());
         }
         let context = PublishContext {
-            to: self.target.url.address,
+            to: self.target.url.clone(),
             codec: self.shared.codec.clone(),
             data: self.shared.data.clone(),
             channel_names: self.shared.channel_names.clone(),

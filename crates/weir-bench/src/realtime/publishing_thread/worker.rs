@@ -62,7 +62,7 @@ impl Worker {
     }
 
     fn open(&mut self) -> Result<()> {
-        let (index, socket) = self.publisher.open(self.context.to)?;
+        let (index, socket) = self.publisher.open(&self.context.to)?;
         socket::register(&self.epoll, socket, index as u64)
     }
 
