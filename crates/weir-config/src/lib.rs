@@ -130,15 +130,11 @@ impl Settings {
         }
     }
 
-    /// Returns realtime's settings and apps, limited by the front's limits.
+    /// Returns realtime's settings, limited by the front's limits, and its apps.
     pub fn realtime_in_effect(&self) -> (RealtimeSettings, Vec<AppSettings>) {
-        let (mut settings, mut apps) = (self.realtime.settings.clone(), self.realtime.apps.clone());
-        let max = self.realtime_connections_max();
-        settings.limits.connections_total_max = max;
-        for app in &mut apps {
-            app.connections_max = app.connections_max.min(max);
-        }
-        (settings, apps)
+        let mut settings = self.realtime.settings.clone();
+        settings.limits.connections_total_max = self.realtime_connections_max();
+        (settings, self.realtime.apps.clone())
     }
 
     /// Returns all TCP listening addresses by the names of their settings.

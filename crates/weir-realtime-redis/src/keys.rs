@@ -114,6 +114,11 @@ impl Keys {
         format!("{}reports", self.beginning(Partition::first()))
     }
 
+    /// A hash: the part of an app's limit of connections that each node may use, and its connections.
+    pub(crate) fn connections_of(&self, app: &str) -> String {
+        format!("{}connections-of:{app}", self.beginning(Partition::first()))
+    }
+
     /// A string: the position that the event with this idempotency key got.
     pub(crate) fn idempotency(&self, key: &ChannelKey, idempotency_key: &str) -> String {
         format!("{}:{idempotency_key}", self.of_channel("once", key))

@@ -19,6 +19,7 @@
 mod broadcasts;
 mod command_connection;
 mod comparisons;
+mod connection_shares;
 mod connections;
 mod fence;
 mod heartbeat;

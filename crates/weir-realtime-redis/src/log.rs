@@ -14,6 +14,7 @@ use weir_redis::cluster_slots::NodeAddress;
 
 use crate::broadcasts::Broadcasts;
 use crate::command_connection::CommandConnection;
+use crate::connection_shares::ConnectionShares;
 use crate::connections::{ConnectionParts, Connections, OpenError};
 use crate::hooks::Hooks;
 use crate::identities::Identities;
@@ -63,6 +64,7 @@ pub(crate) struct RedisLog {
     pub(crate) identities: Identities,
     /// Webhooks that this node must send.
     pub(crate) hooks: Hooks,
+    pub(crate) connections: ConnectionShares,
     /// Identifies this node to itself.
     pub(crate) node: String,
     /// What the nodes report about themselves.
@@ -143,6 +145,7 @@ impl RedisLog {
             identities: Identities::default(),
             reports: Reports::new(options),
             hooks: Hooks::default(),
+            connections: ConnectionShares::default(),
             commands: Mutex::default(),
             condition: ShardCondition::default(),
             cluster_nodes: Mutex::default(),

@@ -53,6 +53,8 @@ pub struct LogNode {
     shards: Arc<Shards>,
     hub: Arc<Hub>,
     shutdown: ShutdownToken,
+    /// Whether nodes share what belongs to no channel through this shard.
+    is_common: bool,
     switches: Option<Switchboard>,
     /// When the node started. It had no connections before.
     started: Instant,
@@ -89,6 +91,8 @@ struct Session {
     renewals: Renewals,
     presence: Presence,
     switches: SharedSwitches,
+    /// When this node last got its parts of the apps' limits.
+    shared_at: Instant,
     primary: Option<NamedPrimary>,
 }
 
@@ -96,11 +100,11 @@ impl LogNode {
     /// Returns the task of the node whose hub uses `log`.
     pub(crate) fn new(
         (log, shards, hub): (Arc<RedisLog>, Arc<Shards>, Arc<Hub>),
-        switches: Option<Switchboard>,
+        (is_common, switches): (bool, Option<Switchboard>),
         shutdown: ShutdownToken,
     ) -> Self {
         let (started, terminations) = (Instant::now(), Mutex::new(None));
-        Self { log, shards, hub, shutdown, switches, started, terminations }
+        Self { log, shards, hub, shutdown, is_common, switches, started, terminations }
     }
 
     /// Runs until shutdown.
@@ -151,6 +155,7 @@ impl LogNode {
         self.log.set_commands(Some(session.commands.clone()));
         session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
+        self.log.connections.request();
         tracing::info!(shard = self.log.shard.name, "realtime is connected to Redis");
         let error = tokio::select! {
             () = failed => SessionError::AppendFailed,
@@ -161,6 +166,9 @@ impl LogNode {
         };
         self.log.set_takes_members(false);
         self.hub.end_log_session(|key| self.log.owns(key));
+        if self.is_common {
+            self.hub.end_connection_grants();
+        }
         error
     }
 
@@ -190,6 +198,7 @@ impl LogNode {
             renewals,
             presence,
             switches: SharedSwitches::new(self.switches.clone()),
+            shared_at: now,
             primary,
         };
         Ok(opened)
@@ -220,6 +229,7 @@ impl LogNode {
         }
         loop {
             let (holes_due, hooks_due) = (session.holes.due(), self.log.hooks.next_due());
+            let shared_at = session.shared_at;
             let done = tokio::select! {
                 (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.compare_requested(session).await,
@@ -240,6 +250,9 @@ impl LogNode {
                     let partitions = session.holes.take(Instant::now());
                     self.request_all(|key| partitions.contains(&Partition::of(key)));
                     Ok(())
+                }
+                () = self.log.connections.due(shared_at), if self.is_common => {
+                    self.share_connections(session).await
                 }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
                 _ = switches.tick() => self.exchange_switches(session, false).await,
@@ -368,6 +381,7 @@ impl LogNode {
         }
         self.log.hooks.settle(&self.log.keys, &self.log.identities, &mut session.commands).await?;
         self.exchange_switches(session, true).await?;
+        self.share_connections(session).await?;
         let Session { commands, .. } = session;
         self.log.reports.exchange(&self.log.keys, &self.hub, commands).await?;
         self.log.metrics.heartbeat();
@@ -433,6 +447,19 @@ impl LogNode {
     ) -> Result<(), SessionError> {
         let Session { switches, commands, .. } = session;
         Ok(switches.exchange(&self.log.keys, looks, commands).await?)
+    }
+
+    /// Renews this node's parts of the apps' limits of connections.
+    async fn share_connections(&self, session: &mut Session) -> Result<(), SessionError> {
+        if !self.is_common {
+            return Ok(());
+        }
+        session.shared_at = Instant::now();
+        let Session { presence, commands, .. } = session;
+        let node = presence.node();
+        let earlier = self.log.identities.earlier_than(node);
+        let shares = &self.log.connections;
+        Ok(shares.exchange(&self.log.keys, &self.hub, (node, &earlier), commands).await?)
     }
 
     async fn release_hooks(&self, session: &mut Session) -> Result<(), SessionError> {

@@ -2,7 +2,7 @@
 
 use redis::{Pipeline, RedisResult, Value};
 use weir_realtime::hub::Hub;
-use weir_realtime::shared_log::{ChannelKey, CountChange};
+use weir_realtime::shared_log::{ChannelKey, CountChange, SharedMember};
 
 use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
@@ -18,7 +18,7 @@ const CHANGES_MAX: usize = 8_192;
 /// What was sent, in the order of the replies.
 enum SentChange {
     Subscriptions { key: ChannelKey, count: usize },
-    Members { count: usize },
+    Members { key: ChannelKey, count: usize, requested: Vec<SharedMember> },
 }
 
 /// Sends changes of some channels.
@@ -61,9 +61,10 @@ fn on_reply(log: &RedisLog, hub: &Hub, change: SentChange, reply: Value) -> Redi
                 log.hooks.add(hub, &hooks);
             }
         }
-        SentChange::Members { count } => {
-            let hooks: Vec<String> = redis::from_redis_value(reply)?;
-            log.metrics.members_changed(count);
+        SentChange::Members { key, count, requested } => {
+            let (hooks, rejected): (Vec<String>, Vec<String>) = redis::from_redis_value(reply)?;
+            hub.settle_admissions(&key, &requested, &rejected);
+            log.metrics.members_changed(count - rejected.len());
             log.hooks.add(hub, &hooks);
         }
     }
@@ -81,7 +82,7 @@ fn add(
     pipeline: &mut Pipeline,
     sent: &mut Vec<SentChange>,
 ) -> usize {
-    let (changes, has_more) = hub.take_member_changes(key, max);
+    let (unsent, has_more) = hub.take_member_changes(key, max);
     if has_more {
         log.subscribers.add(key.clone());
     } else {
@@ -89,20 +90,25 @@ fn add(
     }
     let node = presence.node();
     let subscriptions = hub.node_subscriptions(key);
-    let count = changes.added.len() + changes.removed.len();
+    let count = unsent.len();
     let prefix = || match hub.wants_shared_webhooks(key) {
         true => scripts::hook_prefix(),
         false => String::new(),
     };
-    let members = scripts::change_members(&log.keys, node, key, &changes, &prefix());
+    let members = scripts::change_members(&log.keys, node, key, &unsent, &prefix());
     let earlier = log.identities.earlier_than(node);
     let number = scripts::change_count(&log.keys, (node, &earlier), key, subscriptions, &prefix());
     let number =
         (number, SentChange::Subscriptions { key: key.clone(), count: subscriptions.count });
-    let members = (members, SentChange::Members { count });
+    let members =
+        (members, SentChange::Members { key: key.clone(), count, requested: unsent.requested });
     let commands = if subscriptions.count > 0 { [number, members] } else { [members, number] };
     for (command, change) in commands {
-        if count > 0 || matches!(change, SentChange::Subscriptions { .. }) {
+        let is_due = match change {
+            SentChange::Members { .. } => count > 0,
+            SentChange::Subscriptions { .. } => !key.is_directory(),
+        };
+        if is_due {
             pipeline.add_command(command);
             sent.push(change);
         }

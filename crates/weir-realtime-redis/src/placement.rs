@@ -44,7 +44,7 @@ pub enum ShardJoining {
 #[derive(Debug)]
 pub(crate) struct Placement {
     names: Vec<String>,
-    place_of_switches: usize,
+    common_place: usize,
     present: ShardRing,
     /// Without the shards that channels move to. None: there are none.
     previous: Option<ShardRing>,
@@ -83,9 +83,9 @@ impl Placement {
         let ring = |is_included: fn(ShardJoining) -> bool| ShardRing::new(shards, is_included);
         // The same on all nodes, in whatever order their settings list the shards.
         let permanent = (0..shards.len()).filter(|place| shards[*place].joining == No);
-        let place_of_switches = permanent.min_by_key(|place| &shards[*place].name);
+        let common_place = permanent.min_by_key(|place| &shards[*place].name);
         Self {
-            place_of_switches: place_of_switches.unwrap_or_default(),
+            common_place: common_place.unwrap_or_default(),
             names: shards.iter().map(|shard| shard.name.clone()).collect(),
             present: ring(|joining| joining != Prepare),
             previous: has(Move).then(|| ring(|joining| joining == No)),
@@ -115,9 +115,10 @@ impl Placement {
         self.present.home(&self.names, &format!("{app}/{user}"))
     }
 
-    /// Returns the shard through which nodes share switches: one that is not joining.
-    pub(crate) fn place_of_switches(&self) -> usize {
-        self.place_of_switches
+    /// Returns the shard through which nodes share what belongs to no channel (switches, limits of apps): one
+    /// that is not joining.
+    pub(crate) fn common_place(&self) -> usize {
+        self.common_place
     }
 
     /// Returns the place of the shard with this name.

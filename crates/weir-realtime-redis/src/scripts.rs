@@ -8,7 +8,8 @@ use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::settings::HistoryLimits;
 use weir_realtime::shared_log::{
-    ChannelKey, HeldMembers, MemberChanges, NewEvent, NodeSubscriptions, SharedMember,
+    ChannelKey, ConnectionUse, HeldMembers, NewEvent, NodeSubscriptions, SharedMember,
+    UnsentMembers,
 };
 
 use crate::command_connection::CommandConnection;
@@ -25,6 +26,9 @@ const UNUSED_CHANNEL_AGE: Duration = Duration::from_secs(30 * 60);
 /// How long a shard remembers that a channel was moved to another one, for nodes that do not move channels
 /// yet.
 const MOVED_AGE: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Nodes renew what they use of an app's limit each second. It is forgotten after this long, for example when
+/// the app has no limit any more.
+const GRANTS_AGE: Duration = Duration::from_secs(3_600);
 /// A stream keeps at least this many events for at least this long, so that a node that missed some
 /// finds them, also if clients get no history.
 const EVENTS_MIN: usize = 100;
@@ -68,6 +72,8 @@ static TAKE_HOOKS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/take_hooks.lua")));
 static CHANGE_SWITCHES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/change_switches.lua")));
+static SHARE_CONNECTIONS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/share_connections.lua")));
 static LEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/lease.lua")));
 static REPORTS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/reports.lua")));
@@ -78,9 +84,10 @@ static END_LEASE: LazyLock<Script> =
 pub(crate) async fn load(connection: &mut CommandConnection) -> RedisResult<()> {
     let members =
         [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE, &*REPORTS];
+    let limits = [&*SHARE_CONNECTIONS];
     let events = [&*APPEND, &*READ, &*FENCE, &*MOVE_OUT, &*MOVE_IN, &*CHANGE_SWITCHES];
     let counts = [&*CHANGE_COUNT, &*REMOVE_COUNTS, &*RELEASE_HOOK, &*TAKE_HOOKS];
-    for script in events.into_iter().chain(members).chain(counts) {
+    for script in events.into_iter().chain(members).chain(counts).chain(limits) {
         script.load_async(connection).await?;
     }
     Ok(())
@@ -230,10 +237,10 @@ pub(crate) fn change_members(
     keys: &Keys,
     node: &str,
     key: &ChannelKey,
-    changes: &MemberChanges,
+    unsent: &UnsentMembers,
     hook_prefix: &str,
 ) -> Cmd {
-    let partition = Partition::of(key);
+    let (partition, changes) = (Partition::of(key), &unsent.changes);
     let mut command = redis::cmd("EVALSHA");
     command
         .arg(CHANGE_MEMBERS.get_hash())
@@ -250,11 +257,13 @@ pub(crate) fn change_members(
         .arg(entry(key))
         .arg(changes.removed.len())
         .arg(keys.beginning(partition))
-        .arg(hook_prefix);
+        .arg(hook_prefix)
+        .arg(changes.added.len())
+        .arg(unsent.members_max);
     for user_id in &changes.removed {
         command.arg(&**user_id);
     }
-    for SharedMember { user_id, user_info } in &changes.added {
+    for SharedMember { user_id, user_info } in changes.added.iter().chain(&unsent.requested) {
         command.arg(&**user_id).arg(user_info.as_ref().map_or("", |info| info.get()));
     }
     command
@@ -404,6 +413,31 @@ pub(crate) fn change_switches(
     command.arg(u8::from(only_first));
     for (pattern, off) in changes {
         command.arg(pattern).arg(off);
+    }
+    command
+}
+
+/// Returns the command that grants a node a part of an app's limit of connections. `earlier` are identities
+/// of the same node.
+pub(crate) fn share_connections(
+    keys: &Keys,
+    (node, earlier): (&str, &[Arc<str>]),
+    used: &ConnectionUse,
+) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command
+        .arg(SHARE_CONNECTIONS.get_hash())
+        .arg(2)
+        .arg(keys.connections_of(&used.app))
+        .arg(keys.leases())
+        .arg(node)
+        .arg(used.connections)
+        .arg(used.held)
+        .arg(used.connections_max)
+        .arg(u8::from(used.is_wanted))
+        .arg(millis(GRANTS_AGE));
+    for node in earlier {
+        command.arg(&**node);
     }
     command
 }

@@ -77,11 +77,12 @@ impl ShardedLog {
         shutdown: &ShutdownToken,
     ) -> Vec<LogNode> {
         let shards = &self.shards;
-        let place_of_switches = shards.placement.place_of_switches();
+        let common_place = shards.placement.common_place();
         let node = |(place, log)| {
-            let switches = switches.filter(|_| place == place_of_switches).cloned();
+            let is_common = place == common_place;
+            let switches = switches.filter(|_| is_common).cloned();
             let parts = (Arc::clone(log), Arc::clone(shards), Arc::clone(hub));
-            LogNode::new(parts, switches, shutdown.clone())
+            LogNode::new(parts, (is_common, switches), shutdown.clone())
         };
         shards.logs.iter().enumerate().map(node).collect()
     }
@@ -334,6 +335,10 @@ impl SharedLog for ShardedLog {
 
     fn takes_members(&self, channel: &ChannelKey) -> bool {
         self.shards.home(channel).takes_members()
+    }
+
+    fn request_connections(&self) {
+        self.shards.logs[self.shards.placement.common_place()].connections.request();
     }
 
     fn shards(&self) -> Vec<LogShardView> {

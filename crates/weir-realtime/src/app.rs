@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::channel::{Cache, Registry};
+use crate::channel::{Cache, Registry, UserDirectory};
+use crate::connection_share::{ConnectionShare, QuotaExceeded};
 use crate::cores::AppNumber;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::signature::Token;
@@ -23,8 +24,12 @@ pub(crate) struct App {
     pub(crate) channels: Registry,
     /// The last events of its cache channels.
     pub(crate) cache: Arc<Cache>,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
+    /// The users of all nodes, if they share a log.
+    pub(crate) directory: UserDirectory,
     connections: AtomicUsize,
+    /// What this node may use of the limit of connections.
+    pub(crate) share: ConnectionShare,
     /// Number of connections of all apps of the hub.
     total: Arc<AtomicUsize>,
 }
@@ -33,15 +38,6 @@ pub(crate) struct App {
 #[derive(Debug)]
 pub(crate) struct ConnectionQuota(Arc<App>);
 
-/// The limit that a new connection would exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QuotaExceeded {
-    /// The limit of the app.
-    App,
-    /// The limit of all apps together.
-    Total,
-}
-
 impl App {
     fn new(number: AppNumber, settings: AppSettings, total: Arc<AtomicUsize>) -> Self {
         Self {
@@ -49,8 +45,10 @@ impl App {
             settings: ArcSwap::from_pointee(settings),
             channels: Registry::default(),
             cache: Arc::default(),
-            users: Users::default(),
+            users: Arc::default(),
+            directory: UserDirectory::default(),
             connections: AtomicUsize::new(0),
+            share: ConnectionShare::default(),
             total,
         }
     }
@@ -67,7 +65,7 @@ impl App {
 
     /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Counts one more connection, or returns the limit that it would exceed. `total_max` is the
@@ -79,9 +77,13 @@ impl App {
         // On an error, dropping `quota` restores the counts.
         let quota = ConnectionQuota(Arc::clone(self));
         let in_total = self.total.fetch_add(1, Ordering::Relaxed);
-        let in_app = self.connections.fetch_add(1, Ordering::Relaxed);
-        if in_app >= self.settings().connections_max {
+        let in_app = self.connections.fetch_add(1, Ordering::SeqCst);
+        let app_max = self.settings().connections_max;
+        if in_app >= app_max {
             return Err(QuotaExceeded::App);
+        }
+        if app_max < usize::MAX {
+            self.share.check(in_app, app_max)?;
         }
         if in_total >= total_max {
             return Err(QuotaExceeded::Total);
@@ -90,9 +92,17 @@ impl App {
     }
 }
 
+impl App {
+    /// Returns whether the shared log is to be asked for a larger part of the limit of connections.
+    pub(crate) fn needs_more_connections(&self) -> bool {
+        let max = self.settings().connections_max;
+        max < usize::MAX && self.share.needs_more(self.connections(), max)
+    }
+}
+
 impl Drop for ConnectionQuota {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
         self.0.total.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,7 +12,8 @@
 //!   node has no copy of is postponed (`Postponed::Subscribe`) and retried until the copy is there:
 //!   the connection is not read from meanwhile, so its messages keep their order.
 //! - **Client events** are delivered here and sent to the other nodes, at most once.
-//! - **Members** are those of all nodes. A node's own are added at once, and then sent to the log.
+//! - **Members** are those of all nodes. The log admits each user first, so that their limit holds over all
+//!   nodes. A connection that waits for that is postponed like one that waits for a copy.
 //! - **Counts** of subscriptions on all nodes come from the log. Figures for operators come from the
 //!   apps' registries of local channels.
 
@@ -168,4 +169,7 @@ pub(crate) enum SubscribeError {
     /// The channel's position in the shared log is requested. Try again soon.
     #[error("the channel's position is not known yet")]
     Unsynchronized,
+    /// The log is asked to admit the user to the presence channel. Try again soon, or cancel it.
+    #[error("the user is not admitted yet")]
+    Unadmitted,
 }

@@ -5,8 +5,10 @@
 //! new subscriber gets the present sequence under the same lock: later messages arrive through the
 //! mailbox, earlier ones are in the history.
 
+mod admissions;
 mod cache;
 mod cached;
+mod directory;
 mod exchange;
 mod history;
 mod home;
@@ -28,6 +30,7 @@ use weir_base::clock::Timestamp;
 
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
+pub(crate) use self::directory::{DirectoryPart, UserDirectory};
 pub(crate) use self::exchange::{
     CacheState, ChannelCounts, ChannelGone, Departure, Join, JoinError, JoinRequest, LeaveRequest,
     Publication, Published, Retention, SavedHistory, TooManyMembers, TryPublishError,
@@ -43,9 +46,10 @@ use self::shared_members::SharedMembers;
 pub(crate) use self::watch_queue::WatchQueue;
 use crate::cores::{Audience, Broadcast, ChannelId, CoreMessage, Cores, EventKey};
 use crate::frame::Frame;
-use crate::pusher::channel::{ChannelKind, ChannelName};
+use crate::pusher::channel::{Access, ChannelKind, ChannelName};
 use crate::pusher::position::ChannelPosition;
 use crate::settings::{AppSettings, PresenceLimits};
+use crate::users::Users;
 
 /// A channel of one app.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub(crate) struct Channel {
     slowed: AtomicU64,
     /// Cached events of the whole app.
     cache: Arc<Cache>,
+    /// The app's users, if this is a part of their directory.
+    users: Option<Arc<Users>>,
     /// A lock of std: held for some hundred nanoseconds, never across an await.
     home: Mutex<Home>,
 }
@@ -70,7 +76,14 @@ impl Channel {
         now: Timestamp,
     ) -> Self {
         let (kind, home) = (name.kind(), Home::new(cores, now));
-        Self { id, name, kind, slowed: AtomicU64::new(0), cache, home: Mutex::new(home) }
+        let (slowed, home) = (AtomicU64::new(0), Mutex::new(home));
+        Self { id, name, kind, slowed, cache, users: None, home }
+    }
+
+    /// Returns a part of the directory of these users, whose members are users that are signed in.
+    pub(crate) fn into_directory(self, users: &Arc<Users>) -> Self {
+        let kind = ChannelKind { access: Access::Presence, caches: false };
+        Self { kind, users: Some(Arc::clone(users)), ..self }
     }
 
     /// Returns a copy of a channel of the shared log, whose position is not known yet.

@@ -1,6 +1,7 @@
 //! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
 mod app_channels;
+mod connections;
 mod counts;
 mod members;
 mod publish;

@@ -19,6 +19,7 @@
 mod app;
 mod broker;
 mod channel;
+mod connection_share;
 mod cores;
 mod fanout;
 mod frame;
@@ -40,6 +41,7 @@ mod sse;
 mod users;
 pub mod view;
 pub mod watch;
+mod watchlist;
 pub mod webhooks;
 pub mod websocket;
 

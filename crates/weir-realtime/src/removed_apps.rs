@@ -26,9 +26,12 @@ impl RemovedApps {
         self.lock().clone()
     }
 
-    /// Forgets those without connections and channels.
+    /// Forgets those without connections and channels, and without users that the log still has.
     pub(crate) fn forget_unused(&self) {
-        self.lock().retain(|app| app.connections() > 0 || app.channels.len() > 0);
+        let is_used = |app: &App| {
+            app.connections() > 0 || app.channels.len() > 0 || !app.directory.is_all_sent()
+        };
+        self.lock().retain(|app| is_used(app));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<App>>> {

@@ -131,8 +131,8 @@ pub struct AppSettings {
     /// all.
     #[setting(parsed_texts)]
     pub origins: Vec<OriginPattern>,
-    /// Connections at a time; more are refused with 4004. None: as many as
-    /// realtime.limits.connections_total_max.
+    /// Connections at a time, to all nodes that share a Redis; more are refused with 4004. None: as
+    /// many as realtime.limits.connections_total_max of each node.
     #[setting(number_or_all, range = 0..=100_000_000)]
     pub connections_max: usize,
     /// A connection that has neither signed in nor subscribed to a channel that needs a signature
@@ -216,7 +216,7 @@ pub struct HistoryLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.apps.presence")]
 pub struct PresenceLimits {
-    /// Users of one presence channel.
+    /// Users of one presence channel, on all nodes that share a Redis.
     #[setting(range = COUNT, default = 100_000)]
     pub members_max: usize,
     /// Above this number of users, subscribers receive the number instead of the list, and

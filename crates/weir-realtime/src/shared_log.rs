@@ -12,6 +12,7 @@
 //! nodes, which notify their subscribers.
 
 mod channel_key;
+mod connections;
 mod counts;
 mod members;
 mod node_figures;
@@ -26,8 +27,11 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 pub use self::channel_key::ChannelKey;
+pub use self::connections::{ConnectionGrant, ConnectionUse};
 pub use self::counts::{CountChange, NodeSubscriptions, SharedCounts};
-pub use self::members::{HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember};
+pub use self::members::{
+    HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember, UnsentMembers,
+};
 pub use self::node_figures::{NodeFigures, NodeReport, NodeState, NodeView};
 pub use self::shard_view::LogShardView;
 pub use self::webhooks::{SharedChange, SharedWebhook};
@@ -83,6 +87,10 @@ pub trait SharedLog: fmt::Debug + Send + Sync {
 
     /// Returns whether the members of this channel are sent to the log at present.
     fn takes_members(&self, channel: &ChannelKey) -> bool;
+
+    /// Requests a larger part of apps' limits of connections, soon.
+    /// [`Hub::begin_connection_exchange`](crate::hub::Hub::begin_connection_exchange) returns for which.
+    fn request_connections(&self);
 
     /// Returns the state of each server of the log.
     fn shards(&self) -> Vec<LogShardView>;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::pusher::socket_id::SocketId;
 
-/// All users that are signed in or watched.
+/// All users that are signed in or watched, and the users of other nodes that this one follows.
 #[derive(Debug, Default)]
 pub(crate) struct Users(Mutex<HashMap<Arc<str>, User>>);
 
@@ -17,6 +17,14 @@ struct User {
     connections: Vec<SocketId>,
     /// Connections to notify when the user goes online or offline.
     watchers: Vec<SocketId>,
+    /// Whether the user is signed in to another node, if nodes share a log and this one follows the user.
+    is_remote: bool,
+}
+
+impl User {
+    const fn is_online(&self) -> bool {
+        self.is_remote || !self.connections.is_empty()
+    }
 }
 
 /// A connection's user.
@@ -45,14 +53,14 @@ impl Users {
         notify: impl FnOnce(A, &[Arc<str>]),
     ) -> Result<(), E> {
         let mut users = self.users();
-        let offline = users.get(&signed_in.user_id).filter(|user| user.connections.is_empty());
+        let offline = users.get(&signed_in.user_id).filter(|user| !user.is_online());
         let admitted = admit(offline.map_or(&[], |user| &user.watchers))?;
         users.entry(Arc::clone(&signed_in.user_id)).or_default().connections.push(socket_id);
         let mut online = Vec::new();
         for watched in &signed_in.watchlist {
             let user = users.entry(Arc::clone(watched)).or_default();
             user.watchers.push(socket_id);
-            if !user.connections.is_empty() {
+            if user.is_online() {
                 online.push(Arc::clone(watched));
             }
         }
@@ -75,11 +83,32 @@ impl Users {
         let mut watchers = Vec::new();
         forget(&mut users, &signed_in.user_id, |user| {
             remove(&mut user.connections, socket_id);
-            if user.connections.is_empty() {
+            if !user.is_online() {
                 watchers.clone_from(&user.watchers);
             }
         });
         notify(&watchers);
+    }
+
+    /// Notes whether a user is signed in to other nodes. `notify` gets the watchers to notify if the user
+    /// went online or offline. It is called under the lock, as in [`Users::sign_in`].
+    pub(crate) fn set_remote(
+        &self,
+        user_id: &str,
+        is_remote: bool,
+        notify: impl FnOnce(&[SocketId]),
+    ) {
+        let mut users = self.users();
+        if is_remote && !users.contains_key(user_id) {
+            users.insert(Arc::from(user_id), User::default());
+        }
+        forget(&mut users, user_id, |user| {
+            let was_online = user.is_online();
+            user.is_remote = is_remote;
+            if user.is_online() != was_online {
+                notify(&user.watchers);
+            }
+        });
     }
 
     /// Returns the user's connections.
@@ -87,7 +116,7 @@ impl Users {
         self.users().get(user_id).map(|user| user.connections.clone()).unwrap_or_default()
     }
 
-    /// Returns the number of users that are signed in or watched.
+    /// Returns the number of users that are signed in, here or as far as known to other nodes, or watched.
     pub(crate) fn len(&self) -> usize {
         self.users().len()
     }
@@ -102,7 +131,7 @@ impl Users {
 fn forget(users: &mut HashMap<Arc<str>, User>, id: &str, change: impl FnOnce(&mut User)) {
     let Some(user) = users.get_mut(id) else { return };
     change(user);
-    if user.connections.is_empty() && user.watchers.is_empty() {
+    if !user.is_online() && user.watchers.is_empty() {
         users.remove(id);
     }
 }
@@ -184,6 +213,33 @@ mod tests {
         sign_in(&users, socket(1), &user("ada", &[]));
         let told = sign_in(&users, socket(2), &user("grace", &["ada", "alan"]));
         assert_eq!(told.1, [Arc::from("ada")]);
+    }
+
+    #[test]
+    fn watchers_are_notified_once_of_a_user_with_connections_to_several_nodes() {
+        let users = Users::default();
+        let set_remote = |is_remote| {
+            let mut told = Vec::new();
+            users.set_remote("ada", is_remote, |watchers| {
+                check_locked(&users);
+                told = watchers.to_vec();
+            });
+            told
+        };
+        assert_eq!(set_remote(true), []);
+        let (watcher, ada) = (user("grace", &["ada"]), user("ada", &[]));
+        assert_eq!(sign_in(&users, socket(1), &watcher).1, [Arc::from("ada")]);
+        assert_eq!(sign_in(&users, socket(2), &ada).0, []);
+        assert_eq!(set_remote(false), []);
+        assert_eq!(set_remote(true), []);
+        assert_eq!(sign_out(&users, socket(2), &ada), []);
+        assert_eq!(set_remote(false), [socket(1)]);
+        assert_eq!(set_remote(false), []);
+        assert_eq!(set_remote(true), [socket(1)]);
+        sign_out(&users, socket(1), &watcher);
+        assert_eq!(users.len(), 1, "ada");
+        assert_eq!(set_remote(false), []);
+        assert!(users.users().is_empty());
     }
 
     #[test]

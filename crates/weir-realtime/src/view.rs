@@ -57,7 +57,7 @@ pub struct AppView {
     pub is_enabled: bool,
     /// Number of open connections.
     pub connections: usize,
-    /// Limit of open connections.
+    /// Limit of open connections: of the app on all nodes, or of all apps on this node if that is lower.
     pub connections_max: usize,
     /// Number of channels, including those without subscribers.
     pub channels: usize,
@@ -123,7 +123,7 @@ impl Hub {
     /// Returns a snapshot of the whole realtime server.
     #[must_use]
     pub fn overview(&self) -> HubOverview {
-        let mut apps: Vec<AppView> = self.apps().iter().map(app_view).collect();
+        let mut apps: Vec<AppView> = self.apps().iter().map(|app| self.app_view(app)).collect();
         apps.sort_by(|one, other| one.id.cmp(&other.id));
         let cores = self.cores.iter().map(|core| {
             let ((events, bytes), (events_max, bytes_max)) =
@@ -158,6 +158,20 @@ impl Hub {
         shared_log::NodeFigures { clients, channels: channels as u64, log_seconds: 0.0 }
     }
 
+    fn app_view(&self, app: &App) -> AppView {
+        let settings = app.settings();
+        let total_max = self.settings().limits.connections_total_max;
+        AppView {
+            id: settings.id.to_string(),
+            key: settings.key.to_string(),
+            is_enabled: settings.is_enabled,
+            connections: app.connections(),
+            connections_max: settings.connections_max.min(total_max),
+            channels: app.channels.len(),
+            users: app.users.signed_in(),
+        }
+    }
+
     /// Returns the channels of an app whose names begin with `prefix`, at most `limit`. None if the
     /// app does not exist.
     #[must_use]
@@ -181,19 +195,6 @@ impl Hub {
     pub fn channel_view(&self, app_id: &str, name: &str) -> Option<ChannelView> {
         let channel = self.app_by_id(app_id)?.channels.get(name)?;
         Some(channel_view(&channel, self.clock.now()))
-    }
-}
-
-fn app_view(app: &Arc<App>) -> AppView {
-    let settings = app.settings();
-    AppView {
-        id: settings.id.to_string(),
-        key: settings.key.to_string(),
-        is_enabled: settings.is_enabled,
-        connections: app.connections(),
-        connections_max: settings.connections_max,
-        channels: app.channels.len(),
-        users: app.users.signed_in(),
     }
 }
 

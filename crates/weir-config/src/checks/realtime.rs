@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use weir_realtime::settings::AppSettings;
 
-use super::super::{BrokerKind, Realtime, Settings, units};
+use super::super::{BrokerKind, Settings, units};
 use weir_settings::Report;
 
 /// A shorter secret is a warning. 16 characters of base64 have 96 bits.
@@ -38,7 +38,6 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         warn_about_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
     }
     warn_about_connection_limits(settings, warnings);
-    warn_about_shared_log(realtime, warnings);
     let limits = &realtime.settings.limits;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
         warnings.push("realtime.limits.advanced.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
@@ -49,17 +48,6 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     ] {
         warn_about_slow_shutdown(settings.shutdown_deadline, path, wait, warnings);
     }
-}
-
-/// Lists what nodes do not share yet.
-fn warn_about_shared_log(realtime: &Realtime, warnings: &mut Vec<String>) {
-    if realtime.broker != BrokerKind::Redis {
-        return;
-    }
-    warnings.push(
-        "realtime.broker: watchlists and limits per app are those of each node (docs/realtime.md)"
-            .to_owned(),
-    );
 }
 
 fn warn_about_front(settings: &Settings, warnings: &mut Vec<String>) {
@@ -92,6 +80,10 @@ fn warn_about_connection_limits(settings: &Settings, warnings: &mut Vec<String>)
         warnings.push(format!(
             "realtime.limits.connections_total_max is {total}, but the front takes {front} connections (front.limits.connections_max)"
         ));
+    }
+    if settings.realtime.broker == BrokerKind::Redis {
+        // The limit of an app is for all nodes together.
+        return;
     }
     let max = settings.realtime_connections_max();
     for (index, app) in settings.realtime.apps.iter().enumerate() {

@@ -11,7 +11,8 @@ local function begin_hooks(beginning, node, prefix)
 end
 
 local function add_hook(letter, entry, user)
-  if hooks.prefix == '' then return end
+  -- Signed-in users are stored as members of such channels, and have no webhooks.
+  if hooks.prefix == '' or string.find(entry, '^[^:]*:#users%-') then return end
   local leaves = letter == 'v' or letter == 'r'
   local subject = ((letter == 'o' or letter == 'v') and 'c' or 'm') .. entry .. '\n' .. user
   local leaving = not leaves and redis.call('HGET', hooks.leaving, subject)

@@ -20,25 +20,52 @@ pub(crate) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(crate) fn connect(node: &'a Node) -> Self {
-        let connection = node.core.connect("key").expect("accepted");
-        Self { core: &node.core, connection, arrived: RefCell::default() }
+        Self::try_connect(node).expect("accepted")
+    }
+
+    /// Connects, unless the node refuses the connection.
+    pub(crate) fn try_connect(node: &'a Node) -> Option<Self> {
+        let connection = node.core.connect("key")?;
+        Some(Self { core: &node.core, connection, arrived: RefCell::default() })
     }
 
     /// Joins a presence channel as a user. Returns the data of the response.
     pub(crate) async fn join(&self, channel: &str, user: &str, info: &Value) -> Value {
+        self.begin_join(channel, user, info);
+        self.event("pusher_internal:subscription_succeeded").await
+    }
+
+    /// Requests to join a presence channel as a user.
+    pub(crate) fn begin_join(&self, channel: &str, user: &str, info: &Value) {
         let channel_data = json!({"user_id": user, "user_info": info}).to_string();
         let auth = self.sign(&format!("{channel}:{channel_data}"));
         self.send(
             "pusher:subscribe",
             &json!({"channel": channel, "auth": auth, "channel_data": channel_data}),
         );
-        self.event("pusher_internal:subscription_succeeded").await
     }
 
     /// Subscribes to a public channel.
     pub(crate) async fn subscribe(&self, channel: &str) {
         self.send("pusher:subscribe", &json!({"channel": channel}));
         self.event("pusher_internal:subscription_succeeded").await;
+    }
+
+    /// Signs in as a user who watches others.
+    pub(crate) async fn sign_in(&self, user: &str, watchlist: &[&str]) {
+        let user_data = json!({"id": user, "watchlist": watchlist}).to_string();
+        let auth = self.sign(&format!(":user::{user_data}"));
+        self.send("pusher:signin", &json!({"auth": auth, "user_data": user_data}));
+        self.event("pusher:signin_success").await;
+    }
+
+    /// Breaks the connection.
+    pub(crate) fn end(&self) {
+        self.core.break_socket(self.connection);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.core.is_open(self.connection)
     }
 
     pub(crate) fn leave(&self, channel: &str) {
@@ -52,8 +79,20 @@ impl<'a> Client<'a> {
             let mut arrived = self.arrived.borrow_mut();
             let event =
                 std::iter::from_fn(|| arrived.pop_front()).find(|it| it["event"] == name)?;
-            let data = event["data"].as_str().expect("text");
+            // Errors have their data as an object.
+            let Some(data) = event["data"].as_str() else { return Some(event["data"].clone()) };
             Some(serde_json::from_str(data).unwrap_or_else(|_| json!(data)))
+        })
+        .await
+    }
+
+    /// Waits for an event with one of these names, and returns the name. Others are skipped.
+    pub(crate) async fn any_of(&self, names: &[&'static str]) -> &'static str {
+        loop_until(async || {
+            self.receive();
+            let arrived = std::mem::take(&mut *self.arrived.borrow_mut());
+            let name = |event: &Value| names.iter().copied().find(|it| event["event"] == **it);
+            arrived.iter().find_map(name)
         })
         .await
     }

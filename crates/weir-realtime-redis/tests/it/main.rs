@@ -21,3 +21,4 @@ mod redis_server;
 mod rig;
 mod shards;
 mod switches;
+mod users;

@@ -7,7 +7,7 @@ use weir_realtime_redis::RedisLogSettings;
 
 use crate::client::Client;
 use crate::redis_server::RedisServer;
-use crate::rig::{DEADLINE, Node, loop_until, settings};
+use crate::rig::{DEADLINE, Node, app, loop_until, settings};
 
 const ROOM: &str = "presence-room";
 const ADDED: &str = "pusher_internal:member_added";
@@ -87,6 +87,34 @@ async fn other_nodes_learn_new_information_of_a_user_that_left_and_returned() {
     ada.leave(ROOM);
     let _joined: Value = ada.join(ROOM, "ada", &json!({"name": "new"})).await;
     assert_eq!(bob.event(ADDED).await["user_info"], json!({"name": "new"}));
+}
+
+/// Users join at both nodes at the same moment, before either node knows those of the other.
+#[tokio::test]
+async fn the_limit_of_users_holds_over_all_nodes() {
+    const USERS_MAX: usize = 5;
+    const SUCCEEDED: &str = "pusher_internal:subscription_succeeded";
+    let redis = RedisServer::start();
+    let start = || {
+        let mut app = app();
+        app.presence.members_max = USERS_MAX;
+        Node::start_with_app(redis.endpoint(), settings(), app)
+    };
+    let (one, two) = (start(), start());
+    one.publish("other", 0).await;
+    two.publish("other", 1).await;
+    let client = |number| Client::connect(if number % 2 == 0 { &one } else { &two });
+    let clients: Vec<Client<'_>> = (0..20).map(client).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.begin_join(ROOM, &format!("user-{number}"), &json!({}));
+    }
+    let mut joined = 0;
+    for client in &clients {
+        let outcome = client.any_of(&[SUCCEEDED, "pusher:subscription_error"]).await;
+        joined += usize::from(outcome == SUCCEEDED);
+    }
+    assert_eq!(joined, USERS_MAX);
+    loop_until(async || (users(&one) == USERS_MAX && users(&two) == USERS_MAX).then_some(())).await;
 }
 
 /// A Redis that does not reply does not delay the end of a node.

@@ -60,13 +60,30 @@ impl Node {
     }
 
     pub(crate) fn start_with(endpoint: RedisEndpoint, settings: RedisLogSettings) -> Self {
+        Self::start_with_app(endpoint, settings, app())
+    }
+
+    /// Starts a node that serves this app.
+    pub(crate) fn start_with_app(
+        endpoint: RedisEndpoint,
+        settings: RedisLogSettings,
+        app: AppSettings,
+    ) -> Self {
         let shard =
             ShardOptions { name: endpoint.to_string(), endpoint, joining: ShardJoining::No };
-        Self::start_on(vec![shard], settings)
+        Self::start_parts(vec![shard], settings, app)
     }
 
     /// Starts a node with these shards.
     pub(crate) fn start_on(shards: Vec<ShardOptions>, settings: RedisLogSettings) -> Self {
+        Self::start_parts(shards, settings, app())
+    }
+
+    fn start_parts(
+        shards: Vec<ShardOptions>,
+        settings: RedisLogSettings,
+        app: AppSettings,
+    ) -> Self {
         let mut registry = Registry::default();
         let metrics = RedisLogMetrics::register(&mut registry);
         let log = ShardedLog::new(LogParts {
@@ -75,7 +92,7 @@ impl Node {
             metrics: metrics.clone(),
             node: options(),
         });
-        let hub = hub(&mut registry, &log);
+        let hub = hub(&mut registry, &log, app);
         let shutdown = ShutdownToken::new();
         let (folder, switches) = switchboard(&hub);
         for node in log.nodes(&hub, Some(&switches), &shutdown) {
@@ -236,13 +253,13 @@ fn switchboard(hub: &Hub) -> (TempDir, Switchboard) {
     (folder, Switchboard::open(Arc::clone(hub.switches()), Clock::system(), path))
 }
 
-fn app() -> AppSettings {
+pub(crate) fn app() -> AppSettings {
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.has_subscription_counts = true;
     app
 }
 
-fn hub(registry: &mut Registry, log: &Arc<ShardedLog>) -> Arc<Hub> {
+fn hub(registry: &mut Registry, log: &Arc<ShardedLog>, app: AppSettings) -> Arc<Hub> {
     let clock = Clock::system();
     let (webhooks, _) = Webhooks::start(
         WebhookSettings::default(),
@@ -257,7 +274,7 @@ fn hub(registry: &mut Registry, log: &Arc<ShardedLog>) -> Arc<Hub> {
     Hub::new(HubParts {
         cores: 1,
         settings,
-        apps: vec![app()],
+        apps: vec![app],
         clock,
         metrics: RealtimeMetrics::register(registry),
         webhooks,

@@ -12,8 +12,8 @@ use weir_base::clock::Clock;
 use super::{Announcement, Broker, ClientPublication, PublishError, ServerEvent, SubscribeError};
 use crate::app::App;
 use crate::channel::{
-    Channel, Departure, HistoryEntry, Join, JoinError, JoinRequest, LeaveRequest, Published,
-    SavedHistory, TooManyChannels, VersionedList, WatchQueue,
+    Channel, Departure, DirectoryPart, HistoryEntry, Join, JoinError, JoinRequest, LeaveRequest,
+    Published, SavedHistory, TooManyChannels, VersionedList, WatchQueue,
 };
 use crate::cores::{ChannelId, CoreBusy, Cores};
 use crate::metrics::{LimitKind, RealtimeMetrics};
@@ -85,6 +85,7 @@ impl Broker for LocalBroker {
                 }
                 Err(JoinError::Gone) => {}
                 Err(JoinError::Unsynchronized) => return Err(SubscribeError::Unsynchronized),
+                Err(JoinError::Unadmitted) => return Err(SubscribeError::Unadmitted),
                 Err(JoinError::Busy(busy)) => {
                     self.metrics.limit_hit(LimitKind::CoreQueue);
                     return Err(busy.into());
@@ -187,6 +188,22 @@ impl LocalBroker {
             }
         });
         created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
+    }
+
+    /// Returns the part of an app's directory that has a user, and creates it if it does not exist.
+    pub(crate) fn directory_part<'a>(
+        &self,
+        app: &'a App,
+        user_id: &str,
+        log: &dyn SharedLog,
+    ) -> &'a DirectoryPart {
+        app.directory.part_of(user_id, |name| {
+            let takes_members = log.takes_members(&app.key_of(&name));
+            let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
+            let cache = Arc::clone(&app.cache);
+            let channel = Channel::new(id, name, self.cores.len(), cache, self.clock.now());
+            Arc::new(channel.into_directory(&app.users).unsynchronized(takes_members))
+        })
     }
 
     /// Adds a live view to a channel, and creates the channel if it does not exist.

@@ -3,8 +3,8 @@
 //! With a shared log, events of servers are appended to the log, which returns them to every node
 //! ([`crate::shared_log`]). The local broker distributes them, and holds copies of the channels that
 //! have subscribers here. Client events are delivered here first, and sent to the other nodes. Subscriptions
-//! and members of presence channels are those of all nodes; other limits and users are those of this
-//! node.
+//! members of presence channels and signed-in users are
+//! those of all nodes.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::cores::CoreBusy;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::shared_log::{ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog};
+use crate::users::SignedIn;
 
 /// The broker of a node.
 #[derive(Debug)]
@@ -135,19 +136,51 @@ impl Broker for NodeBroker {
 }
 
 impl NodeBroker {
-    /// Notes for the log that a channel has one more subscriber.
-    fn note_subscriber<T, E>(
+    /// Notes for the log that a channel has one more subscriber, or that a user waits to be admitted.
+    fn note_subscriber<T>(
         &self,
         app: &App,
         channel: &ChannelName,
-        subscribed: Result<T, E>,
-    ) -> Result<T, E> {
+        subscribed: Result<T, SubscribeError>,
+    ) -> Result<T, SubscribeError> {
         if let Some(log) = &self.log
-            && subscribed.is_ok()
+            && matches!(subscribed, Ok(_) | Err(SubscribeError::Unadmitted))
         {
             log.subscribers_changed(app.key_of(channel));
         }
         subscribed
+    }
+
+    /// Notes for the log that a connection of a user has signed in, and follows the users on its watchlist.
+    pub(crate) fn note_sign_in(&self, app: &App, user: &SignedIn) {
+        let Some(log) = &self.log else { return };
+        let part = self.local.directory_part(app, &user.user_id, &**log);
+        part.channel.user_signed_in(&user.user_id);
+        log.subscribers_changed(app.key_of(&part.channel.name));
+        for watched in &user.watchlist {
+            let part = self.local.directory_part(app, watched, &**log);
+            if part.follow() {
+                // While the log does not respond, nothing: all copies are compared when it does.
+                log.request(app.key_of(&part.channel.name), app.settings().history);
+            }
+        }
+    }
+
+    /// Notes for the log that a connection of a user has signed out, or ended.
+    pub(crate) fn note_sign_out(&self, app: &App, user: &SignedIn) {
+        let Some(log) = &self.log else { return };
+        let part = self.local.directory_part(app, &user.user_id, &**log);
+        part.channel.user_signed_out(&user.user_id);
+        log.subscribers_changed(app.key_of(&part.channel.name));
+    }
+
+    /// Ends the request to admit a user whose connection does not join the channel any more.
+    pub(crate) fn cancel_admission(&self, app: &App, channel: &ChannelName, user_id: &str) {
+        let Some(log) = &self.log else { return };
+        let held = app.channels.get(channel.as_str());
+        if held.is_some_and(|held| held.cancel_admission(user_id)) {
+            log.subscribers_changed(app.key_of(channel));
+        }
     }
 
     /// Requests the log's state of a channel, to read its history afterwards. Returns whether the

@@ -111,6 +111,8 @@ pub(crate) enum JoinError {
     Gone,
     #[error("the channel's position is not known yet")]
     Unsynchronized,
+    #[error("the shared log has not admitted the user yet")]
+    Unadmitted,
     #[error("{0}")]
     Busy(#[from] CoreBusy),
     #[error("{0}")]

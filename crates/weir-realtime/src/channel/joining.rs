@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::admissions::Admission;
 use super::exchange::{
     ChannelGone, Departure, Join, JoinError, JoinRequest, LeaveRequest, TooManyMembers,
 };
@@ -76,13 +77,10 @@ impl Channel {
         cores: &Cores,
         now: Timestamp,
     ) -> Result<bool, JoinError> {
-        let max = app.presence.members_max;
+        self.check_room(home, member, app.presence.members_max)?;
         if home.members.contains(&member.user_id) {
             home.members.add(member.clone());
             return Ok(false);
-        }
-        if home.members.len() >= max {
-            return Err(TooManyMembers { max }.into());
         }
         if home.members.len() >= app.presence.list_max {
             home.members.become_large();
@@ -103,6 +101,25 @@ impl Channel {
             self.send_changes(home, cores, now);
         }
         Ok(true)
+    }
+
+    /// Checks that a user may be a member: with a shared log, which counts those of all nodes, that it has
+    /// admitted the user.
+    fn check_room(
+        &self,
+        home: &mut Home,
+        member: &ListedMember,
+        max: usize,
+    ) -> Result<(), JoinError> {
+        let has_room = home.members.contains(&member.user_id) || home.members.len() < max;
+        let shared = home.shared.as_mut();
+        match shared.and_then(|shared| shared.admission(member, has_room)) {
+            Some(Admission::Requested) => Err(JoinError::Unadmitted),
+            Some(Admission::Rejected) => Err(TooManyMembers { max }.into()),
+            Some(Admission::Admitted) => Ok(()),
+            None if has_room => Ok(()),
+            None => Err(TooManyMembers { max }.into()),
+        }
     }
 
     /// Removes a subscriber. Calls `notify` under the lock, as [`Channel::join`] does.

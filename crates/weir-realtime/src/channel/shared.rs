@@ -88,7 +88,8 @@ impl Channel {
         }
         if let Some(members) = &state.members {
             // A new copy has no subscribers, or few that came while the log did not respond.
-            result.is_busy |= !is_copy && !home.has_room(cores);
+            let is_new = is_copy && self.users.is_none();
+            result.is_busy |= !is_new && !self.has_room_for_members(&home, cores);
             if !result.is_busy {
                 self.replace_members(&mut home, members, app, cores, now);
             }
@@ -105,7 +106,7 @@ impl Channel {
 
     /// Returns whether the cores with subscribers have room for several events.
     pub(crate) fn has_room(&self, cores: &Cores) -> bool {
-        self.home().has_room(cores)
+        self.has_room_for_members(&self.home(), cores)
     }
 
     /// Returns the position of a copy that is synchronized, or None.

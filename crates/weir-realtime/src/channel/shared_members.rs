@@ -7,9 +7,10 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use serde_json::value::RawValue;
 
+use super::admissions::{Admission, Admissions};
 use super::members::ListedMember;
 use crate::pusher::position::ChannelPosition;
-use crate::shared_log::{MemberChanges, SharedMember};
+use crate::shared_log::{SharedMember, UnsentMembers};
 
 /// The members by node.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct SharedMembers {
     /// Users that joined or left this node since changes were last sent to the log. At most one for each
     /// user that is here, or was at that time.
     unsent: HashMap<Arc<str>, Option<ListedMember>, RandomState>,
+    /// Users that wait until the log admits them.
+    admissions: Admissions,
     /// The users of each other node.
     pub(super) remote: HashMap<Arc<str>, RemoteUsers, RandomState>,
     /// The last change of the other nodes, if it is known.
@@ -58,12 +61,53 @@ impl SharedMembers {
     /// Adds a connection of a user to this node.
     pub(super) fn join(&mut self, member: &ListedMember) {
         let local = self.local.entry(Arc::clone(&member.user_id)).or_insert_with(|| {
-            if self.is_connected {
+            let admission = self.admissions.remove(&member.user_id);
+            if self.is_connected && admission != Some(Admission::Admitted) {
                 self.unsent.insert(Arc::clone(&member.user_id), Some(member.clone()));
             }
             LocalMember { member: member.clone(), connections: 0 }
         });
         local.connections += 1;
+    }
+
+    /// Returns whether a user may join, as far as the log decides that. None: it does not, because the user is
+    /// here, or there is no connection to the log.
+    pub(super) fn admission(
+        &mut self,
+        member: &ListedMember,
+        may_request: bool,
+    ) -> Option<Admission> {
+        if !self.is_connected || self.local.contains_key(&member.user_id) {
+            return None;
+        }
+        if let Some(admission) = self.admissions.take_reply(&member.user_id) {
+            return Some(admission);
+        }
+        if !may_request {
+            return Some(Admission::Rejected);
+        }
+        self.admissions.request(&member.user_id);
+        self.unsent.insert(Arc::clone(&member.user_id), Some(member.clone()));
+        Some(Admission::Requested)
+    }
+
+    /// Ends the request of a user that does not join. Returns whether there was one.
+    pub(super) fn cancel_admission(&mut self, user_id: &str) -> bool {
+        let is_cancelled = self.admissions.remove(user_id).is_some();
+        if is_cancelled {
+            self.unsent.insert(Arc::from(user_id), None);
+        }
+        is_cancelled
+    }
+
+    /// Notes which of the requested users the log has admitted.
+    pub(super) fn settle_admissions(&mut self, requested: &[SharedMember], rejected: &[String]) {
+        self.admissions.settle(requested, rejected);
+    }
+
+    /// Returns whether users wait until the log admits them.
+    pub(super) fn has_admissions(&self) -> bool {
+        !self.admissions.is_empty()
     }
 
     /// Removes a connection of a user to this node.
@@ -78,14 +122,16 @@ impl SharedMembers {
         }
     }
 
-    /// Returns whether all changes were sent to the log.
+    /// Returns whether all changes were sent to the log, and no user waits for it.
     pub(super) fn is_all_sent(&self) -> bool {
-        self.unsent.is_empty()
+        self.unsent.is_empty() && self.admissions.is_empty()
     }
 
     /// Begins a connection to the log, to which all members are sent.
     pub(super) fn begin(&mut self) {
         (self.version, self.is_compared, self.is_connected) = (None, false, true);
+        // Those that wait ask again.
+        self.admissions.clear();
         let local = self.local.iter();
         self.unsent =
             local.map(|(user_id, it)| (Arc::clone(user_id), Some(it.member.clone()))).collect();
@@ -95,21 +141,25 @@ impl SharedMembers {
     pub(super) fn end(&mut self) {
         self.is_connected = false;
         self.unsent.clear();
+        self.admissions.clear();
     }
 
-    /// Returns at most `max` changes to send to the log.
-    pub(super) fn take_unsent(&mut self, max: usize) -> MemberChanges {
+    /// Returns at most `max` changes to send to the log, and whether there are more.
+    pub(super) fn take_unsent(&mut self, max: usize) -> (UnsentMembers, bool) {
         let users: Vec<Arc<str>> = self.unsent.keys().take(max).cloned().collect();
-        let mut changes = MemberChanges::default();
+        let mut unsent = UnsentMembers::default();
         for user_id in users {
             match self.unsent.remove(&user_id) {
                 Some(Some(ListedMember { user_id, user_info })) => {
-                    changes.added.push(SharedMember { user_id, user_info });
+                    let waits = self.admissions.contains(&user_id);
+                    let list =
+                        if waits { &mut unsent.requested } else { &mut unsent.changes.added };
+                    list.push(SharedMember { user_id, user_info });
                 }
-                _ => changes.removed.push(user_id),
+                _ => unsent.changes.removed.push(user_id),
             }
         }
-        changes
+        (unsent, !self.unsent.is_empty())
     }
 
     /// Notes a user of another node.

@@ -14,19 +14,77 @@ use super::shared_members::RemoteChange;
 use super::{Channel, SubscriberMessage};
 use crate::cores::{Audience, Cores};
 use crate::frame::Frame;
-use crate::pusher::server_message;
+use crate::pusher::server_message::{self, WatchlistChange};
 use crate::settings::AppSettings;
 use crate::shared_log::{
-    Delivery, HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember,
+    Delivery, HeldMembers, MemberChanges, MembersMessage, MembersState, SharedMember, UnsentMembers,
 };
+use crate::watchlist;
 
 impl Channel {
     /// Returns at most `max` changes of this node's members to send to the log, and whether there are
     /// more.
-    pub(crate) fn take_member_changes(&self, max: usize) -> (MemberChanges, bool) {
+    pub(crate) fn take_member_changes(&self, max: usize) -> (UnsentMembers, bool) {
         let mut home = self.home();
-        let Some(shared) = &mut home.shared else { return Default::default() };
-        (shared.take_unsent(max), !shared.is_all_sent())
+        home.shared.as_mut().map(|shared| shared.take_unsent(max)).unwrap_or_default()
+    }
+
+    /// Notes which of the requested users the log has admitted.
+    pub(crate) fn settle_admissions(&self, requested: &[SharedMember], rejected: &[String]) {
+        if let Some(shared) = &mut self.home().shared {
+            shared.settle_admissions(requested, rejected);
+        }
+    }
+
+    /// Ends the request of a user that does not join. Returns whether there was one.
+    pub(crate) fn cancel_admission(&self, user_id: &str) -> bool {
+        self.home().shared.as_mut().is_some_and(|shared| shared.cancel_admission(user_id))
+    }
+
+    /// Returns the number of subscriptions that the log is told. A user that waits to be admitted to a channel
+    /// without subscribers counts as one, so that the channel is occupied before it has a member.
+    pub(crate) fn counted_subscribers(&self) -> usize {
+        let home = self.home();
+        let has_admissions = home.shared.as_ref().is_some_and(|shared| shared.has_admissions());
+        home.total().max(usize::from(has_admissions))
+    }
+
+    /// Adds a connection of a user who has signed in, to a part of the directory of users.
+    pub(crate) fn user_signed_in(&self, user_id: &Arc<str>) {
+        let member = ListedMember { user_id: Arc::clone(user_id), user_info: None };
+        if let Some(shared) = &mut self.home().shared {
+            shared.join(&member);
+        }
+    }
+
+    /// Removes a connection of a user who has signed out, or left.
+    pub(crate) fn user_signed_out(&self, user_id: &str) {
+        if let Some(shared) = &mut self.home().shared {
+            shared.leave(user_id);
+        }
+    }
+
+    /// Returns whether the log has all changes of this node's members.
+    pub(crate) fn is_all_sent(&self) -> bool {
+        self.home().shared.as_ref().is_none_or(|shared| shared.is_all_sent())
+    }
+
+    /// Returns whether the cores have room for changes of members: those with subscribers, or all, because
+    /// the watchers of a user may be anywhere.
+    pub(super) fn has_room_for_members(&self, home: &Home, cores: &Cores) -> bool {
+        match self.users {
+            None => home.has_room(cores),
+            Some(_) => cores.iter().all(|core| core.budget.is_half_empty()),
+        }
+    }
+
+    /// Notifies the watchers of a user who is online on other nodes from now on, or is not any more.
+    fn report_user(&self, user_id: &str, change: WatchlistChange, cores: &Cores) {
+        if let Some(users) = &self.users {
+            users.set_remote(user_id, change == WatchlistChange::Online, |watchers| {
+                watchlist::notify_always(cores, watchers, change, user_id);
+            });
+        }
     }
 
     /// Begins a connection to the log. Returns whether this is a presence channel.
@@ -65,7 +123,7 @@ impl Channel {
         if home.is_gone || !home.is_synchronized {
             return Delivery::NotNeeded;
         }
-        let room = home.has_room(cores);
+        let room = self.has_room_for_members(&home, cores);
         let Some(shared) = &mut home.shared else { return Delivery::NotNeeded };
         if shared.is_compared && shared.is_old(message.version) {
             return Delivery::NotNeeded;
@@ -147,6 +205,9 @@ impl Channel {
             self.send_always(home, cores, SubscriberMessage { audience, ..message });
         }
         home.is_count_due |= is_new;
+        if is_new {
+            self.report_user(&member.user_id, WatchlistChange::Online, cores);
+        }
         home.members.add(member);
     }
 
@@ -171,6 +232,7 @@ impl Channel {
             return;
         }
         home.is_count_due = true;
+        self.report_user(user_id, WatchlistChange::Offline, cores);
         if !home.members.is_large() {
             self.send_removed(home, user_id, cores, now);
         }

@@ -51,7 +51,7 @@ impl Hub {
     #[must_use]
     pub fn node_subscriptions(&self, key: &ChannelKey) -> NodeSubscriptions {
         let held = self.removed_first(key);
-        let count = held.iter().map(|(_, channel)| channel.subscribers()).sum();
+        let count = held.iter().map(|(_, channel)| channel.counted_subscribers()).sum();
         NodeSubscriptions { count, is_announced: self.announces_count(key) }
     }
 

@@ -3,7 +3,7 @@
 use super::Hub;
 use crate::broker::{Announcement, Broker as _};
 use crate::metrics::LimitKind;
-use crate::shared_log::{ChannelKey, Delivery, MemberChanges, MembersMessage};
+use crate::shared_log::{ChannelKey, Delivery, MembersMessage, SharedMember, UnsentMembers};
 
 impl Hub {
     /// Begins a connection to the log, to which all subscriptions and members of this node in the included
@@ -34,16 +34,30 @@ impl Hub {
     /// Returns at most `max` changes of this node's members to send to the log, and whether there are
     /// more.
     #[must_use]
-    pub fn take_member_changes(&self, key: &ChannelKey, max: usize) -> (MemberChanges, bool) {
+    pub fn take_member_changes(&self, key: &ChannelKey, max: usize) -> (UnsentMembers, bool) {
         // Members of a removed app first: they may have joined the app that replaced it.
         let mut held = self.removed_first(key).into_iter();
-        for (_, channel) in held.by_ref() {
-            let (changes, has_more) = channel.take_member_changes(max);
-            if !changes.added.is_empty() || !changes.removed.is_empty() {
-                return (changes, has_more || held.len() > 0);
+        while let Some((app, channel)) = held.next() {
+            let (unsent, has_more) = channel.take_member_changes(max);
+            if !unsent.is_empty() {
+                let members_max = app.settings().presence.members_max;
+                let has_more = has_more || held.len() > 0;
+                return (UnsentMembers { members_max, ..unsent }, has_more);
             }
         }
-        (MemberChanges::default(), false)
+        (UnsentMembers::default(), false)
+    }
+
+    /// Notes which of the users that this node has requested the log has admitted.
+    pub fn settle_admissions(
+        &self,
+        key: &ChannelKey,
+        requested: &[SharedMember],
+        rejected: &[String],
+    ) {
+        for (_, channel) in self.removed_first(key) {
+            channel.settle_admissions(requested, rejected);
+        }
     }
 
     /// Applies changes of another node's members. Those of this node are only noted.

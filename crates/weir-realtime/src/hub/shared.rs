@@ -99,19 +99,28 @@ impl Hub {
         Some(view(&app, &channel))
     }
 
-    /// Returns all copies.
+    /// Returns all copies, and the parts of the directories of users that this node follows.
     #[must_use]
     pub fn held_channels(&self) -> Vec<HeldChannel> {
-        let apps = self.apps();
-        let channels = apps.iter().flat_map(|app| {
-            app.channels.with_prefix("").into_iter().map(|channel| view(app, &channel))
-        });
-        channels.collect()
+        let mut held = Vec::new();
+        for app in self.apps() {
+            let channels = app.channels.with_prefix("").into_iter();
+            held.extend(channels.map(|channel| view(&app, &channel)));
+            let followed = app.directory.parts().filter(|part| part.is_followed());
+            held.extend(followed.map(|part| view(&app, &part.channel)));
+        }
+        held
     }
 
     pub(super) fn held(&self, key: &ChannelKey) -> Option<(Arc<App>, Arc<Channel>)> {
         let app = self.app_by_id(&key.app)?;
-        let channel = app.channels.get(&key.channel)?;
+        let channel = match key.is_directory() {
+            false => app.channels.get(&key.channel)?,
+            true => {
+                let part = app.directory.get(&key.channel).filter(|part| part.is_followed())?;
+                Arc::clone(&part.channel)
+            }
+        };
         Some((app, channel))
     }
 }

@@ -19,7 +19,9 @@ impl Hub {
     /// Returns whether any endpoint receives webhooks about subscribers or members of a channel.
     #[must_use]
     pub fn wants_shared_webhooks(&self, key: &ChannelKey) -> bool {
-        let Some(app) = self.app_by_id(&key.app) else { return false };
+        let Some(app) = self.app_by_id(&key.app).filter(|_| !key.is_directory()) else {
+            return false;
+        };
         let hooks = &app.settings().hooks;
         KINDS.iter().any(|kind| hooks.has_endpoint_for_channel(*kind, &key.channel))
     }

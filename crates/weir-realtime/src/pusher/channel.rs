@@ -10,6 +10,10 @@ use super::limits::PusherLimits;
 /// The prefix of a signed-in user's own channel. The user's id follows it.
 pub const SERVER_TO_USER_PREFIX: &str = "#server-to-user-";
 
+/// The beginning of the names of the channels that have the signed-in users of an app on all nodes. No client
+/// and no server can use such a name.
+pub(crate) const DIRECTORY_PREFIX: &str = "#users-";
+
 /// The prefix of a cache channel, after the one that determines the access.
 const CACHE_PREFIX: &str = "cache-";
 
@@ -58,6 +62,11 @@ impl ChannelName {
             return Err(ChannelNameError::OnlyPrefix { prefix: name.to_owned() });
         }
         Ok(Self(Arc::from(name)))
+    }
+
+    /// Returns the name of a part of the directory of signed-in users, which [`Self::parse`] rejects.
+    pub(crate) fn of_directory(part: usize) -> Self {
+        Self(format!("{DIRECTORY_PREFIX}{part}").into())
     }
 
     /// Returns the name.

@@ -14,7 +14,8 @@ use weir_net::server::{ConnectionStream, HttpRequestHead, Peer, RejectedUpgrade,
 use super::Shard;
 use super::close_reason::write_close;
 use super::state::ShardState;
-use crate::app::{App, ConnectionQuota, QuotaExceeded};
+use crate::app::{App, ConnectionQuota};
+use crate::connection_share::QuotaExceeded;
 use crate::cores::{self, SessionKey};
 use crate::frame::append_text;
 use crate::metrics::LimitKind;
@@ -127,9 +128,17 @@ impl Shard {
             return Err(CloseCode::OverCapacity);
         }
         let total_max = self.hub.settings().limits.connections_total_max;
-        let quota = app.connect(total_max).map_err(|exceeded| {
+        let admitted = app.connect(total_max);
+        if let Some(log) = &self.hub.broker.log
+            && app.needs_more_connections()
+        {
+            log.request_connections();
+        }
+        let quota = admitted.map_err(|exceeded| {
             let (limit, code) = match exceeded {
                 QuotaExceeded::App => (LimitKind::Connections, CloseCode::OverConnectionQuota),
+                // The client may return: this node's part grows, or another node has room.
+                QuotaExceeded::Share => (LimitKind::Connections, CloseCode::OverCapacity),
                 QuotaExceeded::Total => (LimitKind::ConnectionsTotal, CloseCode::OverCapacity),
             };
             self.hub.metrics.limit_hit(limit);

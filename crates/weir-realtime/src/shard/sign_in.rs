@@ -9,7 +9,7 @@ use super::messages::write_error;
 use super::state::ShardState;
 use crate::cores::SessionKey;
 use crate::cores::{CoreBusy, DirectPayload};
-use crate::frame::{Frame, append_text};
+use crate::frame::append_text;
 use crate::pusher::client_message::SignIn;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message::{self, WatchlistChange};
@@ -17,6 +17,7 @@ use crate::pusher::socket_id::SocketId;
 use crate::pusher::user_data::UserData;
 use crate::session::Postponed;
 use crate::users::SignedIn;
+use crate::watchlist::{self, watchlist_frame, write_change};
 
 impl Shard {
     pub(super) fn sign_in(
@@ -57,6 +58,7 @@ impl Shard {
         });
         match signed_in {
             Ok(()) => {
+                self.hub.broker.note_sign_in(&app, &user);
                 let session = state.session(key);
                 (session.has_been_used, session.is_authorized) = (true, true);
                 session.user = Some(Box::new(user));
@@ -73,10 +75,10 @@ impl Shard {
         let session = state.session(key);
         let Some(user) = session.user.take() else { return };
         session.app.users.sign_out(session.socket_id, &user, |watchers| {
-            let frame = watchlist_frame(WatchlistChange::Offline, &user.user_id);
-            let messages = self.hub.cores.address_always(watchers, frame.wire().len());
-            self.hub.cores.send(messages, &DirectPayload::Frame(frame));
+            let change = WatchlistChange::Offline;
+            watchlist::notify_always(&self.hub.cores, watchers, change, &user.user_id);
         });
+        self.hub.broker.note_sign_out(&session.app, &user);
     }
 }
 
@@ -91,16 +93,4 @@ fn write_signed_in(output: &mut Vec<u8>, user_data: &str, is_cut: bool, online: 
         let online = online.iter().map(|user| &**user);
         append_text(output, |out| write_change(out, WatchlistChange::Online, online));
     }
-}
-
-fn watchlist_frame(change: WatchlistChange, user_id: &str) -> Frame {
-    Frame::text(|out| write_change(out, change, std::iter::once(user_id)))
-}
-
-fn write_change<'a>(
-    out: &mut Vec<u8>,
-    change: WatchlistChange,
-    users: impl Iterator<Item = &'a str> + Clone,
-) {
-    server_message::watchlist_events(out, std::iter::once((change, users)));
 }

@@ -74,9 +74,24 @@ impl Shard {
         match subscribed {
             // pusher-js treats an error as final, but room will be available soon.
             Err(error) if error.is_busy() => {
+                // The next attempt is charged before it is made.
+                state.session(key).has_prepaid = true;
                 self.postpone(state, key, Postponed::Subscribe(request));
             }
-            subscribed => write_rejection(subscribed, name.as_str(), output),
+            subscribed => {
+                if subscribed.is_err() {
+                    self.cancel_admission(state, key, &request);
+                }
+                write_rejection(subscribed, name.as_str(), output);
+            }
+        }
+    }
+
+    /// Ends the request to admit a member to a presence channel: the connection does not join it.
+    fn cancel_admission(&self, state: &mut ShardState, key: SessionKey, request: &Subscribe) {
+        if let Ok(Some(member)) = self.member(state, key, request) {
+            let app = &state.session(key).app;
+            self.hub.broker.cancel_admission(app, &request.channel, &member.user_id);
         }
     }
 
@@ -206,9 +221,9 @@ impl Shard {
         };
         let subscribed = self.hub.broker.subscribe(app, &request.channel, &joining, on_join);
         subscribed.map_err(|error| match error {
-            SubscribeError::Busy(_) | SubscribeError::Unsynchronized => {
-                SubscribeRefusal::busy(error)
-            }
+            SubscribeError::Busy(_)
+            | SubscribeError::Unsynchronized
+            | SubscribeError::Unadmitted => SubscribeRefusal::busy(error),
             SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
                 SubscribeRefusal::limit(error)
             }
@@ -267,7 +282,10 @@ impl Shard {
 
     /// Unsubscribes from all channels and signs the user out.
     pub(super) fn leave_all(&self, state: &mut ShardState, key: SessionKey) {
-        state.session(key).postponed = None;
+        let postponed = state.session(key).postponed.take().map(|postponed| *postponed);
+        if let Some(Postponed::Subscribe(request)) = postponed {
+            self.cancel_admission(state, key, &request);
+        }
         for subscription in std::mem::take(&mut state.session(key).subscriptions) {
             self.leave(state, &subscription);
         }

@@ -25,6 +25,32 @@ pub struct MemberChanges {
     pub removed: Vec<Arc<str>>,
 }
 
+/// Changes of this node's members that the log does not have. No user is in two of the lists.
+#[derive(Clone, Debug, Default)]
+pub struct UnsentMembers {
+    /// Users that came, and users that left.
+    pub changes: MemberChanges,
+    /// Users that wait to join. They may if the channel has fewer than `members_max` users, or has them
+    /// already.
+    pub requested: Vec<SharedMember>,
+    /// The limit of the channel's users.
+    pub members_max: usize,
+}
+
+impl UnsentMembers {
+    /// Returns the number of users.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.changes.added.len() + self.changes.removed.len() + self.requested.len()
+    }
+
+    /// Returns whether there is nothing to send.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Changes of a channel's members on one node.
 #[derive(Clone, Debug)]
 pub struct MembersMessage {

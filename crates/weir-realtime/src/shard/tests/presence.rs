@@ -44,13 +44,25 @@ fn change(node: &str, added: &[&str], removed: &[&str], offset: u64) -> MembersM
 
 /// Returns the changes that were not sent to the log: `+` and `-` before the users.
 fn unsent(core: &ManualCore) -> Vec<String> {
-    let (changes, has_more) = core.hub().take_member_changes(&room(), 9);
-    assert!(!has_more);
+    let (unsent, has_more) = core.hub().take_member_changes(&room(), 9);
+    assert!(!has_more && unsent.requested.is_empty());
+    let changes = unsent.changes;
     let added = changes.added.iter().map(|member| format!("+{}", member.user_id));
     let mut all: Vec<String> =
         added.chain(changes.removed.iter().map(|user| format!("-{user}"))).collect();
     all.sort();
     all
+}
+
+/// Admits the users that wait for the log, except for some. Returns them.
+fn admit(core: &ManualCore, rejected: &[&str]) -> Vec<String> {
+    let (unsent, _) = core.hub().take_member_changes(&room(), 9);
+    let rejected: Vec<String> = rejected.iter().copied().map(str::to_owned).collect();
+    core.hub().settle_admissions(&room(), &unsent.requested, &rejected);
+    let mut users: Vec<String> =
+        unsent.requested.iter().map(|member| member.user_id.to_string()).collect();
+    users.sort();
+    users
 }
 
 /// A core with a client that has joined as ada, beside the members of `n2`.
@@ -62,6 +74,9 @@ fn joined(users: &[&str]) -> (ManualCore, (SessionKey, SocketId)) {
     core.join(client, ROOM, "ada");
     assert!(take(&core, client).is_empty(), "it waits for the members");
     core.hub().synchronize(&room(), &found(users, 1, false));
+    core.requeue(client);
+    assert!(take(&core, client).is_empty(), "it waits until the log admits the user");
+    assert_eq!(admit(&core, &[]), ["ada"]);
     core.requeue(client);
     let messages = take(&core, client);
     for user in users.iter().chain(&["ada"]) {
@@ -126,7 +141,7 @@ fn a_user_that_left_another_node_and_returned_with_other_information_is_a_new_me
 #[test]
 fn the_log_is_told_of_a_users_first_and_last_connection() {
     let (core, client) = joined(&["bob"]);
-    assert_eq!(unsent(&core), ["+ada"]);
+    assert!(unsent(&core).is_empty(), "the log has admitted ada");
     let other = core.connect_client();
     core.join(other, ROOM, "ada");
     assert!(unsent(&core).is_empty());
@@ -137,12 +152,80 @@ fn the_log_is_told_of_a_users_first_and_last_connection() {
     core.remove_expired();
     assert_eq!(unsent(&core), ["-ada"], "the channel stays until the log knows");
     core.join(other, ROOM, "ada");
+    assert_eq!(admit(&core, &[]), ["ada"]);
+    core.requeue(other);
     assert_eq!(core.hub().begin_log_session(|_| true), [room()]);
     assert_eq!(unsent(&core), ["+ada"], "all members, for a new connection to the log");
     assert_eq!(core.hub().held_channel(&room()).unwrap().members, HeldMembers::Unknown);
     core.hub().end_log_session(|_| true);
     core.unsubscribe(other.0, ROOM);
     assert!(unsent(&core).is_empty(), "there is nobody to be told");
+}
+
+#[test]
+fn a_user_joins_once_the_log_has_admitted_it() {
+    let (core, _client) = joined(&["bob"]);
+    let [cy, dan, bob] = std::array::from_fn(|_| {
+        let client = core.connect_client();
+        drop(take(&core, client));
+        client
+    });
+    for (client, user) in [(cy, "cy"), (dan, "dan"), (bob, "bob")] {
+        core.join(client, ROOM, user);
+        core.requeue(client);
+        assert!(take(&core, client).is_empty(), "also bob, who is at another node");
+    }
+    assert_eq!(admit(&core, &["dan"]), ["bob", "cy", "dan"]);
+    for (client, text) in
+        [(cy, "subscription_succeeded"), (dan, "members_max"), (bob, "subscription_succeeded")]
+    {
+        core.requeue(client);
+        let messages = take(&core, client);
+        assert!(messages.iter().any(|message| message.contains(text)), "{messages:?}");
+    }
+    assert_eq!(core.hub().members("1", ROOM, None, 9).unwrap().total, 3);
+    assert!(unsent(&core).is_empty());
+    core.join(dan, ROOM, "dan");
+    assert_eq!(admit(&core, &[]), ["dan"], "a rejected user may try again");
+}
+
+#[test]
+fn a_user_whose_connection_ends_while_it_waits_is_removed() {
+    let (core, _client) = joined(&["bob"]);
+    for replies in [false, true] {
+        let cy = core.connect_client();
+        core.join(cy, ROOM, "cy");
+        assert_eq!(core.hub().node_subscriptions(&room()).count, 1, "that of ada");
+        if replies {
+            assert_eq!(admit(&core, &[]), ["cy"]);
+        }
+        core.break_socket(ManualConnection { key: cy.0, socket_id: cy.1 });
+        assert_eq!(unsent(&core), ["-cy"]);
+    }
+}
+
+/// The first user of a channel waits: its webhook must not come before that of the channel.
+#[test]
+fn a_channel_is_occupied_before_it_has_a_member() {
+    let (core, _log) = core();
+    let client = core.connect_client();
+    core.join(client, ROOM, "ada");
+    core.hub().synchronize(&room(), &found(&[], 1, false));
+    core.requeue(client);
+    assert_eq!(core.hub().node_subscriptions(&room()).count, 1);
+    core.break_socket(ManualConnection { key: client.0, socket_id: client.1 });
+    assert_eq!(core.hub().node_subscriptions(&room()).count, 0);
+}
+
+#[test]
+fn without_the_log_each_node_applies_the_limit_to_the_members_that_it_knows() {
+    let (core, _client) = joined(&["bob"]);
+    let cy = core.connect_client();
+    drop(take(&core, cy));
+    core.join(cy, ROOM, "cy");
+    core.hub().end_log_session(|_| true);
+    core.requeue(cy);
+    assert!(take(&core, cy)[0].contains("subscription_succeeded"));
 }
 
 #[test]

@@ -53,6 +53,8 @@ impl SharedLog for SilentLog {
         Vec::new()
     }
 
+    fn request_connections(&self) {}
+
     fn shards(&self) -> Vec<LogShardView> {
         Vec::new()
     }

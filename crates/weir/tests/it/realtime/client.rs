@@ -78,7 +78,18 @@ impl Socket {
 
     /// Signs in as a user.
     pub(crate) fn sign_in(&mut self, user: &str, key: &str, secret: &str) {
-        let user_data = json!({"id": user}).to_string();
+        self.sign_in_watching(user, &[], key, secret);
+    }
+
+    /// Signs in as a user who watches others.
+    pub(crate) fn sign_in_watching(
+        &mut self,
+        user: &str,
+        watchlist: &[&str],
+        key: &str,
+        secret: &str,
+    ) {
+        let user_data = json!({"id": user, "watchlist": watchlist}).to_string();
         let auth = sign(secret, &format!("{}::user::{user_data}", self.id));
         let data = json!({"auth": format!("{key}:{auth}"), "user_data": user_data});
         self.send(&json!({"event": "pusher:signin", "data": data}));

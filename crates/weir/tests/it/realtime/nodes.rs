@@ -1,5 +1,8 @@
 //! Two Weirs that share a realtime broker in one Redis.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -8,7 +11,7 @@ use super::{BASE, SECRET, TOKEN, admin, api, app, start};
 use crate::alert_rules::assert_metrics_exist;
 use crate::doctor::redis_server::RedisServer;
 use crate::http::get;
-use crate::process::wait_until;
+use crate::process::{TEST_TIMEOUT, wait_until};
 use crate::weir::{Site, Weir};
 
 const RULES: &str = include_str!("../../../../../deploy/prometheus/weir-realtime.rules.yml");
@@ -172,6 +175,54 @@ fn a_client_of_a_killed_node_recovers_at_the_other() {
     assert_eq!((&history["complete"], &history["offset"]), (&json!(true), &json!(6)));
     assert_eq!(history["events"].as_array().map(Vec::len), Some(4), "{history}");
     assert!(other.stop().success());
+}
+
+#[test]
+fn an_event_stream_continues_at_another_node() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    for data in ["1", "2", "3"] {
+        publish(&one, "news", data);
+    }
+    let history = api(&other).get("channels/news/history", "limit=10");
+    let epoch = history["epoch"].as_str().expect("text");
+    let mut stream = TcpStream::connect(other.front()).expect("accepted");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket");
+    let head = "GET /app/demo-key/channels/news/events HTTP/1.1\r\nHost: x\r\n";
+    write!(stream, "{head}Last-Event-ID: {epoch}:1\r\n\r\n").expect("sent");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    let mut next = || {
+        let mut messages = lines.by_ref().filter_map(|line| {
+            let text = line.strip_prefix("data: ")?;
+            Some(serde_json::from_str::<Value>(text).expect("JSON"))
+        });
+        let event = messages.find(|message| message["event"] == "e").expect("an event");
+        (event["offset"].clone(), event["data"].clone())
+    };
+    assert_eq!([next(), next()], [(json!(2), json!("2")), (json!(3), json!("3"))]);
+    publish(&one, "news", "4");
+    assert_eq!(next(), (json!(4), json!("4")));
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn a_watchlist_has_the_users_of_the_other_node() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut watcher = Socket::connect(one.front(), "demo-key");
+    watcher.sign_in_watching("1", &["2"], "demo-key", SECRET);
+    let mut watched = Socket::connect(other.front(), "demo-key");
+    watched.sign_in("2", "demo-key", SECRET);
+    let mut changes = || {
+        let event = watcher.event("pusher_internal:watchlist_events");
+        let data: Value =
+            serde_json::from_str(event["data"].as_str().expect("text")).expect("JSON");
+        data["events"][0].clone()
+    };
+    assert_eq!(changes(), json!({"name": "online", "user_ids": ["2"]}));
+    drop(watched);
+    assert_eq!(changes(), json!({"name": "offline", "user_ids": ["2"]}));
+    assert!(one.stop().success() && other.stop().success());
 }
 
 /// Redis has them.
