@@ -495,7 +495,7 @@ fn millis(duration: Duration) -> u64 {
 pub(crate) fn report(keys: &Keys, node: &str, report: &str, replaced: &str) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(REPORTS.get_hash()).arg(1).arg(keys.reports());
-    command.arg(node).arg(report).arg(REPORTS_AGE_MAX.as_secs());
+    command.arg(node).arg(report).arg(millis(REPORTS_AGE_MAX));
     command.arg(NODES_READ_MAX).arg(REPORT_BYTES_MAX);
     command.arg(REPORT_AGE_MAX.as_secs()).arg(replaced);
     command

@@ -1,6 +1,6 @@
 -- Stores what a node reports about itself, reads what all have reported, and removes what is too old.
 -- KEYS: reports
--- ARGV: node, its report, seconds after which Redis forgets all reports, the number of nodes that are
+-- ARGV: node, its report, milliseconds after which Redis forgets all reports, the number of nodes that are
 -- read, more or less, the largest size of a report, seconds after which a report is removed, the report that
 -- this one may replace (empty: any).
 -- Returns for each report its node, its age in seconds and its text. A report is stored behind the time in
@@ -14,7 +14,7 @@ if type(stored) == 'table' then return reports end
 if ARGV[7] == '' or (stored and string.match(stored, '^%d+ (.*)$') == ARGV[7]) then
   redis.call('HSET', KEYS[1], ARGV[1], time[1] .. ' ' .. ARGV[2])
 end
-redis.call('EXPIRE', KEYS[1], ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
 local page = redis.call('HSCAN', KEYS[1], '0', 'COUNT', count)
 for place = 1, math.min(#page[2], 2 * count), 2 do
   local node, value = page[2][place], page[2][place + 1]
