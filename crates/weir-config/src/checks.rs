@@ -194,6 +194,13 @@ fn queue_warnings(name: &QueueName, queue: &QueueSettings, policy: DispatchPolic
             .push(format!("jobs.queues.{name}.fresh_lane has no effect without target_latency")),
         _ => {}
     }
+    let headroom = (queue.fair_headroom > 0).then_some("fair_headroom");
+    let tenants = (!queue.tenants.is_empty()).then_some("tenants");
+    if queue.fair_by.is_none() {
+        let ignored = headroom.into_iter().chain(tenants);
+        let text = |key| format!("jobs.queues.{name}.{key} has no effect without fair_by");
+        warnings.extend(ignored.map(text));
+    }
     if queue.weight != 1 && policy == DispatchPolicy::Strict {
         warnings.push(format!(
             "jobs.queues.{name}.weight has no effect, because jobs.dispatch is \"strict\""

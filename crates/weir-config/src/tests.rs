@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_front::ForwardedHeader;
+use weir_jobs::allocation::Allocation;
 use weir_jobs::settings::StoreKind as JobStoreKind;
 
 use super::*;
@@ -354,10 +355,18 @@ target_latency = "5m"
 [jobs.queues.push]
 fresh_lane = true
 weight = 3
+fair_headroom = 2
+tenants.big = { weight = 2 }
+[jobs.queues.fair]
+fair_by = "custom.tenant"
+fair_headroom = 2
+tenants."big.org" = { weight = 2 }
 "#;
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"
     jobs.queues.mail.target_latency decides only which jobs count as late, because jobs.dispatch is not "targets"; add fresh_lane = true to serve the newest first when jobs are late
     jobs.queues.push.fresh_lane has no effect without target_latency
+    jobs.queues.push.fair_headroom has no effect without fair_by
+    jobs.queues.push.tenants has no effect without fair_by
     jobs.queues.push.weight has no effect, because jobs.dispatch is "strict"
     "#);
     let text = "[jobs]\ndispatch = \"targets\"\n";
@@ -426,6 +435,24 @@ fn segment_size_is_limited_by_the_log() {
 fn queue_count_is_limited() {
     insta::assert_snapshot!(errors("[jobs.limits]\nadvanced.queues_max = 65537\n"), @"weir.toml:2:23: jobs.limits.advanced.queues_max: must be from 1 to 65536");
     load("[jobs.limits]\nadvanced.queues_max = 65536\n").expect("sound");
+}
+
+#[test]
+fn tenants_are_a_setting_of_the_embedded_store() {
+    let queue = "[jobs.queues.crawl]\nfair_by = \"/args/0/domain\"\n";
+    let rules = |text: &str| {
+        let allocation = Allocation::of_settings(&settings(text).jobs.settings);
+        allocation.queues.into_values().find_map(|queue| queue.fair)
+    };
+    let text = format!("{queue}fair_headroom = 12\ntenants.\"big.org\" = {{ weight = 3 }}\n");
+    let fair = rules(&text).expect("rules");
+    assert_eq!((fair.by.to_string().as_str(), fair.headroom), ("/args/0/domain", 12));
+    assert_eq!((fair.weights.get("big.org"), fair.tenants_max), (Some(&3), 100_000));
+    assert_eq!(rules("[jobs.queues.crawl]\nweight = 1\n"), None);
+    let in_redis =
+        format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
+    insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");
+    insta::assert_snapshot!(errors("[jobs.queues.crawl]\nfair_by = \"domain\"\n"), @r#"weir.toml:2:11: jobs.queues.crawl.fair_by: "domain" is no key: write custom.NAME or a JSON pointer such as /args/0/domain, of at most 256 bytes"#);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::key_path::KeyPath;
 use crate::model::QueueName;
-use crate::settings::{Dispatch, JobServerSettings, StoreKind};
+use crate::settings::{Dispatch, JobServerSettings, QueueSettings, StoreKind};
 
 /// How the queue is chosen that serves a FETCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -44,6 +45,21 @@ pub struct QueueAllocation {
     /// time first, and the oldest job with a fifth of the workers' time.
     pub fresh_lane: bool,
     pub target_latency: Option<Duration>,
+    /// How the tenants of this queue share its workers. `None`: it has no tenants.
+    pub fair: Option<FairRules>,
+}
+
+/// How the tenants of a queue share its workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FairRules {
+    /// What names the tenant of a job.
+    pub by: KeyPath,
+    /// Free slots that only tenants with less than their share may take.
+    pub headroom: u32,
+    /// Tenants with lanes of their own; see [`crate::lanes`].
+    pub tenants_max: usize,
+    /// Weights by the names of tenants; 1 for all others.
+    pub weights: BTreeMap<String, u16>,
 }
 
 impl DispatchPolicy {
@@ -62,6 +78,18 @@ impl DispatchPolicy {
     }
 }
 
+impl FairRules {
+    fn of_settings(queue: &QueueSettings, tenants_max: usize) -> Option<Self> {
+        let weights = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.weight));
+        Some(Self {
+            by: queue.fair_by.clone()?,
+            headroom: queue.fair_headroom,
+            tenants_max,
+            weights: weights.collect(),
+        })
+    }
+}
+
 impl Allocation {
     /// Returns the rules that the settings define.
     #[must_use]
@@ -74,6 +102,7 @@ impl Allocation {
                 concurrency: queue.concurrency,
                 fresh_lane: queue.fresh_lane,
                 target_latency: queue.target_latency,
+                fair: FairRules::of_settings(queue, settings.limits.tenants_max),
                 ..QueueAllocation::default()
             };
             (name.clone(), allocation)

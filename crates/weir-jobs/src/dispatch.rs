@@ -2,7 +2,8 @@
 //!
 //! Strict and weighted: a queue with guaranteed slots left; otherwise the first queue of the request.
 //! If that one has a share, the queues of the request that have shares alternate by weight. By
-//! targets: see [`targets`]. Queues at their `concurrency` are skipped. The [`Dispatcher`] does no I/O
+//! targets: see [`targets`]. Queues at their `concurrency` are skipped, and those whose tenants must leave
+//! workers to others ([`crate::lanes`]). The [`Dispatcher`] does no I/O
 //! and reads no clock: the caller describes the queues, and reports arrivals and ends of jobs.
 
 mod arrival_slots;
@@ -42,6 +43,8 @@ pub struct Candidate {
     pub oldest_wait: Duration,
     /// How long its newest job has waited; zero if that is not known.
     pub newest_wait: Duration,
+    /// None of its tenants may take a worker now.
+    pub is_held_back: bool,
 }
 
 /// The chosen queue.
@@ -108,14 +111,14 @@ impl Dispatcher {
         now: Timestamp,
     ) -> Option<Choice> {
         if allocation.is_plain() {
-            let first = candidates.into_iter().next()?;
+            let first = candidates.into_iter().find(|candidate| !candidate.is_held_back)?;
             return Some(Choice { place: first.place, end: QueueEnd::Oldest, charge: None });
         }
         let ruled = candidates.map(|candidate| RuledCandidate::new(allocation, queues, candidate));
         if allocation.policy == DispatchPolicy::Targets {
             return self.by_targets(queues, ruled, now);
         }
-        let open = ruled.filter(|it| is_open(Some(it.rules), it.candidate.running));
+        let open = ruled.filter(RuledCandidate::is_open);
         let chosen = match first_choice(open.clone())? {
             First::Strict(candidate) => candidate,
             First::Shared => self.by_share(open)?,
@@ -220,7 +223,7 @@ impl Dispatcher {
         // This worker, and those of the queues that have jobs: the others don't compete.
         let running = candidates.clone().map(|it| it.candidate.running);
         let workers = running.fold(1, u32::saturating_add);
-        let open = candidates.filter(|it| is_open(Some(it.rules), it.candidate.running));
+        let open = candidates.filter(RuledCandidate::is_open);
         let target_candidates = open.map(|ruled| self.target_candidate(ruled, now));
         let TargetCandidate { candidate: chosen, .. } =
             targets::choose(target_candidates, workers)?;
@@ -241,8 +244,7 @@ impl Dispatcher {
         let states = &self.states;
         let spent = candidates.clone().filter(RuledCandidate::is_late).filter_map(|it| {
             let backlog = &states.get(it.queue.as_str())?.backlog;
-            let is_open = is_open(Some(it.rules), it.candidate.running);
-            backlog.is_late.then(|| (is_open, backlog.spent(now)))
+            backlog.is_late.then(|| (it.is_open(), backlog.spent(now)))
         });
         // A queue at its concurrency gets less than its share: the others are not measured by it.
         let open = spent.clone().filter(|(is_open, _)| *is_open).map(|(_, spent)| spent);
@@ -254,9 +256,7 @@ impl Dispatcher {
             if let Some(ruled) = late.next_if(|it| it.candidate.place == place) {
                 let (backlog, weight) = (&mut self.state(queue).backlog, weight(ruled.rules));
                 match backlog.is_late {
-                    true if is_open(Some(ruled.rules), ruled.candidate.running) => {
-                        backlog.limit(begin, weight);
-                    }
+                    true if ruled.is_open() => backlog.limit(begin, weight),
                     true => backlog.keep_up(begin, weight, now),
                     false => backlog.enter(begin, weight, now),
                 }
@@ -329,17 +329,17 @@ impl<'a> RuledCandidate<'a> {
         Self { candidate, queue, rules, has_fresh }
     }
 
+    /// Returns whether it may run one more job.
+    fn is_open(&self) -> bool {
+        let has_room = self.rules.concurrency.is_none_or(|most| self.candidate.running < most);
+        has_room && !self.candidate.is_held_back
+    }
+
     /// Returns whether it has no jobs in time, or no target.
     fn is_late(&self) -> bool {
         let wait = self.candidate.oldest_wait;
         !self.has_fresh && self.rules.target_latency.is_none_or(|target| wait > target)
     }
-}
-
-/// Returns whether a queue with these rules may run one more job.
-#[must_use]
-pub fn is_open(rules: Option<&QueueAllocation>, running: u32) -> bool {
-    rules.and_then(|rules| rules.concurrency).is_none_or(|most| running < most)
 }
 
 /// The result of strict order.

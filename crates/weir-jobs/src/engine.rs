@@ -2,12 +2,12 @@
 //! job.
 //!
 //! The modules, from the inside out:
-//! - `arena`, `index`, `waiting_list`, `queues`, `reservations`, `cleared`, `segments`, `state`:
-//!   the data in memory.
+//! - `arena`, `index`, `waiting_list`, `lane_jobs`, `fair_queue`, `queues`, `reservations`, `cleared`,
+//!   `segments`, `state`: the data in memory.
 //! - `varint`, `head`, `head_features`, `kept_key`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the
 //!   records of the log, and recovery from them.
 //! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`, `sampling`, `kept`, `tracking`, `batching`,
-//!   `batch_record`, `crons`: the operations, none of which waits.
+//!   `batch_record`, `crons`, `fairness`: the operations, none of which waits.
 //! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the
 //!   asynchronous code around the operations.
 
@@ -22,6 +22,8 @@ mod crons;
 mod due;
 mod durability;
 mod embedded;
+mod fair_queue;
+mod fairness;
 mod head;
 mod head_features;
 mod index;
@@ -29,6 +31,7 @@ mod inner;
 mod journal;
 mod kept;
 mod kept_key;
+mod lane_jobs;
 mod look;
 mod moves;
 mod push;

@@ -4,8 +4,9 @@
 //! - [`job`], [`job_text`], [`stamp`]: parsing of a pushed job's JSON, and its later changes.
 //! - [`custom`]: the members of `custom` that the server obeys. `features`, `unique`, [`tracks`],
 //!   [`batches`], `callback_text`: what it does for them in any store.
-//! - [`rules`], [`dispatch`]: pure functions that decide how a failure ends and which queue is
-//!   served next.
+//! - [`key_path`]: the member of a job whose value is its key.
+//! - [`rules`], [`dispatch`], [`lanes`]: pure functions that decide how a failure ends, which queue is
+//!   served next, and which tenant in it.
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - [`cron`]: jobs that are enqueued at the times of a schedule.
@@ -33,6 +34,8 @@ pub mod filter;
 pub mod handle;
 pub mod job;
 pub mod job_text;
+pub mod key_path;
+pub mod lanes;
 pub mod memory;
 pub mod metrics;
 pub mod model;

@@ -4,6 +4,8 @@
 //! It keeps every promise of the trait but durability. It lives on one thread, in a `LocalSet`.
 
 mod batching;
+mod fair;
+mod lanes;
 mod look;
 mod moves;
 mod state;
@@ -176,7 +178,8 @@ impl MemoryStoreInner {
         let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
         let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
         while !max.is_reached(size)
-            && let Some(next) = state.take(wid, queues, now)
+            && let Some(next) =
+                state.take(wid, queues, |queue| self.waiters.waiting_for(queue), now)
         {
             size.jobs += 1;
             size.bytes += next.delivery.json.len();

@@ -8,6 +8,7 @@ use weir_base::secret::Secret;
 use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, TableReader, WAIT};
 
 use crate::cron::CronSettings;
+use crate::key_path::KeyPath;
 use crate::model::QueueName;
 
 /// Where jobs are kept.
@@ -106,10 +107,15 @@ impl JobServerSettings {
             let error = "\"targets\" needs the embedded store; jobs.store is a Redis";
             table.error_at("dispatch", error);
         }
+        let is_external = self.store == StoreKind::External;
         let Self { queues, limits, .. } = self;
         table.named("queues", |name, table| {
             let mut queue = QueueSettings::default();
             queue.read(table);
+            if is_external && queue.fair_by.is_some() {
+                let error = "needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants";
+                table.error_at("fair_by", error);
+            }
             match QueueName::parse(name, limits) {
                 Ok(name) => drop(queues.insert(name, queue)),
                 Err(error) => table.error(error.to_string()),
@@ -138,7 +144,7 @@ impl JobServerSettings {
 
 /// `[jobs.queues.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload, path = "jobs.queues.NAME")]
+#[section(reload, path = "jobs.queues.NAME", check = Self::read_tenants)]
 pub struct QueueSettings {
     /// Jobs of the queue are to start within this time, at which jobs.dispatch aims. A job that waits
     /// longer counts as late, on the console and for fresh_lane.
@@ -159,6 +165,37 @@ pub struct QueueSettings {
     /// the workers' time that queues in time leave.
     #[setting(range = 1..=1_000, default = 1)]
     pub weight: u32,
+    /// What names the tenant of a job: a JSON pointer into it, such as "/args/0/domain", or custom.NAME. The queue then
+    /// serves the tenant that has the fewest jobs in progress; among equals, the one whose jobs took the least time.
+    #[setting(optional_parsed)]
+    pub fair_by: Option<KeyPath>,
+    /// Free workers that only tenants with less than their share may take, so that their jobs start at once; 0: all
+    /// tenants may take all workers. Workers are counted by concurrency; without it, by the FETCHes that wait for the
+    /// queue, which needs a connection for each job that a worker runs at once.
+    #[setting(range = 0..=1_000_000)]
+    pub fair_headroom: u32,
+    /// Tenants with a weight of their own, by name.
+    #[setting(skip)]
+    pub tenants: BTreeMap<String, TenantSettings>,
+}
+
+impl QueueSettings {
+    fn read_tenants(&mut self, table: &mut TableReader<'_>) {
+        table.named("tenants", |name, table| {
+            let mut tenant = TenantSettings::default();
+            tenant.read(table);
+            self.tenants.insert(name.to_owned(), tenant);
+        });
+    }
+}
+
+/// `[jobs.queues.NAME.tenants.TENANT]`.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "jobs.queues.NAME.tenants.NAME")]
+pub struct TenantSettings {
+    /// Part of the workers that the tenant gets, in proportion to those of the other tenants (fair_by).
+    #[setting(range = 1..=1_000, default = 1)]
+    pub weight: u16,
 }
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
@@ -280,6 +317,10 @@ pub struct JobServerLimits {
     /// 350 bytes of memory.
     #[setting(restart, range = COUNT, default = 1_000_000)]
     pub unique_locks_max: usize,
+    /// Tenants of one queue (fair_by) with a lane of their own: those with jobs waiting or in progress, and some that had
+    /// jobs recently. Further tenants share up to 1,024 lanes. A lane takes about 80 bytes of memory.
+    #[setting(restart, range = 1..=10_000_000, default = 100_000)]
+    pub tenants_max: usize,
     /// Jobs whose progress is known to TRACK at once; for one more, the one that was updated longest ago
     /// is forgotten. One takes about 300 bytes of memory and its description.
     #[setting(restart, range = COUNT, default = 100_000)]

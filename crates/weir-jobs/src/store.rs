@@ -23,6 +23,7 @@ use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 pub use crate::features::{CallbackJob, ExportedFeatures};
+use crate::lanes::LaneCounts;
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
     WorkerDirective,
@@ -275,6 +276,8 @@ pub struct QueueCounts {
     pub pushed_total: u64,
     pub processed_total: u64,
     pub failed_total: u64,
+    /// The lanes of its tenants, if it has `fair_by`.
+    pub lanes: LaneCounts,
 }
 
 /// What this node has done to a queue since its start.

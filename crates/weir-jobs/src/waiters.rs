@@ -33,6 +33,8 @@ struct WaiterList<Q, C, T> {
     next_ticket: Ticket,
     waiting: BTreeMap<Ticket, Waiter<Q, C, T>>,
     by_queue: BTreeSet<(Q, Ticket)>,
+    /// The number of fetches in `by_queue`, for each queue that has any.
+    counts: BTreeMap<Q, u32>,
 }
 
 struct Waiter<Q, C, T> {
@@ -58,8 +60,12 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
     /// Returns an empty list. `give_back` receives work that was assigned but not taken, and may
     /// offer it again.
     pub(crate) fn new(give_back: impl Fn(T) + 'static) -> Self {
-        let line =
-            WaiterList { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
+        let line = WaiterList {
+            next_ticket: 0,
+            waiting: BTreeMap::new(),
+            by_queue: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        };
         Self { line: Rc::new(RefCell::new(line)), give_back: Rc::new(give_back) }
     }
 
@@ -106,11 +112,17 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         self.line.borrow().waiting.len()
     }
 
+    /// Returns the number of fetches that wait for `queue`.
+    pub(crate) fn waiting_for(&self, queue: &Q) -> u32 {
+        self.line.borrow().counts.get(queue).copied().unwrap_or(0)
+    }
+
     /// Ends all waits without a job, because the store is closing.
     pub(crate) fn dismiss(&self) {
         let waiting = {
             let mut line = self.line.borrow_mut();
             line.by_queue.clear();
+            line.counts.clear();
             std::mem::take(&mut line.waiting)
         };
         for waiter in waiting.into_values() {
@@ -121,7 +133,11 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
 
 impl<Q: Ord + Clone, C, T> WaiterList<Q, C, T> {
     fn insert(&mut self, ticket: Ticket, waiter: Waiter<Q, C, T>) {
-        self.by_queue.extend(waiter.queues.iter().map(|queue| (queue.clone(), ticket)));
+        for queue in &waiter.queues {
+            if self.by_queue.insert((queue.clone(), ticket)) {
+                *self.counts.entry(queue.clone()).or_default() += 1;
+            }
+        }
         self.waiting.insert(ticket, waiter);
     }
 
@@ -133,9 +149,20 @@ impl<Q: Ord + Clone, C, T> WaiterList<Q, C, T> {
     fn remove(&mut self, ticket: Ticket) -> Option<Waiter<Q, C, T>> {
         let waiter = self.waiting.remove(&ticket)?;
         for queue in &waiter.queues {
-            self.by_queue.remove(&(queue.clone(), ticket));
+            if self.by_queue.remove(&(queue.clone(), ticket)) {
+                self.count_less(queue);
+            }
         }
         Some(waiter)
+    }
+
+    fn count_less(&mut self, queue: &Q) {
+        if let Some(count) = self.counts.get_mut(queue) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(queue);
+            }
+        }
     }
 }
 
@@ -286,14 +313,17 @@ mod tests {
         assert_eq!(picked(&waiters, "b"), Some("c and b"));
         assert_eq!(picked(&waiters, "aa"), None);
         assert_eq!(picked(&waiters, "a"), Some("a only"));
+        assert_eq!(["a", "b", "c", "aa"].map(|queue| waiters.waiting_for(&queue)), [1, 1, 1, 0]);
     }
 
     #[test]
     fn a_queue_named_twice_is_waited_for_once() {
         let Fixture { waiters, .. } = fixture();
         let waiting = waiters.register(&["a", "a"], "x");
+        assert_eq!(waiters.waiting_for(&"a"), 1);
         drop(waiting);
         assert!(waiters.line.borrow().by_queue.is_empty());
+        assert!(waiters.line.borrow().counts.is_empty());
     }
 
     #[test]

@@ -231,8 +231,8 @@ impl TableReader<'_> {
         self.read(setting, "text", Allowed::Any, field, show, to_parsed);
     }
 
-    /// Reads a required text that is parsed.
-    pub fn required_parsed<T>(&mut self, setting: Setting, field: &mut Option<T>)
+    /// Reads a text that is parsed, and that may be absent.
+    pub fn optional_parsed<T>(&mut self, setting: Setting, field: &mut Option<T>)
     where
         T: FromStr<Err: Display> + Display,
     {
@@ -240,6 +240,14 @@ impl TableReader<'_> {
             |field: &Option<T>| field.as_ref().map_or_else(none, |it| quoted(&it.to_string()));
         let read = |value: &DeValue<'_>| to_parsed(value).map(Some);
         self.read(setting, "text", Allowed::Any, field, show, read);
+    }
+
+    /// Reads a required text that is parsed.
+    pub fn required_parsed<T>(&mut self, setting: Setting, field: &mut Option<T>)
+    where
+        T: FromStr<Err: Display> + Display,
+    {
+        self.optional_parsed(setting, field);
         self.require(setting.name);
     }
 

@@ -15,7 +15,7 @@ fn candidates(text: &str) -> Vec<Candidate> {
         let (running, wait) = word.split_once('/')?;
         let oldest_wait = Duration::from_secs(wait.parse().unwrap());
         let (running, newest_wait) = (running.parse().unwrap(), Duration::ZERO);
-        Some(Candidate { place, running, oldest_wait, newest_wait })
+        Some(Candidate { place, running, oldest_wait, newest_wait, is_held_back: false })
     };
     text.split_whitespace().enumerate().filter_map(parse).collect()
 }
@@ -125,9 +125,32 @@ fn the_fresh_lane_serves_the_newest_and_leaves_the_backlog_its_turn() {
 }
 
 #[test]
+fn a_queue_whose_tenants_are_held_back_is_skipped() {
+    let policies = [DispatchPolicy::Strict, DispatchPolicy::Weighted, DispatchPolicy::Targets];
+    let with = |policy| Allocation { policy, ..allocation(&[("a", shared(9)), ("b", shared(1))]) };
+    for rules in [Allocation::default()].into_iter().chain(policies.map(with)) {
+        let mut found = candidates("0/9 0/1");
+        found[0].is_held_back = true;
+        let mut dispatcher = Dispatcher::default();
+        let mut choose = |found: &[Candidate]| {
+            let choice = dispatcher.choose(&rules, &names("a b"), found.iter().copied(), NOW);
+            choice.map(|choice| choice.place)
+        };
+        assert_eq!(choose(&found), Some(1), "{:?}", rules.policy);
+        assert_eq!(choose(&found[..1]), None, "{:?}", rules.policy);
+    }
+}
+
+#[test]
 fn a_backlog_without_new_jobs_is_served_from_its_oldest_end() {
     let late = Duration::from_secs(6);
-    let found = [Candidate { place: 0, running: 0, oldest_wait: late, newest_wait: late }];
+    let found = [Candidate {
+        place: 0,
+        running: 0,
+        oldest_wait: late,
+        newest_wait: late,
+        is_held_back: false,
+    }];
     let rules = allocation(&[("a", fresh(5))]);
     let mut dispatcher = Dispatcher::default();
     let choice = dispatcher.choose(&rules, &names("a"), found.into_iter(), NOW).unwrap();
@@ -242,7 +265,13 @@ fn share_by_time(rules: &Allocation, state: &str, seconds: &[u64], workers: usiz
                 .zip(counts)
                 .map(|(place, count)| {
                     let running = u32::try_from(count).unwrap();
-                    Candidate { place, running, oldest_wait: late, newest_wait: late }
+                    Candidate {
+                        place,
+                        running,
+                        oldest_wait: late,
+                        newest_wait: late,
+                        is_held_back: false,
+                    }
                 })
                 .collect();
             let chosen = dispatcher.choose(rules, &queues, candidates.into_iter(), now).unwrap();
@@ -328,6 +357,7 @@ fn by_targets_old_jobs_of_a_fresh_lane_count_for_the_share_of_its_queue() {
             running: 9,
             oldest_wait: wait,
             newest_wait,
+            is_held_back: false,
         });
         let choice = dispatcher.choose(&rules, &queues, found.into_iter(), NOW).unwrap();
         old += u32::from(choice.place == 0 && choice.end == QueueEnd::Oldest);
@@ -367,7 +397,13 @@ fn by_targets_one_worker_serves_all_late_queues() {
     for _ in 0..300 {
         let late = |(place, seconds)| {
             let wait = Duration::from_secs(seconds);
-            Candidate { place, running: 0, oldest_wait: wait, newest_wait: wait }
+            Candidate {
+                place,
+                running: 0,
+                oldest_wait: wait,
+                newest_wait: wait,
+                is_held_back: false,
+            }
         };
         let found = [(0, 86_400), (1, 501), (2, 1)].map(late);
         let choice = dispatcher.choose(&rules, &queues, found.into_iter(), NOW).unwrap();

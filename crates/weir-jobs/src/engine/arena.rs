@@ -6,7 +6,7 @@
 use weir_log::RecordPosition;
 
 /// Entries per chunk: 12 KiB at 24 bytes, a size that allocators don't round up.
-const CHUNK_ENTRIES: usize = 512;
+pub(crate) const CHUNK_ENTRIES: usize = 512;
 
 /// Index of a live job. It is reused after the job is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

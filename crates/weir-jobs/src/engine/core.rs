@@ -14,6 +14,7 @@ use weir_log::{
 };
 
 use super::arena::{ArenaEntry, JobIndex};
+use super::fair_queue::Relaning;
 use super::head::{RecordHead, RemovalReason};
 use super::head_features::BatchJob;
 use super::journal::Journal;
@@ -106,6 +107,8 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) metrics: JobsMetrics,
     pub(crate) random: fastrand::Rng,
     pub(crate) reclaim: Reclaim,
+    /// Queues whose jobs are being added to lanes.
+    pub(crate) relaning: Vec<Relaning>,
     /// Queues whose jobs the next tick offers to the fetches that wait.
     pub(crate) woken: Vec<u16>,
     /// Callbacks of batches that could not be stored wait until then.
@@ -140,6 +143,7 @@ impl<D: Disk> Engine<D> {
             metrics,
             random,
             reclaim: Reclaim::default(),
+            relaning: Vec::new(),
             woken: Vec::new(),
             callbacks_wait_until: Timestamp::default(),
             returns: HashMap::new(),

@@ -63,6 +63,7 @@ impl<D: Disk> Engine<D> {
         self.forget_cleared(CLEARED_SLICE_JOBS)?;
         self.expire_tracks(SLICE_JOBS, now);
         self.run_batches_due(now)?;
+        queues.extend(self.relane_slice());
         queues.append(&mut self.woken);
         let more_to_reclaim = self.reclaim_slice()?;
         let next = if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() };
@@ -75,7 +76,12 @@ impl<D: Disk> Engine<D> {
 
     /// Returns when the next work is due.
     pub(crate) fn next_time(&self) -> NextCall {
-        if self.reclaim_due() || !self.state.cleared.is_empty() || !self.woken.is_empty() {
+        let is_relaning = !self.relaning.is_empty();
+        if self.reclaim_due()
+            || !self.state.cleared.is_empty()
+            || !self.woken.is_empty()
+            || is_relaning
+        {
             return NextCall::Now;
         }
         let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));

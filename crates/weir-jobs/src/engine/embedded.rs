@@ -508,11 +508,9 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn allocate(&self, allocation: Allocation) {
         let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
-        {
-            let mut engine = self.inner.engine.borrow_mut();
-            let old = std::mem::replace(&mut engine.allocation, allocation.clone());
-            engine.dispatcher.retain(&old, &allocation);
-        }
+        self.inner.engine.borrow_mut().allocate(allocation);
+        // Changed lanes are filled by the timer.
+        self.inner.rearm();
         // A raised `concurrency` may allow waiting jobs to run.
         for name in &names {
             self.inner.offer(name);

@@ -85,7 +85,7 @@ impl<D: Disk> EngineShared<D> {
     ) -> Result<(Rc<Self>, RecoveryReport), EngineOpenError> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
-        engine.allocation = Allocation::of_settings(settings);
+        engine.allocate(Allocation::of_settings(settings));
         engine.journal.clock = Some(clock.clone());
         let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
         let syncer = engine.journal.log.syncer();
@@ -122,7 +122,8 @@ impl<D: Disk> EngineShared<D> {
         let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
         let mut engine = self.engine.borrow_mut();
         while !max.is_reached(size)
-            && let Some(next) = engine.take(wid, queues, now)
+            && let Some(next) =
+                engine.take(wid, queues, |queue| self.waiters.waiting_for(queue), now)
         {
             size.jobs += 1;
             size.bytes += next.delivery.json.len();

@@ -38,6 +38,7 @@ impl<D: Disk> Engine<D> {
             pushed_total: queue.pushed_total,
             processed_total: queue.processed_total,
             failed_total: queue.failed_total,
+            lanes: queue.fair.as_ref().map(|fair| fair.counts()).unwrap_or_default(),
         });
         Counts {
             queues: queues.collect(),

@@ -165,7 +165,8 @@ impl<D: Disk> Engine<D> {
         let put = Put { cause, stored, queue, order, hash, replaces: Some(old), features: &[] };
         let position = self.journal.put(Class::Essential, &put, &features, body, &self.state)?;
         self.state.features.set(job, features);
-        self.state.rest_in(job, queue, stored.rest(), order);
+        let lane = self.lane_for(queue, stored.rest(), body.json);
+        self.state.rest_in(job, queue, stored.rest(), order, lane);
         self.state.relocate(job, position);
         self.note_release(old.segment);
         self.returns.remove(&job);
@@ -300,13 +301,15 @@ impl<D: Disk> Engine<D> {
     /// Deletes all jobs and queues.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
         self.journal.note(&RecordHead::Flushed, &self.state)?;
-        let fresh = EngineState::new(self.state.seed, self.metrics.clone());
+        let mut fresh = EngineState::new(self.state.seed, self.metrics.clone());
+        fresh.queues.restore_fair_rules(self.state.queues.fair_rules());
         let old = std::mem::replace(&mut self.state, fresh);
         self.state.next_order = old.next_order;
         // What was enqueued is gone; its times are over all the same.
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();
         self.returns.clear();
+        self.relaning.clear();
         self.dispatcher.forget_running();
         self.reclaim.start_over();
         Ok(())

@@ -99,7 +99,8 @@ impl<D: Disk> Engine<D> {
                 self.metrics.limit_hit(JobServerLimit::ReserveBytes);
             }
         })?;
-        let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
+        let lane = self.lane_for(queue, rest, job.json);
+        let index = self.state.insert(NewEntry { position, order, hash, queue, rest, lane });
         self.state.features.set(index, features);
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;

@@ -1,9 +1,11 @@
 //! The queues, which have numbers in the log and names elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::fair_queue::FairQueue;
 use super::snapshot::QueueFacts;
 use super::waiting_list::WaitingList;
+use crate::allocation::{Allocation, FairRules};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
 
@@ -12,6 +14,8 @@ use crate::model::QueueName;
 pub(crate) struct EngineQueue {
     pub(crate) name: QueueName,
     pub(crate) lane: WaitingList,
+    /// The lanes of its tenants, if it has `fair_by`. The jobs in them are those in `lane`.
+    pub(crate) fair: Option<Box<FairQueue>>,
     pub(crate) paused: bool,
     /// Number of its reserved jobs.
     pub(crate) reserved: u32,
@@ -44,12 +48,78 @@ pub(crate) struct Queues {
     by_name: HashMap<QueueName, u16, foldhash::fast::RandomState>,
     /// Every number below this is in use.
     vacant_from: usize,
+    fair_rules: FairQueueRules,
     metrics: JobsMetrics,
+}
+
+/// The queues that have `fair_by`, with their limits of concurrency.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FairQueueRules {
+    rules: BTreeMap<QueueName, (FairRules, Option<u32>)>,
+    seed: u64,
+    /// Of the lanes that were made last.
+    generation: u32,
 }
 
 impl Queues {
     pub(crate) fn new(metrics: JobsMetrics) -> Self {
-        Self { by_number: Vec::new(), by_name: HashMap::default(), vacant_from: 0, metrics }
+        Self {
+            by_number: Vec::new(),
+            by_name: HashMap::default(),
+            vacant_from: 0,
+            fair_rules: FairQueueRules::default(),
+            metrics,
+        }
+    }
+
+    /// Returns the rules of queues with `fair_by`, for [`Queues::restore_fair_rules`].
+    pub(crate) fn fair_rules(&self) -> FairQueueRules {
+        self.fair_rules.clone()
+    }
+
+    /// Continues with the rules of queues that were deleted.
+    pub(crate) fn restore_fair_rules(&mut self, rules: FairQueueRules) {
+        self.fair_rules = rules;
+    }
+
+    /// Applies changed rules. Returns the queues that got other lanes, whose jobs are to be added to them.
+    pub(crate) fn allocate(
+        &mut self,
+        allocation: &Allocation,
+        random: &mut fastrand::Rng,
+    ) -> Vec<u16> {
+        let fair = allocation.queues.iter().filter_map(|(name, rules)| {
+            Some((name.clone(), (rules.fair.clone()?, rules.concurrency)))
+        });
+        self.fair_rules.rules = fair.collect();
+        if self.fair_rules.seed == 0 {
+            self.fair_rules.seed = random.u64(1..);
+        }
+        let numbers: Vec<u16> = self.iter().map(|(number, _)| number).collect();
+        numbers.into_iter().filter(|number| self.allocate_queue(*number)).collect()
+    }
+
+    /// Gives a queue the lanes of its rules. Returns whether they are others than before.
+    fn allocate_queue(&mut self, number: u16) -> bool {
+        let metrics = self.metrics.clone();
+        let Self { by_number, fair_rules, .. } = self;
+        let Some(queue) = by_number.get_mut(usize::from(number)).and_then(Option::as_mut) else {
+            return false;
+        };
+        let Some((rules, concurrency)) = fair_rules.rules.get(&queue.name) else {
+            queue.fair = None;
+            return false;
+        };
+        let is_new = !queue.fair.as_ref().is_some_and(|fair| fair.has_lanes_of(rules));
+        if is_new {
+            fair_rules.generation = fair_rules.generation.wrapping_add(1);
+            let fair = FairQueue::new(rules, fair_rules.generation, fair_rules.seed, metrics);
+            queue.fair = Some(Box::new(fair));
+        }
+        if let Some(fair) = &mut queue.fair {
+            fair.apply(rules, *concurrency);
+        }
+        is_new
     }
 
     /// Returns the number of queues, hidden ones included.
@@ -81,6 +151,7 @@ impl Queues {
             metrics: self.metrics.queue(name.as_str()),
             name,
             lane: WaitingList::default(),
+            fair: None,
             paused: false,
             reserved: 0,
             jobs: 0,
@@ -89,6 +160,11 @@ impl Queues {
             processed_total: 0,
             failed_total: 0,
         });
+        self.allocate_queue(number);
+        if let Some(fair) = &mut self.get_mut(number).fair {
+            // It has no jobs yet.
+            fair.laned_up_to = None;
+        }
     }
 
     /// Removes a queue.
@@ -112,14 +188,22 @@ impl Queues {
 
     /// Returns an existing queue.
     pub(crate) fn get(&self, number: u16) -> &EngineQueue {
-        let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
-        queue.expect("a job's queue is there")
+        self.find(number).expect("a job's queue is there")
+    }
+
+    /// Returns a queue, if it exists.
+    pub(crate) fn find(&self, number: u16) -> Option<&EngineQueue> {
+        self.by_number.get(usize::from(number)).and_then(Option::as_ref)
+    }
+
+    /// Returns a queue for changes, if it exists.
+    pub(crate) fn find_mut(&mut self, number: u16) -> Option<&mut EngineQueue> {
+        self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut)
     }
 
     /// Returns an existing queue for changes.
     pub(crate) fn get_mut(&mut self, number: u16) -> &mut EngineQueue {
-        let queue = self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut);
-        queue.expect("a job's queue is there")
+        self.find_mut(number).expect("a job's queue is there")
     }
 
     /// Returns the name of a queue, if it exists.

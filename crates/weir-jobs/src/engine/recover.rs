@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use weir_base::clock::Timestamp;
 use weir_log::{Disk, RecordError, RecordPosition, RecordReader, SegmentLog};
 
+use super::fair_queue::LaneChoice;
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_positions};
 use super::head_features::{self, BatchJob};
 use super::kept_key::{KeptKey, KeptKind, KeptRecords};
@@ -177,7 +178,9 @@ impl Put<'_> {
 
 fn entry(position: RecordPosition, put: &Put<'_>) -> NewEntry {
     let rest = put.stored.rest();
-    NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
+    // Queues have no lanes yet.
+    let lane = LaneChoice::NONE;
+    NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest, lane }
 }
 
 /// Restores the state that a record holds. It is lost with a damaged record.

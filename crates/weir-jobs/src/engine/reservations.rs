@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use weir_base::clock::Timestamp;
 
 use super::arena::JobIndex;
+use super::fair_queue::RunningLane;
 use super::index::hash_of;
 use crate::dispatch::DispatchCharge;
 use crate::model::Wid;
@@ -24,6 +25,8 @@ pub(crate) struct EngineReservation {
     pub(crate) expires_at: Timestamp,
     /// Of dispatch, until the end of the job.
     pub(crate) charge: Option<DispatchCharge>,
+    /// That of its tenant, if its queue has `fair_by`.
+    pub(crate) lane: Option<RunningLane>,
 }
 
 /// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.
@@ -84,6 +87,11 @@ impl Reservations {
     /// Ends the reservation of `job`.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
+    }
+
+    /// Returns the reservation with this ticket, unless it has ended.
+    pub(crate) fn with_ticket(&mut self, jid: &str, ticket: u64) -> Option<&mut EngineReservation> {
+        self.by_jid.find_mut(key(jid), |found| &*found.jid == jid && found.ticket == ticket)
     }
 
     /// Returns the charge of `job`, which has none from now on, and since when it is reserved.

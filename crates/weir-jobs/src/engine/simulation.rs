@@ -9,10 +9,11 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_log::{SimulatedDisk, Syncer};
 
-use super::arena::{ArenaEntry, EntryState};
+use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::core::{Engine, EngineError};
 use super::due::NextCall;
 use super::head::StoredPlace;
+use crate::allocation::{Allocation, FairRules, QueueAllocation};
 use crate::batches::BatchDefinition;
 use crate::custom::BatchId;
 use crate::job::JobBatch;
@@ -54,6 +55,7 @@ struct Run {
     batches: Vec<BatchId>,
     /// Whether the disk is full.
     full: bool,
+    allocation: Allocation,
 }
 
 fn settings() -> JobServerSettings {
@@ -90,6 +92,7 @@ impl Run {
             crashes: 0,
             batches: Vec::new(),
             full: false,
+            allocation: Allocation::default(),
         }
     }
 
@@ -99,7 +102,8 @@ impl Run {
             0..30 => self.push(),
             30..50 => self.take(),
             50..64 => self.finish(),
-            64..70 => self.fail(),
+            64..69 => self.fail(),
+            69 => self.change_rules(),
             70..74 => self.tick(),
             74..77 => self.act(),
             77..79 => self.queue_action(),
@@ -115,6 +119,21 @@ impl Run {
         }
         self.note_callbacks();
         self.check_consistency();
+    }
+
+    /// Gives the queues other rules about tenants: a few, which share lanes, or as many as there are jobs.
+    fn change_rules(&mut self) {
+        let mut queues = BTreeMap::new();
+        for name in QUEUES {
+            let by = ["/retry", "/jid", "/args/0", ""][self.random.usize(0..4)];
+            let Ok(by) = by.parse() else { continue };
+            let (headroom, tenants_max) = (self.random.u32(0..3), self.random.usize(1..4));
+            let weights = BTreeMap::from([("25".to_owned(), 3)]);
+            let fair = Some(FairRules { by, headroom, tenants_max, weights });
+            queues.insert(queue(name), QueueAllocation { fair, ..QueueAllocation::default() });
+        }
+        self.allocation = Allocation { queues, ..Allocation::default() };
+        self.engine.allocate(self.allocation.clone());
     }
 
     /// Runs an operation. While the log is behind, syncs it as the sync thread would.
@@ -230,7 +249,7 @@ impl Run {
         for _ in 0..20 {
             self.now = self.now + Duration::from_secs(2_000);
             while self.run(|engine, now| engine.tick(now)).unwrap().next == NextCall::Now {}
-            while let Some(taken) = self.engine.take(None, &queues, self.now) {
+            while let Some(taken) = self.engine.take(None, &queues, |_| 0, self.now) {
                 let jid = taken.delivery.jid;
                 if jid.starts_with("cb-") {
                     *callbacks.entry(jid.to_string()).or_default() += 1;
@@ -281,7 +300,7 @@ impl Run {
         let queues = [queue(QUEUES[first]), queue(QUEUES[(first + 1) % 3])];
         let wid = Wid::new(["w1", "w2"][self.random.usize(0..2)]);
         let before = self.engine.end();
-        let taken = self.engine.take(Some(&wid), &queues, self.now);
+        let taken = self.engine.take(Some(&wid), &queues, |_| 0, self.now);
         if self.engine.end() > before {
             // Expired jobs were dropped.
             self.note_vanished();
@@ -435,6 +454,7 @@ impl Run {
         self.engine = engine;
         self.syncer = self.engine.journal.log.syncer();
         self.check_promises(promised);
+        self.engine.allocate(self.allocation.clone());
         self.start_new_life(promised);
     }
 
@@ -540,6 +560,7 @@ impl Run {
             let counted = by_queue.remove(&number).unwrap_or_default();
             assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
         }
+        self.check_lanes();
         for status in self.batches.iter().filter_map(|id| state.features.batches.status(*id)) {
             assert!(status.pending <= status.total, "{status:?}: a job was counted twice");
         }
@@ -548,6 +569,29 @@ impl Run {
         assert_eq!(SetName::ALL.map(|set| state.set(set).len()), in_sets);
         let reserved: u32 = state.queues.iter().map(|(_, queue)| queue.reserved).sum();
         assert_eq!(state.reserved.len(), reserved as usize);
+    }
+}
+
+impl Run {
+    /// Checks that each waiting job is in a lane, or will be.
+    fn check_lanes(&self) {
+        let state = &self.engine.state;
+        for (number, queue) in state.queues.iter() {
+            let Some(fair) = &queue.fair else { continue };
+            let is_laned = |job: &JobIndex| {
+                let order = state.arena.get(*job).order;
+                fair.laned_up_to.is_none_or(|up_to| order <= up_to)
+            };
+            let laned = queue.lane.after(None, &state.arena).filter(is_laned).count();
+            let held = state.reserved.iter().filter(|held| {
+                state.arena.get(held.job).queue == number
+                    && held.lane.is_some_and(|lane| fair.is_current(lane))
+            });
+            fair.assert_counts(laned, held.count());
+            let is_relaning =
+                self.engine.relaning.iter().any(|it| it.is_of(number, fair.generation));
+            assert_eq!(fair.laned_up_to.is_some(), is_relaning);
+        }
     }
 }
 
@@ -619,7 +663,7 @@ fn counts_agree_after_a_restart_wherever_a_segment_ends() {
         let job = jobs.parse_one(json.as_bytes(), run.now, &JobServerLimits::default()).unwrap();
         run.run(|engine, now| engine.store(&job, now)).unwrap();
         restarts += run.restart_in_new_segment(batch);
-        let jid = run.engine.take(None, &queues, run.now).unwrap().delivery.jid;
+        let jid = run.engine.take(None, &queues, |_| 0, run.now).unwrap().delivery.jid;
         let report = FailureReport { jid, ..FailureReport::default() };
         run.run(|engine, now| engine.fail(None, report.clone(), now)).unwrap();
         restarts += run.restart_in_new_segment(batch);

@@ -7,15 +7,18 @@ use weir_log::RecordPosition;
 
 use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
 use super::cleared::Cleared;
+use super::fair_queue::{LaneChoice, RunningLane};
 use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
 use super::kept_key::KeptRecords;
+use super::lane_jobs::LaneLinks;
 use super::queues::Queues;
 use super::reservations::Reservations;
 use super::segments::LiveCounts;
 use super::snapshot::{EngineSnapshot, EngineTotals};
 use crate::batches::JobEnd;
 use crate::features::FeatureTable;
+use crate::lanes::Room;
 use crate::metrics::JobsMetrics;
 use crate::model::SetName;
 
@@ -43,6 +46,8 @@ pub(crate) struct EngineState {
     /// The features of the jobs that have any.
     pub(crate) features: FeatureTable<JobIndex>,
     pub(crate) kept: KeptRecords,
+    /// The lanes of the jobs in queues with `fair_by`.
+    pub(crate) links: LaneLinks,
     /// The seed of the jid hashes.
     pub(crate) seed: u64,
     /// Greater than every order assigned so far.
@@ -57,6 +62,8 @@ pub(crate) struct NewEntry {
     pub(crate) hash: u32,
     pub(crate) queue: u16,
     pub(crate) rest: EntryState,
+    /// If it waits in a queue with `fair_by`.
+    pub(crate) lane: LaneChoice,
 }
 
 impl StoredPlace {
@@ -104,6 +111,7 @@ impl EngineState {
             totals: EngineTotals::default(),
             features: FeatureTable::default(),
             kept: KeptRecords::default(),
+            links: LaneLinks::default(),
             seed,
             next_order: 1,
         }
@@ -143,13 +151,13 @@ impl EngineState {
 
     /// Adds a job without indexing it; [`EngineState::index_all`] does that later.
     pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
-        let NewEntry { position, order, hash, queue, rest } = new;
+        let NewEntry { position, order, hash, queue, rest, lane } = new;
         let entry = ArenaEntry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
         self.unindexed += 1;
         self.segments.add(position.segment);
         self.queues.get_mut(queue).jobs += 1;
-        self.place(job);
+        self.place(job, lane);
         job
     }
 
@@ -170,18 +178,21 @@ impl EngineState {
             self.unindexed -= 1;
         }
         self.arena.remove(job);
+        self.links.clear(job);
         self.segments.release(entry.position.segment);
         self.queues.get_mut(entry.queue).jobs -= 1;
         entry
     }
 
-    /// Moves a job to its queue or to a set.
-    pub(crate) fn rest(&mut self, job: JobIndex, rest: EntryState, order: u64) {
-        self.rest_in(job, self.arena.get(job).queue, rest, order);
-    }
-
-    /// Like [`EngineState::rest`], with another queue.
-    pub(crate) fn rest_in(&mut self, job: JobIndex, queue: u16, rest: EntryState, order: u64) {
+    /// Moves a job to a queue or to a set. `lane`: if it waits in a queue with `fair_by`.
+    pub(crate) fn rest_in(
+        &mut self,
+        job: JobIndex,
+        queue: u16,
+        rest: EntryState,
+        order: u64,
+        lane: LaneChoice,
+    ) {
         self.unplace(job);
         let entry = self.arena.get_mut(job);
         let old = std::mem::replace(&mut entry.queue, queue);
@@ -189,7 +200,7 @@ impl EngineState {
         entry.order = order;
         self.queues.get_mut(old).jobs -= 1;
         self.queues.get_mut(queue).jobs += 1;
-        self.place(job);
+        self.place(job, lane);
     }
 
     /// Updates the position of a job's record.
@@ -200,14 +211,29 @@ impl EngineState {
         self.segments.add(position.segment);
     }
 
-    /// Removes the oldest or newest job of a queue and marks it as reserved. The caller adds the
-    /// reservation.
-    pub(crate) fn take(&mut self, queue: u16, newest: bool) -> Option<JobIndex> {
-        let lane = &mut self.queues.get_mut(queue).lane;
-        let job = if newest { lane.pop_last() } else { lane.pop_first() }?;
-        self.queues.get_mut(queue).reserved += 1;
-        self.arena.get_mut(job).rest = EntryState::Reserved;
-        Some(job)
+    /// Removes the next job of a queue and marks it as reserved: the oldest, or the newest if
+    /// `newest_from` has the order from which jobs are in time. In a queue with `fair_by`, that of the
+    /// next lane. The caller adds the reservation.
+    pub(crate) fn take(
+        &mut self,
+        queue: u16,
+        newest_from: Option<u64>,
+        room: Room,
+    ) -> Option<(JobIndex, Option<RunningLane>)> {
+        let Self { queues, arena, links, .. } = self;
+        let queue = queues.get_mut(queue);
+        let (job, lane) = match &mut queue.fair {
+            Some(fair) => {
+                let (job, lane) = fair.take(room, newest_from, links, arena)?;
+                queue.lane.remove(job, arena);
+                (job, Some(lane))
+            }
+            None if newest_from.is_some() => (queue.lane.pop_last()?, None),
+            None => (queue.lane.pop_first()?, None),
+        };
+        queue.reserved += 1;
+        arena.get_mut(job).rest = EntryState::Reserved;
+        Some((job, lane))
     }
 
     /// Returns the state that must survive the removal of its records.
@@ -226,7 +252,11 @@ impl EngineState {
     /// are forgotten, which also frees their locks and counts them in their batches. Returns their
     /// number.
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
-        let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
+        let queue = self.queues.get_mut(queue);
+        let lane = std::mem::take(&mut queue.lane);
+        if let Some(fair) = &mut queue.fair {
+            fair.clear();
+        }
         let jobs = lane.len();
         self.cleared.add_lane(lane);
         jobs
@@ -256,7 +286,7 @@ impl EngineState {
         }
     }
 
-    fn place(&mut self, job: JobIndex) {
+    fn place(&mut self, job: JobIndex, lane: LaneChoice) {
         let entry = *self.arena.get(job);
         match entry.rest.set() {
             Some(set) => {
@@ -266,6 +296,9 @@ impl EngineState {
                 let queue = self.queues.get_mut(entry.queue);
                 queue.lane.insert(job, &self.arena);
                 queue.hidden = false;
+                if let Some(fair) = &mut queue.fair {
+                    fair.add(job, lane, &mut self.links, &self.arena);
+                }
             }
             None => self.queues.get_mut(entry.queue).reserved += 1,
         }
@@ -278,7 +311,11 @@ impl EngineState {
                 self.sets[set as usize].remove(&(entry.order, job));
             }
             None if entry.rest == EntryState::Waiting => {
-                self.queues.get_mut(entry.queue).lane.remove(job, &self.arena);
+                let queue = self.queues.get_mut(entry.queue);
+                queue.lane.remove(job, &self.arena);
+                if let Some(fair) = &mut queue.fair {
+                    fair.remove(job, entry.order, &mut self.links);
+                }
             }
             None => self.queues.get_mut(entry.queue).reserved -= 1,
         }

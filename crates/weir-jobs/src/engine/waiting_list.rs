@@ -70,6 +70,10 @@ impl WaitingList {
     /// # Panics
     /// If the job is not in the list.
     pub(crate) fn remove(&mut self, job: JobIndex, arena: &Arena) {
+        if self.first() == Some(job) {
+            self.pop_first();
+            return;
+        }
         let (run, place) = self.seek(arena.get(job).order, arena);
         assert_eq!(self.runs[run].get(place), Some(&job), "a waiting job is in its lane");
         self.runs[run].remove(place);
@@ -144,7 +148,15 @@ impl WaitingList {
     /// Returns the run and index of the first job whose order is at least `order`.
     fn seek(&self, order: u64, arena: &Arena) -> (usize, usize) {
         let below = |job: &JobIndex| arena.get(*job).order < order;
-        let run = self.runs.partition_point(|run| run.back().is_some_and(below));
+        let is_below = |run: &VecDeque<JobIndex>| run.back().is_some_and(below);
+        // Most jobs are at either end.
+        let run = match (self.runs.front(), self.runs.len()) {
+            (Some(first), _) if !is_below(first) => 0,
+            (_, count @ 2..) if is_below(&self.runs[count - 2]) => {
+                count - usize::from(!is_below(&self.runs[count - 1]))
+            }
+            _ => self.runs.partition_point(is_below),
+        };
         match self.runs.get(run) {
             Some(jobs) => (run, jobs.partition_point(below)),
             None => (run, 0),

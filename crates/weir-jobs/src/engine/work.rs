@@ -6,6 +6,7 @@ use weir_log::Disk;
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
 use super::core::{Engine, EngineError, Unreadable};
+use super::fair_queue::{FairQueue, RunningLane};
 use super::head::{Cause, RemovalReason, StoredPlace};
 use super::journal::{read_body, read_body_ahead};
 use super::reservations::EngineReservation;
@@ -37,41 +38,62 @@ impl<D: Disk> Engine<D> {
         &mut self,
         wid: Option<&Wid>,
         queues: &[QueueName],
+        fetches_waiting: impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<EngineFetch> {
+        self.relane_for_fetch(queues);
         let mut expired = 0;
         loop {
-            let (queue, Choice { end, charge, .. }) = self.choose(queues, now)?;
+            let (queue, Choice { end, charge, .. }) = self.choose(queues, &fetches_waiting, now)?;
             if expired == EXPIRED_PER_FETCH {
                 self.take_back_charge(queue, charge);
                 self.woken.push(queue);
                 return None;
             }
-            let job = self.state.take(queue, end == QueueEnd::Newest)?;
+            let newest_from = (end == QueueEnd::Newest).then(|| self.in_time_from(queue, now));
+            let rules = self.state.queues.get(queue);
+            let room = Self::room(rules, || fetches_waiting(&rules.name));
+            let (job, lane) = self.state.take(queue, newest_from, room)?;
             if self.state.features.get(job).has_expired(now) {
                 self.take_back_charge(queue, charge);
-                self.drop_expired(job, now)?;
+                self.drop_expired(job, lane, now)?;
                 expired += 1;
                 continue;
             }
-            match self.hand_out(job, wid, charge, now) {
+            match self.hand_out(job, wid, charge, lane, now) {
                 Ok(taken) => return Some(taken),
-                Err(Unreadable::Dropped) => self.take_back_charge(queue, charge),
+                Err(Unreadable::Dropped) => {
+                    self.take_back_charge(queue, charge);
+                    self.end_lane(queue, lane, None, now);
+                }
                 Err(Unreadable::JustNow(_)) => {
                     self.take_back_charge(queue, charge);
-                    self.wait_again(job);
+                    self.wait_again(job, lane);
                     return None;
                 }
             }
         }
     }
 
+    /// Returns the order from which jobs of a queue are in time.
+    fn in_time_from(&self, queue: u16, now: Timestamp) -> u64 {
+        let rules = self.allocation.of(&self.state.queues.get(queue).name);
+        rules.target_latency.map_or(0, |target| (now - target).as_micros())
+    }
+
     /// Drops an expired job that was taken. Returns `None` if that can't be written now: the job waits
     /// for the next fetch.
-    fn drop_expired(&mut self, job: JobIndex, now: Timestamp) -> Option<()> {
+    fn drop_expired(
+        &mut self,
+        job: JobIndex,
+        lane: Option<RunningLane>,
+        now: Timestamp,
+    ) -> Option<()> {
         let tracked = self.state.features.get(job).tracked.then(|| self.reserved_jid(job));
+        let queue = self.state.arena.get(job).queue;
         match self.discard(job) {
             Ok(()) => {
+                self.end_lane(queue, lane, None, now);
                 if let Some(jid) = tracked {
                     self.note_tracked(&jid, TrackState::Dead, now);
                 }
@@ -79,24 +101,32 @@ impl<D: Disk> Engine<D> {
                 Some(())
             }
             Err(_) => {
-                self.wait_again(job);
+                self.wait_again(job, lane);
                 None
             }
         }
     }
 
-    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, Choice)> {
+    fn choose(
+        &mut self,
+        queues: &[QueueName],
+        fetches_waiting: &impl Fn(&QueueName) -> u32,
+        now: Timestamp,
+    ) -> Option<(u16, Choice)> {
         let state = &self.state;
         let wait = |job| now.since(Timestamp::from_micros(state.arena.get(job).order));
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let number = state.queues.number(name.as_str())?;
             let queue = state.queues.get(number);
             let first = queue.lane.first().filter(|_| !queue.paused)?;
+            let is_held_back =
+                |fair: &FairQueue| !fair.can_serve(Self::room(queue, || fetches_waiting(name)));
             Some(Candidate {
                 place,
                 running: queue.reserved,
                 oldest_wait: wait(first),
                 newest_wait: queue.lane.last().map(wait).unwrap_or_default(),
+                is_held_back: queue.fair.as_deref().is_some_and(is_held_back),
             })
         });
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
@@ -122,12 +152,12 @@ impl<D: Disk> Engine<D> {
 
     /// Ends the reservation of a job of `queue`.
     fn end_reservation(&mut self, jid: &str, job: JobIndex, queue: u16, now: Timestamp) {
-        let reservation = self.state.reserved.remove_job(jid, job);
-        let ended = reservation.and_then(|it| Some((it.charge?, now.since(it.since))));
-        if let Some((charge, ran)) = ended
+        let Some(reservation) = self.state.reserved.remove_job(jid, job) else { return };
+        self.end_lane(queue, reservation.lane, Some(reservation.since), now);
+        if let Some(charge) = reservation.charge
             && let Some(name) = self.state.queues.name(queue)
         {
-            self.dispatcher.ended(&name, charge, ran);
+            self.dispatcher.ended(&name, charge, now.since(reservation.since));
         }
     }
 
@@ -146,6 +176,7 @@ impl<D: Disk> Engine<D> {
         job: JobIndex,
         wid: Option<&Wid>,
         charge: Option<DispatchCharge>,
+        lane: Option<RunningLane>,
         now: Timestamp,
     ) -> Result<EngineFetch, Unreadable> {
         let ArenaEntry { position, order, queue, .. } = *self.state.arena.get(job);
@@ -166,6 +197,7 @@ impl<D: Disk> Engine<D> {
             since: now,
             expires_at,
             charge,
+            lane,
         });
         self.state.features.set(job, self.state.features.get(job).started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);
@@ -180,7 +212,7 @@ impl<D: Disk> Engine<D> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
         self.note_track(reservation.job, jid, TrackState::Enqueued, reservation.since);
-        let queue = self.wait_again(reservation.job);
+        let queue = self.wait_again(reservation.job, reservation.lane);
         self.take_back_charge(queue, reservation.charge);
         Some(queue)
     }
@@ -362,9 +394,10 @@ impl<D: Disk> Engine<D> {
         match rules::after_vanishing(returned, self.settings.limits.returns_max) {
             rules::Return::Waits => {
                 let reservation = self.state.reserved.remove_job(&jid, job);
-                self.take_back_charge(queue, reservation.and_then(|it| it.charge));
+                let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
+                self.take_back_charge(queue, charge);
                 self.note_track(job, &jid, TrackState::Enqueued, now);
-                self.wait_again(job);
+                self.wait_again(job, lane);
                 self.returns.insert(job, returned + 1);
             }
             rules::Return::Fails => {
@@ -390,9 +423,12 @@ impl<D: Disk> Engine<D> {
         reservation.map(|reservation| reservation.jid.clone()).unwrap_or_default()
     }
 
-    fn wait_again(&mut self, job: JobIndex) -> u16 {
+    /// Returns a job that was taken to its former position. Returns its queue.
+    fn wait_again(&mut self, job: JobIndex, taken_from: Option<RunningLane>) -> u16 {
         let ArenaEntry { order, queue, .. } = *self.state.arena.get(job);
-        self.state.rest(job, EntryState::Waiting, order);
+        let lane = self.lane_again(queue, job, taken_from);
+        self.state.rest_in(job, queue, EntryState::Waiting, order, lane);
+        self.end_lane(queue, taken_from, None, Timestamp::default());
         queue
     }
 

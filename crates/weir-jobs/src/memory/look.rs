@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use weir_base::clock::Timestamp;
 
+use super::lanes::MemoryLanes;
 use super::state::{JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryState, MemoryTotals};
 use crate::job_text;
 use crate::metrics::QueueMetrics;
@@ -142,6 +143,7 @@ impl MemoryQueue {
     pub(super) fn new(metrics: QueueMetrics) -> Self {
         Self {
             lane: BTreeMap::new(),
+            fair: None,
             paused: false,
             hidden: false,
             reserved: 0,
@@ -161,6 +163,7 @@ impl MemoryQueue {
             pushed_total: self.totals.pushed,
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
+            lanes: self.fair.as_ref().map(MemoryLanes::counts).unwrap_or_default(),
         }
     }
 }

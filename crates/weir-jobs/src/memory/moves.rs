@@ -183,7 +183,11 @@ impl MemoryState {
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
         self.dispatcher.retain(&self.allocation, &allocation);
         self.allocation = allocation;
-        self.queues.keys().cloned().collect()
+        let queues: Vec<QueueName> = self.queues.keys().cloned().collect();
+        for name in &queues {
+            self.allocate_lanes(name);
+        }
+        queues
     }
 
     /// Processes everything that is due. Returns the queues that may have jobs for waiting fetches,

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::clock::Timestamp;
 
+use super::lanes::MemoryLanes;
 use crate::allocation::{Allocation, DispatchPolicy};
 use crate::batches::JobEnd;
 use crate::dispatch::{DispatchCharge, Dispatcher};
 use crate::features::{FeatureTable, JobFeatures};
+use crate::lanes::LaneId;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::settings::JobServerLimits;
@@ -39,6 +41,8 @@ pub(super) struct MemoryJob {
     /// Microseconds: when it was enqueued (unique in the store), is due, or died.
     pub(super) order: u64,
     pub(super) rest: MemoryJobState,
+    /// If it waits or is reserved, and its queue has `fair_by`.
+    pub(super) lane: Option<LaneId>,
     /// How often it was returned because its worker vanished, since it was enqueued.
     pub(super) returns: u8,
 }
@@ -66,6 +70,8 @@ pub(super) struct MemoryReservation {
 pub(super) struct MemoryQueue {
     /// Its waiting jobs, sorted by order.
     pub(super) lane: BTreeMap<u64, JobId>,
+    /// The lanes of its tenants, if it has `fair_by`.
+    pub(super) fair: Option<MemoryLanes<JobId>>,
     pub(super) paused: bool,
     /// Removed by an operator while jobs of it were reserved or in sets.
     pub(super) hidden: bool,
@@ -200,6 +206,7 @@ impl MemoryState {
             base_bytes: new.base_bytes,
             order,
             rest: rest.clone(),
+            lane: None,
             returns: 0,
         };
         self.bytes += job.json.len();
@@ -294,29 +301,38 @@ impl MemoryState {
             MemoryJobState::Waiting => {
                 queue.hidden = false;
                 queue.lane.insert(order, id);
+                job.lane = queue.fair.as_mut().map(|fair| fair.add(id, order, &job.json));
             }
             MemoryJobState::In(set) => {
                 self.sets[set as usize].insert((order, id));
             }
             MemoryJobState::Reserved(reservation) => {
                 queue.reserved += 1;
+                job.lane = queue.fair.as_mut().map(|fair| fair.start(&job.json));
                 self.expiry.insert((reservation.expires_at, id));
             }
         }
     }
 
     fn leave(&mut self, id: JobId) {
-        let job = self.jobs.get(&id).expect("an id in a place names a live job");
+        let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
         let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
+        let lane = queue.fair.as_mut().zip(job.lane.take());
         match &job.rest {
             MemoryJobState::Waiting => {
                 queue.lane.remove(&job.order);
+                if let Some((fair, lane)) = lane {
+                    fair.remove(lane, job.order);
+                }
             }
             MemoryJobState::In(set) => {
                 self.sets[*set as usize].remove(&(job.order, id));
             }
             MemoryJobState::Reserved(reservation) => {
                 queue.reserved -= 1;
+                if let Some((fair, lane)) = lane {
+                    fair.end(lane, None);
+                }
                 self.expiry.remove(&(reservation.expires_at, id));
             }
         }

@@ -150,7 +150,8 @@ impl MemoryState {
         }
         for name in new {
             let metrics = self.metrics.queue(name.as_str());
-            self.queues.insert(name.clone(), MemoryQueue::new(metrics));
+            let queue = MemoryQueue { fair: self.lanes_for(name), ..MemoryQueue::new(metrics) };
+            self.queues.insert(name.clone(), queue);
         }
         for name in &names {
             self.queue(name).hidden = false;
@@ -164,10 +165,11 @@ impl MemoryState {
         &mut self,
         wid: Option<&Wid>,
         queues: &[QueueName],
+        fetches_waiting: impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<MemoryFetch> {
         loop {
-            let (id, charge) = self.choose(queues, now)?;
+            let (id, charge) = self.choose(queues, &fetches_waiting, now)?;
             if !self.features.get(id).has_expired(now) {
                 return Some(self.reserve(id, wid, charge, now));
             }
@@ -181,6 +183,7 @@ impl MemoryState {
     fn choose(
         &mut self,
         queues: &[QueueName],
+        fetches_waiting: &impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<(JobId, Option<DispatchCharge>)> {
         let wait = |order: &u64| now.since(Timestamp::from_micros(*order));
@@ -192,15 +195,24 @@ impl MemoryState {
                 running: queue.reserved,
                 oldest_wait: wait(oldest),
                 newest_wait: queue.lane.keys().next_back().map(wait).unwrap_or_default(),
+                is_held_back: queue
+                    .fair
+                    .as_ref()
+                    .is_some_and(|fair| !fair.can_serve(queue.room(|| fetches_waiting(name)))),
             })
         });
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
-        let lane = &self.queues.get(&queues[chosen.place])?.lane;
-        let (_, id) = match chosen.end {
-            QueueEnd::Oldest => lane.first_key_value()?,
-            QueueEnd::Newest => lane.last_key_value()?,
+        let name = &queues[chosen.place];
+        let target = self.allocation.of(name).target_latency.unwrap_or_default();
+        let newest_from = (chosen.end == QueueEnd::Newest).then(|| (now - target).as_micros());
+        let queue = self.queues.get_mut(name)?;
+        let room = queue.room(|| fetches_waiting(name));
+        let id = match (&mut queue.fair, chosen.end) {
+            (Some(fair), _) => fair.next(room, newest_from)?,
+            (None, QueueEnd::Oldest) => *queue.lane.first_key_value()?.1,
+            (None, QueueEnd::Newest) => *queue.lane.last_key_value()?.1,
         };
-        Some((*id, chosen.charge))
+        Some((id, chosen.charge))
     }
 
     /// Takes back what dispatch charged for a job that waits again.
@@ -314,6 +326,7 @@ impl MemoryState {
 
     /// Corrects the charge of a reserved job that ends.
     fn end_charge(&mut self, id: JobId, now: Timestamp) {
+        self.end_lane(id, now);
         if let Some((charge, since)) = self.charge(id) {
             let queue = self.job(id).queue.clone();
             self.dispatcher.ended(&queue, charge, now.since(since));
@@ -322,6 +335,7 @@ impl MemoryState {
 
     /// Ends the charge of a job whose worker has not reported its end.
     fn lapse_charge(&mut self, id: JobId, now: Timestamp) {
+        self.end_lane(id, now);
         if let Some((charge, since)) = self.charge(id) {
             let queue = self.job(id).queue.clone();
             self.dispatcher.lapsed(&queue, charge, now.since(since));

@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{OTHER_QUEUES, node_states, shard_states};
+use crate::lanes::LaneCounts;
 use crate::node::NodeState;
 use crate::store::shard_state::ShardState;
 
@@ -50,6 +51,7 @@ pub struct QueueSnapshot {
     pub pushed_total: u64,
     pub processed_total: u64,
     pub failed_total: u64,
+    pub lanes: LaneCounts,
 }
 
 impl QueueSnapshot {
@@ -61,6 +63,8 @@ impl QueueSnapshot {
         self.pushed_total += other.pushed_total;
         self.processed_total += other.processed_total;
         self.failed_total += other.failed_total;
+        self.lanes.tenants += other.lanes.tenants;
+        self.lanes.shared += other.lanes.shared;
     }
 }
 
@@ -162,9 +166,19 @@ fn encode_queues(
     queues: &[QueueSnapshot],
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
-    let gauges: [(&str, &str, Value); 2] = [
+    let gauges: [(&str, &str, Value); 4] = [
         ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
         ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
+        (
+            "queue_tenant_lanes",
+            "Tenants of the queue that have a lane of their own (fair_by)",
+            |queue| queue.lanes.tenants,
+        ),
+        (
+            "queue_shared_lanes",
+            "Lanes that tenants of the queue share, because there are more than tenants_max",
+            |queue| queue.lanes.shared,
+        ),
     ];
     for (name, help, value) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

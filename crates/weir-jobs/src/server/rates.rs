@@ -144,6 +144,7 @@ mod tests {
             pushed_total,
             processed_total,
             failed_total: 0,
+            lanes: crate::lanes::LaneCounts::default(),
         }
     }
 

@@ -43,6 +43,7 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.unconfirmed_jobs_max, JobServerLimits::UNCONFIRMED_JOBS_MAX);
     keep!(limits.push_memory_jobs_max, JobServerLimits::PUSH_MEMORY_JOBS_MAX);
     keep!(limits.unique_locks_max, JobServerLimits::UNIQUE_LOCKS_MAX);
+    keep!(limits.tenants_max, JobServerLimits::TENANTS_MAX);
     keep!(limits.tracks_max, JobServerLimits::TRACKS_MAX);
     keep!(limits.track_age_max, JobServerLimits::TRACK_AGE_MAX);
     keep!(limits.batches_max, JobServerLimits::BATCHES_MAX);

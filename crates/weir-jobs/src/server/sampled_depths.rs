@@ -90,6 +90,7 @@ mod tests {
             pushed_total: 0,
             processed_total: 0,
             failed_total: 0,
+            lanes: crate::lanes::LaneCounts::default(),
         };
         depths.sample(vec![(name(), traffic)], &[counts]);
     }

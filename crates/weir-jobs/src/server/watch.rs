@@ -148,5 +148,6 @@ fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
         pushed_total: queue.pushed_total,
         processed_total: queue.processed_total,
         failed_total: queue.failed_total,
+        lanes: queue.lanes,
     }
 }

@@ -10,10 +10,11 @@ use super::JobService;
 use super::parsing::parse_location;
 use super::walk::{self, ListWalk};
 use crate::handle::{HandleError, SAMPLE_JOBS, SAMPLE_JOBS_MAX, XRAY_TOP, XRAY_TOP_MAX, XrayQuery};
+use crate::key_path::KeyPath;
 use crate::model::{EntryKey, JobLocation};
 use crate::store::{Filter, Store, StoreError, StoredJob};
 use crate::view;
-use crate::xray::{Coverage, KeyPath, Tally};
+use crate::xray::{Coverage, Tally};
 
 /// Jobs that one turn draws.
 const DRAW_JOBS: usize = 250;

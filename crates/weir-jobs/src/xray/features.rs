@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_base::clock::Timestamp;
 
 use super::buckets;
-use super::key_path::KeyPath;
+use crate::key_path::KeyPath;
 use crate::model::{JobLocation, SetName};
 use crate::stamp;
 use crate::store::StoredJob;

@@ -9,7 +9,7 @@ use weir_base::clock::Timestamp;
 use super::buckets;
 use super::features::GroupKind;
 use super::interval::wilson;
-use super::key_path::KeyPath;
+use crate::key_path::KeyPath;
 use crate::model::JobLocation;
 use crate::store::StoredJob;
 use crate::view::{XrayGroup, XrayRow};

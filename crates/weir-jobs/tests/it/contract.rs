@@ -13,6 +13,7 @@ mod crons;
 mod dead;
 mod dispatch;
 mod durable;
+mod fair;
 mod harness;
 mod limits;
 mod model;
@@ -140,6 +141,21 @@ mod obeys_custom {
                     by_targets_each_end_of_a_new_job_frees_its_place,
                     by_targets_jobs_that_are_due_count_as_arrivals,
                     the_fresh_lane_counts_the_time_of_workers;
+                fair:
+                    each_tenant_gets_its_share,
+                    jobs_without_a_tenant_share_one_lane,
+                    a_tenant_of_slow_jobs_pays_for_them,
+                    failures_and_lapsed_jobs_are_charged,
+                    jobs_of_a_vanished_worker_return_in_their_order,
+                    weights_divide_the_workers,
+                    a_change_of_the_tenants_leaves_them_in_order,
+                    many_jobs_get_other_lanes_while_workers_fetch,
+                    the_last_slots_are_for_tenants_below_their_share,
+                    fetches_that_wait_are_the_free_slots,
+                    removed_jobs_leave_their_lanes,
+                    expired_jobs_are_dropped_from_lanes,
+                    the_fresh_lane_serves_the_newest_job_of_the_tenant,
+                    lanes_are_counted;
                 crons:
                     a_time_enqueues_one_job,
                     a_unique_cron_job_is_left_out_while_the_last_one_runs,
@@ -150,7 +166,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, crons, dispatch, tracking, unique};
+    use super::{batching, crons, dispatch, fair, tracking, unique};
 }
 
 /// The same after a crash.
@@ -169,10 +185,12 @@ mod obeys_custom_and_survives {
             imported_batches_survive_a_crash,
             jobs_that_were_cleared_stay_lost,
             callbacks_survive_compaction_and_fire_once;
+        fair:
+            tenants_survive_a_crash;
         crons:
             handled_times_survive_a_crash;
     });
-    use super::{batching, crons, tracking, unique};
+    use super::{batching, crons, fair, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

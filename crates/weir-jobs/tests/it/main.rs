@@ -7,6 +7,7 @@ mod damage;
 mod faktory_batches;
 mod faktory_cases;
 mod faktory_enterprise;
+mod faktory_fairness;
 mod faktory_life;
 mod faktory_limits;
 mod faktory_queue_limits;

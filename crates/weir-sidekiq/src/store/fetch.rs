@@ -284,6 +284,7 @@ fn choose(
         running: reading.reserved,
         oldest_wait: reading.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
         newest_wait: Duration::ZERO,
+        is_held_back: false,
     });
     state.dispatcher.choose(&state.allocation, queues, candidates, now)
 }

@@ -115,6 +115,7 @@ impl StoreCore {
             pushed_total: totals.pushed,
             processed_total: totals.processed,
             failed_total: totals.failed,
+            lanes: weir_jobs::lanes::LaneCounts::default(),
         }
     }
 

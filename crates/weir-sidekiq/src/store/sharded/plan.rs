@@ -81,7 +81,8 @@ fn candidate(place: usize, queue: &QueueOnShards, now: Timestamp) -> Candidate {
     let with_jobs = queue.shards.iter().map(|(_, it)| it).filter(|it| it.depth > 0);
     let oldest = with_jobs.filter_map(|it| it.oldest).min().unwrap_or(now);
     let running = queue.shards.iter().map(|(_, it)| it.reserved).sum();
-    Candidate { place, running, oldest_wait: now.since(oldest), newest_wait: Duration::ZERO }
+    let (oldest_wait, newest_wait) = (now.since(oldest), Duration::ZERO);
+    Candidate { place, running, oldest_wait, newest_wait, is_held_back: false }
 }
 
 /// Returns the shard with jobs of a queue whose turn it is, and how many it has.

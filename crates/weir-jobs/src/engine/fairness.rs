@@ -1,0 +1,174 @@
+//! Gives the jobs of queues with `fair_by` their lanes: those that were there before the lanes are added in
+//! slices, so that a queue of millions of jobs does not delay other work.
+
+use weir_base::clock::Timestamp;
+use weir_log::Disk;
+
+use super::arena::{EntryState, JobIndex};
+use super::core::Engine;
+use super::fair_queue::{LaneChoice, Relaning, RunningLane};
+use super::journal::read_body_ahead;
+use super::queues::EngineQueue;
+use crate::allocation::Allocation;
+use crate::lanes::{Room, TenantKey};
+use crate::model::QueueName;
+
+/// Jobs that are added before other work continues: some 0.5 ms, mostly for reading them. Small in the
+/// simulation, so that crashes happen in between.
+const SLICE_JOBS: usize = if cfg!(test) { 3 } else { 256 };
+
+/// Jobs that a fetch adds if no job of the queue has a lane yet.
+const JOBS_PER_FETCH: usize = if cfg!(test) { 1 } else { 32 };
+
+impl<D: Disk> Engine<D> {
+    /// Applies the rules of dispatch.
+    pub(crate) fn allocate(&mut self, allocation: Allocation) {
+        let old = std::mem::replace(&mut self.allocation, allocation);
+        self.dispatcher.retain(&old, &self.allocation);
+        for queue in self.state.queues.allocate(&self.allocation, &mut self.random) {
+            self.begin_relaning(queue);
+        }
+    }
+
+    fn begin_relaning(&mut self, queue: u16) {
+        let Some(fair) = &self.state.queues.get(queue).fair else { return };
+        let arena = &self.state.arena;
+        let held = self.state.reserved.iter().filter(|held| arena.get(held.job).queue == queue);
+        let running = held.map(|held| (held.jid.clone(), held.ticket)).collect();
+        let relaning = Relaning { queue, generation: fair.generation, running };
+        self.relaning.retain(|earlier| earlier.queue != queue);
+        self.relaning.push(relaning);
+    }
+
+    /// Adds a slice of jobs to their lanes. Returns their queue.
+    pub(crate) fn relane_slice(&mut self) -> Option<u16> {
+        let place = self.relaning.len().checked_sub(1)?;
+        let queue = self.relaning[place].queue;
+        self.relane(place, SLICE_JOBS);
+        Some(queue)
+    }
+
+    /// Adds some jobs of queues to their lanes, if none of their jobs has one.
+    pub(crate) fn relane_for_fetch(&mut self, queues: &[QueueName]) {
+        for place in (0..self.relaning.len()).rev() {
+            let number = self.relaning[place].queue;
+            let Some(name) = self.state.queues.name(number) else { continue };
+            let has_none =
+                |queue: &EngineQueue| queue.fair.as_ref().is_some_and(|it| it.waiting() == 0);
+            if queues.contains(&name) && has_none(self.state.queues.get(number)) {
+                self.relane(place, JOBS_PER_FETCH);
+            }
+        }
+    }
+
+    fn relane(&mut self, place: usize, max: usize) {
+        let Relaning { queue, generation, .. } = self.relaning[place];
+        let fair = self.state.queues.find(queue).and_then(|queue| queue.fair.as_ref());
+        let Some(up_to) =
+            fair.filter(|fair| fair.generation == generation).map(|fair| fair.laned_up_to)
+        else {
+            // The queue is gone, or has other lanes.
+            self.relaning.remove(place);
+            return;
+        };
+        let running = &mut self.relaning[place].running;
+        let counted = running.split_off(running.len().saturating_sub(max));
+        let max = max - counted.len();
+        for (jid, ticket) in counted {
+            self.count_running(queue, &jid, ticket);
+        }
+        let arena = &self.state.arena;
+        let waiting = self.state.queues.get(queue).lane.after(up_to, arena).take(max);
+        let jobs: Vec<JobIndex> = waiting.collect();
+        for job in &jobs {
+            self.add_to_lane(queue, *job);
+        }
+        if jobs.len() < max
+            && let Some(fair) = &mut self.state.queues.get_mut(queue).fair
+        {
+            fair.laned_up_to = None;
+            self.relaning.remove(place);
+        }
+    }
+
+    fn add_to_lane(&mut self, queue: u16, job: JobIndex) {
+        let tenant = self.tenant_of(queue, job);
+        let order = self.state.arena.get(job).order;
+        let super::state::EngineState { queues, links, arena, .. } = &mut self.state;
+        if let Some(fair) = &mut queues.get_mut(queue).fair {
+            fair.laned_up_to = Some(order);
+            fair.add_to_lane(job, LaneChoice::Tenant(tenant), links, arena);
+        }
+    }
+
+    /// Counts a job in progress for its tenant, unless it has ended.
+    fn count_running(&mut self, queue: u16, jid: &str, ticket: u64) {
+        let Some(job) = self.state.reserved.with_ticket(jid, ticket).map(|held| held.job) else {
+            return;
+        };
+        let tenant = self.tenant_of(queue, job);
+        let fair = &mut self.state.queues.get_mut(queue).fair;
+        if let (Some(fair), Some(held)) = (fair, self.state.reserved.with_ticket(jid, ticket)) {
+            held.lane = Some(fair.add_running(tenant));
+        }
+    }
+
+    /// Returns the tenant of a job from its record. A job that can't be read has none; its fetch finds that
+    /// out.
+    fn tenant_of(&mut self, queue: u16, job: JobIndex) -> TenantKey {
+        let Some(fair) = &self.state.queues.get(queue).fair else { return TenantKey::NONE };
+        let position = self.state.arena.get(job).position;
+        let body = read_body_ahead(&mut self.ahead, position);
+        body.map_or(TenantKey::NONE, |body| fair.tenant(body.json))
+    }
+
+    /// Returns the lane for a job with this text that moves to `rest`.
+    pub(crate) fn lane_for(&self, queue: u16, rest: EntryState, json: &[u8]) -> LaneChoice {
+        match &self.state.queues.get(queue).fair {
+            Some(fair) if rest == EntryState::Waiting => LaneChoice::Tenant(fair.tenant(json)),
+            _ => LaneChoice::NONE,
+        }
+    }
+
+    /// Returns the lane for a job that was taken from `running` and waits again.
+    pub(crate) fn lane_again(
+        &mut self,
+        queue: u16,
+        job: JobIndex,
+        running: Option<RunningLane>,
+    ) -> LaneChoice {
+        let fair = self.state.queues.get(queue).fair.as_ref();
+        match running.filter(|running| fair.is_some_and(|fair| fair.is_current(*running))) {
+            Some(running) => LaneChoice::Same(running),
+            None => LaneChoice::Tenant(self.tenant_of(queue, job)),
+        }
+    }
+
+    /// Ends a job in progress for its tenant. `since`: when it started; `None`: nothing is charged.
+    pub(crate) fn end_lane(
+        &mut self,
+        queue: u16,
+        running: Option<RunningLane>,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        if let Some(running) = running
+            && let Some(fair) = self.state.queues.find_mut(queue).and_then(|it| it.fair.as_mut())
+        {
+            fair.end(running, since.map(|since| now.since(since)));
+        }
+    }
+
+    /// Returns the slots of a queue, for a fetch while so many others wait for it.
+    pub(crate) fn room(queue: &EngineQueue, fetches_waiting: impl FnOnce() -> u32) -> Room {
+        let Some(fair) = queue.fair.as_ref().filter(|fair| fair.headroom > 0) else {
+            return Room::UNLIMITED;
+        };
+        let running = queue.reserved;
+        let free = match fair.concurrency {
+            Some(most) => most.saturating_sub(running),
+            None => fetches_waiting().saturating_add(1),
+        };
+        Room { slots: running.saturating_add(free), free, headroom: fair.headroom }
+    }
+}

@@ -1,0 +1,23 @@
+//! Fair shares for the tenants of one queue: which tenant's job runs next.
+//!
+//! Each tenant has a lane. The lane with the least work in progress for its weight is served first;
+//! among equals, the one whose jobs have taken the least time. The rules do no I/O and read no clock:
+//! the caller reports jobs that wait, start and end, and holds the jobs of each lane itself.
+//!
+//! - `lane`: one lane. `wheel`: lanes without work in progress, ordered by time.
+//! - `levels`: lanes with jobs waiting, by their work in progress, then by time; `heap`: one level.
+//! - `table`: all lanes, with their number limited.
+//! - `room`: which slots a tenant above its share may take.
+
+mod heap;
+mod lane;
+mod levels;
+mod room;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+pub use lane::{LaneId, TenantKey};
+pub use room::Room;
+pub use table::{LaneCounts, Lanes};

@@ -1,0 +1,61 @@
+//! Fair shares for the tenants of a queue. A change of `fair_by` adds all jobs to new lanes at once.
+
+use weir_base::clock::Timestamp;
+
+use super::lanes::MemoryLanes;
+use super::state::{JobId, MemoryJobState, MemoryQueue, MemoryState};
+use crate::lanes::Room;
+use crate::model::QueueName;
+
+impl MemoryQueue {
+    /// Returns the slots of the queue, for a fetch while so many others wait for it.
+    pub(super) fn room(&self, fetches_waiting: impl FnOnce() -> u32) -> Room {
+        let Some(fair) = self.fair.as_ref().filter(|fair| fair.rules.headroom > 0) else {
+            return Room::UNLIMITED;
+        };
+        let free = match fair.concurrency {
+            Some(most) => most.saturating_sub(self.reserved),
+            None => fetches_waiting().saturating_add(1),
+        };
+        Room { slots: self.reserved.saturating_add(free), free, headroom: fair.rules.headroom }
+    }
+}
+
+impl MemoryState {
+    /// Returns the lanes for a queue without jobs.
+    pub(super) fn lanes_for(&self, name: &QueueName) -> Option<MemoryLanes<JobId>> {
+        let rules = self.allocation.of(name);
+        rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, rules.concurrency))
+    }
+
+    /// Applies changed rules to the lanes of a queue.
+    pub(super) fn allocate_lanes(&mut self, name: &QueueName) {
+        let rules = self.allocation.of(name).clone();
+        let queue = self.queue(name);
+        if let (Some(lanes), Some(fair)) = (&mut queue.fair, &rules.fair)
+            && lanes.has_lanes_of(fair)
+        {
+            return lanes.apply(fair, rules.concurrency);
+        }
+        queue.fair = rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, rules.concurrency));
+        let Self { jobs, queues, .. } = self;
+        let Some(queue) = queues.get_mut(name) else { return };
+        for (id, job) in jobs.iter_mut().filter(|(_, job)| job.queue == *name) {
+            job.lane = queue.fair.as_mut().and_then(|fair| match &job.rest {
+                MemoryJobState::Waiting => Some(fair.add(*id, job.order, &job.json)),
+                MemoryJobState::Reserved(_) => Some(fair.start(&job.json)),
+                MemoryJobState::In(_) => None,
+            });
+        }
+    }
+
+    /// Ends a reserved job for its tenant.
+    pub(super) fn end_lane(&mut self, id: JobId, now: Timestamp) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let MemoryJobState::Reserved(held) = &job.rest else { return };
+        let fair = self.queues.get_mut(&job.queue).and_then(|queue| queue.fair.as_mut());
+        if let (Some(fair), Some(lane)) = (fair, job.lane.take()) {
+            fair.end(lane, Some(now.since(held.since)));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The lanes of one queue with `fair_by`, and the jobs in them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::allocation::FairRules;
+use crate::lanes::{LaneCounts, LaneId, Lanes, Room, TenantKey};
+
+#[derive(Debug)]
+pub(super) struct MemoryLanes<J> {
+    pub(super) rules: FairRules,
+    pub(super) concurrency: Option<u32>,
+    lanes: Lanes,
+    /// Jobs that wait, by lane and order.
+    jobs: BTreeMap<(LaneId, u64), J>,
+}
+
+impl<J: Copy> MemoryLanes<J> {
+    pub(super) fn new(rules: &FairRules, concurrency: Option<u32>) -> Self {
+        let lanes = Lanes::new(rules.tenants_max);
+        let mut new = Self { rules: rules.clone(), concurrency, lanes, jobs: BTreeMap::new() };
+        new.apply(rules, concurrency);
+        new
+    }
+
+    /// Applies rules that need no other lanes.
+    pub(super) fn apply(&mut self, rules: &FairRules, concurrency: Option<u32>) {
+        (self.rules, self.concurrency) = (rules.clone(), concurrency);
+        let weights = rules.weights.iter();
+        self.lanes.set_weights(weights.map(|(name, weight)| (key(Some(name)), *weight)));
+    }
+
+    /// Returns whether the lanes of these rules are the same.
+    pub(super) fn has_lanes_of(&self, rules: &FairRules) -> bool {
+        self.rules.by == rules.by && self.rules.tenants_max == rules.tenants_max
+    }
+
+    fn tenant(&self, json: &[u8]) -> TenantKey {
+        key(self.rules.by.find(json).as_deref())
+    }
+
+    pub(super) fn counts(&self) -> LaneCounts {
+        self.lanes.counts()
+    }
+
+    /// Adds a job that waits. Returns its lane.
+    pub(super) fn add(&mut self, id: J, order: u64, json: &[u8]) -> LaneId {
+        let lane = self.lanes.add(self.tenant(json));
+        self.jobs.insert((lane, order), id);
+        lane
+    }
+
+    /// Removes a job that waits.
+    pub(super) fn remove(&mut self, lane: LaneId, order: u64) {
+        self.jobs.remove(&(lane, order));
+        self.lanes.remove(lane);
+    }
+
+    /// Counts a job in progress. Returns its lane.
+    pub(super) fn start(&mut self, json: &[u8]) -> LaneId {
+        self.lanes.add_running(self.tenant(json))
+    }
+
+    /// Ends a job in progress. `took`: `None` charges nothing.
+    pub(super) fn end(&mut self, lane: LaneId, took: Option<Duration>) {
+        match took {
+            Some(took) => self.lanes.end(lane, took),
+            None => self.lanes.take_back(lane),
+        }
+    }
+
+    /// Returns the next job: the oldest of the least served lane; or its newest, if its order is at least
+    /// `newest_from`.
+    pub(super) fn next(&mut self, room: Room, newest_from: Option<u64>) -> Option<J> {
+        let lane = self.lanes.pick(room)?;
+        let mut jobs = self.jobs.range((lane, 0)..=(lane, u64::MAX));
+        let (oldest, newest) = (jobs.next()?, jobs.next_back());
+        let is_new =
+            |((_, order), _): &(&(LaneId, u64), &J)| newest_from.is_some_and(|from| *order >= from);
+        Some(*newest.filter(is_new).unwrap_or(oldest).1)
+    }
+
+    pub(super) fn can_serve(&self, room: Room) -> bool {
+        self.lanes.can_serve(room)
+    }
+}
+
+fn key(name: Option<&str>) -> TenantKey {
+    TenantKey::of(name, 0)
+}
