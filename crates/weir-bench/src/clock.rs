@@ -4,6 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
+pub(crate) const SECONDS_PER_DAY: u64 = 86_400;
+
 /// Monotonic time, about 25 ns a call (vDSO).
 #[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
 pub(crate) fn now() -> Instant {
@@ -15,6 +17,15 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn unix_seconds() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since_1970.map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// Microseconds since the beginning of the day (UTC) by the system clock, for times that a server stamps.
+#[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
+pub(crate) fn micros_of_day() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_1970.map_or(0, |elapsed| {
+        (elapsed.as_secs() % SECONDS_PER_DAY) * 1_000_000 + u64::from(elapsed.subsec_micros())
+    })
 }
 
 /// Milliseconds of `CLOCK_MONOTONIC`, which all processes share.

@@ -6,6 +6,7 @@
 mod checks;
 mod clock;
 mod comparison;
+mod draw;
 mod envelope;
 mod event_loop;
 mod exodus;
@@ -20,6 +21,7 @@ mod process_usage;
 mod realtime;
 mod socket;
 mod tally;
+mod tenants;
 mod weir_process;
 
 use std::process::ExitCode;
@@ -63,6 +65,8 @@ enum Bench {
     /// A worker process of `exodus`, which starts it.
     #[command(hide = true)]
     ExodusWorker(Box<exodus::ExodusWorkerFlags>),
+    /// Quiet tenants beside a hog in one queue of a real Weir: how long the jobs of the quiet ones wait.
+    Tenants(Box<tenants::TenantsFlags>),
     /// A sample app for `front`: one thread, one request at a time.
     FrontWorker(Box<front_worker::WorkerFlags>),
 }
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Bench::Gems(flags) => gems::run(flags, &mut output),
         Bench::Exodus(flags) => exodus::run(flags, &mut output),
         Bench::ExodusWorker(flags) => exodus::run_worker(flags, &mut output),
+        Bench::Tenants(flags) => tenants::run(flags, &mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::draw::exponential;
+
 /// A queue of the surge. Rates and times are those of the surge, not scaled.
 #[derive(Debug)]
 pub(crate) struct QueueLoad {
@@ -125,11 +127,6 @@ fn draw_by_rate(rng: &mut Rng, total: f64) -> usize {
         drawn -= queue.rate;
     }
     0
-}
-
-fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    // 1 - f64() is never 0.
-    -mean * (1.0 - rng.f64()).ln()
 }
 
 #[cfg(test)]
