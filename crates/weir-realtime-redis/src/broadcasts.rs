@@ -1,6 +1,6 @@
 //! Clients' events on their way to the other nodes.
 
-use redis::{Pipeline, RedisError};
+use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex, mpsc};
 use weir_realtime::shared_log::ClientBroadcast;
 
@@ -10,6 +10,7 @@ use crate::metrics::RedisLogMetrics;
 use crate::partition::Partition;
 use crate::queue_limit::QueueRoom;
 use crate::record;
+use crate::rejections::accepted;
 
 /// Events that are sent in one round trip.
 const BATCH_MAX: usize = 256;
@@ -68,13 +69,23 @@ impl Broadcasts {
             for WaitingBroadcast { event, .. } in &batch {
                 let channel = keys.shard_channel(Partition::of(&event.key));
                 let message = record::encode_client_event(node, event);
-                pipeline.cmd("SPUBLISH").arg(channel).arg(message).ignore();
+                pipeline.cmd("SPUBLISH").arg(channel).arg(message);
             }
             let mut unanswered = UnansweredBroadcasts { events: batch.len(), metrics };
-            if let Err(error) = pipeline.exec_async(&mut connection).await {
-                return error;
+            let replies = pipeline.ignore_errors().query_async(&mut connection).await;
+            match replies.and_then(count_rejected) {
+                Ok(rejected) => unanswered.events = rejected,
+                Err(error) => return error,
             }
-            unanswered.events = 0;
         }
     }
+}
+
+/// Returns the number of events that Redis has rejected for now, which are lost.
+fn count_rejected(replies: Vec<Value>) -> RedisResult<usize> {
+    let mut rejected = 0;
+    for reply in replies {
+        rejected += usize::from(accepted::<Value>(reply)?.is_none());
+    }
+    Ok(rejected)
 }

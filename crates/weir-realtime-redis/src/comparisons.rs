@@ -11,6 +11,7 @@ use crate::member_lists::MemberList;
 use crate::presence::{LeaseLost, MembersReply, Presence};
 use crate::queries;
 use crate::record;
+use crate::rejections::{accepted, unless_rejected};
 use crate::scripts;
 use crate::shards::Shards;
 
@@ -36,10 +37,10 @@ pub(crate) async fn compare_requested(
 ) -> RedisResult<Result<(), LeaseLost>> {
     let requested = log.requests.take(READS_MAX);
     let held: Vec<HeldChannel> = requested.iter().filter_map(|key| hub.held_channel(key)).collect();
+    let (held, stored) = read(log, held, connection).await?;
     if held.is_empty() {
         return Ok(Ok(()));
     }
-    let stored = read(log, &held, connection).await?;
     let members = match presence.read(log, &held, connection).await? {
         Ok(members) => members,
         Err(LeaseLost) => return Ok(Err(LeaseLost)),
@@ -50,6 +51,10 @@ pub(crate) async fn compare_requested(
         let members = match members {
             MembersReply::Read(members) if log.owns(&channel.key) => Some(members),
             MembersReply::Known | MembersReply::Read(_) => None,
+            MembersReply::Rejected => {
+                log.requests.postpone(channel.key.clone());
+                continue;
+            }
             MembersReply::Long if !log.owns(&channel.key) => None,
             MembersReply::Long => {
                 presence.lists.add(&channel.key);
@@ -75,14 +80,19 @@ pub(crate) async fn read_list(
     let Some(list) = presence.read_list(log, hub, connection).await? else { return Ok(Ok(())) };
     let MemberList { key, version, nodes, changes } = list;
     let Some(held) = hub.held_channel(&key) else { return Ok(Ok(())) };
-    if presence.has_lost_lease(log, connection).await? {
-        return Ok(Err(LeaseLost));
+    match unless_rejected(presence.has_lost_lease(log, connection).await)? {
+        Some(false) => {}
+        Some(true) => return Ok(Err(LeaseLost)),
+        None => {
+            log.requests.postpone(key);
+            return Ok(Ok(()));
+        }
     }
-    let stored = read(log, std::slice::from_ref(&held), connection).await?;
+    let (held, stored) = read(log, vec![held], connection).await?;
     let members = presence.state(log, version, nodes);
-    for stored in &stored {
-        let Some(stored) = follow(log, shards, &held, stored) else { continue };
-        apply(log, hub, presence, &held, stored, Some(members.clone()));
+    for (held, stored) in held.iter().zip(&stored) {
+        let Some(stored) = follow(log, shards, held, stored) else { continue };
+        apply(log, hub, presence, held, stored, Some(members.clone()));
     }
     for change in changes {
         presence.apply_change(log, hub, &change);
@@ -115,17 +125,32 @@ fn follow<'a>(
     (!is_absent && (!is_moved || is_same_epoch())).then_some(stored)
 }
 
+/// Reads channels. Returns those that could be read; the others are compared later.
 async fn read(
     log: &RedisLog,
-    held: &[HeldChannel],
+    held: Vec<HeldChannel>,
     connection: &mut CommandConnection,
-) -> RedisResult<Vec<StoredChannel>> {
+) -> RedisResult<(Vec<HeldChannel>, Vec<StoredChannel>)> {
+    if held.is_empty() {
+        return Ok(Default::default());
+    }
     let mut pipeline = Pipeline::with_capacity(held.len());
-    for channel in held {
+    for channel in &held {
         let creates = !log.may_lack(&channel.key);
         pipeline.add_command(scripts::read(&log.keys, channel, creates));
     }
-    pipeline.query_async(connection).await
+    let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+    let (mut found, mut stored) = (Vec::with_capacity(held.len()), Vec::with_capacity(held.len()));
+    for (channel, reply) in held.into_iter().zip(replies) {
+        match accepted(reply)? {
+            Some(reply) => {
+                found.push(channel);
+                stored.push(reply);
+            }
+            None => log.requests.postpone(channel.key),
+        }
+    }
+    Ok((found, stored))
 }
 
 /// Reads the subscriptions of channels whose subscribers receive the number.
@@ -141,7 +166,11 @@ async fn read_counts(
     if keys.is_empty() {
         return Ok(());
     }
-    let counts = queries::counts(&log.keys, &keys, connection).await?;
+    let counts = unless_rejected(queries::counts(&log.keys, &keys, connection).await)?;
+    let Some(counts) = counts else {
+        keys.into_iter().for_each(|key| log.requests.postpone(key));
+        return Ok(());
+    };
     for (key, counts) in keys.iter().zip(counts) {
         if hub.deliver_count(key, counts.subscriptions) {
             presence.announce(hub, key);

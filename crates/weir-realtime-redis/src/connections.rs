@@ -4,13 +4,14 @@
 //! There are two connections to a server: for commands and for subscriptions. Where the server is a node
 //! of a Redis Cluster, there are two to each node that has slots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use prometheus_client::registry::Registry;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
-use weir_redis::cluster::{ClusterConnection, ClusterNode};
+use weir_redis::cluster::{ClusterRouter, SlotWait};
 use weir_redis::cluster_slots::{NodeAddress, SlotRange, parse_slots, slots_command};
 use weir_redis::server_state::{self, OldestVersion, ServerMode};
 use weir_redis::{ConnectError, ConnectOptions, NamedPrimary, RedisEndpoint, ServerConnection};
@@ -20,6 +21,7 @@ use crate::keys::Keys;
 use crate::metrics::RedisLogMetrics;
 use crate::partition::Partition;
 use crate::permissions::{self, Permissions, is_denied};
+use crate::session_nodes::SessionNodes;
 use crate::settings::RedisLogSettings;
 use crate::subscription::{self, PushQueue, Pushes, Subscriptions};
 
@@ -81,23 +83,26 @@ struct FoundServer {
 }
 
 impl Connections {
-    /// Connects and checks all servers. `known`: nodes of the cluster of an earlier connection, which may
-    /// lead to the others if the endpoint's server is away.
+    /// Connects and checks all servers, which the first of these addresses that can be used leads to.
     pub(crate) async fn open(
         parts: &ConnectionParts<'_>,
-        known: &[NodeAddress],
+        seeds: &[RedisEndpoint],
     ) -> Result<Self, OpenError> {
-        let mut found = parts.find(parts.endpoint).await;
-        for (host, port) in known {
-            if found.is_ok() {
-                break;
-            }
-            if let Ok(other) = parts.find(&parts.endpoint.of_cluster_node(host, *port)).await {
-                found = Ok(other);
-            }
+        let mut problem = None;
+        for seed in seeds {
+            let error = match Self::open_at(parts, seed).await {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error,
+            };
+            // Operators know the address of the settings.
+            problem = Some(problem.filter(|_| seed != parts.endpoint).unwrap_or(error));
         }
+        Err(problem.unwrap_or_else(|| unreachable!("the address of the settings is one of them")))
+    }
+
+    async fn open_at(parts: &ConnectionParts<'_>, seed: &RedisEndpoint) -> Result<Self, OpenError> {
+        let found = parts.find(seed).await?;
         let (queue, pushes) = subscription::queue(parts.settings, parts.metrics);
-        let found = found?;
         match found.mode {
             ServerMode::Alone => {
                 let primary = found.primary.clone();
@@ -114,9 +119,7 @@ impl Connections {
     pub(crate) fn cluster_nodes(&self) -> Vec<NodeAddress> {
         match &self.subscriptions {
             Subscriptions::Server(_) => Vec::new(),
-            Subscriptions::Cluster(nodes, _) => {
-                nodes.iter().map(|node| node.address.clone()).collect()
-            }
+            Subscriptions::Cluster(nodes, _) => nodes.keys().cloned().collect(),
         }
     }
 }
@@ -199,16 +202,15 @@ impl ConnectionParts<'_> {
         });
         let servers = try_join_all(opening).await?;
         let nodes = |connection: fn(&CheckedServer) -> &MultiplexedConnection| {
-            let node = |(address, server): (&NodeAddress, &CheckedServer)| ClusterNode {
-                address: address.clone(),
-                connection: connection(server).clone(),
-            };
-            addresses.iter().zip(&servers).map(node).collect::<Vec<_>>()
+            let connections = servers.iter().map(|server| connection(server).clone());
+            addresses.iter().cloned().zip(connections).collect::<BTreeMap<_, _>>()
         };
-        let cluster = ClusterConnection::new(nodes(|server| &server.commands), ranges);
+        let seed_host = found.endpoint.cluster_host().to_owned();
+        let links = SessionNodes { seed_host, connections: nodes(|server| &server.commands) };
+        let router = Arc::new(ClusterRouter::new(Box::new(links), ranges));
         let subscriptions =
-            Subscriptions::Cluster(nodes(|server| &server.subscriptions), cluster.clone());
-        let commands = CommandConnection::Cluster(cluster);
+            Subscriptions::Cluster(nodes(|server| &server.subscriptions), Arc::clone(&router));
+        let commands = CommandConnection::Cluster(router, SlotWait::Retry);
         Ok(Connections { commands, subscriptions, pushes, servers, primary: None })
     }
 
@@ -279,7 +281,8 @@ pub async fn check_server(endpoint: &RedisEndpoint, settings: &RedisLogSettings)
     let metrics = RedisLogMetrics::register(&mut Registry::default());
     let parts = ConnectionParts { endpoint, settings, keys: &keys, metrics: &metrics };
     let mode = parts.find(endpoint).await.ok().map(|found| found.mode);
-    let problem = Connections::open(&parts, &[]).await.err().map(|error| error.to_string());
+    let opened = Connections::open(&parts, std::slice::from_ref(endpoint)).await;
+    let problem = opened.err().map(|error| error.to_string());
     let acl_line = line(endpoint, settings, mode == Some(ServerMode::ClusterNode));
     BrokerCheck { acl_line, is_mode_known: mode.is_some(), problem }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redis::{Pipeline, RedisResult};
+use redis::{Pipeline, RedisResult, Value};
 use tokio::time::Instant;
 use weir_realtime::hub::Hub;
 use weir_realtime::shared_log::{ChannelKey, SharedChange, SharedWebhook};
@@ -17,6 +17,7 @@ use crate::command_connection::CommandConnection;
 use crate::identities::Identities;
 use crate::keys::Keys;
 use crate::partition::Partition;
+use crate::rejections::{RETRY, accepted};
 use crate::scripts;
 
 /// Webhooks that wait for a change that cancels them, as many as a single node holds by default. Beyond
@@ -100,13 +101,13 @@ impl Hooks {
             return self.send(hub, &hook.webhook);
         }
         let now = Instant::now();
-        let is_wanted = hub.wants_shared_webhooks(&hook.webhook.key);
-        let due = if is_wanted { now + hub.vacated_delay() } else { now };
+        if hub.wants_shared_webhooks(&hook.webhook.key) {
+            return self.hold(hook, now + hub.vacated_delay());
+        }
+        // One that nobody receives is only removed from Redis.
         let mut queue = self.lock();
         queue.held_ids.insert(hook.webhook.id.clone());
-        let held = HeldHook { due, hook };
-        // One that nobody receives is only removed from Redis.
-        if is_wanted { queue.held.push_back(held) } else { queue.held.push_front(held) }
+        queue.held.push_front(HeldHook { due: now, hook });
     }
 
     fn send(&self, hub: &Hub, webhook: &SharedWebhook) {
@@ -139,14 +140,25 @@ impl Hooks {
             let partition = Partition::of(&webhook.key);
             pipeline.add_command(scripts::release_hook(keys, partition, subject, &webhook.id));
         }
-        let results: Vec<bool> = pipeline.query_async(connection).await?;
+        let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+        let results: Vec<Option<bool>> =
+            replies.into_iter().map(accepted).collect::<RedisResult<_>>()?;
         self.forget_held(due.len());
-        for (hook, is_due) in due.iter().zip(results) {
-            if is_due {
-                self.send(hub, &hook.webhook);
+        for (hook, is_due) in due.into_iter().zip(results) {
+            match is_due {
+                Some(true) => self.send(hub, &hook.webhook),
+                Some(false) => {}
+                None => self.hold(hook, Instant::now() + RETRY),
             }
         }
         Ok(())
+    }
+
+    /// Holds a webhook until then, after those that are held already.
+    fn hold(&self, hook: NotedHook, due: Instant) {
+        let mut queue = self.lock();
+        queue.held_ids.insert(hook.webhook.id.clone());
+        queue.held.push_back(HeldHook { due, hook });
     }
 
     fn due(&self) -> Vec<NotedHook> {
@@ -176,18 +188,28 @@ impl Hooks {
             if settled.is_empty() {
                 return Ok(self.lock().sent.is_empty());
             }
-            let mut pipeline = Pipeline::with_capacity(settled.len());
+            // They may still be under an earlier identity.
+            let nodes = identities.all();
+            let mut pipeline = Pipeline::with_capacity(settled.len() * nodes.len());
             for (id, partition) in &settled {
-                // They may still be under an earlier identity.
-                for node in identities.all() {
-                    let key = keys.hooks_of(&node, *partition);
-                    pipeline.cmd("HDEL").arg(key).arg(id).ignore();
+                for node in &nodes {
+                    pipeline.cmd("HDEL").arg(keys.hooks_of(node, *partition)).arg(id);
                 }
             }
-            pipeline.exec_async(connection).await?;
+            let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+            let results: Vec<Option<Value>> =
+                replies.into_iter().map(accepted).collect::<RedisResult<_>>()?;
             let mut queue = self.lock();
-            for (id, _) in &settled {
-                queue.sent.remove(id);
+            let mut is_complete = true;
+            for ((id, _), removed) in settled.iter().zip(results.chunks(nodes.len().max(1))) {
+                match removed.iter().all(Option::is_some) {
+                    true => drop(queue.sent.remove(id)),
+                    false => is_complete = false,
+                }
+            }
+            if !is_complete {
+                // The rest with the next heartbeat.
+                return Ok(false);
             }
         }
     }

@@ -129,7 +129,8 @@ impl Keys {
         format!("{}:{{{}}}:sequence", self.prefix, partition.tag())
     }
 
-    /// A hash: the server that a partition is on, and the term that began when it took over.
+    /// A hash: the server that a partition is on, the term that began when it took over, and the id of the
+    /// partition's data.
     pub(crate) fn fence(&self, partition: Partition) -> String {
         format!("{}:{{{}}}:fence", self.prefix, partition.tag())
     }

@@ -10,12 +10,12 @@ use weir_realtime::shared_log::{
     AppendError, ChannelKey, ClientBroadcast, LogShardView, NewEvent, SharedCounts,
 };
 use weir_redis::RedisErrorKind;
-use weir_redis::cluster_slots::NodeAddress;
 
 use crate::broadcasts::Broadcasts;
 use crate::command_connection::CommandConnection;
 use crate::connection_shares::ConnectionShares;
 use crate::connections::{ConnectionParts, Connections, OpenError};
+use crate::data_ids::DataIds;
 use crate::hooks::Hooks;
 use crate::identities::Identities;
 use crate::keys::Keys;
@@ -26,6 +26,7 @@ use crate::queries;
 use crate::queue_limit::{QueueLimit, QueueRoom};
 use crate::requests::Requests;
 use crate::scripts;
+use crate::seeds::Seeds;
 use crate::settings::RedisLogSettings;
 use crate::shard_condition::ShardCondition;
 use crate::terminations;
@@ -57,8 +58,8 @@ pub(crate) struct RedisLog {
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
     condition: ShardCondition,
-    /// Nodes of the cluster, if the server belongs to one. A lock of std, never held across an await.
-    cluster_nodes: Mutex<Vec<NodeAddress>>,
+    pub(crate) seeds: Seeds,
+    pub(crate) data_ids: DataIds,
     pub(crate) failed: Notify,
     pub(crate) broadcasts: Broadcasts,
     pub(crate) identities: Identities,
@@ -148,7 +149,8 @@ impl RedisLog {
             connections: ConnectionShares::default(),
             commands: Mutex::default(),
             condition: ShardCondition::default(),
-            cluster_nodes: Mutex::default(),
+            seeds: Seeds::default(),
+            data_ids: DataIds::default(),
             broadcasts: Broadcasts::new(client_events_max),
             node,
             failed: Notify::new(),
@@ -173,20 +175,13 @@ impl RedisLog {
     /// Connects to the servers of the shard, and checks them.
     pub(crate) async fn open_connections(&self) -> Result<Connections, OpenError> {
         let Self { shard: ShardOptions { endpoint, .. }, settings, keys, metrics, .. } = self;
-        let known = self.cluster_nodes().clone();
         let parts = ConnectionParts { endpoint, settings, keys, metrics };
-        let opened = Connections::open(&parts, &known).await?;
-        *self.cluster_nodes() = opened.cluster_nodes();
-        Ok(opened)
-    }
-
-    fn cluster_nodes(&self) -> MutexGuard<'_, Vec<NodeAddress>> {
-        self.cluster_nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        Connections::open(&parts, &self.seeds.candidates(endpoint)).await
     }
 
     /// Returns whether events of several partitions can't be appended together.
     pub(crate) fn is_split(&self) -> bool {
-        matches!(self.commands(), Some((_, CommandConnection::Cluster(_))))
+        matches!(self.commands(), Some((_, CommandConnection::Cluster(..))))
     }
 
     /// Notes whether members are sent to this shard.
@@ -199,8 +194,8 @@ impl RedisLog {
     }
 
     /// Notes why the shard can't be used. Returns whether that is news.
-    pub(crate) fn note_problem(&self, problem: &str) -> bool {
-        self.condition.note_problem(problem)
+    pub(crate) fn note_problem(&self, problem: &str, is_full: bool) -> bool {
+        self.condition.note_problem(problem, is_full)
     }
 
     /// Returns the state of the shard for operators.
@@ -230,6 +225,13 @@ impl RedisLog {
         commands.connection.clone().map(|connection| (commands.generation, connection))
     }
 
+    /// Returns the connection, or why nothing can be done.
+    pub(crate) fn connected(&self) -> Result<(u64, CommandConnection), AppendError> {
+        let absence =
+            || if self.condition.is_full() { AppendError::Full } else { AppendError::Away };
+        self.commands().ok_or_else(absence)
+    }
+
     fn lock_commands(&self) -> MutexGuard<'_, Commands> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,7 +254,7 @@ impl RedisLog {
         events: &[NewEvent],
         must_exist: bool,
     ) -> Result<Vec<Appended>, AppendError> {
-        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let (generation, mut connection) = self.connected()?;
         let _room = self.room_to_append(events.iter().map(bytes_of).sum())?;
         let append = |new| scripts::append(&self.keys, &self.settings, new, must_exist);
         let commands: Vec<Cmd> = events.iter().map(append).collect();
@@ -264,22 +266,22 @@ impl RedisLog {
                 .map_err(|error| self.explain(generation, &error))?;
             reply = execute(&mut connection, &commands).await;
         }
-        let texts = reply.map_err(|error| self.explain(generation, &error))?;
+        let texts = reply.map_err(|error| self.explain_append(generation, &error, events.len()))?;
         let appended: Option<Vec<Appended>> = texts.iter().map(|text| Appended::of(text)).collect();
         appended.ok_or(AppendError::Rejected)
     }
 
-    /// Sends one command to the shard.
+    /// Sends one command to the shard that reads, or that may be repeated.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, AppendError> {
-        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let (generation, mut connection) = self.connected()?;
         let mut reply = command.query_async(&mut connection).await;
         if reply.as_ref().is_err_and(lacks_script) {
             scripts::load(&mut connection)
                 .await
-                .map_err(|error| self.explain(generation, &error))?;
+                .map_err(|error| self.explain_query(generation, &error))?;
             reply = command.query_async(&mut connection).await;
         }
-        reply.map_err(|error| self.explain(generation, &error))
+        reply.map_err(|error| self.explain_query(generation, &error))
     }
 
     /// Sends clients' events to the other nodes until the connection fails.
@@ -309,13 +311,14 @@ impl RedisLog {
         }
     }
 
-    /// Requests a comparison of a channel. Returns false if Redis does not respond.
+    /// Requests a comparison of a channel. Returns false if Redis does not respond, or rejects it for now.
     pub(crate) fn request(&self, channel: ChannelKey) -> bool {
-        let is_connected = self.commands().is_some();
-        if is_connected {
-            self.requests.add(channel);
+        if self.commands().is_none() {
+            return false;
         }
-        is_connected
+        let is_postponed = self.requests.is_postponed(&channel);
+        self.requests.add(channel);
+        !is_postponed
     }
 
     /// Queues a client's event. Returns whether there is room, and a connection.
@@ -335,7 +338,7 @@ impl RedisLog {
 
     /// Requests that the other nodes close the connections of a user.
     pub(crate) async fn add_termination(&self, app: &str, user: &str) -> Result<(), AppendError> {
-        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let (generation, mut connection) = self.connected()?;
         let _room = self.room_to_append(user.len())?;
         let added = terminations::add(&self.keys, &self.node, app, user);
         let added = added.exec_async(&mut connection).await;
@@ -347,7 +350,7 @@ impl RedisLog {
         &self,
         channels: &[ChannelKey],
     ) -> Result<Vec<SharedCounts>, AppendError> {
-        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let (generation, mut connection) = self.connected()?;
         let _room = self.room_to_append(channels.iter().map(|key| key.channel.len()).sum())?;
         let counts = queries::counts(&self.keys, channels, &mut connection).await;
         counts.map_err(|error| self.explain_query(generation, &error))
@@ -360,7 +363,7 @@ impl RedisLog {
         prefix: &str,
         counts_users: bool,
     ) -> Result<Vec<(String, SharedCounts)>, AppendError> {
-        let (generation, mut connection) = self.commands().ok_or(AppendError::Away)?;
+        let (generation, mut connection) = self.connected()?;
         let Ok(_permit) = self.listings.try_acquire() else {
             return Err(AppendError::TooManyLists);
         };
@@ -369,10 +372,19 @@ impl RedisLog {
         listed.map_err(|error| self.explain_query(generation, &error))
     }
 
-    /// Explains why nothing was read.
+    /// Explains why nothing was read, or may be repeated.
     fn explain_query(&self, generation: u64, error: &RedisError) -> AppendError {
         match self.explain(generation, error) {
             AppendError::Unknown => AppendError::Away,
+            other => other,
+        }
+    }
+
+    /// Explains why not all of these events were appended.
+    fn explain_append(&self, generation: u64, error: &RedisError, events: usize) -> AppendError {
+        let failed = error.clone().into_server_errors().map_or(events, |errors| errors.len());
+        match self.explain(generation, error) {
+            AppendError::Full if failed < events => AppendError::Partial,
             other => other,
         }
     }
@@ -383,16 +395,20 @@ impl RedisLog {
             self.end_commands(generation);
             return AppendError::Unknown;
         }
-        if is_of_no_use(&RedisErrorKind::of(error, "")) {
-            // The next connection finds the primary, or names what is missing.
-            self.end_commands(generation);
-            return AppendError::Away;
+        match RedisErrorKind::of(error, "") {
+            // Nothing was executed.
+            RedisErrorKind::SlotUnavailable => AppendError::Moving,
+            RedisErrorKind::OutOfMemory => AppendError::Full,
+            kind if is_of_no_use(&kind) => {
+                // The next connection finds the primary, or names what is missing.
+                self.end_commands(generation);
+                AppendError::Away
+            }
+            _ => {
+                tracing::warn!(%error, "Redis rejected an event of realtime");
+                AppendError::Rejected
+            }
         }
-        if is_moving(error) {
-            return AppendError::Away;
-        }
-        tracing::warn!(%error, "Redis rejected an event of realtime");
-        AppendError::Rejected
     }
 }
 
@@ -418,17 +434,18 @@ async fn execute(connection: &mut CommandConnection, commands: &[Cmd]) -> RedisR
 /// Returns whether a server with such an error can append no event.
 const fn is_of_no_use(kind: &RedisErrorKind) -> bool {
     use RedisErrorKind::{
-        AuthRequired, ClusterRedirect, Loading, MasterDown, NoPermission, ReadOnly,
+        AuthRequired, ClusterRedirect, Loading, MasterDown, NoPermission, NodeAway, ReadOnly,
     };
     matches!(
         kind,
-        ReadOnly | MasterDown | NoPermission { .. } | AuthRequired | Loading | ClusterRedirect
+        ReadOnly
+            | MasterDown
+            | NoPermission { .. }
+            | AuthRequired
+            | Loading
+            | ClusterRedirect
+            | NodeAway
     )
-}
-
-/// Returns whether a cluster has executed nothing, because a slot moves or has no server.
-fn is_moving(error: &RedisError) -> bool {
-    matches!(error.code(), Some("TRYAGAIN" | "CLUSTERDOWN" | "EXECABORT"))
 }
 
 fn lacks_script(error: &RedisError) -> bool {

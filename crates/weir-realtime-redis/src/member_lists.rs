@@ -97,6 +97,11 @@ impl MemberLists {
         Some(key)
     }
 
+    /// Stops reading the list that is being read. Returns its channel.
+    pub(crate) fn stop(&mut self) -> Option<ChannelKey> {
+        self.reading.take().map(|reader| reader.key)
+    }
+
     /// Begins to read a list that these nodes have.
     pub(crate) fn begin(
         &mut self,

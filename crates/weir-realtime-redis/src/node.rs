@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use redis::{Pipeline, RedisError};
+use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::{HeldChannel, Hub};
 use weir_realtime::shared_log::{ChannelKey, Delivery, HeldMembers, MembersMessage};
-use weir_redis::NamedPrimary;
+use weir_redis::cluster_slots::NodeAddress;
+use weir_redis::{NamedPrimary, RedisErrorKind, error_kind};
 
 use crate::command_connection::CommandConnection;
 use crate::comparisons;
@@ -28,6 +29,7 @@ use crate::node_changes;
 use crate::partition::Partition;
 use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
 use crate::record::{ShardMessage, ShardPayload};
+use crate::rejections::{self, accepted, unless_rejected};
 use crate::renewals::Renewals;
 use crate::scripts;
 use crate::shards::Shards;
@@ -67,7 +69,7 @@ pub struct LogNode {
 enum SessionError {
     #[error("{0}")]
     Open(#[from] OpenError),
-    #[error("{0}")]
+    #[error("{}", error_kind::message(.0))]
     Redis(#[from] RedisError),
     #[error("its Sentinels name {now} as the primary instead of {before}")]
     Replaced { before: String, now: String },
@@ -79,12 +81,24 @@ enum SessionError {
     LeaseLost(#[from] LeaseLost),
 }
 
+impl SessionError {
+    /// Returns whether Redis has reached its maxmemory.
+    fn is_full(&self) -> bool {
+        let (Self::Redis(error) | Self::Open(OpenError::NoReply { error, .. })) = self else {
+            return false;
+        };
+        RedisErrorKind::of(error, "") == RedisErrorKind::OutOfMemory
+    }
+}
+
 /// The connections of a session, and what arrived on them.
 struct Session {
+    /// Waits for no slot of a cluster: the node has others to serve meanwhile.
     commands: CommandConnection,
     subscriptions: Subscriptions,
-    /// Partitions whose subscriptions ended.
+    /// Partitions whose subscriptions ended, and those to which no node accepts one for now.
     ended: Vec<Partition>,
+    unsubscribed: Vec<Partition>,
     pushes: Pushes,
     sequences: Sequences,
     holes: Holes,
@@ -119,8 +133,8 @@ impl LogNode {
                         self.log.set_commands(None);
                     }
                     self.log.metrics.disconnected();
-                    let error = error.to_string();
-                    if self.log.note_problem(&error) {
+                    let (problem, is_full) = (error.to_string(), error.is_full());
+                    if self.log.note_problem(&problem, is_full) {
                         tracing::warn!(shard, %error, "the realtime session with Redis ended; connecting again");
                     }
                 }
@@ -143,16 +157,20 @@ impl LogNode {
 
     /// Connects and runs until a connection fails.
     async fn run_session(&self) -> SessionError {
-        let mut session = match self.open().await {
-            Ok(session) => session,
-            Err(error) => return error,
+        let (mut session, commands, nodes) = match self.open().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.log.seeds.on_failed();
+                return error;
+            }
         };
+        self.log.seeds.on_opened(nodes);
         // Forget a failure of the last session.
         let _ = self.log.failed.notified().now_or_never();
         let (failed, primary) = (self.log.failed.notified(), session.primary.take());
-        let session_commands = session.commands.clone();
+        let broadcast_commands = session.commands.clone();
         // In this order: a channel that is created after the list was made requests its own comparison.
-        self.log.set_commands(Some(session.commands.clone()));
+        self.log.set_commands(Some(commands));
         session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
         self.log.connections.request();
@@ -160,7 +178,7 @@ impl LogNode {
         let error = tokio::select! {
             () = failed => SessionError::AppendFailed,
             error = self.watch_primary(primary) => error,
-            error = self.log.send_broadcasts(session_commands) => error.into(),
+            error = self.log.send_broadcasts(broadcast_commands) => error.into(),
             error = self.serve(&mut session) => error,
             never = moves::run(&self.log, &self.shards, &self.hub) => match never {},
         };
@@ -172,26 +190,30 @@ impl LogNode {
         error
     }
 
-    async fn open(&self) -> Result<Session, SessionError> {
+    /// Connects. Returns also the connection for publications, and the nodes of a cluster.
+    async fn open(&self) -> Result<(Session, CommandConnection, Vec<NodeAddress>), SessionError> {
         let log = &self.log;
         let opened = log.open_connections().await?;
+        let nodes = opened.cluster_nodes();
         let Connections { mut commands, subscriptions, pushes, servers, primary } = opened;
         scripts::load(&mut commands).await?;
         // Before the first event, and before channels are compared.
         for server in servers {
-            fence::begin(server, &log.keys).await?;
+            let ids = fence::begin(server, &log.keys, &mut commands).await?;
+            log.data_ids.begin(ids);
         }
-        subscriptions.subscribe_all(&self.log.keys).await?;
+        let unsubscribed = subscriptions.subscribe(&log.keys, Partition::all()).await?;
         self.begin_terminations(&mut commands).await?;
-        let presence = Presence::begin(&self.log, &mut commands).await?;
+        let presence = Presence::begin(log, &mut commands).await?;
         // Read after subscribing, so that no event is in neither.
-        let sequences = Sequences::new(self.read_sequences(&mut commands).await?);
+        let sequences = Sequences::new(&self.read_sequences(&mut commands).await?);
         let now = Instant::now();
         let (holes, renewals) = (Holes::new(now), Renewals::new(now));
-        let opened = Session {
-            commands,
+        let session = Session {
+            commands: commands.without_waits(),
             subscriptions,
             ended: Vec::new(),
+            unsubscribed,
             pushes,
             sequences,
             holes,
@@ -201,7 +223,7 @@ impl LogNode {
             shared_at: now,
             primary,
         };
-        Ok(opened)
+        Ok((session, commands, nodes))
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -224,20 +246,20 @@ impl LogNode {
         let mut room = tokio::time::interval(ROOM_INTERVAL);
         let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
         let mut switches = tokio::time::interval(shared_switches::INTERVAL);
-        for interval in [&mut heartbeat, &mut room, &mut announcements, &mut switches] {
+        let mut retry = tokio::time::interval(rejections::RETRY);
+        for interval in [&mut heartbeat, &mut room, &mut announcements, &mut switches, &mut retry] {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
             let (holes_due, hooks_due) = (session.holes.due(), self.log.hooks.next_due());
             let shared_at = session.shared_at;
+            let removals_due = session.presence.removals.next_due();
             let done = tokio::select! {
                 (push, _room) = session.pushes.next() => self.on_push(session, push),
                 () = self.log.requests.added() => self.compare_requested(session).await,
                 () = self.log.subscribers.added() => self.send_changes(session).await,
                 // One round trip in each turn, so that the others are not delayed.
-                () = std::future::ready(()), if !session.presence.removals.is_empty() => {
-                    self.remove_members(session).await
-                }
+                () = sleep_until(removals_due) => self.remove_members(session).await,
                 () = std::future::ready(()), if session.presence.lists.has_work() => {
                     self.read_member_list(session).await
                 }
@@ -256,6 +278,10 @@ impl LogNode {
                 }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
                 _ = switches.tick() => self.exchange_switches(session, false).await,
+                _ = retry.tick(), if self.has_rejected(session) => {
+                    self.retry_rejected(session);
+                    Ok(())
+                }
                 _ = room.tick(), if self.log.requests.has_delayed() => {
                     self.log.requests.resume(ROOM_CHECKS_MAX, |key| self.hub.has_room(key));
                     Ok(())
@@ -300,14 +326,34 @@ impl LogNode {
         Ok(())
     }
 
-    /// Subscribes to partitions whose slots were moved, and compares their channels.
+    /// Subscribes to partitions whose slots were moved, and compares their channels. Until that is possible,
+    /// heartbeats find their events.
     async fn subscribe_again(&self, session: &mut Session) -> Result<(), SessionError> {
-        for partition in std::mem::take(&mut session.ended) {
-            session.subscriptions.subscribe(&self.log.keys, partition).await?;
+        if session.ended.is_empty() {
+            return Ok(());
+        }
+        let ended = std::mem::take(&mut session.ended);
+        let partitions = ended.iter().copied();
+        let left = session.subscriptions.subscribe(&self.log.keys, partitions).await?;
+        for partition in ended {
             self.log.metrics.hole();
             session.holes.add(partition);
         }
+        session.unsubscribed.extend(left);
         Ok(())
+    }
+
+    /// Returns whether anything waits because Redis rejects it for now.
+    fn has_rejected(&self, session: &Session) -> bool {
+        !session.unsubscribed.is_empty()
+            || self.log.requests.has_postponed()
+            || self.log.subscribers.has_postponed()
+    }
+
+    fn retry_rejected(&self, session: &mut Session) {
+        session.ended.append(&mut session.unsubscribed);
+        self.log.requests.retry_postponed();
+        self.log.subscribers.retry_postponed();
     }
 
     fn on_members(&self, session: &mut Session, sequence: u64, message: &MembersMessage) {
@@ -376,8 +422,10 @@ impl LogNode {
         }
         let renewed = session.renewals.next(Instant::now(), || self.held_channels());
         if !renewed.is_empty() {
-            let renewal = scripts::renew(&self.log.keys, &renewed);
-            renewal.exec_async(&mut session.commands).await?;
+            let mut renewal = scripts::renew(&self.log.keys, &renewed);
+            let replies = renewal.ignore_errors().query_async(&mut session.commands).await?;
+            // Those that are rejected have time until the round after the next one.
+            check_replies(replies)?;
         }
         self.log.hooks.settle(&self.log.keys, &self.log.identities, &mut session.commands).await?;
         self.exchange_switches(session, true).await?;
@@ -391,7 +439,8 @@ impl LogNode {
     /// Closes the connections of users that other nodes were asked to terminate.
     async fn read_terminations(&self, session: &mut Session) -> Result<(), SessionError> {
         let Some(mut reader) = self.terminations().clone() else { return Ok(()) };
-        for termination in reader.read(&self.log.keys, &mut session.commands).await? {
+        let read = reader.read(&self.log.keys, &mut session.commands).await;
+        for termination in unless_rejected(read)?.into_iter().flatten() {
             let is_own = termination.node == self.log.node;
             if !is_own && self.hub.terminate(&termination.app, &termination.user).is_err() {
                 // A core has no room: again at the next heartbeat.
@@ -446,7 +495,8 @@ impl LogNode {
         looks: bool,
     ) -> Result<(), SessionError> {
         let Session { switches, commands, .. } = session;
-        Ok(switches.exchange(&self.log.keys, looks, commands).await?)
+        unless_rejected(switches.exchange(&self.log.keys, looks, commands).await)?;
+        Ok(())
     }
 
     /// Renews this node's parts of the apps' limits of connections.
@@ -471,17 +521,27 @@ impl LogNode {
         Ok(presence.removals.step(&self.log, &self.hub, commands).await?)
     }
 
+    /// Reads the sequences of all partitions, except those that Redis rejects for now.
     async fn read_sequences(
         &self,
         commands: &mut CommandConnection,
-    ) -> Result<Vec<u64>, SessionError> {
+    ) -> RedisResult<Vec<Option<u64>>> {
         let mut pipeline = Pipeline::new();
         for partition in Partition::all() {
             pipeline.get(self.log.keys.sequence(partition));
         }
-        let numbers: Vec<Option<u64>> = pipeline.query_async(commands).await?;
-        Ok(numbers.into_iter().map(Option::unwrap_or_default).collect())
+        let replies: Vec<Value> = pipeline.ignore_errors().query_async(commands).await?;
+        let number = |reply| {
+            let number: Option<Option<u64>> = accepted(reply)?;
+            Ok(number.map(Option::unwrap_or_default))
+        };
+        replies.into_iter().map(number).collect()
     }
+}
+
+/// Returns the first error that is not for now.
+fn check_replies(replies: Vec<Value>) -> RedisResult<()> {
+    replies.into_iter().try_for_each(|reply| accepted::<Value>(reply).map(|_| ()))
 }
 
 /// Sleeps until then. None: for ever.

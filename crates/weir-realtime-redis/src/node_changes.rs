@@ -1,12 +1,16 @@
 //! Changes of this node's subscriptions and members, on their way to Redis.
 
-use redis::{Pipeline, RedisResult, Value};
+use std::collections::HashSet;
+
+use redis::{ErrorKind, Pipeline, RedisError, RedisResult, Value};
 use weir_realtime::hub::Hub;
-use weir_realtime::shared_log::{ChannelKey, CountChange, SharedMember};
+use weir_realtime::shared_log::{ChannelKey, CountChange, UnsentMembers};
 
 use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
+use crate::partition::Partition;
 use crate::presence::Presence;
+use crate::rejections::unless_rejected;
 use crate::scripts;
 
 /// Channels whose changes are sent in one round trip.
@@ -14,14 +18,35 @@ const CHANNELS_MAX: usize = 128;
 /// Changes of members of one channel, and of all, in one round trip: 8 MiB with information of 1 kB.
 const CHANNEL_CHANGES_MAX: usize = 256;
 const CHANGES_MAX: usize = 8_192;
+/// The error of changes that can be neither sent nor returned to their channel.
+const GONE: &str = "Redis rejected members of a channel that has ended since; all are sent again";
 
 /// What was sent, in the order of the replies.
 enum SentChange {
-    Subscriptions { key: ChannelKey, count: usize },
-    Members { key: ChannelKey, count: usize, requested: Vec<SharedMember> },
+    /// `has_more`: there are further changes of its members.
+    Subscriptions {
+        key: ChannelKey,
+        count: usize,
+        has_more: bool,
+    },
+    Members {
+        key: ChannelKey,
+        changes: UnsentMembers,
+        has_more: bool,
+    },
 }
 
-/// Sends changes of some channels.
+/// What Redis has stored.
+#[derive(Default)]
+struct SentChanges {
+    /// Channels without further changes.
+    complete: Vec<ChannelKey>,
+    /// Channels whose subscriptions Redis lacked, although this node had stored them, and the webhooks that
+    /// report them.
+    restored: Vec<(ChannelKey, Vec<String>)>,
+}
+
+/// Sends changes of some channels. Those that Redis rejects for now are sent again later.
 pub(crate) async fn send(
     log: &RedisLog,
     hub: &Hub,
@@ -40,32 +65,87 @@ pub(crate) async fn send(
     if sent.is_empty() {
         return Ok(());
     }
-    let replies: Vec<Value> = pipeline.query_async(connection).await?;
+    let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+    let (mut results, mut rejected) = (SentChanges::default(), HashSet::new());
     for (change, reply) in sent.into_iter().zip(replies) {
-        on_reply(log, hub, change, reply)?;
+        match unless_rejected(reply.extract_error())? {
+            Some(reply) => on_reply(log, hub, &mut results, change, reply)?,
+            None => drop(rejected.insert(on_rejected(log, hub, change)?)),
+        }
     }
-    Ok(())
+    results.complete.retain(|key| !rejected.contains(key));
+    results.complete.iter().for_each(|key| presence.on_sent(key));
+    send_restored(log, hub, results.restored, connection).await
 }
 
-fn on_reply(log: &RedisLog, hub: &Hub, change: SentChange, reply: Value) -> RedisResult<()> {
+fn on_reply(
+    log: &RedisLog,
+    hub: &Hub,
+    results: &mut SentChanges,
+    change: SentChange,
+    reply: Value,
+) -> RedisResult<()> {
     match change {
-        SentChange::Subscriptions { key, count } => {
+        SentChange::Subscriptions { key, count, has_more } => {
             let (before, after, hooks): (usize, usize, Vec<String>) =
                 redis::from_redis_value(reply)?;
             let was_counted =
                 hub.on_subscriptions_stored(&key, count, CountChange { before, after });
-            if was_counted && before == 0 {
-                // Redis was emptied: the channel was occupied before.
-                log.hooks.cancel(&hooks);
-            } else {
-                log.hooks.add(hub, &hooks);
+            if !has_more {
+                results.complete.push(key.clone());
+            }
+            match was_counted && before == 0 {
+                true => results.restored.push((key, hooks)),
+                false => log.hooks.add(hub, &hooks),
             }
         }
-        SentChange::Members { key, count, requested } => {
+        SentChange::Members { key, changes, has_more } => {
             let (hooks, rejected): (Vec<String>, Vec<String>) = redis::from_redis_value(reply)?;
-            hub.settle_admissions(&key, &requested, &rejected);
-            log.metrics.members_changed(count - rejected.len());
+            hub.settle_admissions(&key, &changes.requested, &rejected);
+            log.metrics.members_changed(changes.len() - rejected.len());
+            if key.is_directory() && !has_more {
+                results.complete.push(key);
+            }
             log.hooks.add(hub, &hooks);
+        }
+    }
+    Ok(())
+}
+
+/// Notes a change for the next attempt. Returns its channel.
+fn on_rejected(log: &RedisLog, hub: &Hub, change: SentChange) -> RedisResult<ChannelKey> {
+    let key = match change {
+        SentChange::Subscriptions { key, .. } => key,
+        SentChange::Members { key, changes, .. } => {
+            if !hub.return_member_changes(&key, changes) {
+                // In the next session, all members are sent again.
+                return Err(RedisError::from((ErrorKind::Client, GONE)));
+            }
+            key
+        }
+    };
+    log.subscribers.postpone(key.clone());
+    Ok(key)
+}
+
+/// Sends webhooks for channels whose subscriptions Redis lacked. If it has lost its data, they were occupied
+/// before; otherwise another node has removed this one's subscriptions, and has reported that.
+async fn send_restored(
+    log: &RedisLog,
+    hub: &Hub,
+    mut restored: Vec<(ChannelKey, Vec<String>)>,
+    connection: &mut CommandConnection,
+) -> RedisResult<()> {
+    restored.retain(|(_, hooks)| !hooks.is_empty());
+    if restored.is_empty() {
+        return Ok(());
+    }
+    let partitions = restored.iter().map(|(key, _)| Partition::of(key));
+    let lost = log.data_ids.lost(&log.keys, partitions, connection).await?;
+    for (key, hooks) in restored {
+        match lost.contains(&Partition::of(&key)) {
+            true => log.hooks.cancel(&hooks),
+            false => log.hooks.add(hub, &hooks),
         }
     }
     Ok(())
@@ -85,8 +165,6 @@ fn add(
     let (unsent, has_more) = hub.take_member_changes(key, max);
     if has_more {
         log.subscribers.add(key.clone());
-    } else {
-        presence.on_sent(key);
     }
     let node = presence.node();
     let subscriptions = hub.node_subscriptions(key);
@@ -98,10 +176,10 @@ fn add(
     let members = scripts::change_members(&log.keys, node, key, &unsent, &prefix());
     let earlier = log.identities.earlier_than(node);
     let number = scripts::change_count(&log.keys, (node, &earlier), key, subscriptions, &prefix());
-    let number =
-        (number, SentChange::Subscriptions { key: key.clone(), count: subscriptions.count });
-    let members =
-        (members, SentChange::Members { key: key.clone(), count, requested: unsent.requested });
+    let stored =
+        SentChange::Subscriptions { key: key.clone(), count: subscriptions.count, has_more };
+    let number = (number, stored);
+    let members = (members, SentChange::Members { key: key.clone(), changes: unsent, has_more });
     let commands = if subscriptions.count > 0 { [number, members] } else { [members, number] };
     for (command, change) in commands {
         let is_due = match change {
@@ -112,6 +190,9 @@ fn add(
             pipeline.add_command(command);
             sent.push(change);
         }
+    }
+    if count == 0 && key.is_directory() {
+        presence.on_sent(key);
     }
     count
 }

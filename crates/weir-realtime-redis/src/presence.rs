@@ -21,6 +21,7 @@ use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
 use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
 use crate::record;
+use crate::rejections::{accepted, is_rejected, unless_rejected};
 use crate::removals::Removals;
 use crate::scripts;
 
@@ -67,6 +68,8 @@ pub(crate) enum MembersReply {
     Read(MembersState),
     /// There are too many for one reply.
     Long,
+    /// Redis rejects the command for now.
+    Rejected,
 }
 
 impl Presence {
@@ -104,7 +107,7 @@ impl Presence {
         &self.node
     }
 
-    /// Notes that all changes of a channel were sent.
+    /// Notes that Redis has stored all changes of a channel.
     pub(crate) fn on_sent(&mut self, key: &ChannelKey) {
         self.unsent.remove(key);
     }
@@ -116,21 +119,25 @@ impl Presence {
         log: &RedisLog,
         connection: &mut CommandConnection,
     ) -> RedisResult<Result<(), LeaseLost>> {
-        let (number, leases) = renew(log, &self.node, connection).await?;
+        // While no lease can be renewed, none lapses.
+        let renewed = unless_rejected(renew(log, &self.node, connection).await)?;
+        let Some((number, leases)) = renewed else { return Ok(Ok(())) };
         // The first one was when this identity began.
         if number <= 1 {
             return Ok(Err(LeaseLost));
         }
         log.metrics.nodes(leases.len());
         if self.unsent.is_empty() {
+            log.data_ids.on_all_stored();
             for node in log.identities.earlier_than(&self.node) {
                 let lease = leases.iter().find(|(other, _)| **other == *node);
-                self.remove_later(log, connection, &node, lease).await?;
+                unless_rejected(self.remove_later(log, connection, &node, lease).await)?;
             }
         }
         let others = leases.into_iter().filter(|(node, _)| **node != *self.node).collect();
         for lapsed in self.leases.observe(Instant::now(), others) {
-            if self.remove_later(log, connection, &lapsed.0, Some(&lapsed)).await? {
+            let begun = self.remove_later(log, connection, &lapsed.0, Some(&lapsed)).await;
+            if unless_rejected(begun)? == Some(true) {
                 log.metrics.node_lapsed();
                 tracing::warn!(node = %lapsed.0, "a realtime node has ended; removing its members");
             }
@@ -196,28 +203,36 @@ impl Presence {
             return Ok(Ok(held.iter().map(|_| MembersReply::Known).collect()));
         }
         pipeline.add_command(scripts::read_lease(&log.keys, &self.node));
-        let mut replies: Vec<Value> = pipeline.query_async(connection).await?;
-        let lease =
-            replies.pop().map(redis::from_redis_value::<Option<i64>>).transpose()?.flatten();
-        if lease.is_none_or(|number| number < 0) {
+        let mut replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+        let lease: Option<Option<i64>> = accepted(replies.pop().unwrap_or(Value::Nil))?;
+        if lease.is_some_and(|number| number.is_none_or(|number| number < 0)) {
             return Ok(Err(LeaseLost));
         }
         let mut replies = replies.into_iter();
         let mut read = Vec::with_capacity(held.len());
         for channel in held {
             let reply = if is_presence(&channel) { replies.next() } else { None };
-            let stored: StoredMembers = redis::from_redis_value(reply.unwrap_or(Value::Nil))?;
-            read.push(match stored {
-                None => MembersReply::Known,
-                Some((_, _, None)) => MembersReply::Long,
-                Some((version, nodes, Some(members))) => {
-                    let members = members.iter().map(|members| users(members));
-                    let nodes = nodes.into_iter().map(Arc::from).zip(members).collect();
-                    MembersReply::Read(self.state(log, version.parse().ok(), nodes))
-                }
+            read.push(match reply {
+                Some(_) if lease.is_none() => MembersReply::Rejected,
+                reply => self.members_of(log, reply.unwrap_or(Value::Nil))?,
             });
         }
         Ok(Ok(read))
+    }
+
+    /// Reads what a script has replied about the members of a channel.
+    fn members_of(&self, log: &RedisLog, reply: Value) -> RedisResult<MembersReply> {
+        let stored: Option<StoredMembers> = accepted(reply)?;
+        Ok(match stored {
+            None => MembersReply::Rejected,
+            Some(None) => MembersReply::Known,
+            Some(Some((_, _, None))) => MembersReply::Long,
+            Some(Some((version, nodes, Some(members)))) => {
+                let members = members.iter().map(|members| users(members));
+                let nodes = nodes.into_iter().map(Arc::from).zip(members).collect();
+                MembersReply::Read(self.state(log, version.parse().ok(), nodes))
+            }
+        })
     }
 
     /// Reads a part of a list that is too long for one reply. Returns the list after its last part.
@@ -230,12 +245,25 @@ impl Presence {
         if let Some(key) = self.lists.next() {
             let Some(held) = hub.held_channel(&key) else { return Ok(None) };
             let command = scripts::read_members(&log.keys, &held, 0);
-            let stored: StoredMembers = command.query_async(connection).await?;
+            let stored = unless_rejected(command.query_async(connection).await)?;
+            let Some(stored): Option<StoredMembers> = stored else {
+                log.requests.postpone(key);
+                return Ok(None);
+            };
             let Some((version, nodes, _)) = stored else { return Ok(None) };
             let others = nodes.into_iter().filter(|node| !log.identities.contains(node));
             self.lists.begin(key, version.parse().ok(), others.map(Arc::from).collect());
         }
-        self.lists.step(&log.keys, connection).await
+        match self.lists.step(&log.keys, connection).await {
+            Err(error) if is_rejected(&error) => {
+                // From the beginning: changes that arrive until then are in the list.
+                if let Some(key) = self.lists.stop() {
+                    log.requests.postpone(key);
+                }
+                Ok(None)
+            }
+            other => other,
+        }
     }
 
     /// Applies a change of members, or requests a comparison of the channel.
@@ -286,7 +314,8 @@ pub(crate) async fn end(
             end_lease(log, connection, lease).await?;
             removals.add(&lease.0);
         }
-        while !removals.is_empty() {
+        while let Some(due) = removals.next_due() {
+            tokio::time::sleep_until(due).await;
             removals.step(log, hub, connection).await?;
         }
         while log.hooks.next_due().is_some_and(|due| due <= Instant::now()) {

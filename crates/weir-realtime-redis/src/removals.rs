@@ -4,12 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redis::{Pipeline, RedisResult};
+use redis::{Pipeline, RedisResult, Value};
+use tokio::time::Instant;
 use weir_realtime::hub::Hub;
 
 use crate::command_connection::CommandConnection;
 use crate::log::RedisLog;
 use crate::partition::Partition;
+use crate::rejections::{RETRY, accepted, unless_rejected};
 use crate::scripts;
 
 /// Nodes that wait. A later heartbeat finds those that had no room.
@@ -20,7 +22,11 @@ const PARTITIONS_MAX: usize = 8;
 
 /// Nodes whose leases have ended, the first one being removed.
 #[derive(Debug, Default)]
-pub(crate) struct Removals(VecDeque<Removal>);
+pub(crate) struct Removals {
+    nodes: VecDeque<Removal>,
+    /// When the next step is due, after Redis has rejected a part of the last one.
+    resumes_at: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Removal {
@@ -32,23 +38,28 @@ struct Removal {
 impl Removals {
     /// Returns whether one more node may be added.
     pub(crate) fn has_room(&self) -> bool {
-        self.0.len() < NODES_MAX
+        self.nodes.len() < NODES_MAX
     }
 
     /// Returns whether this node is being removed.
     pub(crate) fn contains(&self, node: &str) -> bool {
-        self.0.iter().any(|removal| *removal.node == *node)
+        self.nodes.iter().any(|removal| *removal.node == *node)
     }
 
     /// Adds a node whose lease has ended.
     pub(crate) fn add(&mut self, node: &str) {
         let partitions = Partition::all().collect();
-        self.0.push_back(Removal { node: Arc::from(node), partitions });
+        self.nodes.push_back(Removal { node: Arc::from(node), partitions });
     }
 
     /// Returns whether any node is being removed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.nodes.is_empty()
+    }
+
+    /// Returns when the next step is due. None: no node is being removed.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        (!self.is_empty()).then(|| self.resumes_at.unwrap_or_else(Instant::now))
     }
 
     /// Removes a part of what the first node has and, at the end, its lease. Other nodes may do the same at
@@ -60,18 +71,22 @@ impl Removals {
         hub: &Hub,
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
-        let Some(Removal { node, partitions }) = self.0.front_mut() else { return Ok(()) };
+        let Some(Removal { node, partitions }) = self.nodes.front_mut() else { return Ok(()) };
         let some: Vec<Partition> =
             partitions.drain(..PARTITIONS_MAX.min(partitions.len())).collect();
         let Some(present) = log.identities.present() else { return Ok(()) };
         let nodes = EndedNode { node, present: &present };
-        partitions.extend(nodes.remove_some(log, hub, connection, &some).await?);
+        let (left, is_rejected) = nodes.remove_some(log, hub, connection, &some).await?;
+        partitions.extend(left);
+        self.resumes_at = is_rejected.then(|| Instant::now() + RETRY);
         if partitions.is_empty() {
             if !nodes.is_own_end() {
-                scripts::remove_lease(&log.keys, node).exec_async(connection).await?;
+                // A lease that is left is found again when it has been the same for long enough.
+                let removed = scripts::remove_lease(&log.keys, node).exec_async(connection).await;
+                unless_rejected(removed)?;
                 log.identities.remove(node);
             }
-            self.0.pop_front();
+            self.nodes.pop_front();
         }
         Ok(())
     }
@@ -91,14 +106,15 @@ impl EndedNode<'_> {
         self.node == self.present
     }
 
-    /// Removes a part of what the node has in these partitions. Returns those that may have more.
+    /// Removes a part of what the node has in these partitions. Returns those that may have more, and whether
+    /// Redis rejects any of them for now.
     async fn remove_some(
         self,
         log: &RedisLog,
         hub: &Hub,
         connection: &mut CommandConnection,
         partitions: &[Partition],
-    ) -> RedisResult<Vec<Partition>> {
+    ) -> RedisResult<(Vec<Partition>, bool)> {
         let Self { node, present } = self;
         let mut pipeline = Pipeline::with_capacity(3 * partitions.len());
         for partition in partitions {
@@ -108,23 +124,26 @@ impl EndedNode<'_> {
                 pipeline.add_command(scripts::take_hooks(&log.keys, node, present, *partition));
             }
         }
-        // Nothing for a part of which nothing is left.
-        let replies: Vec<Option<Vec<String>>> = pipeline.query_async(connection).await?;
-        let mut left = Vec::new();
+        let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
+        // Nothing inside for a part of which nothing is left.
+        let replies: Vec<Option<Option<Vec<String>>>> =
+            replies.into_iter().map(accepted).collect::<RedisResult<_>>()?;
+        let (mut left, mut is_rejected) = (Vec::new(), false);
         for (partition, replies) in
             partitions.iter().zip(replies.chunks(if self.is_own_end() { 2 } else { 3 }))
         {
-            if replies.iter().any(Option::is_some) {
+            is_rejected |= replies.iter().any(Option::is_none);
+            if replies.iter().any(|reply| *reply != Some(None)) {
                 left.push(*partition);
             }
             for (index, words) in replies.iter().enumerate() {
-                let words = words.as_deref().unwrap_or_default();
+                let words = words.as_ref().and_then(Option::as_deref).unwrap_or_default();
                 match index {
                     0 | 1 => log.hooks.add(hub, words),
                     _ => log.hooks.take_over(hub, words),
                 }
             }
         }
-        Ok(left)
+        Ok((left, is_rejected))
     }
 }

@@ -20,15 +20,41 @@ struct RequestedChannels {
     /// Those that wait until the cores have room, in the order in which they are looked at.
     order: VecDeque<ChannelKey>,
     delayed: HashSet<ChannelKey>,
+    /// Those that wait because Redis rejects their commands for now.
+    postponed: HashSet<ChannelKey>,
 }
 
 impl Requests {
-    /// Requests a comparison, unless the channel waits for room.
+    /// Requests a visit, unless the channel waits.
     pub(crate) fn add(&self, key: ChannelKey) {
         let mut channels = self.lock();
-        if !channels.delayed.contains(&key) && channels.now.insert(key) {
+        let waits = channels.delayed.contains(&key) || channels.postponed.contains(&key);
+        if !waits && channels.now.insert(key) {
             self.added.notify_one();
         }
+    }
+
+    /// Requests a visit at the next attempt, because Redis rejects it for now.
+    pub(crate) fn postpone(&self, key: ChannelKey) {
+        let mut channels = self.lock();
+        channels.now.remove(&key);
+        channels.postponed.insert(key);
+    }
+
+    /// Returns whether Redis rejects this channel for now.
+    pub(crate) fn is_postponed(&self, key: &ChannelKey) -> bool {
+        self.lock().postponed.contains(key)
+    }
+
+    /// Returns whether channels wait for the next attempt.
+    pub(crate) fn has_postponed(&self) -> bool {
+        !self.lock().postponed.is_empty()
+    }
+
+    /// Requests visits of all channels that wait for the next attempt.
+    pub(crate) fn retry_postponed(&self) {
+        let postponed = std::mem::take(&mut self.lock().postponed);
+        postponed.into_iter().for_each(|key| self.add(key));
     }
 
     /// Requests a comparison for when the cores have room.
@@ -110,5 +136,17 @@ mod tests {
         requests.resume(9, |_| true);
         assert_eq!(requests.take(9), [key("a")]);
         assert!(!requests.has_delayed());
+    }
+
+    #[test]
+    fn a_channel_that_redis_rejects_waits_for_the_next_attempt() {
+        let requests = Requests::default();
+        requests.add(key("a"));
+        requests.postpone(key("a"));
+        requests.add(key("a"));
+        assert!(requests.is_postponed(&key("a")) && requests.take(9).is_empty());
+        requests.retry_postponed();
+        assert!(!requests.has_postponed());
+        assert_eq!(requests.take(9), [key("a")]);
     }
 }

@@ -14,7 +14,7 @@ use weir_realtime::shared_log::{
 
 use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
-use crate::partition::{PARTITIONS, Partition};
+use crate::partition::Partition;
 use crate::record;
 use crate::settings::RedisLogSettings;
 
@@ -213,22 +213,26 @@ pub(crate) fn renew(keys: &Keys, held: &[HeldChannel]) -> Pipeline {
         let age = if has_events { channel_age(&channel.history) } else { UNUSED_CHANNEL_AGE };
         let mut command = redis::cmd("PEXPIRE");
         command.arg(keys.channel(&channel.key)).arg(millis(age)).arg("GT");
-        pipeline.add_command(command).ignore();
+        pipeline.add_command(command);
     }
     pipeline
 }
 
-/// Returns the commands that begin a new term of each partition, unless the server with this id has
-/// begun one. An empty id is that of a server that reports none, which is never another one.
-pub(crate) fn fence(keys: &Keys, server_id: &str) -> Pipeline {
-    let mut pipeline = Pipeline::with_capacity(PARTITIONS);
-    for partition in Partition::all() {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(FENCE.get_hash()).arg(1).arg(keys.fence(partition));
-        command.arg(server_id).arg(new_epoch().to_string());
-        pipeline.add_command(command);
-    }
-    pipeline
+/// Returns the command that begins a new term of a partition, unless the server with this id has begun one.
+/// An empty id is that of a server that reports none, which is never another one. The reply is the id of
+/// the partition's data.
+pub(crate) fn fence(keys: &Keys, server_id: &str, partition: Partition) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(FENCE.get_hash()).arg(1).arg(keys.fence(partition));
+    command.arg(server_id).arg(new_epoch().to_string());
+    command
+}
+
+/// Returns the command that reads the id of a partition's data.
+pub(crate) fn read_data_id(keys: &Keys, partition: Partition) -> Cmd {
+    let mut command = redis::cmd("HGET");
+    command.arg(keys.fence(partition)).arg("data");
+    command
 }
 
 /// Returns the command that tells all nodes of changes of this node's members. `hook_prefix` begins the ids

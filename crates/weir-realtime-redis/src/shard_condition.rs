@@ -13,11 +13,13 @@ struct Condition {
     is_connected: bool,
     since: Instant,
     problem: Option<String>,
+    /// Whether that is the memory of Redis.
+    is_full: bool,
 }
 
 impl Default for Condition {
     fn default() -> Self {
-        Self { is_connected: false, since: Instant::now(), problem: None }
+        Self { is_connected: false, since: Instant::now(), problem: None, is_full: false }
     }
 }
 
@@ -31,8 +33,9 @@ impl ShardCondition {
     }
 
     /// Notes why a session ended or did not begin. Returns whether that is another reason than before.
-    pub(crate) fn note_problem(&self, problem: &str) -> bool {
+    pub(crate) fn note_problem(&self, problem: &str, is_full: bool) -> bool {
         let mut condition = self.lock();
+        condition.is_full = is_full;
         let is_news = condition.problem.as_deref() != Some(problem);
         if is_news {
             condition.problem = Some(problem.to_owned());
@@ -43,6 +46,11 @@ impl ShardCondition {
     /// Returns why the last session ended or did not begin.
     pub(crate) fn problem(&self) -> Option<String> {
         self.lock().problem.clone()
+    }
+
+    /// Returns whether the last session ended or did not begin because Redis has reached its maxmemory.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().is_full
     }
 
     /// Returns for how many seconds the shard can or can't be used.

@@ -122,8 +122,8 @@ impl ShardedLog {
         };
         let parts: Vec<(&RedisLog, Part)> = parts.into_iter().map(shard).collect();
         // Before anything is sent: the usual state of a shard that can't be used.
-        if parts.iter().any(|(shard, _)| shard.commands().is_none()) {
-            return Err(AppendError::Away);
+        for (shard, _) in &parts {
+            shard.connected()?;
         }
         let appending = parts.iter().map(|(shard, part)| self.append_to(shard, &part.events));
         let results = join_all(appending).await;

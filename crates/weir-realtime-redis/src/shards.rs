@@ -61,9 +61,7 @@ impl Shards {
         to: &RedisLog,
     ) -> Result<bool, AppendError> {
         // First: without it, the channel would be nowhere for a while.
-        if to.commands().is_none() {
-            return Err(AppendError::Away);
-        }
+        to.connected()?;
         let ending = scripts::move_out(&from.keys, key, &to.shard.name, history.bytes_max);
         let ended: Option<MovingChannel> = from.query(&ending).await?;
         let Some(moving) = ended else { return Ok(false) };

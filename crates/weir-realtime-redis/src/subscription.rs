@@ -4,16 +4,16 @@
 //! this connection ends, the node opens another one, subscribes again and compares all channels with
 //! the log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::mpsc;
-use weir_redis::cluster::{ClusterConnection, ClusterNode};
-use weir_redis::cluster_slots::Redirect;
+use weir_redis::cluster::ClusterRouter;
+use weir_redis::cluster_slots::{NodeAddress, Redirect};
 
 use crate::keys::Keys;
 use crate::metrics::{LogQueue, RedisLogMetrics};
@@ -143,41 +143,50 @@ fn bytes_of(value: &Value) -> usize {
 pub(crate) enum Subscriptions {
     Server(MultiplexedConnection),
     /// To each node, and which of them has a slot.
-    Cluster(Vec<ClusterNode>, ClusterConnection),
+    Cluster(BTreeMap<NodeAddress, MultiplexedConnection>, Arc<ClusterRouter>),
 }
 
 impl Subscriptions {
-    /// Subscribes to all partitions: one command each, as partitions may be in different slots.
-    pub(crate) async fn subscribe_all(&self, keys: &Keys) -> RedisResult<()> {
-        let subscribing = Partition::all().map(|partition| self.subscribe(keys, partition));
-        try_join_all(subscribing).await.map(|_| ())
+    /// Subscribes to partitions: one command each, as they may be in different slots. Returns those whose
+    /// slots can't be used now.
+    pub(crate) async fn subscribe(
+        &self,
+        keys: &Keys,
+        partitions: impl Iterator<Item = Partition>,
+    ) -> RedisResult<Vec<Partition>> {
+        let subscribing = partitions.map(|partition| async move {
+            self.subscribe_one(keys, partition).await.map(|is_done| (partition, is_done))
+        });
+        let mut left = Vec::new();
+        for result in join_all(subscribing).await {
+            let (partition, is_done) = result?;
+            if !is_done {
+                left.push(partition);
+            }
+        }
+        Ok(left)
     }
 
-    /// Subscribes to a partition where its slot is.
-    pub(crate) async fn subscribe(&self, keys: &Keys, partition: Partition) -> RedisResult<()> {
+    /// Subscribes to a partition where its slot is. Returns false if no node has it now.
+    async fn subscribe_one(&self, keys: &Keys, partition: Partition) -> RedisResult<bool> {
         let channel = keys.shard_channel(partition);
         let (nodes, cluster) = match self {
-            Self::Server(server) => return subscribe_at(server, &channel).await,
+            Self::Server(server) => return subscribe_at(server, &channel).await.map(|()| true),
             Self::Cluster(nodes, cluster) => (nodes, cluster),
         };
-        let mut result = Err(RedisError::from((ErrorKind::Client, NO_OWNER)));
-        for attempt in 0..ATTEMPTS_MAX {
-            let owner = cluster.owner_of(partition.slot());
-            let Some(node) = nodes.iter().find(|node| Some(&node.address) == owner.as_ref()) else {
-                return result;
-            };
-            result = subscribe_at(&node.connection, &channel).await;
-            let Err(error) = &result else { return Ok(()) };
-            let redirect = Redirect::of(&Err(error.clone()), &node.address.0);
-            match redirect {
-                Some(Redirect::Moved(owner)) => cluster.note_owner(partition.slot(), owner),
-                Some(Redirect::Ask(_) | Redirect::Wait) => {}
-                None => return result,
+        for _ in 0..OWNERS_MAX {
+            let Some(owner) = cluster.owner_of(partition.slot()) else { return Ok(false) };
+            let no_owner = || RedisError::from((ErrorKind::Client, NO_OWNER));
+            let connection = nodes.get(&owner).ok_or_else(no_owner)?;
+            let result = subscribe_at(connection, &channel).await;
+            match Redirect::of(&result.clone().map(|()| Value::Nil), &owner.0) {
+                None => return result.map(|()| true),
+                Some(Redirect::Moved(owner)) => cluster.note_owner(partition.slot(), &owner),
+                Some(Redirect::Ask(_) | Redirect::Wait) => return Ok(false),
             }
-            // The former owner may know of the move before the new one does.
-            tokio::time::sleep(RETRY_WAIT * 2_u32.pow(attempt)).await;
         }
-        result
+        // The former owner knows of the move before the new one does.
+        Ok(false)
     }
 
     /// Checks that each server responds.
@@ -188,16 +197,13 @@ impl Subscriptions {
         };
         match self {
             Self::Server(server) => ping(server).await,
-            Self::Cluster(nodes, _) => {
-                try_join_all(nodes.iter().map(|node| ping(&node.connection))).await.map(|_| ())
-            }
+            Self::Cluster(nodes, _) => try_join_all(nodes.values().map(ping)).await.map(|_| ()),
         }
     }
 }
 
-/// How often a subscription is tried while its slot moves: 310 ms.
-const ATTEMPTS_MAX: u32 = 6;
-const RETRY_WAIT: Duration = Duration::from_millis(5);
+/// Nodes that may name each other as the owner of a slot, until another attempt is made later.
+const OWNERS_MAX: usize = 3;
 const NO_OWNER: &str = "the slot of a partition is on a node that is not connected yet";
 
 async fn subscribe_at(connection: &MultiplexedConnection, channel: &str) -> RedisResult<()> {

@@ -183,6 +183,16 @@ pub enum AppendError {
     /// Nothing was appended: there is no connection to the log.
     #[error("Redis does not respond, so nothing was done (realtime.broker); try again")]
     Away,
+    /// Nothing was appended: a Redis Cluster moves the slot of the channel, or no node has it.
+    #[error(
+        "the Redis Cluster is moving the channel to another node, or no node has its slot (realtime.broker), so nothing was done; try again"
+    )]
+    Moving,
+    /// Nothing was appended: the log has no memory left.
+    #[error(
+        "Redis has reached its maxmemory (realtime.broker), so nothing was done; free memory there, or raise maxmemory"
+    )]
+    Full,
     /// Nothing was appended: too many requests wait for the log.
     #[error(
         "too many publications wait for Redis (realtime.redis.appends_max, append_bytes_max), so this one is rejected; try again"

@@ -2,6 +2,8 @@
 
 use redis::{Cmd, RedisResult, Value};
 
+use crate::error_kind::reply_error;
+
 /// Slots, the last one included, and the node that accepts writes to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRange {
@@ -45,13 +47,7 @@ impl Redirect {
     /// Reads a reply. `host` is that of the server that sent it, which may leave it out.
     #[must_use]
     pub fn of(reply: &RedisResult<Value>, host: &str) -> Option<Self> {
-        let (code, text) = match reply {
-            Ok(Value::ServerError(error)) => {
-                (error.code().to_owned(), error.details().unwrap_or_default().to_owned())
-            }
-            Ok(_) => return None,
-            Err(error) => crate::error_kind::server_error(error)?,
-        };
+        let (code, text) = reply_error(reply)?;
         match code.as_str() {
             "MOVED" => parse_target(&text, host).map(Self::Moved),
             "ASK" => parse_target(&text, host).map(Self::Ask),
@@ -65,7 +61,13 @@ impl Redirect {
 #[must_use]
 pub fn is_redirect(value: &Value) -> bool {
     let Value::ServerError(error) = value else { return false };
-    matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
+    matches!(error.code(), "MOVED" | "ASK") || is_wait(value)
+}
+
+/// Returns whether a reply says that the command was not executed, because its slot can't be used now.
+#[must_use]
+pub fn is_wait(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if matches!(error.code(), "TRYAGAIN" | "CLUSTERDOWN"))
 }
 
 /// Parses `3999 127.0.0.1:6381`.

@@ -1,8 +1,9 @@
 //! Classifies errors of Redis and of its client library. No other file reads their text.
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, RedisResult, Value};
 
 use crate::network_error::NetworkErrorKind;
+use crate::node_away::AWAY;
 
 /// Why a Redis cannot be used, or why it rejected a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,11 @@ pub enum RedisErrorKind {
     NoReplicas,
     /// The key is on another node of a cluster (`MOVED`, `ASK`).
     ClusterRedirect,
+    /// The slot of the keys can't be used now: it is being moved, or no node has it (`TRYAGAIN`,
+    /// `CLUSTERDOWN`).
+    SlotUnavailable,
+    /// The node of a cluster that has the keys can't be used. Nothing was sent to it.
+    NodeAway,
     /// The keys of a command are in several slots (`CROSSSLOT`).
     CrossSlot,
     /// The key has a value of another type (`WRONGTYPE`).
@@ -92,6 +98,8 @@ impl RedisErrorKind {
             "OOM" => Self::OutOfMemory,
             "NOREPLICAS" => Self::NoReplicas,
             "MOVED" | "ASK" => Self::ClusterRedirect,
+            "TRYAGAIN" | "CLUSTERDOWN" => Self::SlotUnavailable,
+            AWAY => Self::NodeAway,
             "CROSSSLOT" => Self::CrossSlot,
             "WRONGTYPE" => Self::WrongType,
             "ERR" if text.contains(text::READ_ONLY_IN_SCRIPT) => Self::ReadOnly,
@@ -134,6 +142,18 @@ pub fn server_error(error: &RedisError) -> Option<(String, String)> {
     Some((code.to_owned(), error.detail().unwrap_or_default().to_owned()))
 }
 
+/// Returns the code and the text of a reply that is an error, whether it is a value or not.
+#[must_use]
+pub fn reply_error(reply: &RedisResult<Value>) -> Option<(String, String)> {
+    match reply {
+        Ok(Value::ServerError(error)) => {
+            Some((error.code().to_owned(), error.details().unwrap_or_default().to_owned()))
+        }
+        Ok(_) => None,
+        Err(error) => server_error(error),
+    }
+}
+
 /// Returns the ACL rule that `command` lacks, from the text of `NOPERM`: `+config|get`, or `~*`.
 #[must_use]
 pub fn missing_rule(text: &str, command: &str) -> String {
@@ -153,6 +173,7 @@ pub fn is_about_keys(text: &str) -> bool {
 #[must_use]
 pub fn message(error: &RedisError) -> String {
     match server_error(error) {
+        Some((code, text)) if code == AWAY => text,
         Some((code, text)) => format!("{code} {text}"),
         // The client library does not return the message.
         _ if error.kind() == ErrorKind::AuthenticationFailed => "WRONGPASS".to_owned(),
@@ -177,6 +198,8 @@ mod tests {
             ("MASTERDOWN Link with MASTER is down", RedisErrorKind::MasterDown),
             ("READONLY You can't write against a read only replica.", RedisErrorKind::ReadOnly),
             ("MOVED 3999 127.0.0.1:6381", RedisErrorKind::ClusterRedirect),
+            ("CLUSTERDOWN Hash slot not served", RedisErrorKind::SlotUnavailable),
+            ("WEIRNODEAWAY Redis a:1: nothing listens there", RedisErrorKind::NodeAway),
             ("WRONGTYPE Operation against a key holding the wrong kind", RedisErrorKind::WrongType),
             ("ERR unknown command: BUSY ", RedisErrorKind::Other),
             ("ERR unknown command 'WAITAOF', with args", RedisErrorKind::UnknownCommand),

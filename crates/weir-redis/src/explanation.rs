@@ -119,6 +119,8 @@ const fn state(kind: &RedisErrorKind) -> Option<(&'static str, &'static str)> {
         | RedisErrorKind::UnknownCommand
         | RedisErrorKind::NoPermission { .. }
         | RedisErrorKind::ClusterRedirect
+        | RedisErrorKind::SlotUnavailable
+        | RedisErrorKind::NodeAway
         | RedisErrorKind::CrossSlot
         | RedisErrorKind::WrongType
         | RedisErrorKind::Other => return None,

@@ -7,8 +7,8 @@
 //! - [`ConnectError`], and [`RedisConnectionError`]: an error by its [`RedisErrorKind`], with a
 //!   remedy. [`error_kind`] is the only module that reads the text of Redis' errors.
 //! - [`server_state`]: whether a server can be used, by its `INFO`.
-//! - [`cluster`]: connections to all nodes of a Redis Cluster; [`cluster_slots`], [`slots`]: which of
-//!   them has a key.
+//! - [`cluster`]: sends commands to the nodes of a Redis Cluster that have their keys;
+//!   [`cluster_slots`], [`slots`]: which of them has a key.
 //! - [`acl`], [`grant`]: the permissions of a user, and the command that grants them.
 //!
 //! Promise: certificates, keys and passwords in files are read for each connection, so that they can
@@ -27,6 +27,7 @@ mod explanation;
 pub mod grant;
 mod greeting;
 mod network_error;
+mod node_away;
 mod sentinel;
 pub mod server_state;
 pub mod slots;

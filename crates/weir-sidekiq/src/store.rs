@@ -8,7 +8,7 @@
 //! - `members`, `stored`, `translate`, `names`, `seconds`, `backtrace`: the texts of jobs.
 //! - `link`, `link_state`, `link_connection`: the connection. `permissions`: what a server must allow.
 //!   `inspection`: the same for `weir check`.
-//! - `cluster`, `cluster_figures`: the nodes of a Redis Cluster. `split`, `transfer`,
+//! - `cluster_figures`: the nodes of a Redis Cluster. `split`, `transfer`,
 //!   `fetch_split`: the steps that differ where each uses the keys of one slot.
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
@@ -34,7 +34,6 @@ mod adopted;
 mod backtrace;
 mod class_metrics;
 mod class_metrics_flush;
-mod cluster;
 mod cluster_figures;
 mod command_kinds;
 mod confirm;

@@ -70,7 +70,8 @@ impl FromStr for ServerUrl {
     fn from_str(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("ws://");
         let rest = rest.context("a server is given as ws://host:port (TLS is not supported)")?;
-        let addresses = rest.trim_end_matches('/').split('+').map(resolve).collect::<Result<_>>()?;
+        let addresses =
+            rest.trim_end_matches('/').split('+').map(resolve).collect::<Result<_>>()?;
         Ok(Self { addresses })
     }
 }

@@ -1,11 +1,12 @@
 //! Nodes that share a Redis Cluster.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use weir_realtime::pusher::server_message::GAP;
-use weir_realtime::shared_log::{SharedCounts, SharedLog as _};
+use weir_realtime::shared_log::{AppendError, SharedCounts, SharedLog as _};
 use weir_realtime_redis::{acl_line, check_server, cluster_acl_words};
 use weir_redis::RedisEndpoint;
 use weir_redis::slots::slot_of;
@@ -21,7 +22,7 @@ const CHANNELS: [&str; 8] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
 const PASSWORD: &str = "hunter2";
 
 /// Returns a key of a channel, whose slot has the whole partition.
-fn key_of(cluster: &RedisCluster, channel: &str) -> (String, usize) {
+pub(crate) fn key_of(cluster: &RedisCluster, channel: &str) -> (String, usize) {
     let name = format!(":channel:1:{channel}");
     let find = |place| cluster.keys_of(place).into_iter().find(|key| key.ends_with(&name));
     let found = (0..3).find_map(|place| find(place).map(|key| (key, place)));
@@ -137,6 +138,123 @@ async fn slots_that_move_while_events_are_published_lose_nothing() {
         let (key, place) = key_of(&cluster, channel);
         assert_ne!(place, RedisCluster::first_owner_of(slot_of(key.as_bytes())), "it moved");
     }
+}
+
+/// Redis rejects steps with several keys of a slot that is being moved, for as long as that takes.
+#[tokio::test]
+async fn a_slot_that_is_being_moved_for_long_concerns_only_its_own_channels() {
+    const ROOM: &str = "presence-room";
+    let cluster = RedisCluster::start();
+    let (one, two) = (Node::start_at(cluster.endpoint()), Node::start_at(cluster.endpoint()));
+    one.publish(ROOM, 0).await;
+    let (key, from) = key_of(&cluster, ROOM);
+    let (mut in_room, mut on_two) = (two.watch(ROOM).await, watch_all(&two).await);
+    let bob = Client::connect(&two);
+    bob.join(ROOM, "bob", &json!({})).await;
+    let to = (from + 1) % 3;
+    cluster.begin_move(&key, from, to);
+    let ada = Client::connect(&one);
+    ada.join(ROOM, "ada", &json!({})).await;
+    let target = one.totals().heartbeats + 4;
+    let mut number = 0;
+    while one.totals().heartbeats < target {
+        let moving = one.try_append_all(&[ROOM], 1).await;
+        assert_eq!(moving, Err(AppendError::Moving));
+        for channel in CHANNELS {
+            one.publish(channel, number).await;
+        }
+        number += 1;
+    }
+    read_all(&mut on_two, 0..number).await;
+    assert_eq!([&one, &two].map(|node| node.totals().disconnects), [0, 0]);
+    cluster.end_move(&key, from, to);
+    one.publish(ROOM, 1).await;
+    // Between changes of members.
+    while in_room.next().await.data != "1" {}
+    assert_eq!(bob.event("pusher_internal:member_added").await["user_id"], "ada");
+    loop_until(async || {
+        let counts = two.log.counts(vec![crate::rig::key(ROOM)]).await.ok()?;
+        (counts[0] == SharedCounts { subscriptions: 2, users: 2 }).then_some(())
+    })
+    .await;
+    assert_eq!([&one, &two].map(|node| node.totals().disconnects), [0, 0]);
+}
+
+/// Returns two channels of one slot, a key of it, and the master that has it.
+async fn two_channels_of_one_slot(
+    cluster: &RedisCluster,
+    node: &Node,
+) -> ([String; 2], String, usize) {
+    let mut by_slot = HashMap::new();
+    for number in 0_u32.. {
+        let channel = format!("pair-{number}");
+        node.publish(&channel, 0).await;
+        let (key, place) = key_of(cluster, &channel);
+        if let Some(other) = by_slot.insert(slot_of(key.as_bytes()), channel.clone()) {
+            return ([other, channel], key, place);
+        }
+    }
+    unreachable!("there are fewer slots with channels than names")
+}
+
+#[tokio::test]
+async fn a_transaction_for_a_slot_that_has_just_moved_is_sent_to_its_new_owner() {
+    let cluster = RedisCluster::start();
+    let node = Node::start_at(cluster.endpoint());
+    let (channels, key, from) = two_channels_of_one_slot(&cluster, &node).await;
+    let mut views = [node.watch(&channels[0]).await, node.watch(&channels[1]).await];
+    // Blocking: the node does not learn of the move before it publishes.
+    cluster.move_slot(&key, from, (from + 1) % 3);
+    let both = channels.each_ref().map(String::as_str);
+    node.try_append_all(&both, 1).await.expect("appended at once");
+    for view in &mut views {
+        assert_eq!(view.next_data().await, "1");
+    }
+    assert_eq!(node.totals().disconnects, 0);
+}
+
+#[tokio::test]
+async fn a_node_that_was_removed_from_the_cluster_does_not_hide_the_others() {
+    let cluster = RedisCluster::start();
+    let node = Node::start_at(cluster.endpoint());
+    node.publish_all(&CHANNELS, 0).await;
+    cluster.isolate_first();
+    cluster.masters[1].run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    loop_until(async || (node.totals().disconnects > 0).then_some(())).await;
+    let mut views = watch_all(&node).await;
+    node.publish_all(&CHANNELS, 1).await;
+    read_all(&mut views, 1..2).await;
+}
+
+/// Returns how many scripts a server has not executed, because it has not their slots.
+fn rejected_scripts(server: &RedisServer) -> usize {
+    let stats = server.info("commandstats");
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let count = line.and_then(|line| line.split("rejected_calls=").nth(1)?.split(',').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+/// A master that was restarted rejects commands for a while, and may lack the last events.
+#[tokio::test]
+async fn no_session_begins_without_the_term_of_a_slot_that_can_not_be_used_yet() {
+    let cluster = RedisCluster::start();
+    let node = Node::start_at(cluster.endpoint());
+    node.publish_all(&CHANNELS, 0).await;
+    let on_second = |channel: &&&str| key_of(&cluster, channel).1 == 1;
+    let channel = CHANNELS.iter().find(on_second).expect("one of them");
+    let (key, _) = key_of(&cluster, channel);
+    let (slot, server) = (slot_of(key.as_bytes()).to_string(), &cluster.masters[1]);
+    let fence = format!("{}fence", key.split("channel").next().unwrap());
+    server.run(&["HSET", &fence, "server", "another"]);
+    server.run(&["CONFIG", "RESETSTAT"]);
+    server.run(&["CLUSTER", "DELSLOTS", &slot]);
+    server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    // Until the next session has tried to begin the terms of all partitions.
+    loop_until(async || (rejected_scripts(server) >= 150).then_some(())).await;
+    server.run(&["CLUSTER", "ADDSLOTS", &slot]);
+    node.publish(channel, 1).await;
+    let found = redis::from_redis_value::<String>(server.run(&["HGET", &fence, "server"]));
+    assert_ne!(found.unwrap(), "another");
 }
 
 /// Reads up to the event with this number. Returns the numbers, without those before a gap.

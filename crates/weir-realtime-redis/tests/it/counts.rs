@@ -8,7 +8,7 @@ use weir_realtime_redis::RedisLogSettings;
 
 use crate::client::Client;
 use crate::redis_server::RedisServer;
-use crate::rig::{Node, key, loop_until, settings};
+use crate::rig::{HOOKED, Node, key, loop_until, settings};
 
 const COUNT: &str = "pusher_internal:subscription_count";
 
@@ -136,4 +136,45 @@ async fn subscriptions_are_counted_once_while_nodes_connect_again() {
         (are_removed && is_settled).then_some(())
     })
     .await;
+}
+
+/// The webhooks that Redis has noted, of which the first letter says what they are.
+fn hooks(redis: &RedisServer) -> Vec<String> {
+    let script = "
+        local found = {}
+        for _, key in ipairs(redis.call('KEYS', '*hooks-of*')) do
+          for _, hook in ipairs(redis.call('HVALS', key)) do found[#found + 1] = hook end
+        end
+        return found";
+    redis::from_redis_value(redis.run(&["EVAL", script, "0"])).unwrap()
+}
+
+/// What another node does with a node that has not renewed its lease.
+const END: &str = "
+    local leases = redis.call('KEYS', '*:leases')[1]
+    for _, node in ipairs(redis.call('HKEYS', leases)) do redis.call('HSET', leases, node, -1) end
+    for _, kind in ipairs({'counts-of', 'occupied', 'hooks-of'}) do
+      for _, key in ipairs(redis.call('KEYS', '*' .. kind .. '*')) do redis.call('DEL', key) end
+    end";
+
+#[tokio::test]
+async fn channels_of_a_node_whose_lease_has_lapsed_are_occupied_again() {
+    let redis = RedisServer::start();
+    let node = connected(&redis).await;
+    let client = Client::connect(&node);
+    let channel = format!("{HOOKED}-room");
+    client.subscribe(&channel).await;
+    let occupied = [format!("o1:{channel}\n")];
+    loop_until(async || (hooks(&redis) == occupied).then_some(())).await;
+    redis.run(&["EVAL", END, "0"]);
+    wait_for(&node, &channel, 1).await;
+    node.heartbeats(3).await;
+    assert_eq!(hooks(&redis), occupied, "it was vacated for the others");
+    assert!(node.totals().disconnects > 0);
+
+    // Redis loses its data, and with it that the channel is occupied. No receiver is to learn of that.
+    redis.run(&["FLUSHALL"]);
+    wait_for(&node, &channel, 1).await;
+    node.heartbeats(3).await;
+    assert!(hooks(&redis).is_empty(), "{:?}", hooks(&redis));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use weir_realtime::shared_log::{AppendError, SharedLog as _};
 use weir_realtime_redis::{ShardJoining, ShardOptions};
 
 use crate::redis_server::RedisServer;
@@ -130,6 +131,22 @@ async fn an_event_that_is_repeated_after_its_channel_moved_is_not_appended_again
             (position, position)
         );
     }
+}
+
+#[tokio::test]
+async fn a_previous_shard_that_does_not_respond_leaves_no_doubt_that_nothing_was_published() {
+    let rolling = Rolling::start();
+    let node = rolling.node(ShardJoining::Move);
+    for name in names() {
+        node.publish(&name, 7).await;
+    }
+    let moved = Rolling::channels_of(&rolling.new);
+    let name = moved.iter().min().expect("a channel");
+    rolling.old.signal("STOP");
+    assert_eq!(node.try_append_all(&[name], 8).await, Err(AppendError::Away));
+    assert_eq!(node.log.counts(vec![key(name)]).await, Err(AppendError::Away));
+    rolling.old.signal("CONT");
+    node.publish(name, 8).await;
 }
 
 /// The new shard loses a channel after others have received its events from there.

@@ -119,3 +119,28 @@ async fn without_redis_each_node_has_the_whole_limit() {
     nodes[0].heartbeats(2).await;
     assert!(Client::try_connect(&nodes[0]).is_none(), "there are 15, and 10 are allowed");
 }
+
+#[tokio::test]
+async fn a_redis_that_is_full_is_named_as_such_and_ends_no_session() {
+    let redis = RedisServer::start();
+    let node = Node::start(redis.port);
+    let mut view = node.watch("room").await;
+    node.publish("room", 1).await;
+    redis.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(node.try_append_all(&["room"], 2).await, Err(AppendError::Full));
+    assert_eq!(node.try_append_all(&["room", "other"], 2).await, Err(AppendError::Full));
+    let error = node.try_publish("room", 2).await.unwrap_err().to_string();
+    assert!(error.contains("maxmemory"), "{error}");
+    node.heartbeats(3).await;
+    assert_eq!(node.totals().disconnects, 0);
+    let late = Node::start(redis.port);
+    loop_until(async || {
+        let error = late.try_append_all(&["room"], 2).await;
+        (error == Err(AppendError::Full)).then_some(())
+    })
+    .await;
+    redis.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    late.publish("room", 3).await;
+    assert_eq!([view.next_data().await, view.next_data().await], ["1", "3"]);
+    assert_eq!(node.totals().disconnects, 0);
+}

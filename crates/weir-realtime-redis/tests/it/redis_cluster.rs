@@ -8,6 +8,7 @@ use weir_redis::slots::{SLOTS, slot_of};
 use crate::redis_server::{RedisServer, free_port};
 
 const MASTERS: usize = 3;
+const SLOTS_OF_FIRST: [u16; 2] = [0, SLOTS / 3 - 1];
 /// Conditions are checked as often, every 20 ms. They come true within seconds.
 const CHECKS_MAX: usize = 3_000;
 
@@ -146,20 +147,52 @@ impl RedisCluster {
 
     /// Moves a slot with its keys, one by one, between masters.
     pub(crate) fn move_slot(&self, key: &str, from: usize, to: usize) {
+        self.begin_move(key, from, to);
+        self.end_move(key, from, to);
+    }
+
+    /// Moves the keys of the slot of `key`, but not the slot.
+    pub(crate) fn begin_move(&self, key: &str, from: usize, to: usize) {
         let slot = slot_of(key.as_bytes()).to_string();
         let (source, target) = (self.id(from), self.id(to));
         self.masters[to].run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]);
         self.masters[from].run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]);
-        loop {
-            let found = self.masters[from].run(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"]);
-            let keys: Vec<String> = redis::from_redis_value(found).unwrap();
-            let Some(key) = keys.first() else { break };
-            let port = self.ports[to].to_string();
-            self.masters[from].run(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
-        }
+        self.move_keys(&slot, from, to);
+    }
+
+    /// Ends what [`Self::begin_move`] has begun.
+    pub(crate) fn end_move(&self, key: &str, from: usize, to: usize) {
+        let (slot, target) = (slot_of(key.as_bytes()).to_string(), self.id(to));
+        self.move_keys(&slot, from, to);
         for place in [to, from, 3 - to - from] {
             self.masters[place].run(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]);
         }
+    }
+
+    fn move_keys(&self, slot: &str, from: usize, to: usize) {
+        loop {
+            let found = self.masters[from].run(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
+            let keys: Vec<String> = redis::from_redis_value(found).unwrap();
+            let Some(key) = keys.first() else { return };
+            let port = self.ports[to].to_string();
+            self.masters[from].run(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        }
+    }
+
+    /// Removes the first master, which knows no other then, and gives its slots to the second one.
+    pub(crate) fn isolate_first(&self) {
+        let (id, range) = (self.id(0), SLOTS_OF_FIRST.map(|slot| slot.to_string()));
+        self.masters[0].run(&["FLUSHALL"]);
+        self.masters[0].run(&["CLUSTER", "RESET"]);
+        for place in [1, 2] {
+            self.masters[place].run(&["CLUSTER", "FORGET", &id]);
+        }
+        self.masters[1].run(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+        wait_until(|| {
+            let info = |server: &RedisServer| server.run(&["CLUSTER", "INFO"]);
+            let text = |server| redis::from_redis_value::<String>(info(server)).unwrap();
+            self.masters[1..].iter().all(|it| text(it).contains("cluster_slots_ok:16384"))
+        });
     }
 }
 

@@ -24,7 +24,10 @@ use weir_realtime::shared_log::{
 };
 use weir_realtime::view::EventView;
 use weir_realtime::watch::Watch;
-use weir_realtime::webhooks::{WebhookMetrics, WebhookSettings, Webhooks};
+use weir_realtime::webhooks::{
+    AppHooks, ExtraHeaders, Kinds, WebhookEndpoint, WebhookMetrics, WebhookSettings, WebhookWorker,
+    Webhooks,
+};
 use weir_realtime_redis::{
     LogParts, LogTotals, NodeOptions, RedisLogMetrics, RedisLogSettings, ShardJoining,
     ShardOptions, ShardedLog,
@@ -47,6 +50,8 @@ pub(crate) struct Node {
     metrics: RedisLogMetrics,
     registry: Registry,
     shutdown: ShutdownToken,
+    /// It never runs, so no webhook is ever settled.
+    _webhooks: WebhookWorker,
     _folder: TempDir,
 }
 
@@ -92,14 +97,24 @@ impl Node {
             metrics: metrics.clone(),
             node: options(),
         });
-        let hub = hub(&mut registry, &log, app);
+        let (hub, webhooks) = hub(&mut registry, &log, app);
         let shutdown = ShutdownToken::new();
         let (folder, switches) = switchboard(&hub);
         for node in log.nodes(&hub, Some(&switches), &shutdown) {
             shutdown.spawn(node.run());
         }
         let core = ManualCore::of_hub(Arc::clone(&hub));
-        Self { hub, log, core, switches, metrics, registry, shutdown, _folder: folder }
+        Self {
+            hub,
+            log,
+            core,
+            switches,
+            metrics,
+            registry,
+            shutdown,
+            _webhooks: webhooks,
+            _folder: folder,
+        }
     }
 
     pub(crate) fn totals(&self) -> LogTotals {
@@ -191,8 +206,12 @@ pub(crate) struct Viewer {
 
 impl Viewer {
     pub(crate) async fn next(&mut self) -> EventView {
+        self.next_within(DEADLINE).await
+    }
+
+    pub(crate) async fn next_within(&mut self, wait_max: Duration) -> EventView {
         while self.pending.is_empty() {
-            let next = timeout(DEADLINE, self.watch.next()).await.expect("an event in time");
+            let next = timeout(wait_max, self.watch.next()).await.expect("an event in time");
             assert_eq!(next.dropped, 0, "the view is too small for the test");
             self.pending = next.events;
         }
@@ -253,15 +272,30 @@ fn switchboard(hub: &Hub) -> (TempDir, Switchboard) {
     (folder, Switchboard::open(Arc::clone(hub.switches()), Clock::system(), path))
 }
 
+/// What the names of channels with webhooks begin with.
+pub(crate) const HOOKED: &str = "hooked";
+
 pub(crate) fn app() -> AppSettings {
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.has_subscription_counts = true;
+    let endpoint = WebhookEndpoint {
+        url: "http://127.0.0.1:1/".parse().unwrap(),
+        kinds: Kinds::ALL,
+        channel_prefix: HOOKED.into(),
+        headers: ExtraHeaders::default(),
+    };
+    let hooks = AppHooks::clone(&app.hooks);
+    app.hooks = Arc::new(AppHooks { endpoints: vec![Arc::new(endpoint)], ..hooks });
     app
 }
 
-fn hub(registry: &mut Registry, log: &Arc<ShardedLog>, app: AppSettings) -> Arc<Hub> {
+fn hub(
+    registry: &mut Registry,
+    log: &Arc<ShardedLog>,
+    app: AppSettings,
+) -> (Arc<Hub>, WebhookWorker) {
     let clock = Clock::system();
-    let (webhooks, _) = Webhooks::start(
+    let (webhooks, worker) = Webhooks::start(
         WebhookSettings::default(),
         clock.clone(),
         WebhookMetrics::register(registry),
@@ -271,7 +305,7 @@ fn hub(registry: &mut Registry, log: &Arc<ShardedLog>, app: AppSettings) -> Arc<
     let mut settings = Settings::default();
     settings.limits.watch_events_max = 10_000;
     settings.limits.watchers_max = 10_000;
-    Hub::new(HubParts {
+    let hub = Hub::new(HubParts {
         cores: 1,
         settings,
         apps: vec![app],
@@ -279,5 +313,6 @@ fn hub(registry: &mut Registry, log: &Arc<ShardedLog>, app: AppSettings) -> Arc<
         metrics: RealtimeMetrics::register(registry),
         webhooks,
         log: Some(Arc::<ShardedLog>::clone(log)),
-    })
+    });
+    (hub, worker)
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::admissions::{Admission, Admissions};
 use super::members::ListedMember;
 use crate::pusher::position::ChannelPosition;
-use crate::shared_log::{SharedMember, UnsentMembers};
+use crate::shared_log::{MemberChanges, SharedMember, UnsentMembers};
 
 /// The members by node.
 #[derive(Debug, Default)]
@@ -160,6 +160,19 @@ impl SharedMembers {
             }
         }
         (unsent, !self.unsent.is_empty())
+    }
+
+    /// Takes back changes that were not sent, except of users that have changed since.
+    pub(super) fn return_unsent(&mut self, unsent: UnsentMembers) {
+        let UnsentMembers { changes: MemberChanges { added, removed }, mut requested, .. } = unsent;
+        requested.retain(|member| self.admissions.contains(&member.user_id));
+        let added =
+            added.into_iter().chain(requested).map(|SharedMember { user_id, user_info }| {
+                (Arc::clone(&user_id), Some(ListedMember { user_id, user_info }))
+            });
+        for (user_id, change) in added.chain(removed.into_iter().map(|user_id| (user_id, None))) {
+            self.unsent.entry(user_id).or_insert(change);
+        }
     }
 
     /// Notes a user of another node.

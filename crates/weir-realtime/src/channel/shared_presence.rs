@@ -87,6 +87,11 @@ impl Channel {
         }
     }
 
+    /// Takes back changes that were not sent. Returns false if this is no presence channel.
+    pub(crate) fn return_member_changes(&self, unsent: UnsentMembers) -> bool {
+        self.home().shared.as_mut().map(|shared| shared.return_unsent(unsent)).is_some()
+    }
+
     /// Begins a connection to the log. Returns whether this is a presence channel.
     pub(crate) fn begin_members(&self) -> bool {
         self.home().shared.as_mut().map(|shared| shared.begin()).is_some()

@@ -60,6 +60,15 @@ impl Hub {
         }
     }
 
+    /// Takes back changes that could not be sent, so that
+    /// [`take_member_changes`](Self::take_member_changes) returns them again. Returns false if the channel
+    /// is gone: then all members must be sent again.
+    #[must_use]
+    pub fn return_member_changes(&self, key: &ChannelKey, unsent: UnsentMembers) -> bool {
+        let held = self.removed_first(key);
+        held.first().is_some_and(|(_, channel)| channel.return_member_changes(unsent))
+    }
+
     /// Applies changes of another node's members. Those of this node are only noted.
     pub fn deliver_members(&self, message: &MembersMessage, is_own: bool) -> Delivery {
         let Some((app, channel)) = self.held(&message.key) else { return Delivery::NotNeeded };

@@ -6,9 +6,9 @@ use redis::from_redis_value;
 use weir_jobs::metrics::{CommandFigures, StoreServerFigures};
 use weir_jobs::model::SetName;
 use weir_jobs::store::{Counts, ShardState};
+use weir_redis::cluster::ClusterNodeState;
 use weir_redis::slots::slot_of;
 
-use super::cluster::ClusterNode;
 use super::link_connection::LinkConnection;
 use super::server_info::{INFO_SECTIONS, ServerInfo};
 use super::store_core::StoreCore;
@@ -22,7 +22,7 @@ impl StoreCore {
         let Some(cluster) = self.link.cluster() else { return Vec::new() };
         let memory = self.memory.borrow();
         let bytes = |name: &str| memory.as_ref()?.bytes.get(name).copied();
-        let state = |node: ClusterNode| ShardState {
+        let state = |node: ClusterNodeState| ShardState {
             away_since: node.away.map(|lasts| self.now() - lasts),
             problem: node.problem,
             memory_bytes: bytes(&node.name).unwrap_or_default(),

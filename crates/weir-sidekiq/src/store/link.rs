@@ -22,14 +22,14 @@ use redis::{RedisError, Value};
 use tokio::sync::Mutex;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::store::{StoreCondition, StoreError};
-use weir_redis::cluster_slots::slots_command;
+use weir_redis::cluster::{ClusterRouter, NodeConnection, NodeLink, NodeLinks};
+use weir_redis::cluster_slots::{NodeAddress, slots_command};
 use weir_redis::error_kind::{self, RedisErrorKind};
 use weir_redis::server_state::{self, OldestVersion, ServerMode};
 use weir_redis::{
     NetworkErrorKind, RedisAddress, RedisConnectionError, RedisEndpoint, TlsErrorKind,
 };
 
-use super::cluster::{self, Cluster, NodeLink, NodeLinks};
 use super::link_connection::{CommandLimit, LinkConnection, reason_of};
 use super::link_state::LinkState;
 use super::permissions::Permissions;
@@ -64,7 +64,7 @@ pub(super) struct RedisLink {
     /// How the server stores keys, once it was reached.
     mode: OnceLock<ServerMode>,
     /// All nodes, once the server was found to be one of them.
-    cluster: OnceLock<Arc<Cluster>>,
+    cluster: OnceLock<Arc<ClusterRouter>>,
     /// Held while a connection is opened, so that many commands open one. Across awaits, so tokio's.
     opening: Mutex<()>,
 }
@@ -111,9 +111,9 @@ impl RedisLink {
     }
 
     /// Returns a link to a node of the cluster of this server.
-    fn of_node(links: &LinksOfCluster, host: &str, port: u16) -> Self {
+    fn of_node(links: &LinksOfCluster, (host, port): &NodeAddress) -> Self {
         let LinksOfCluster { endpoint, limits, permissions, timeouts: [command, retry] } = links;
-        let endpoint = endpoint.of_cluster_node(host, port);
+        let endpoint = endpoint.of_cluster_node(host, *port);
         let link = Self::new(endpoint, limits.connect_timeout, *command, *retry);
         link.state.split();
         Self { permissions: permissions.clone(), is_cluster_node: true, ..link }
@@ -135,15 +135,19 @@ impl RedisLink {
     }
 
     /// Returns the cluster that the server is a node of.
-    pub(super) fn cluster(&self) -> Option<&Cluster> {
+    pub(super) fn cluster(&self) -> Option<&ClusterRouter> {
         self.cluster.get().map(|cluster| &**cluster)
     }
 
     /// Returns whether the jobs can be reached.
     pub(super) fn condition(&self) -> StoreCondition {
-        match self.cluster() {
-            Some(cluster) => cluster.condition(),
-            None => self.absence_text().map_or(StoreCondition::Ok, StoreCondition::Unavailable),
+        if let Some(text) = self.absence_text() {
+            return StoreCondition::Unavailable(text);
+        }
+        let problems = self.cluster().map(ClusterRouter::problems).unwrap_or_default();
+        match problems.is_empty() {
+            true => StoreCondition::Ok,
+            false => StoreCondition::Degraded(problems.join("; ")),
         }
     }
 
@@ -208,7 +212,7 @@ impl RedisLink {
 
     fn present(&self) -> Option<LinkConnection> {
         if let Some(cluster) = self.cluster.get() {
-            let (cluster, state) = (Arc::<Cluster>::clone(cluster), Arc::clone(&self.state));
+            let (cluster, state) = (Arc::clone(cluster), Arc::clone(&self.state));
             return Some(LinkConnection::of_many(cluster, state, self.command_limit.clone()));
         }
         self.state.present().map(|(inner, generation)| self.usable(inner, generation))
@@ -284,7 +288,7 @@ impl RedisLink {
             permissions: Some(permissions.clone()),
             timeouts: [self.state.command_timeout(), self.state.retry_wait_max()],
         };
-        let cluster = match Cluster::open(Box::new(links), connection).await {
+        let cluster = match ClusterRouter::open(Box::new(links), connection).await {
             Ok(cluster) => cluster.map_err(|error| format!("it {error}"))?,
             Err(error) => {
                 return Err(match is_no_permission(&error) {
@@ -318,12 +322,11 @@ impl RedisLink {
         if let Some(text) = CommandLimit::text_of(error) {
             return StoreError::Limit(text.to_owned());
         }
-        if let Some((code, text)) = error_kind::server_error(error)
-            && code == cluster::AWAY
-        {
-            return StoreError::Unavailable(text);
+        let kind = RedisErrorKind::of(error, "");
+        if kind == RedisErrorKind::NodeAway {
+            return StoreError::Unavailable(error_kind::message(error));
         }
-        if RedisErrorKind::of(error, "") == RedisErrorKind::OutOfMemory {
+        if kind == RedisErrorKind::OutOfMemory {
             return StoreError::Full(format!(
                 "Redis {} is full (maxmemory): job not stored; free memory there, pushes resume \
                  by themselves",
@@ -437,8 +440,11 @@ struct LinksOfCluster {
 }
 
 impl NodeLink for RedisLink {
-    fn connection(&self) -> BoxFuture<'_, Result<LinkConnection, StoreError>> {
-        Box::pin(self.connection())
+    fn connection(&self) -> BoxFuture<'_, Result<NodeConnection, String>> {
+        Box::pin(async {
+            let connection = self.connection().await.map_err(|error| error.to_string())?;
+            Ok(Box::new(connection) as NodeConnection)
+        })
     }
 
     fn absence_text(&self) -> Option<String> {
@@ -451,8 +457,8 @@ impl NodeLink for RedisLink {
 }
 
 impl NodeLinks for LinksOfCluster {
-    fn link(&self, host: &str, port: u16) -> Arc<dyn NodeLink> {
-        Arc::new(RedisLink::of_node(self, host, port))
+    fn link(&self, address: &NodeAddress) -> Arc<dyn NodeLink> {
+        Arc::new(RedisLink::of_node(self, address))
     }
 
     fn seed_host(&self) -> &str {

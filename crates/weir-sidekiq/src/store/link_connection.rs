@@ -1,13 +1,12 @@
 //! A connection of a link: counts the commands in flight, and ends when its server is of no use.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::future::BoxFuture;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use weir_jobs::metrics::{JobServerLimit, JobsMetrics};
+use weir_redis::cluster::{ClusterRouter, NamedReply, SlotWait};
 use weir_redis::error_kind::{self, RedisErrorKind};
 
 use super::link_state::LinkState;
@@ -29,26 +28,9 @@ enum LinkTarget {
         /// The connection's number in the link.
         generation: u64,
     },
-    Many(Arc<dyn ManyServers>),
+    /// The nodes of a cluster, which each have some of the keys.
+    Many(Arc<ClusterRouter>),
 }
-
-/// Several servers that each have some of the keys.
-pub(super) trait ManyServers: fmt::Debug + Send + Sync {
-    fn send<'a>(&'a self, command: &'a Cmd) -> RedisFuture<'a, Value>;
-
-    fn send_pipeline<'a>(
-        &'a self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>>;
-
-    /// Sends a command to each server.
-    fn send_to_all<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, Vec<NamedReply>>;
-}
-
-/// The address of a server, and its reply.
-pub(super) type NamedReply = (String, RedisResult<Value>);
 
 /// The maximum number of commands that were sent, or wait to be sent, and have no reply yet.
 #[derive(Clone, Debug)]
@@ -103,7 +85,7 @@ impl LinkConnection {
 
     /// A connection to several servers.
     pub(super) const fn of_many(
-        servers: Arc<dyn ManyServers>,
+        servers: Arc<ClusterRouter>,
         state: Arc<LinkState>,
         limit: Option<CommandLimit>,
     ) -> Self {
@@ -181,7 +163,7 @@ impl ConnectionLike for LinkConnection {
             let _in_flight = limit.as_ref().map(CommandLimit::enter).transpose()?;
             match &self.target {
                 LinkTarget::Server { .. } => self.send_to_server(command).await,
-                LinkTarget::Many(servers) => servers.send(command).await,
+                LinkTarget::Many(servers) => servers.send(command, SlotWait::Retry).await,
             }
         })
     }
@@ -199,7 +181,7 @@ impl ConnectionLike for LinkConnection {
                 LinkTarget::Server { .. } => {
                     self.send_pipeline_to_server(pipeline, offset, count).await
                 }
-                LinkTarget::Many(servers) => servers.send_pipeline(pipeline, offset, count).await,
+                LinkTarget::Many(servers) => servers.send_pipeline(pipeline, SlotWait::Retry).await,
             }
         })
     }

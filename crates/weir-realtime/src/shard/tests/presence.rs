@@ -9,7 +9,7 @@ use super::*;
 use crate::pusher::position::ChannelPosition;
 use crate::shared_log::{
     ChannelKey, ChannelState, Delivery, HeldMembers, MemberChanges, MembersMessage, MembersState,
-    SharedMember,
+    SharedMember, UnsentMembers,
 };
 
 const ROOM: &str = "presence-room";
@@ -226,6 +226,32 @@ fn without_the_log_each_node_applies_the_limit_to_the_members_that_it_knows() {
     core.hub().end_log_session(|_| true);
     core.requeue(cy);
     assert!(take(&core, cy)[0].contains("subscription_succeeded"));
+}
+
+#[test]
+fn changes_that_could_not_be_sent_are_sent_again_unless_the_user_changed_since() {
+    let (core, client) = joined(&[]);
+    let other = core.connect_client();
+    core.join(other, ROOM, "bob");
+    let (mut sent, _) = core.hub().take_member_changes(&room(), 9);
+    assert_eq!((sent.requested.len(), sent.len()), (1, 1));
+    sent.changes = MemberChanges { added: members(&["ada"]), removed: vec!["cy".into()] };
+    core.unsubscribe(client.0, ROOM);
+    assert!(core.hub().return_member_changes(&room(), sent.clone()));
+    let (again, _) = core.hub().take_member_changes(&room(), 9);
+    assert_eq!(again.requested[0].user_id, "bob".into());
+    let mut removed = again.changes.removed;
+    removed.sort();
+    assert_eq!((again.changes.added.len(), removed), (0, vec!["ada".into(), "cy".into()]));
+    core.hub().end_log_session(|_| true);
+    drop(core.hub().begin_log_session(|_| true));
+    assert!(core.hub().return_member_changes(
+        &room(),
+        UnsentMembers { requested: sent.requested, ..UnsentMembers::default() }
+    ));
+    assert!(unsent(&core).is_empty(), "bob waits no longer");
+    let gone = ChannelKey { app: "1".into(), channel: "presence-gone".into() };
+    assert!(!core.hub().return_member_changes(&gone, UnsentMembers::default()));
 }
 
 #[test]

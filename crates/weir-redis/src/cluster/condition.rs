@@ -5,29 +5,31 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
-use weir_jobs::store::StoreCondition;
-use weir_redis::cluster_slots::{NodeAddress, SlotRange, name_of};
-use weir_redis::slots::SLOTS;
 
-use super::{Cluster, NodeLink, is_usable};
+use super::links::NodeLink;
+use super::router::ClusterRouter;
+use crate::cluster_slots::{NodeAddress, SlotRange, name_of};
+use crate::error_kind::reply_error;
+use crate::slots::SLOTS;
 
 /// The start of the text of `CLUSTERDOWN`, unless it concerns one slot.
 const INCOMPLETE: &str = "The cluster is down";
 
 /// A node that has slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct ClusterNode {
+pub struct ClusterNodeState {
     /// Its host and port.
-    pub(in super::super) name: String,
+    pub name: String,
     /// For how long it can't have been used. `None`: it can.
-    pub(in super::super) away: Option<Duration>,
+    pub away: Option<Duration>,
     /// Why it can't be used.
-    pub(in super::super) problem: Option<String>,
+    pub problem: Option<String>,
 }
 
-impl Cluster {
+impl ClusterRouter {
     /// Returns why no node can be used, or `None` if one can or none was needed yet.
-    pub(in super::super) fn absence_text(&self) -> Option<String> {
+    #[must_use]
+    pub fn absence_text(&self) -> Option<String> {
         if self.rejects_all.load(Ordering::Relaxed) {
             return Some(format!(
                 "the Redis Cluster of {} rejects all commands (CLUSTERDOWN): start its masters, or \
@@ -40,35 +42,31 @@ impl Cluster {
     }
 
     /// Returns why one of the nodes can't be used.
-    pub(in super::super) fn absence_text_of_a_node(&self) -> Option<String> {
+    #[must_use]
+    pub fn absence_text_of_a_node(&self) -> Option<String> {
         self.nodes().iter().find_map(|node| node.absence_text())
     }
 
-    /// Returns whether all slots are served, as far as is known.
-    pub(in super::super) fn condition(&self) -> StoreCondition {
-        if let Some(text) = self.absence_text() {
-            return StoreCondition::Unavailable(text);
-        }
-        let mut problems: Vec<String> =
-            self.nodes().iter().filter_map(|node| node.absence_text()).collect();
-        problems.extend(unowned_text(&self.map().ranges));
-        match problems.is_empty() {
-            true => StoreCondition::Ok,
-            false => StoreCondition::Degraded(problems.join("; ")),
-        }
+    /// Returns why some of the slots can't be used. Empty: all can, as far as is known.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let absent = self.nodes().into_iter().filter_map(|node| node.absence_text());
+        absent.chain(unowned_text(&self.map().ranges)).collect()
     }
 
     /// Returns the nodes, by address.
-    pub(in super::super) fn node_states(&self) -> Vec<ClusterNode> {
+    #[must_use]
+    pub fn node_states(&self) -> Vec<ClusterNodeState> {
         let state = |(address, node): (&NodeAddress, &Arc<dyn NodeLink>)| {
             let (away, problem) = (node.absence_lasts(), node.absence_text());
-            ClusterNode { name: name_of(address), away, problem }
+            ClusterNodeState { name: name_of(address), away, problem }
         };
         self.map().nodes.iter().map(state).collect()
     }
 
     /// Returns the name of the node that has a slot.
-    pub(in super::super) fn owner_name(&self, slot: u16) -> Option<String> {
+    #[must_use]
+    pub fn owner_name(&self, slot: u16) -> Option<String> {
         self.owner_of(slot).as_ref().map(name_of)
     }
 
@@ -88,18 +86,14 @@ impl Cluster {
     }
 }
 
+/// Returns whether a reply is no error.
+pub(super) fn is_usable(reply: &RedisResult<Value>) -> bool {
+    matches!(reply, Ok(value) if !matches!(value, Value::ServerError(_)))
+}
+
 fn is_rejected_by_all(reply: &RedisResult<Value>) -> bool {
-    let (code, text) = match reply {
-        Ok(Value::ServerError(error)) => {
-            (error.code().to_owned(), error.details().unwrap_or_default().to_owned())
-        }
-        Ok(_) => return false,
-        Err(error) => match weir_redis::error_kind::server_error(error) {
-            Some(error) => error,
-            None => return false,
-        },
-    };
-    code == "CLUSTERDOWN" && text.starts_with(INCOMPLETE)
+    reply_error(reply)
+        .is_some_and(|(code, text)| code == "CLUSTERDOWN" && text.starts_with(INCOMPLETE))
 }
 
 /// Returns which slots no node has.
