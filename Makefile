@@ -50,7 +50,7 @@ bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PIT
 	scripts/bench-realtime
 	scripts/bench-front
 
-long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, the package (WEIR_PREVIOUS_DEB names the older one)
+long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, the package (WEIR_PREVIOUS_DEB names the older one)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_BACKUP_KILLS=50 cargo test --release --locked -p weir --test it -- --nocapture backup::backups_are_exact
@@ -66,6 +66,7 @@ long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names 
 	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" )WEIR_UPGRADE_SECONDS=30 WEIR_BIN=target/release/weir WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
 	$(if $(SIDEKIQ_BIN),WEIR_BIN=target/release/weir PATH="$(SIDEKIQ_BIN):$$PATH" RUBYLIB="$(firstword $(SIDEKIQ_LIBS))" e2e/.venv/bin/python e2e/python/run.py sidekiq)
 	$(if $(SIDEKIQ_LIBS),WEIR_SIDEKIQ_LIBS="$(SIDEKIQ_LIBS)" )cargo test --release --locked -p weir-sidekiq --test it -- --nocapture class_metrics::sidekiqs_own_query
+	WEIR_REALTIME_FAULTS=30 cargo test --release --locked -p weir-realtime-redis --test it -- --nocapture --test-threads 1 fault_rounds
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)

@@ -68,6 +68,26 @@ impl<'a> Client<'a> {
         self.core.is_open(self.connection)
     }
 
+    /// Subscribes to a channel from a position on. Returns the response.
+    pub(crate) async fn recover(&self, channel: &str, position: &Value) -> Value {
+        self.send("pusher:subscribe", &json!({"channel": channel, "recover": position}));
+        loop {
+            let message = self.next_event().await;
+            if message["event"] == "pusher_internal:subscription_succeeded" {
+                return message;
+            }
+        }
+    }
+
+    /// Waits for the next message.
+    pub(crate) async fn next_event(&self) -> Value {
+        loop_until(async || {
+            self.receive();
+            self.arrived.borrow_mut().pop_front()
+        })
+        .await
+    }
+
     pub(crate) fn leave(&self, channel: &str) {
         self.send("pusher:unsubscribe", &json!({"channel": channel}));
     }

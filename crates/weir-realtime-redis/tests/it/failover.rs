@@ -7,23 +7,27 @@ use crate::redis_server::RedisServer;
 use crate::rig::{Node, Viewer, key, loop_until};
 
 /// A primary, a replica that is promoted by hand, and a Sentinel that is told who the primary is.
-struct Watched {
-    primary: RedisServer,
-    replica: RedisServer,
+pub(crate) struct Watched {
+    pub(crate) primary: RedisServer,
+    pub(crate) replica: RedisServer,
     sentinel: RedisServer,
 }
 
 impl Watched {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let primary = RedisServer::start();
         let replica = RedisServer::start_replica(&primary);
         let sentinel = RedisServer::start_sentinel(primary.port);
         Self { primary, replica, sentinel }
     }
 
-    fn node(&self) -> Node {
+    pub(crate) fn endpoint(&self) -> RedisEndpoint {
         let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", self.sentinel.port);
-        Node::start_at(RedisEndpoint::parse(&url).unwrap())
+        RedisEndpoint::parse(&url).unwrap()
+    }
+
+    fn node(&self) -> Node {
+        Node::start_at(self.endpoint())
     }
 
     /// Ends replication, once the replica has `offset` events of the channel. What comes later is lost
@@ -42,7 +46,7 @@ impl Watched {
     }
 
     /// Ends the primary and names the replica instead.
-    fn fail_over(&mut self) {
+    pub(crate) fn fail_over(&mut self) {
         self.primary.kill();
         let port = self.replica.port.to_string();
         self.sentinel.run(&["SENTINEL", "REMOVE", "mymaster"]);

@@ -10,6 +10,7 @@ mod connections;
 mod counts;
 mod events;
 mod failover;
+mod fault_rounds;
 mod faults;
 mod joining;
 mod limits;
