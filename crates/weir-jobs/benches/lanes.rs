@@ -33,6 +33,11 @@ impl Workload {
     fn new() -> Self {
         let mut random = fastrand::Rng::with_seed(5);
         // The inverse of the distribution function of 1 / rank.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 1 to TENANTS"
+        )]
         let rank = |random: &mut fastrand::Rng| f64::from(TENANTS).powf(random.f64()) as u32;
         let name = |rank: u32| TenantKey::of(Some(&format!("tenant-{rank}")), 1);
         let tenants = (0..DRAWS).map(|_| name(rank(&mut random))).collect();

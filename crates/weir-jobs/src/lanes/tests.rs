@@ -1,5 +1,11 @@
 //! The rules against a plain model, and quiet tenants beside a hog on a simulated clock.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts and times of a test, which are small and not negative"
+)]
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
