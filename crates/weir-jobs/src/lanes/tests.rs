@@ -7,12 +7,13 @@
 )]
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::lane::LanePosition;
+use super::heap::LaneHeap;
+use super::lane::{Lane, LaneOwner, LanePosition};
 use super::{LaneCounts, LaneId, Lanes, Room, TenantKey};
 
 const TENANTS_MAX: usize = 6;
@@ -187,6 +188,54 @@ proptest! {
             model.check();
         }
     }
+}
+
+fn lane(served_us: u64) -> Lane {
+    Lane {
+        owner: LaneOwner::Shared(0),
+        served_us,
+        waiting: 0,
+        running: 0,
+        previous: LaneId::NONE,
+        next: LaneId::NONE,
+        heap_place: 0,
+        weight: 1,
+        position: LanePosition::Nowhere,
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_heap_has_the_least_lane_first(
+        times in prop::collection::vec(0..100_000_u64, 1..200),
+        steps in prop::collection::vec(any::<usize>(), 0..600),
+    ) {
+        let mut lanes: Vec<Lane> = times.into_iter().map(lane).collect();
+        let (mut heap, mut model) = (LaneHeap::default(), BTreeSet::new());
+        for step in steps {
+            let id = LaneId((step % lanes.len()) as u32);
+            let entry = (lanes[id.index()].served_steps(), id);
+            if model.remove(&entry) {
+                heap.remove(&mut lanes, id);
+            } else {
+                model.insert(entry);
+                heap.insert(&mut lanes, id);
+            }
+            prop_assert_eq!(heap.first(), model.first().copied());
+        }
+    }
+}
+
+#[test]
+fn a_tenant_that_is_behind_is_still_behind_when_it_returns() {
+    let mut lanes = Lanes::new(10);
+    let slow = lanes.add(tenant(1));
+    lanes.start(slow);
+    lanes.end(slow, Duration::from_secs(10));
+    assert_eq!(lanes.counts().tenants, 1, "it has no jobs, but a debt");
+    lanes.add(tenant(1));
+    let other = lanes.add(tenant(2));
+    assert_eq!(lanes.pick(Room::UNLIMITED), Some(other));
 }
 
 #[test]
