@@ -40,7 +40,7 @@ impl QueueLengths {
         waiting.sort_by_key(|queue| std::cmp::Reverse(queue.length));
         waiting.truncate(QUEUES_MAX);
         let (queues, lengths) = waiting.iter().map(|it| (it.name.clone(), it.length)).unzip();
-        Self { queues, counted: vec![Lengths { at: first.at, lengths }] }
+        Self { queues, counted: vec![Lengths { at: first.lengths_at, lengths }] }
     }
 
     /// Counts again and returns the time by Redis' clock. Returns `None` on errors, which the
@@ -60,7 +60,8 @@ impl QueueLengths {
         let variances = queues.filter_map(|(place, name)| {
             let seconds = |at: Timestamp| at.since(self.counted[0].at).as_secs_f64();
             let counted = self.counted.iter().map(|it| (seconds(it.at), it.lengths[place]));
-            let end = (seconds(second.at), ends.get(name.as_str()).copied().unwrap_or_default());
+            let end =
+                (seconds(second.lengths_at), ends.get(name.as_str()).copied().unwrap_or_default());
             let counts: Vec<_> = counted.chain([end]).collect();
             Some((name.clone(), flow::variance(&counts)?))
         });

@@ -68,7 +68,7 @@ pub(crate) fn jobs(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<Sideki
         let processed = known(&second.processed, "the count of finished jobs", |count| *count);
         let failed = known(&second.failed, "the count of failed jobs", |count| *count);
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
-        let mut queues = merged(&earlier, &queues, first.at, second.at);
+        let mut queues = merged(&earlier, &queues, first.lengths_at, second.lengths_at);
         count_in_hand(&mut queues, second);
         SidekiqObservation {
             queues,
@@ -129,7 +129,7 @@ fn odd_keys(samples: &[&RedisSnapshot]) -> Vec<Missing> {
 }
 
 fn processed_per_second(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
-    let seconds = second.at.since(first.at).as_secs_f64();
+    let seconds = second.counted_at.since(first.counted_at).as_secs_f64();
     match (&first.processed, &second.processed) {
         (Ok(before), Ok(now)) if seconds > 0.0 => {
             Fact::Known(now.saturating_sub(*before) as f64 / seconds)
@@ -228,7 +228,8 @@ fn queue(
 /// Returns the arrival rate: the counted arrivals between the samples, or else an estimate from the
 /// spacing of the newest jobs, which overestimates after a burst.
 fn arrivals(queue: &QueueSample, from: Timestamp, to: Timestamp) -> f64 {
-    let seconds = to.since(from).as_secs_f64();
+    // On a slow connection, jobs that arrive between the length and this count are seen as well.
+    let seconds = queue.came_until.unwrap_or(to).since(from).as_secs_f64();
     let newest = &queue.newest;
     let reaches_back = || newest.iter().position(|at| *at <= from).map(|came| came as u64);
     match queue.came.or_else(reaches_back) {
@@ -332,6 +333,7 @@ fn job_process(sample: &ProcessSample, redis: Timestamp) -> JobProcess {
         clock_ahead_seconds,
         capsules: sample.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
+        round_trip: sample.round_trip_us.map(Duration::from_micros),
     }
 }
 

@@ -227,7 +227,7 @@ impl ObservedShard {
     /// Takes the second sample and returns both.
     async fn sample_again(&mut self, limits: &SampleLimits) -> ShardSamples {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
-        let second = connection.sample_since(SampleScope::Changes, Some(first.at), limits);
+        let second = connection.sample_since(SampleScope::Changes, Some(first.lengths_at), limits);
         match second.await {
             Ok(second) => Ok((first.clone(), second)),
             Err(error) => Err(redis::unreachable(&format!("Redis {}", self.name), &error)),

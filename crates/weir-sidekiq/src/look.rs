@@ -112,14 +112,19 @@ impl<'a> SnapshotReader<'a> {
             Err(refusal) => (Err(refusal), Vec::new()),
         };
         let served = served(&processes);
-        let mut queues = self.queues(scope, &served).await?;
+        let (lengths_at, mut queues) = match self.queues(scope, &served).await? {
+            Ok((lengths_at, queues)) => (lengths_at, Ok(queues)),
+            Err(refusal) => (at, Err(refusal)),
+        };
         if let (Ok(queues), Some(since)) = (&mut queues, since) {
             self.count_arrivals(queues, since).await?;
         }
         let [scheduled, retries, dead] = self.sets(scope, at).await?;
-        let [processed, failed] = self.counters().await?;
+        let (counted_at, [processed, failed]) = self.counters().await?;
         let mut snapshot = RedisSnapshot {
             at,
+            lengths_at,
+            counted_at,
             queues,
             processes,
             ghosts,
@@ -155,15 +160,29 @@ impl<'a> SnapshotReader<'a> {
         Ok(answer.and_then(time_of).map_err(|refusal| self.connection.rejected(refusal))?)
     }
 
-    async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
-        let questions =
-            [keys::PROCESSED, keys::FAILED].map(|key| Question::new(ReadCommand::Get, &[key]));
-        let mut answers = self.query(&questions).await?.into_iter();
+    /// Returns the counts of finished and failed jobs, with the time at which they were read.
+    async fn counters(&mut self) -> Result<(Timestamp, [Read<u64>; 2]), SidekiqError> {
+        let count = |key| Question::new(ReadCommand::Get, &[key]);
+        let questions = [count(keys::PROCESSED), count(keys::FAILED)];
+        let (at, answers) = self.query_timed(questions.to_vec()).await?;
+        let mut answers = answers.into_iter();
         let mut next = || -> Read<u64> {
             let told = answers.next().transpose()?;
             Ok(told.map(|told| told.read::<Option<u64>>()).transpose()?.flatten().unwrap_or(0))
         };
-        Ok([next(), next()])
+        Ok((at, [next(), next()]))
+    }
+
+    /// Sends the queries with one for Redis' time before them, in the same round trip as the first.
+    async fn query_timed(
+        &mut self,
+        questions: Vec<Question>,
+    ) -> Result<(Timestamp, Vec<ReplyResult>), SidekiqError> {
+        let time = std::iter::once(Question::new(ReadCommand::Time, &[]));
+        let questions: Vec<_> = time.chain(questions).collect();
+        let mut answers = self.query(&questions).await?;
+        let time = answers.remove(0).and_then(time_of);
+        Ok((time.map_err(|refusal| self.connection.rejected(refusal))?, answers))
     }
 
     /// Sends the queries in as many round trips as `commands_per_round` requires.

@@ -14,6 +14,8 @@ use crate::snapshot::{QueueSample, Read, RedisSnapshot, SetSample};
 pub fn join(shards: impl IntoIterator<Item = RedisSnapshot>) -> Option<RedisSnapshot> {
     shards.into_iter().reduce(|one, other| RedisSnapshot {
         at: one.at.max(other.at),
+        lengths_at: one.lengths_at.max(other.lengths_at),
+        counted_at: one.counted_at.max(other.counted_at),
         queues: both(one.queues, other.queues, queues),
         processes: both(one.processes, other.processes, |mut one, other| {
             one.extend(other);
@@ -60,6 +62,7 @@ fn add(known: &mut QueueSample, other: QueueSample) {
     known.pushed |= other.pushed;
     known.paused &= other.paused;
     known.length = known.length.saturating_add(other.length);
+    known.came_until = known.came_until.max(other.came_until);
     known.came = known.came.zip(other.came).map(|(one, other)| one.saturating_add(other));
     known.oldest = [known.oldest, other.oldest].into_iter().flatten().min();
     known.expires_in = [known.expires_in, other.expires_in].into_iter().flatten().min();
@@ -102,6 +105,8 @@ mod tests {
         let set = || Ok(SetSample { size, first: Some(at(size)), ..SetSample::default() });
         RedisSnapshot {
             at: at(size),
+            lengths_at: at(size),
+            counted_at: at(size),
             queues: Ok(queues),
             processes: Ok(Vec::new()),
             ghosts: vec![format!("ghost {size}")],

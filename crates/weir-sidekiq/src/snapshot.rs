@@ -42,6 +42,11 @@ pub struct OddKey {
 pub struct RedisSnapshot {
     /// Time of the sample by Redis' clock.
     pub at: Timestamp,
+    /// When the lengths of the queues were read. On a slow connection, seconds pass between two parts of
+    /// a sample, so rates are computed from the times of the values themselves.
+    pub lengths_at: Timestamp,
+    /// When the counts of finished and failed jobs were read.
+    pub counted_at: Timestamp,
     /// Queues that were pushed to or that a process names, sorted by name.
     pub queues: Read<Vec<QueueSample>>,
     /// Processes with a heartbeat.
@@ -92,6 +97,8 @@ pub struct QueueSample {
     /// Jobs in the queue that arrived since the earlier sample. `None` if not requested or not
     /// determinable.
     pub came: Option<u64>,
+    /// When `came` was counted: after the length, and later than that if it took many steps.
+    pub came_until: Option<Timestamp>,
     /// Jobs from three windows: oldest, middle, newest.
     pub sample: Vec<JobSummary>,
 }

@@ -43,6 +43,8 @@ pub struct JobProcess {
     pub capsules: Vec<Capsule>,
     /// CPU cores used between two samples. Known on the observer's host only.
     pub cores_used: Fact<f64>,
+    /// Its last measured round trip to Redis. Not reported by early versions of Sidekiq 6.
+    pub round_trip: Option<Duration>,
 }
 
 /// Where a process runs, as seen from the observer's machine.

@@ -172,6 +172,7 @@ prop_compose! {
         clock_ahead_seconds in prop_oneof![4 => Just(0.0), 1 => -1e5..1e5],
         (first, second) in (any_capsule(0), option::weighted(0.2, any_capsule(1))),
         cores_used in fact(rate(0.0..1.1)),
+        round_trip in option::of((0..400_000u64).prop_map(Duration::from_micros)),
     ) -> JobProcess {
         JobProcess {
             identity: format!("{host}:{pid}:{number:012x}"),
@@ -189,6 +190,7 @@ prop_compose! {
             clock_ahead_seconds,
             capsules: std::iter::once(first).chain(second).collect(),
             cores_used,
+            round_trip,
         }
     }
 }

@@ -15,6 +15,8 @@ fn sample(
 ) -> RedisSnapshot {
     RedisSnapshot {
         at: at(seconds),
+        lengths_at: at(seconds),
+        counted_at: at(seconds),
         queues: Ok(queues),
         processes: Ok(Vec::new()),
         ghosts: Vec::new(),
@@ -87,6 +89,24 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
     let push = jobs.queue("push").unwrap();
     assert_eq!(push.flow.known().unwrap().arrivals_per_second, 34.0);
     assert!(!push.flow_is_least);
+}
+
+#[test]
+fn rates_are_over_the_time_between_the_values_and_not_between_the_samples() {
+    // Each round trip takes long: the lengths are 10 s apart, the counts 12 s, the samples 20 s, and
+    // arrivals were counted until 2 s after the length.
+    let came_until = Some(at(215));
+    let after = QueueSample { came: Some(120), came_until, ..queue("push", 1_050, &[214]) };
+    let mut first = sample(190, vec![queue("push", 1_000, &[])], set(0), set(0));
+    let mut second = sample(210, vec![after], set(0), set(0));
+    (first.lengths_at, second.lengths_at) = (at(203), at(213));
+    (first.counted_at, second.counted_at) = (at(205), at(217));
+    (first.processed, second.processed) = (Ok(1_000), Ok(1_060));
+    let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+    let flow = jobs.queue("push").unwrap().flow.known().unwrap();
+    assert_eq!((flow.window.as_secs(), flow.net_per_second()), (10, 5.0));
+    assert_eq!((flow.arrivals_per_second, flow.served_per_second()), (10.0, 5.0));
+    assert_eq!(jobs.processed_per_second, Fact::Known(5.0));
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl WatchedShard {
                 earlier
             }
         };
-        let later = self.once(&mut connection, Some(earlier.at), limits).await?;
+        let later = self.once(&mut connection, Some(earlier.lengths_at), limits).await?;
         self.connection = Some(connection).filter(|_| !self.has_sentinels());
         self.earlier = Some(later.clone());
         Ok((earlier, later))

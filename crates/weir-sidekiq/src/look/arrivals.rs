@@ -26,12 +26,15 @@ struct Search {
     older: u64,
     /// Whether no older job was found so far.
     is_doubling: bool,
+    /// When the job at `older` was read, or the length. Jobs that are pushed during the search move the
+    /// others, so the result is the number of arrivals until about then.
+    until: Option<Timestamp>,
 }
 
 impl Search {
     /// Starts after the first `known` jobs, which are newer.
-    const fn behind(known: u64, length: u64) -> Self {
-        Self { newer: known.saturating_sub(1), older: length, is_doubling: true }
+    const fn behind(known: u64, length: u64, until: Option<Timestamp>) -> Self {
+        Self { newer: known.saturating_sub(1), older: length, is_doubling: true, until }
     }
 
     /// Returns the index to check next, or `None` when the search is complete.
@@ -44,11 +47,11 @@ impl Search {
         Some(if self.is_doubling { doubled.min(middle) } else { middle })
     }
 
-    const fn note(&mut self, place: u64, is_newer: bool) {
+    const fn note(&mut self, place: u64, is_newer: bool, at: Timestamp) {
         if is_newer {
             self.newer = place;
         } else {
-            (self.older, self.is_doubling) = (place, false);
+            (self.older, self.is_doubling, self.until) = (place, false, Some(at));
         }
     }
 }
@@ -67,7 +70,10 @@ impl SnapshotReader<'_> {
             match queue.newest.iter().position(|time| *time <= since) {
                 Some(place) => queue.came = Some(place as u64),
                 None if known >= queue.length => queue.came = Some(queue.length),
-                None if known > 0 => searches.push((at, Search::behind(known, queue.length))),
+                None if known > 0 => {
+                    let search = Search::behind(known, queue.length, queue.came_until);
+                    searches.push((at, search));
+                }
                 None => {}
             }
         }
@@ -76,7 +82,8 @@ impl SnapshotReader<'_> {
             let steps: Vec<_> = searches.iter().map(step).collect();
             for ((at, search), step) in searches.iter().zip(&steps) {
                 if step.is_none() {
-                    queues[*at].came = Some(search.older);
+                    let queue = &mut queues[*at];
+                    (queue.came, queue.came_until) = (Some(search.older), search.until);
                 }
             }
             searches.retain(|(_, search)| search.next().is_some());
@@ -93,7 +100,7 @@ impl SnapshotReader<'_> {
                 )
             };
             let questions: Vec<_> = steps.into_iter().flatten().map(question).collect();
-            let answers = self.query(&questions).await?;
+            let (now, answers) = self.query_timed(questions).await?;
             let mut known = Vec::with_capacity(searches.len());
             for ((at, mut search), answer) in searches.into_iter().zip(answers) {
                 let read = answer.and_then(RedisReply::read::<Vec<Vec<u8>>>).unwrap_or_default();
@@ -103,7 +110,7 @@ impl SnapshotReader<'_> {
                 // If the list has become shorter meanwhile, there is no job at the index, and all
                 // before it are newer.
                 if let (Some(time), Some(place)) = (time, search.next()) {
-                    search.note(place, time > since);
+                    search.note(place, time > since, now);
                     known.push((at, search));
                 }
             }
@@ -120,10 +127,10 @@ mod tests {
     /// Searches a list with `newer` newer jobs. Returns their number as found, and the number of
     /// steps.
     fn find(newer: u64, known: u64, length: u64) -> (u64, usize) {
-        let mut search = Search::behind(known.min(newer), length);
+        let mut search = Search::behind(known.min(newer), length, None);
         let mut steps = 0;
         while let Some(place) = search.next() {
-            search.note(place, place < newer);
+            search.note(place, place < newer, Timestamp::from_millis(0));
             steps += 1;
         }
         (search.older, steps)

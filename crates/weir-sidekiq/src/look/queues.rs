@@ -19,12 +19,13 @@ use super::{SampleScope, SnapshotReader};
 const QUEUE_SEARCHES_MAX: usize = 3;
 
 impl SnapshotReader<'_> {
-    /// Reads the queues that were pushed to and those that are `served`.
+    /// Reads the queues that were pushed to and those that are `served`. Returns them with the time at
+    /// which their lengths were read.
     pub(super) async fn queues(
         &mut self,
         scope: SampleScope,
         served: &BTreeSet<String>,
-    ) -> Result<Read<Vec<QueueSample>>, SidekiqError> {
+    ) -> Result<Read<(Timestamp, Vec<QueueSample>)>, SidekiqError> {
         let max = self.limits.queues_max;
         let pushed = match self.members(keys::QUEUES, max, "queues_max").await? {
             Ok(pushed) => pushed,
@@ -44,14 +45,15 @@ impl SnapshotReader<'_> {
             ..QueueSample::default()
         });
         let mut queues: Vec<_> = queues.collect();
-        if let Err(refusal) = self.lengths(&mut queues).await? {
-            return Ok(Err(refusal));
-        }
+        let at = match self.lengths(&mut queues).await? {
+            Ok(at) => at,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         self.expiries(&mut queues).await?;
         let filled = self.windows(scope, &mut queues).await?;
         // A list of another library has no jobs of Sidekiq.
         queues.retain(|queue| !queue.unlisted || queue.oldest.is_some());
-        Ok(filled.map(|()| queues))
+        Ok(filled.map(|()| (at, queues)))
     }
 
     /// Returns queues by the names of their lists, which a client that does not add them to the set
@@ -75,13 +77,15 @@ impl SnapshotReader<'_> {
         Ok(found)
     }
 
-    /// Reads the lengths. Keys that are not lists are recorded as odd and dropped.
-    async fn lengths(&mut self, queues: &mut Vec<QueueSample>) -> Result<Read<()>, SidekiqError> {
+    /// Reads the lengths and returns the time. Keys that are not lists are recorded as odd and dropped.
+    async fn lengths(
+        &mut self,
+        queues: &mut Vec<QueueSample>,
+    ) -> Result<Read<Timestamp>, SidekiqError> {
         let length = |queue: &QueueSample| {
             Question::new(ReadCommand::ListLength, &[&keys::queue(&queue.name)])
         };
-        let questions: Vec<_> = queues.iter().map(length).collect();
-        let answers = self.query(&questions).await?;
+        let (at, answers) = self.query_timed(queues.iter().map(length).collect()).await?;
         let mut read = Vec::with_capacity(queues.len());
         for (mut queue, answer) in queues.drain(..).zip(answers) {
             let what = || format!("queue {}", queue.name);
@@ -95,17 +99,19 @@ impl SnapshotReader<'_> {
             }
         }
         *queues = read;
-        Ok(Ok(()))
+        Ok(Ok(at))
     }
 
-    /// Reads whether queues expire. That is only a hint, so errors are ignored.
+    /// Reads whether queues expire. That is only a hint, so errors are ignored. Notes the time, because
+    /// the newest jobs are read next.
     async fn expiries(&mut self, queues: &mut [QueueSample]) -> Result<(), SidekiqError> {
         let mut waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
         let question = |queue: &&mut QueueSample| {
             Question::new(ReadCommand::TimeToLive, &[&keys::queue(&queue.name)])
         };
-        let questions: Vec<_> = waiting.iter().map(question).collect();
-        for (queue, answer) in waiting.iter_mut().zip(self.query(&questions).await?) {
+        let (at, answers) = self.query_timed(waiting.iter().map(question).collect()).await?;
+        for (queue, answer) in waiting.iter_mut().zip(answers) {
+            queue.came_until = Some(at);
             // Negative without an expiry.
             let millis = answer.and_then(RedisReply::read::<i64>).ok();
             let millis = millis.and_then(|millis| u64::try_from(millis).ok());

@@ -31,6 +31,9 @@ async fn a_burst_is_counted_to_the_last_job() {
     let second =
         connection.sample_since(SampleScope::Changes, Some(first.at), &limits).await.unwrap();
     let queues = second.queues.unwrap();
+    let until = |name: &str| queues.iter().find(|it| it.name == name).unwrap().came_until.unwrap();
+    assert!(second.at <= second.lengths_at && second.lengths_at <= second.counted_at);
+    assert!(second.lengths_at <= until("short") && until("short") <= until("long"));
     let came = |name: &str| queues.iter().find(|it| it.name == name).unwrap().came;
     assert_eq!(came("long"), Some(1_234));
     assert_eq!(came("new"), Some(700));
