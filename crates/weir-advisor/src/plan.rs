@@ -11,6 +11,7 @@ mod demand;
 mod difference;
 mod held_up;
 mod importance;
+mod isolation;
 mod judge;
 mod known;
 mod layout;
@@ -100,6 +101,13 @@ pub struct QueueDemand {
     pub threads_now: u32,
     /// Its position among the queues of the running processes; the first matters most.
     pub importance: u32,
+    /// Number of samples in which jobs in progress were searched for; 0 if it was not observed.
+    pub samples: u32,
+    /// How long the oldest of its jobs in progress has been running, in seconds; 0 if there was none, or
+    /// if something delays jobs.
+    pub oldest_seconds: f64,
+    /// The threads that serve it now serve no other queue.
+    pub has_own_process: bool,
 }
 
 /// Memory per process.
@@ -199,6 +207,7 @@ fn proofs(wanted: &PlanInput, layout: &ProcessLayout) -> Vec<Proof> {
     if wanted.lacks_pool_connections {
         proofs.iter_mut().for_each(doubt_pools);
     }
+    proofs.extend(isolation::proof(wanted, layout));
     proofs.push(cores::enough(wanted, layout));
     proofs.push(targets::has_enough_threads(wanted, layout));
     proofs.extend(targets::proof(wanted, layout));

@@ -37,12 +37,23 @@ fn found(
     if connections == Some(0) {
         return None;
     }
+    let of = |(name, shown_by): (String, String)| Pooler {
+        name,
+        shown_by,
+        connections,
+        may_serve_another: false,
+    };
     let configured = || (CONFIGURED.to_owned(), "as configured".to_owned());
-    let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(configured))?;
-    Some(Pooler { name, shown_by, connections })
+    // A running one says nothing of the database that it serves.
+    let on_machine = || {
+        let (name, shown_by) = proc.and_then(running)?;
+        Some(Pooler { may_serve_another: !is_said, ..of((name, shown_by)) })
+    };
+    let seen = seen(postgres, proc).map(of);
+    seen.or_else(on_machine).or_else(|| is_said.then(|| of(configured())))
 }
 
-/// Returns the name of a detected pooler, and the evidence.
+/// Returns the name of a pooler that the database shows, and the evidence.
 fn seen(postgres: &Fact<DatabaseObservation>, proc: Option<&Path>) -> Option<(String, String)> {
     let postgres = postgres.known();
     let holder = postgres.and_then(holder);
@@ -52,7 +63,7 @@ fn seen(postgres: &Fact<DatabaseObservation>, proc: Option<&Path>) -> Option<(St
         let shown = format!("the configured address leads to its port {port}");
         Some((running().map_or_else(|| UNNAMED.to_owned(), |(name, _)| name), shown))
     };
-    holder.or_else(other_port).or_else(running)
+    holder.or_else(other_port)
 }
 
 fn holder(postgres: &DatabaseObservation) -> Option<(String, String)> {
@@ -114,6 +125,9 @@ mod tests {
         std::fs::write(proc.path().join("7/cmdline"), line).unwrap();
         let running = found(None, false, &Fact::NotAsked, Some(proc.path())).unwrap();
         assert_eq!(running.shown_by, "it runs on this machine");
+        assert!(running.may_serve_another && !shown.may_serve_another);
+        let said = found(Some(20), true, &Fact::NotAsked, Some(proc.path())).unwrap();
+        assert!(!said.may_serve_another, "it was configured for this database");
         assert_eq!(found(None, false, &through, Some(proc.path())).unwrap().name, "pgbouncer");
     }
 

@@ -122,4 +122,6 @@ pub struct Pooler {
     pub shown_by: String,
     /// The most connections that it opens to the database, or `None` if unknown.
     pub connections: Option<u32>,
+    /// It runs on this machine, and nothing shows that it connects to the observed database.
+    pub may_serve_another: bool,
 }

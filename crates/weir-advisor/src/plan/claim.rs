@@ -12,6 +12,9 @@ pub enum Claim {
     EveryQueueFirst,
     /// Mail and the scheduler do not wait behind other queues.
     GuaranteedSlots,
+    /// Queues with long jobs, or with processes of their own until now, share no process with others.
+    /// Reported only if there are some.
+    LongJobsApart,
     /// Exactly one process serves the scheduler.
     SchedulerOnce,
     /// Each process has at least as many connections as threads.
@@ -44,6 +47,7 @@ impl Claim {
             Self::ConnectionsFit => "connection pools fit the database",
             Self::EveryQueueFirst => "each queue is first in a process",
             Self::GuaranteedSlots => "mail and the scheduler have threads of their own",
+            Self::LongJobsApart => "long jobs hold no threads of other queues",
             Self::SchedulerOnce => "one process serves the scheduler",
             Self::PoolsCoverThreads => "each thread has a connection in its pool",
             Self::ThreadsThere => "each process has threads and queues",

@@ -8,7 +8,7 @@ use weir_base::hint;
 use crate::flow::Flow;
 use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
-use super::{DemandSource, QueueDemand, cpu, current_threads, importance};
+use super::{DemandSource, QueueDemand, cpu, current_threads, importance, isolation};
 
 /// Assumed job duration when none was observed: half of a delivery over the network.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -59,7 +59,8 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
         DemandSource::Nothing
     };
     let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
-    QueueDemand { known, ..said }
+    let samples = queue.lately.map_or(1, |lately| lately.looks.max(1));
+    QueueDemand { known, samples, ..said }
 }
 
 /// Returns the completion rate, or 0 if each busy thread completed too few jobs in the window: how many of
@@ -123,7 +124,10 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
     let is_held_up = is_held_up || jobs.most_fail();
     for queue in &jobs.queues {
         match why_not(jobs, pushes, queue) {
-            None if is_held_up => demands.queues.push(demand_held_up(jobs, queue)),
+            // Nothing delays jobs that no process takes.
+            None if is_held_up && !jobs.nobody_serves(&queue.name) => {
+                demands.queues.push(demand_held_up(jobs, queue))
+            }
             None => demands.queues.push(demand(queue)),
             Some(why) => demands.left_out.push(LeftOut { name: queue.name.clone(), why }),
         }
@@ -134,6 +138,7 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
         }
     }
     current_threads::keep(&mut demands.queues, jobs);
+    isolation::note(&mut demands.queues, jobs, is_held_up);
     let ranks = importance::ranks(jobs);
     for queue in &mut demands.queues {
         queue.cpu_seconds = cpu::seconds_per_job(jobs, &queue.name);
@@ -155,8 +160,12 @@ fn demand_held_up(jobs: &SidekiqObservation, queue: &ObservedQueue) -> QueueDema
         DemandSource::Busy => arrivals(),
         _ => seen.arrivals_per_second,
     };
-    let said = QueueDemand::said(seen.name, arrivals_per_second, SERVICE_SECONDS);
-    QueueDemand { known: DemandSource::HeldUp, ..said }
+    QueueDemand {
+        arrivals_per_second,
+        service_seconds: SERVICE_SECONDS,
+        known: DemandSource::HeldUp,
+        ..seen
+    }
 }
 
 impl QueueDemand {
@@ -179,6 +188,9 @@ impl QueueDemand {
             known: DemandSource::All,
             threads_now: 0,
             importance: 0,
+            samples: 0,
+            oldest_seconds: 0.0,
+            has_own_process: false,
         }
     }
 

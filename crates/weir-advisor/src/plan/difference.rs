@@ -13,7 +13,9 @@ pub fn difference(observation: &Observation, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(jobs) = observation.jobs.known() {
         let running = |process| running(process, &plan.layout.workers);
-        let now = counted(jobs.processes.iter().map(|process| (running(process), 1)));
+        // Heartbeats of processes that have ended are kept for a minute.
+        let alive = jobs.processes.iter().filter(|process| process.is_alive());
+        let now = counted(alive.map(|process| (running(process), 1)));
         let then = counted(plan.layout.workers.iter().map(|it| (planned(it), it.processes)));
         lines.extend(changes(&now, &then));
     }
@@ -109,6 +111,7 @@ fn settings_changes(settings: &PostgresSettings, plan: &Plan) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::ProcessPresence;
     use crate::plan::ProcessLayout;
 
     #[test]
@@ -134,5 +137,17 @@ mod tests {
             ["- 1 x sidekiq -c 3 -q pull -q fasp", "+ 1 x sidekiq -c 3 -q pull,1 -q fasp,1"];
         assert_eq!(strict, expected);
         assert_eq!(with(Ordering::Unknown, &[("fasp", 0), ("pull", 0)]).len(), 2);
+    }
+
+    #[test]
+    fn processes_that_have_ended_are_not_counted() {
+        let layout = ProcessLayout::default();
+        let plan = Plan { layout, postgres: Vec::new(), redis: Vec::new(), proofs: Vec::new() };
+        let mut observation = healthy::observation();
+        let process = healthy::process(1, 3, Ordering::Strict, &[("pull", 0)]);
+        let is = |presence| JobProcess { presence, ..process.clone() };
+        let (gone, silent) = (is(ProcessPresence::Gone), is(ProcessPresence::Silent));
+        observation.jobs.known_mut().processes = vec![process.clone(), gone, silent];
+        assert_eq!(difference(&observation, &plan), ["- 1 x sidekiq -c 3 -q pull"]);
     }
 }

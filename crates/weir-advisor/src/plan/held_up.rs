@@ -1,6 +1,7 @@
 //! Detects whether something delays jobs. A plan that counted the waiting as load would ask for
 //! more threads that only wait as well.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::observation::{
@@ -101,7 +102,9 @@ fn delays(pool: &ConnectionPool) -> bool {
 
 fn of_database(postgres: &DatabaseObservation) -> Vec<String> {
     let waits = postgres.lock_waits.known().map(Vec::as_slice).unwrap_or_default();
-    let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN).count() as u64;
+    // A session has an entry for each session that blocks it.
+    let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN);
+    let long = long.map(|wait| wait.waiting_pid).collect::<BTreeSet<_>>().len() as u64;
     let locks = (long > 0).then(|| {
         format!(
             "{} for a lock of another session",
@@ -159,7 +162,10 @@ mod tests {
         let postgres = observation.postgres.known_mut();
         postgres.waits = Fact::Known(vec![wait("IO", 6)]);
         let waited = Duration::from_secs(10);
-        *postgres.lock_waits.known_mut() = vec![LockWait { waited, ..LockWait::default() }];
+        // Session 7 waits for two others.
+        let wait =
+            |blocking_pid| LockWait { waited, waiting_pid: 7, blocking_pid, ..LockWait::default() };
+        *postgres.lock_waits.known_mut() = vec![wait(8), wait(9)];
         *postgres.cache_hit_ratio.known_mut() = 0.5;
         observation.machine.known_mut().cores_idle = 0.0;
         let expected = [

@@ -31,6 +31,7 @@ fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<St
         // Every computed layout satisfies these.
         Claim::EveryQueueFirst
         | Claim::GuaranteedSlots
+        | Claim::LongJobsApart
         | Claim::SchedulerOnce
         | Claim::PoolsCoverThreads
         | Claim::ThreadsThere

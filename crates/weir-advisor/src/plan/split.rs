@@ -1,7 +1,8 @@
 //! Decides on processes with their queues, threads and pools.
 //!
 //! - Mail and the scheduler get a process each without other queues, so that long jobs cannot
-//!   occupy their threads.
+//!   occupy their threads. So do queues with long jobs, and queues that have a process of their own now
+//!   unless their jobs are known to be quick ([`isolation`]).
 //! - Each other queue is first in a process of its own and listed after it in the other processes,
 //!   so that threads help elsewhere when their queue is empty. If memory is short, the queues with
 //!   the lowest load share one process in random order.
@@ -17,6 +18,7 @@ use crate::observation::{Ordering, SET_ASIDE_SUFFIX, is_set_aside};
 
 use super::cores;
 use super::cpu;
+use super::isolation;
 use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::targets;
 use super::web::threads_enough;
@@ -75,7 +77,7 @@ fn processes_memory(wanted: &PlanInput) -> u64 {
 }
 
 fn is_alone(queue: &QueueDemand) -> bool {
-    is_alone_by_name(&queue.name)
+    is_alone_by_name(&queue.name) || isolation::is_isolated(queue)
 }
 
 pub(super) fn is_alone_by_name(queue: &str) -> bool {
@@ -190,7 +192,10 @@ fn add_last(wanted: &PlanInput, workers: &mut Vec<WorkerLayout>, backlog: &str) 
     let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
     let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;
     let is_own = |it: &WorkerLayout| has_order(it) && it.serves(own);
-    let is_common = |it: &WorkerLayout| has_order(it) && !ALONE.contains(&it.queues[0].as_str());
+    let is_isolated = |name: &str| {
+        is_alone_by_name(name) || wanted.queues.iter().any(|it| it.name == name && is_alone(it))
+    };
+    let is_common = |it: &WorkerLayout| has_order(it) && !is_isolated(&it.queues[0]);
     if workers.iter().any(is_own) {
         workers
             .iter_mut()

@@ -188,13 +188,19 @@ fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
         queues.iter().partition(|it| it.known == DemandSource::HeldUp);
     let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.knows_rate());
     let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
-    let was = if idle.len() == 1 { "was" } else { "were" };
     let mut ways = Vec::new();
     if !idle.is_empty() {
-        ways.push(format!(
-            "{} {was} idle in all samples; take samples while there is work",
-            names(&idle)
-        ));
+        // Jobs that take milliseconds are rarely seen, however many there are.
+        let samples = idle.iter().map(|queue: &&&QueueDemand| queue.samples);
+        let samples = samples.max().unwrap_or_default();
+        ways.push(match samples {
+            0 => format!("{} never observed", were(&names(&idle), idle.len())),
+            _ => format!(
+                "no job of {} was seen in progress in {}; a longer --window sees more",
+                names(&idle).replace(" and ", " or "),
+                wording::number(samples, "sample", "samples")
+            ),
+        });
     }
     if !came.is_empty() {
         // A single sample rarely catches jobs that take milliseconds.
@@ -220,6 +226,11 @@ fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
         let _ = write!(why, "; {now} {is} for {it} now, {then} in this plan");
     }
     Some(why)
+}
+
+/// Joins names with their verb.
+fn were(names: &str, count: usize) -> String {
+    format!("{names} {}", if count == 1 { "was" } else { "were" })
 }
 
 fn words(seconds: f64) -> String {

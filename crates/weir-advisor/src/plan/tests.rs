@@ -1,4 +1,5 @@
 mod idle;
+mod isolation;
 mod property;
 
 use proptest::prelude::*;

@@ -398,6 +398,7 @@ pub(super) fn any_pooler() -> impl Strategy<Value = (Option<Pooler>, Fact<PgBoun
         name: "pgbouncer".to_owned(),
         shown_by: "it holds connections".to_owned(),
         connections,
+        may_serve_another: false,
     };
     prop_oneof![
         2 => Just((None, Fact::NotAsked)),

@@ -83,7 +83,7 @@ fn behind(
     pooled: &[&ConnectionPools],
     usable: u32,
 ) -> Option<Finding> {
-    let Pooler { name, shown_by, connections } = pooler;
+    let Pooler { name, shown_by, connections, .. } = pooler;
     let own = sum(direct);
     let Some(most) = *connections else {
         let all = own.saturating_add(sum(pooled));
@@ -176,6 +176,7 @@ mod tests {
             name: "pgbouncer".to_owned(),
             shown_by: "it holds 20 connections".to_owned(),
             connections,
+            ..Pooler::default()
         });
         observation
     }

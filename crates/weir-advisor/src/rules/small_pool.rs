@@ -150,6 +150,7 @@ mod tests {
             name: "pgbouncer".to_owned(),
             shown_by: "it runs".to_owned(),
             connections: Some(20),
+            ..Pooler::default()
         });
         let change = check(&observation).remove(0).change.unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)", "web has sessions of its own");

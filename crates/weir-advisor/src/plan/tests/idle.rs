@@ -30,9 +30,8 @@ fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
     assert_eq!(proof.outcome, ClaimOutcome::Unknown);
     assert_eq!(
         proof.figures,
-        "default was idle in all samples; take samples while there is work; or give the arrival \
-         rate and the run time (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, \
-         8 in this plan"
+        "default was never observed; or give the arrival rate and the run time (weir plan --queue \
+         default=RATE,SECONDS); 8 threads are for it now, 8 in this plan"
     );
 }
 
@@ -91,8 +90,7 @@ fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
     wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = DemandSource::Comes;
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
-    let expected = "default was idle in all samples; take samples while there is work; jobs of \
-                    push arrived and none was in progress in a sample; take more samples (weir \
+    let expected = "default was never observed; jobs of push arrived and none was in progress in a sample; take more samples (weir \
                     plan --window 2m takes ten); or give the arrival rate and the run time (weir \
                     plan --queue ";
     assert!(figures.starts_with(expected), "{figures}");

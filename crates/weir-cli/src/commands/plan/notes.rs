@@ -42,10 +42,15 @@ pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
 /// Warns about a pooler whose number of connections is unknown.
 pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
     let pooler = pooler.filter(|pooler| pooler.connections.is_none());
-    let lines = pooler.map(|Pooler { name, shown_by, .. }| {
+    let lines = pooler.map(|Pooler { name, shown_by, may_serve_another, .. }| {
+        let name = output::printable(name);
+        if *may_serve_another {
+            return format!(
+                "{name} runs on this machine. Whether the application connects to this database through it is unknown; it may serve another one. If it does, the plan does not take it into account, and the durations of jobs contain the time that they wait for it: give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler for this database"
+            );
+        }
         format!(
-            "{} is a connection pooler for the database ({}), and the plan does not take it into account: the durations of jobs contain the time that they wait for it. Give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler",
-            output::printable(name),
+            "{name} is a connection pooler for the database ({}), and the plan does not take it into account: the durations of jobs contain the time that they wait for it. Give its address with `--pgbouncer-url`, or the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler",
             output::printable(shown_by)
         )
     });
@@ -98,6 +103,12 @@ mod tests {
         assert!(no_pooler(&Observation::default(), false).is_empty(), "nothing was measured");
         let named = Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() };
         assert!(pooler(Some(&named))[0].contains("`--pgbouncer-url`"));
+        let elsewhere = Pooler { may_serve_another: true, ..named.clone() };
+        let line = pooler(Some(&elsewhere)).remove(0);
+        assert!(
+            line.starts_with("pgbouncer runs on this machine. Whether the application"),
+            "{line}"
+        );
         observation.pooler = Some(named);
         assert!(no_pooler(&observation, false).is_empty());
     }

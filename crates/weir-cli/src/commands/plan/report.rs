@@ -15,6 +15,10 @@ const ASSUMED: &str = ", assumed";
 const HELD_UP: &str = "blocked";
 /// Precedes an upper bound.
 const AT_MOST: &str = "at most ";
+/// Precedes how long the oldest job in progress has been running.
+const AT_LEAST: &str = "at least ";
+/// Replaces a value that no sample shows.
+const NOT_SEEN: &str = "not seen";
 
 pub(super) fn text(input: &PlanInput, plan: &Plan, difference: &[String]) -> String {
     let mut lines = head(input);
@@ -90,25 +94,29 @@ fn web(demand: &WebDemand) -> String {
 fn demands(input: &PlanInput) -> Vec<String> {
     let row = |queue: &QueueDemand| {
         let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } = *queue;
-        let figure = |is_known: bool, figure: String| match known {
-            _ if is_known => figure,
-            DemandSource::Nothing | DemandSource::HeldUp => "not seen".to_owned(),
-            _ => figure + ASSUMED,
+        let rate_text = match queue.knows_rate() {
+            true => wording::rate(rate),
+            false => NOT_SEEN.to_owned(),
         };
         let most = if known.is_most() { AT_MOST } else { "" };
         let (takes, busy) = if known == DemandSource::HeldUp {
             (HELD_UP.to_owned(), HELD_UP.to_owned())
         } else {
-            let assumed = if known.knows_seconds() { "" } else { ASSUMED };
-            let busy = figure(known.knows_load(), format!("{most}{:.1}", rate * seconds));
-            (format!("{most}{seconds:.2} s{assumed}"), busy)
+            let busy = match known {
+                DemandSource::Nothing => NOT_SEEN.to_owned(),
+                _ if known.knows_load() => format!("{most}{:.1}", rate * seconds),
+                _ => format!("{most}{:.1}{ASSUMED}", rate * seconds),
+            };
+            let takes = if known.knows_seconds() {
+                format!("{most}{seconds:.2} s")
+            } else if queue.oldest_seconds >= seconds {
+                format!("{AT_LEAST}{:.2} s", queue.oldest_seconds)
+            } else {
+                format!("{seconds:.2} s{ASSUMED}")
+            };
+            (takes, busy)
         };
-        vec![
-            output::printable(&queue.name),
-            figure(queue.knows_rate(), wording::rate(rate)),
-            takes,
-            busy,
-        ]
+        vec![output::printable(&queue.name), rate_text, takes, busy]
     };
     let rows: Vec<_> = input.queues.iter().map(row).collect();
     output::columns(&["QUEUE", "RATE", "JOB DURATION", "BUSY THREADS"], &rows)
@@ -180,8 +188,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rate_that_no_sample_shows_is_not_invented() {
+        let row = |known, seconds| {
+            let said = QueueDemand::said("video".to_owned(), 1.0 / seconds, seconds);
+            let queues = vec![QueueDemand { known, oldest_seconds: 360.0, ..said }];
+            demands(&PlanInput { queues, ..input() }).remove(1)
+        };
+        let busy = row(DemandSource::Busy, 360.0);
+        assert_eq!(busy, "video  not seen  at least 360.00 s  1.0");
+        assert_eq!(row(DemandSource::All, 0.5), "video  2.0/s  0.50 s        1.0");
+    }
+
+    #[test]
     fn connections_that_stay_free_are_named_by_who_needs_them() {
-        let mut input = PlanInput {
+        let mut input = input();
+        let expected = "40 connections, less 3 that Postgres reserves for superusers and 12 for \
+                        sessions of others (--reserve)";
+        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
+        (input.reserve, input.pooler_connections) = (2, Some(20));
+        let expected = "40 connections, less 3 that Postgres reserves for superusers; 20 belong to \
+                        a pooler";
+        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
+    }
+
+    fn input() -> PlanInput {
+        PlanInput {
             cores: 4,
             memory_bytes: 8 << 30,
             postgres_memory_bytes: 2 << 30,
@@ -197,13 +228,6 @@ mod tests {
             process_memory: ProcessMemory::default(),
             redis_policy: RedisPolicy::KeepAll,
             lacks_pool_connections: false,
-        };
-        let expected = "40 connections, less 3 that Postgres reserves for superusers and 12 for \
-                        sessions of others (--reserve)";
-        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
-        (input.reserve, input.pooler_connections) = (2, Some(20));
-        let expected = "40 connections, less 3 that Postgres reserves for superusers; 20 belong to \
-                        a pooler";
-        assert!(machine(&input).ends_with(expected), "{}", machine(&input));
+        }
     }
 }

@@ -15,7 +15,7 @@ async fn unobserved_facts_are_not_claimed_to_hold() {
     let page = Site::with_observed(ObservedStub::new(seen)).browser().get(PAGE).await;
     for text in [
         "Unknown</span><div><strong>each queue keeps up with arrivals",
-        "push was idle in all samples",
+        "no job of push was seen in progress in 1 sample",
         "unknown",
         "200 ms, assumed",
     ] {

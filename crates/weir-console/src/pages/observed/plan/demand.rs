@@ -7,6 +7,8 @@ use crate::figures;
 
 /// Follows a value that was not observed.
 const ASSUMED: &str = ", assumed";
+/// Replaces a value that no sample shows.
+const UNKNOWN: &str = "unknown";
 
 /// Precedes an upper bound.
 const AT_MOST: &str = "at most ";
@@ -24,14 +26,17 @@ impl DemandRow {
             *demand;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            DemandSource::Nothing => "unknown".to_owned(),
+            DemandSource::Nothing => UNKNOWN.to_owned(),
             _ => figure + ASSUMED,
         };
         let assumed = if known.knows_seconds() { "" } else { ASSUMED };
         let at_most = if known.is_most() { AT_MOST } else { "" };
         Self {
             name: displayable(&demand.name),
-            rate: figure(known.knows_rate(), figures::rate(rate)),
+            rate: match known.knows_rate() {
+                true => figures::rate(rate),
+                false => UNKNOWN.to_owned(),
+            },
             seconds: format!("{at_most}{}{assumed}", figures::duration(seconds)),
             threads: figure(known.knows_load(), format!("{at_most}{:.1}", rate * seconds)),
         }

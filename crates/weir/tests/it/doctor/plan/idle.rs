@@ -20,8 +20,8 @@ fn idle_queues_are_assumed_without_threads() {
     assert_eq!(code(&output), 0, "{said}");
     for expected in [
         "default  not seen  0.20 s, assumed  not seen\n",
-        "unknown each queue keeps up with arrivals: default was idle in all samples; take samples \
-         while there is work",
+        "unknown each queue keeps up with arrivals: no job of default was seen in progress in \
+         1 sample; a longer --window sees more",
         " --queue default=0,0.2\n",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
