@@ -1,8 +1,13 @@
 //! A queue has a backlog; reports its growth and its time to drain.
 
+mod causes;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use self::causes::{
+    ended_again, not_completed, returned, returning, slow_round_trip, stuck_server,
+};
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
@@ -11,7 +16,9 @@ use crate::observation::{
 };
 use crate::queue_line::Repaired;
 use crate::rules::waiting_jobs::{OLD_MIN, idle, is_long, refused};
-use crate::rules::{idle_cores, lock_waits, starving_queue, waiting_jobs};
+use crate::rules::{
+    busy_pooler, ghost_process, idle_cores, lock_waits, starving_queue, waiting_jobs,
+};
 use crate::shell;
 use crate::wording::{self, counted_rate};
 
@@ -59,6 +66,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         is_copy: observation.redis.first().and_then(Fact::known).is_some_and(RedisServer::is_copy),
     };
     let commits_wait = lock_waits::commits_wait(observation);
+    let is_paused = busy_pooler::is_paused(observation);
     let found = queues.into_iter().map(|queue| match refused {
         Some(why) => held_by_redis(jobs, queue, why),
         None => {
@@ -66,6 +74,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             let finding = found(&context, queue, &forecast, is_held);
             match commits_wait {
                 true => held_by_standby(finding),
+                false if is_paused => held_by_pooler(finding),
                 false => with_cpu(finding, observation, jobs, &queue.name),
             }
         }
@@ -142,6 +151,9 @@ fn found(
     if is_set_aside {
         return finding;
     }
+    if let Some(per_second) = returning(jobs, queue) {
+        return returned(finding, per_second);
+    }
     if let Some(process) = hanging(jobs, queue) {
         let since = wording::duration(HANG_MIN);
         let finding = finding.leads_to(format!(
@@ -167,6 +179,12 @@ fn found(
         Some(Drain::After(left)) if left < OLD_MIN => finding,
         // New jobs would wait for the same lock.
         None | Some(Drain::Grows | Drain::Stands) if is_held => held_by_lock(finding),
+        _ if ghost_process::is_crash_loop(jobs, &queue.name) => ended_again(finding),
+        _ if !context.holders.contains_key(queue.name.as_str())
+            && let Some(process) = stuck_server(jobs, queue) =>
+        {
+            not_completed(finding, process)
+        }
         _ if is_to_be_set_aside(context, queue) => set_aside(context, finding, &queue.name),
         Some(Drain::After(_)) => finding.next("weir plan"),
         _ => of_unknown_cause(finding, jobs, queue).next("weir plan"),
@@ -175,6 +193,10 @@ fn found(
 
 /// Says what more threads assume, because nothing shows why the queue has a backlog.
 fn of_unknown_cause(finding: Finding, jobs: &SidekiqObservation, queue: &ObservedQueue) -> Finding {
+    if let Some(text) = slow_round_trip(jobs, queue) {
+        let consequence = format!("{} {text}", finding.consequence);
+        return finding.leads_to(consequence);
+    }
     let youngest = jobs.serving_queue(&queue.name).filter_map(|process| process.running_for).min();
     let restarts = youngest.filter(|age| *age < RESTARTED && *age < queue.latency).map(|age| {
         format!(
@@ -264,6 +286,15 @@ fn held_by_standby(finding: Finding) -> Finding {
     )
 }
 
+/// Reports that jobs wait for a connection of a paused pooler. Their threads hang, and more threads would
+/// as well.
+fn held_by_pooler(finding: Finding) -> Finding {
+    Finding { change: None, next: None, assigns: Vec::new(), ..finding }.leads_to(
+        "Clients wait for a pooler that is paused (busy-pooler): resume it first, then see whether the \
+         queue still grows.",
+    )
+}
+
 fn held_by_lock(finding: Finding) -> Finding {
     let consequence = format!(
         "{} Sessions wait for a lock of Postgres: end that wait first, then see whether the queue \
@@ -321,6 +352,9 @@ fn is_to_be_set_aside(context: &BacklogContext<'_>, queue: &ObservedQueue) -> bo
     let is_late = !is_copy && !queue.paused && is_long(queue) && queue.latency >= OLD_MIN;
     let would_help = !starving_queue::explains(jobs, queue)
         && idle(jobs, queue).is_none()
+        && returning(jobs, queue).is_none()
+        && stuck_server(jobs, queue).is_none()
+        && !ghost_process::is_crash_loop(jobs, &queue.name)
         && !holders.contains_key(queue.name.as_str());
     is_late && would_help && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
 }
@@ -403,7 +437,8 @@ mod tests {
     use crate::flow::Flow;
     use crate::healthy;
     use crate::observation::{
-        JobInHand, LockWait, Master, Ordering, SynchronousCommit, WeightedQueue,
+        ConnectionPool, JobInHand, LockWait, Master, Ordering, PgBouncer, PooledDatabase,
+        SynchronousCommit, WeightedQueue,
     };
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
@@ -631,6 +666,113 @@ mod tests {
         {
             assert!(waiting.contains("it will never drain. Its cause is not known."), "{waiting}");
         }
+    }
+
+    #[test]
+    fn a_queue_whose_pooler_is_paused_is_not_to_be_set_aside() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        let database =
+            PooledDatabase { name: "app".to_owned(), is_paused: true, ..PooledDatabase::default() };
+        let pool = ConnectionPool {
+            database: "app".to_owned(),
+            clients_waiting: 6,
+            longest_wait: Duration::from_secs(65),
+            ..ConnectionPool::default()
+        };
+        let mut pgbouncer =
+            PgBouncer { pools: vec![pool], databases: vec![database], ..PgBouncer::default() };
+        observation.pgbouncer = Fact::Known(pgbouncer.clone());
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.starts_with("Clients wait for a pooler that is paused"));
+        let findings = crate::advise(&observation).findings;
+        let place = |rule: &str| findings.iter().position(|it| it.rule == rule).unwrap();
+        assert!(place("busy-pooler") < place(NAME), "the cause comes first: {findings:?}");
+        pgbouncer.databases[0].is_paused = false;
+        observation.pgbouncer = Fact::Known(pgbouncer);
+        assert!(check(&observation)[0].next.is_some());
+    }
+
+    #[test]
+    fn a_queue_whose_jobs_return_to_it_is_not_said_to_hang() {
+        let returning = |before| {
+            let mut observation = behind("push", before, 455, 900);
+            let jobs = observation.jobs.known_mut();
+            jobs.queue_mut("push").flow.known_mut().arrivals_per_second = 0.0;
+            jobs.processed_per_second = Fact::Known(60.0);
+            let age = Duration::from_millis(100);
+            let job = JobInHand { queue: "push".to_owned(), age, ..JobInHand::default() };
+            jobs.processes[0].in_hand = vec![job; 5];
+            observation
+        };
+        let mut observation = returning(455);
+        let finding = check(&observation).remove(0);
+        let expected = "Sidekiq counts 60.0/s as processed, but the queue keeps its length";
+        assert!(finding.consequence.starts_with(expected), "{}", finding.consequence);
+        assert_eq!((finding.change, finding.next), (None, None));
+        // Jobs of another queue may be what ends, or all of this one have been running for long.
+        for job in &mut observation.jobs.known_mut().processes[0].in_hand[..3] {
+            "default".clone_into(&mut job.queue);
+        }
+        assert!(!check(&observation)[0].consequence.contains("as processed"));
+        let mut observation = returning(455);
+        for job in &mut observation.jobs.known_mut().processes[0].in_hand {
+            job.age = Duration::from_secs(11);
+        }
+        assert!(!check(&observation)[0].consequence.contains("as processed"));
+        assert!(!check(&returning(500))[0].consequence.contains("as processed"), "it shrinks");
+    }
+
+    #[test]
+    fn where_no_job_ends_and_all_threads_are_busy_new_jobs_do_not_go_first() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        let jobs = observation.jobs.known_mut();
+        jobs.processed_per_second = Fact::Known(0.0);
+        jobs.processes[0].busy = 25;
+        let finding = check(&observation).remove(0);
+        assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("kill -TTIN 1")));
+        assert!(finding.consequence.contains("completed no job in the window"), "{finding:?}");
+        observation.jobs.known_mut().processes[0].busy = 24;
+        assert!(check(&observation)[0].change.is_some(), "a thread is free");
+        observation.jobs.known_mut().processes[0].busy = 25;
+        let window = Duration::from_secs(9);
+        observation.jobs.known_mut().queue_mut("push").flow.known_mut().window = window;
+        assert!(check(&observation)[0].change.is_some(), "a heartbeat may be missing");
+        let window = Duration::from_secs(10);
+        observation.jobs.known_mut().queue_mut("push").flow.known_mut().window = window;
+        let jobs = observation.jobs.known_mut();
+        (jobs.processes[0].busy, jobs.processed_per_second) = (25, Fact::Known(0.1));
+        assert!(check(&observation)[0].change.is_some(), "one job ended");
+    }
+
+    #[test]
+    fn slow_round_trips_to_redis_are_the_cause_of_a_backlog() {
+        let mut observation = behind("push", 39_000, 40_000, 120);
+        let mut consequence = |millis| {
+            let process = &mut observation.jobs.known_mut().processes[0];
+            process.round_trip = Some(Duration::from_millis(millis));
+            check(&observation).remove(0).consequence
+        };
+        let slow = consequence(150);
+        let expected = "A round trip to Redis takes 150 ms from shop";
+        assert!(slow.contains(expected) && !slow.contains("Its cause is not known"), "{slow}");
+        assert!(consequence(99).contains("Its cause is not known"));
+    }
+
+    #[test]
+    fn a_queue_whose_processes_end_again_and_again_is_not_to_be_set_aside() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        for pid in 3..6 {
+            let mut process = healthy::process(pid, 5, Ordering::Strict, &[("push", 0)]);
+            let age = u64::from(70 - 10 * pid);
+            process.presence = crate::observation::ProcessPresence::Gone;
+            process.running_for = Some(Duration::from_secs(age + 5));
+            process.beat_age = Duration::from_secs(age);
+            observation.jobs.known_mut().processes.push(process);
+        }
+        let finding = check(&observation).remove(0);
+        assert_eq!((&finding.change, &finding.next), (&None, &None));
+        assert!(finding.consequence.contains("again and again (ghost-process)"), "{finding:?}");
     }
 
     #[test]

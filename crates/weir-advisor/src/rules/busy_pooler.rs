@@ -19,6 +19,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
 }
 
+/// Reports whether clients wait for a pooler that an operator has paused.
+pub(super) fn is_paused(observation: &Observation) -> bool {
+    observation.pgbouncer.known().is_some_and(waiting::is_paused)
+}
+
 fn found(observation: &Observation) -> Option<Finding> {
     let pooler = observation.pooler.as_ref()?;
     let most = pooler.connections.filter(|most| *most > 0)?;
@@ -108,6 +113,7 @@ mod tests {
             name: "pgbouncer".to_owned(),
             shown_by: "it holds 20 connections".to_owned(),
             connections: most,
+            ..Pooler::default()
         });
         observation.postgres.known_mut().connections.known_mut().sessions = vec![
             sessions("pgbouncer", SessionState::Active, active),

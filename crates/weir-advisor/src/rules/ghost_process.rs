@@ -1,5 +1,8 @@
 //! Processes ended without a shutdown: killed, or out of memory.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crate::finding::{Finding, Severity};
 use crate::observation::{
     Fact, JobProcess, Machine, Observation, ProcessPlace, ProcessPresence, SidekiqObservation,
@@ -9,6 +12,11 @@ use crate::wording;
 pub(crate) const NAME: &str = "ghost-process";
 
 const KILLED: &str = "journalctl -k --grep 'killed process'";
+/// Fewer ends may be restarts by an operator.
+const CRASHES_MIN: usize = 3;
+/// Heartbeats have the start of their process in seconds or parts of them, and Redis' clock differs
+/// somewhat from the host's.
+const HEARTBEAT_PRECISION: Duration = Duration::from_secs(2);
 /// Maximum number of processes that are named; the rest is counted.
 const NAMED_MAX: usize = 3;
 
@@ -22,8 +30,13 @@ const CONSEQUENCE: &str = "They ended without a shutdown, or cannot write to Red
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    let missing = jobs.processes.iter().filter(|process| !process.is_alive());
+    let loops = crash_loops(jobs);
+    let is_alone =
+        |it: &&JobProcess| !loops.iter().any(|all| all.iter().any(|one| std::ptr::eq(*one, *it)));
+    let missing = jobs.processes.iter().filter(|process| !process.is_alive()).filter(is_alone);
     let missing = missing.map(|process| missing_one(process, observation.machine.known()));
+    let looping = loops.iter().map(|all| crash_loop(all, observation.machine.known()));
+    let missing = looping.chain(missing);
     let redis = observation.redis.first().and_then(Fact::known);
     let loss = redis.and_then(|redis| redis.loses_heartbeats(jobs));
     let ended = missing
@@ -42,12 +55,66 @@ fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
     ))
 }
 
+/// Returns the processes that ended one after the other, each started after the last heartbeat of the
+/// one before, on the same host and with the same queues: at least [`CRASHES_MIN`] of them.
+fn crash_loops(jobs: &SidekiqObservation) -> Vec<Vec<&JobProcess>> {
+    let mut groups: BTreeMap<(&str, Vec<&str>), Vec<&JobProcess>> = BTreeMap::new();
+    for process in jobs.processes.iter().filter(|it| !it.is_alive() && it.running_for.is_some()) {
+        let key = (process.hostname.as_str(), process.served().collect());
+        groups.entry(key).or_default().push(process);
+    }
+    let mut loops: Vec<Vec<&JobProcess>> = groups.into_values().collect();
+    for group in &mut loops {
+        group.sort_by_key(|process| std::cmp::Reverse(process.running_for));
+    }
+    // Times are rounded to seconds in a heartbeat.
+    let is_after = |pair: &[&JobProcess]| {
+        pair[1].running_for.is_some_and(|it| it <= pair[0].beat_age + HEARTBEAT_PRECISION)
+    };
+    loops.retain(|group| group.len() >= CRASHES_MIN && group.windows(2).all(is_after));
+    loops
+}
+
+/// Reports whether the processes that serve `queue` end and are started again and again.
+pub(super) fn is_crash_loop(jobs: &SidekiqObservation, queue: &str) -> bool {
+    crash_loops(jobs).iter().flatten().any(|process| process.serves(queue))
+}
+
+/// Reports processes of which each was started after the one before had ended.
+fn crash_loop(processes: &[&JobProcess], machine: Option<&Machine>) -> Finding {
+    let first = processes[0];
+    let queues: Vec<&str> = first.served().collect();
+    let busy: u64 = processes.iter().map(|process| process.busy).sum();
+    let evidence = format!(
+        "{} ended one after the other, each started after the one before, the first {} ago; they had \
+         {} in progress at their last heartbeats",
+        wording::number(processes.len() as u64, "process", "processes"),
+        wording::duration(first.beat_age),
+        wording::number(busy, "job", "jobs")
+    );
+    let queues = wording::list(queues.iter().copied());
+    let subject = format!("processes of {} for {queues}", first.hostname);
+    let is_here = processes.iter().all(|it| it.presence == ProcessPresence::Gone);
+    let finding = Finding::new(NAME, Severity::Warning, subject, evidence).leads_to(format!(
+        "A process is started again and again, and ends without a shutdown. Its log and that of its \
+         supervisor show with what it ends, and the kernel's log whether the OOM killer ended it.{} If \
+         a job ends it, the same job ends each process that takes it: the last job that the log names \
+         before each end is the one to remove or repair. Jobs in progress are lost each time, unless \
+         the fetcher keeps them (Sidekiq Pro).",
+        oom_kills(machine.filter(|_| is_here))
+    ));
+    if is_here { finding.next(KILLED) } else { finding }
+}
+
 /// Reports a process that missed heartbeats but whose last one has not expired. Until then, its
 /// jobs in progress are known.
 fn missing_one(process: &JobProcess, machine: Option<&Machine>) -> Finding {
     let in_hand = match process.busy {
-        0 => "it had no job in progress".to_owned(),
-        busy => format!("it had {} in progress", wording::number(busy, "job", "jobs")),
+        0 => "it had no job in progress at its last heartbeat".to_owned(),
+        busy => format!(
+            "it had {} in progress at its last heartbeat",
+            wording::number(busy, "job", "jobs")
+        ),
     };
     let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
     let subject = format!("process {}", process.identity);
@@ -133,6 +200,7 @@ fn listed(identities: &[&str], one: &str, many: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::Ordering;
 
     #[test]
     fn ghosts_are_named_up_to_a_limit() {
@@ -165,7 +233,7 @@ mod tests {
         assert_eq!(found(ProcessPresence::Presumed), None);
         let gone = found(ProcessPresence::Gone).unwrap();
         let expected = "it has ended: shop has no process 2, whose last heartbeat was 24 s ago; it \
-                        had 3 jobs in progress";
+                        had 3 jobs in progress at its last heartbeat";
         assert_eq!(gone.evidence, expected);
         let silent = found(ProcessPresence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
@@ -177,6 +245,38 @@ mod tests {
             assert!(finding.consequence.contains("OOM killer"), "{finding:?}");
             assert!(!finding.consequence.contains("of this machine"), "it has killed none");
         }
+    }
+
+    #[test]
+    fn processes_that_end_one_after_the_other_are_one_finding() {
+        let seconds = Duration::from_secs;
+        // Each was started five seconds after the last heartbeat of the one before.
+        let ended = |pid: u32, queue: &str| {
+            let age = u64::from(60 - 10 * pid);
+            let mut process = healthy::process(pid, 5, Ordering::Strict, &[(queue, 0)]);
+            (process.presence, process.busy) = (ProcessPresence::Gone, 1);
+            (process.running_for, process.beat_age) = (Some(seconds(age + 5)), seconds(age));
+            process
+        };
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes = [1, 2, 3].map(|pid| ended(pid, "push")).into();
+        assert!(is_crash_loop(jobs, "push") && !is_crash_loop(jobs, "pull"));
+        let findings = check(&observation);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].subject, "processes of shop for push");
+        let expected = "3 processes ended one after the other, each started after the one before, the \
+                        first 50 s ago; they had 3 jobs in progress at their last heartbeats";
+        assert_eq!(findings[0].evidence, expected);
+        assert!(findings[0].consequence.starts_with("A process is started again and again"));
+        assert_eq!(findings[0].next.as_deref(), Some(KILLED));
+        // Two may have been restarted, and those that ran at the same time ended together.
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[2] = ended(3, "pull");
+        assert_eq!(check(&observation).len(), 3);
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[2] = JobProcess { running_for: Some(seconds(900)), ..ended(3, "push") };
+        assert_eq!(check(&observation).len(), 3);
     }
 
     #[test]

@@ -27,11 +27,19 @@ enum Why<'a> {
     NoneOpened(Option<&'a PooledDatabase>),
 }
 
+/// Reports whether clients have waited for a database that is paused.
+pub(super) fn is_paused(pgbouncer: &PgBouncer) -> bool {
+    let is_it = |pool: &ConnectionPool| matches!(why(pgbouncer, pool), Why::Paused(_));
+    pgbouncer.pools.iter().any(|pool| is_late(pool) && is_it(pool))
+}
+
+fn is_late(pool: &ConnectionPool) -> bool {
+    pool.clients_waiting > 0 && pool.longest_wait >= WAIT_MIN
+}
+
 pub(super) fn found(observation: &Observation, pgbouncer: &PgBouncer) -> Vec<Finding> {
-    let is_late =
-        |pool: &&ConnectionPool| pool.clients_waiting > 0 && pool.longest_wait >= WAIT_MIN;
     // Pools are sorted by wait, longest first.
-    let late = pgbouncer.pools.iter().filter(is_late).take(FINDINGS_MAX);
+    let late = pgbouncer.pools.iter().filter(|pool| is_late(pool)).take(FINDINGS_MAX);
     late.map(|pool| of(observation, pgbouncer, pool)).collect()
 }
 
@@ -40,9 +48,11 @@ fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -
     let evidence = format!("{}: {}", waiting(pool), words(&why, pool));
     let subject = format!("pool {}/{} of {}", pool.database, pool.user, name(observation));
     let deadline = pgbouncer.settings.query_wait_timeout;
-    let severity = match deadline.is_zero() || pool.longest_wait < deadline / 2 {
-        true => Severity::Warning,
-        false => Severity::Critical,
+    let is_soon_rejected = !deadline.is_zero() && pool.longest_wait >= deadline / 2;
+    // Nothing ends a pause but an operator.
+    let severity = match is_soon_rejected || matches!(why, Why::Paused(_)) {
+        true => Severity::Critical,
+        false => Severity::Warning,
     };
     let finding =
         Finding::new(NAME, severity, subject, evidence).leads_to(consequence(pool, deadline));
@@ -372,6 +382,7 @@ mod tests {
         paused.databases[0].is_paused = true;
         let finding = only(paused);
         assert!(finding.evidence.ends_with("app is paused (PAUSE)"), "{finding:?}");
+        assert_eq!(finding.severity, Severity::Critical, "no client gets on");
         assert_eq!(finding.next.as_deref(), Some("RESUME app; in pgbouncer's own database"));
         let mut refused = pgbouncer(7, 12);
         refused.pools[0].connections = 3;
