@@ -13,6 +13,7 @@ use weir_realtime::shared_log::ConnectionGrant;
 
 use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
+use crate::rejections::unless_rejected;
 use crate::scripts;
 
 /// Apps whose parts are exchanged in one round trip.
@@ -59,7 +60,11 @@ impl ConnectionShares {
                 let command = scripts::share_connections(keys, (node, earlier), used);
                 pipeline.add_command(command);
             }
-            let replies: Vec<(usize, usize, usize)> = pipeline.query_async(connection).await?;
+            let replies = unless_rejected(pipeline.query_async(connection).await)?;
+            let Some(replies): Option<Vec<(usize, usize, usize)>> = replies else {
+                // What was given back stays so; the next heartbeat asks again.
+                return Ok(());
+            };
             for (used, (granted, spare, others)) in uses.iter().zip(replies) {
                 hub.grant_connections(&used.app, ConnectionGrant { granted, spare, others });
                 if granted > used.connections + spare {

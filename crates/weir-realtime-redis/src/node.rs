@@ -431,7 +431,7 @@ impl LogNode {
         self.exchange_switches(session, true).await?;
         self.share_connections(session).await?;
         let Session { commands, .. } = session;
-        self.log.reports.exchange(&self.log.keys, &self.hub, commands).await?;
+        unless_rejected(self.log.reports.exchange(&self.log.keys, &self.hub, commands).await)?;
         self.log.metrics.heartbeat();
         Ok(())
     }

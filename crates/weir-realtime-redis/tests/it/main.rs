@@ -1,5 +1,6 @@
 //! Nodes that share a real Redis.
 
+#![allow(clippy::print_stderr, reason = "a long trial prints its counts")]
 #![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 
 #[path = "../../../weir-sidekiq/tests/it/links/authority.rs"]
