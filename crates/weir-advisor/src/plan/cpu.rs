@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::observation::{Fact, JobProcess, ObservedQueue, SidekiqObservation};
 
-use super::split::busy;
+use super::rounding::busy;
 use super::{QueueDemand, ceiling};
 
 /// Share of its one core that a process is planned to use on average. The rest is for bursts.

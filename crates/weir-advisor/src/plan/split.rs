@@ -20,6 +20,7 @@ use super::cores;
 use super::cpu;
 use super::isolation;
 use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
+use super::rounding::busy;
 use super::targets;
 use super::web::threads_enough;
 use super::{DemandSource, PlanInput, QueueDemand, ceiling};
@@ -39,8 +40,6 @@ const ALONE: [&str; 2] = [SCHEDULER, "mailers"];
 pub(super) const SCHEDULER: &str = "scheduler";
 pub(super) const WEB: &str = "web";
 const NAME_PREFIX: &str = "sidekiq-";
-/// Far more threads than any machine has, but small enough for exact sums.
-const BUSY_MAX: f64 = 1e12;
 /// Maximum length of the name of a worker group in `weir.toml`.
 const NAME_LETTERS_MAX: usize = 32;
 
@@ -120,12 +119,6 @@ pub(super) fn need(queue: &QueueDemand) -> f64 {
         return 0.0;
     }
     busy(queue.arrivals_per_second, queue.service_seconds)
-}
-
-/// Returns the average number of busy threads (Little's law), clamped to [`BUSY_MAX`].
-pub(super) fn busy(per_second: f64, seconds: f64) -> f64 {
-    let busy = per_second * seconds;
-    if busy.is_nan() { 0.0 } else { busy.clamp(0.0, BUSY_MAX) }
 }
 
 /// Returns the guaranteed threads of a queue without a target.

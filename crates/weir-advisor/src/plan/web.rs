@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::ceiling;
-use super::split::busy;
+use super::rounding::busy;
 
 /// Acceptable mean wait as a share of the service time.
 const WAIT_SHARE: f64 = 0.1;
