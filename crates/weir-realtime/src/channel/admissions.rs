@@ -17,6 +17,8 @@ pub(super) enum Admission {
     Admitted,
     /// The channel has reached its limit of users.
     Rejected,
+    /// The log can't write the channel for now: the members that this node knows decide.
+    Undecided,
 }
 
 /// The log's replies by user. Each belongs to a connection that waits to join: it ends when that
@@ -30,10 +32,10 @@ impl Admissions {
         self.0.insert(Arc::clone(user_id), Admission::Requested);
     }
 
-    /// Returns the state of a request. A rejection is forgotten, so that the user may try again.
+    /// Returns the state of a request. One that was not admitted is forgotten, so that the user may try again.
     pub(super) fn take_reply(&mut self, user_id: &str) -> Option<Admission> {
         let admission = *self.0.get(user_id)?;
-        if admission == Admission::Rejected {
+        if matches!(admission, Admission::Rejected | Admission::Undecided) {
             self.0.remove(user_id);
         }
         Some(admission)
@@ -45,6 +47,15 @@ impl Admissions {
             let is_rejected = rejected.iter().any(|rejected| **rejected == **user_id);
             if let Some(admission) = self.0.get_mut(user_id) {
                 *admission = if is_rejected { Admission::Rejected } else { Admission::Admitted };
+            }
+        }
+    }
+
+    /// Notes that the log can't reply to these requests for now.
+    pub(super) fn leave_undecided(&mut self, requested: &[SharedMember]) {
+        for SharedMember { user_id, .. } in requested {
+            if let Some(admission) = self.0.get_mut(user_id) {
+                *admission = Admission::Undecided;
             }
         }
     }

@@ -117,8 +117,8 @@ impl Channel {
             Some(Admission::Requested) => Err(JoinError::Unadmitted),
             Some(Admission::Rejected) => Err(TooManyMembers { max }.into()),
             Some(Admission::Admitted) => Ok(()),
-            None if has_room => Ok(()),
-            None => Err(TooManyMembers { max }.into()),
+            Some(Admission::Undecided) | None if has_room => Ok(()),
+            Some(Admission::Undecided) | None => Err(TooManyMembers { max }.into()),
         }
     }
 

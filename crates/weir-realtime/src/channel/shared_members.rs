@@ -71,7 +71,7 @@ impl SharedMembers {
     }
 
     /// Returns whether a user may join, as far as the log decides that. None: it does not, because the user is
-    /// here, or there is no connection to the log.
+    /// here, or the log can't be written at present.
     pub(super) fn admission(
         &mut self,
         member: &ListedMember,
@@ -80,8 +80,10 @@ impl SharedMembers {
         if !self.is_connected || self.local.contains_key(&member.user_id) {
             return None;
         }
-        if let Some(admission) = self.admissions.take_reply(&member.user_id) {
-            return Some(admission);
+        match self.admissions.take_reply(&member.user_id) {
+            Some(Admission::Undecided) => return None,
+            Some(admission) => return Some(admission),
+            None => {}
         }
         if !may_request {
             return Some(Admission::Rejected);
@@ -164,12 +166,11 @@ impl SharedMembers {
 
     /// Takes back changes that were not sent, except of users that have changed since.
     pub(super) fn return_unsent(&mut self, unsent: UnsentMembers) {
-        let UnsentMembers { changes: MemberChanges { added, removed }, mut requested, .. } = unsent;
-        requested.retain(|member| self.admissions.contains(&member.user_id));
-        let added =
-            added.into_iter().chain(requested).map(|SharedMember { user_id, user_info }| {
-                (Arc::clone(&user_id), Some(ListedMember { user_id, user_info }))
-            });
+        let UnsentMembers { changes: MemberChanges { added, removed }, requested, .. } = unsent;
+        self.admissions.leave_undecided(&requested);
+        let added = added.into_iter().map(|SharedMember { user_id, user_info }| {
+            (Arc::clone(&user_id), Some(ListedMember { user_id, user_info }))
+        });
         for (user_id, change) in added.chain(removed.into_iter().map(|user_id| (user_id, None))) {
             self.unsent.entry(user_id).or_insert(change);
         }
