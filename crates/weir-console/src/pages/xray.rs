@@ -90,7 +90,7 @@ fn summary(xray: &XrayView) -> String {
         XrayCoverage::All => format!("{total}, all of them read."),
         XrayCoverage::Part => format!("{total}; the oldest {read} were read."),
         XrayCoverage::Samples => format!(
-            "{total}; {read} of them were drawn at random. The range of a share is its 95 % bound."
+            "{total}; {read} of them were drawn at random. The range of a share is its 95 % confidence interval."
         ),
     }
 }

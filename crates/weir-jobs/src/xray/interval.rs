@@ -1,4 +1,4 @@
-//! The 95 % bound of a share that was measured by samples.
+//! The 95 % confidence interval of a share that was measured by samples.
 
 /// The quantile of the normal distribution that leaves 2.5 % on each side.
 const Z: f64 = 1.959_963_985;

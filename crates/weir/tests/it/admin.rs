@@ -1,7 +1,11 @@
 //! `weir jobs ..` against a running Weir.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal};
+
 use crate::faktory::Client;
-use crate::process::output_with_input;
+use crate::process::{output_with_input, wait_until};
 use crate::weir::{Site, Weir, program};
 
 fn push(weir: &Weir, jid: &str, more: &[&str]) {
@@ -122,6 +126,48 @@ fn jobs_are_quarantined_and_taken_back() {
     let moved = weir.site.ok(&["jobs", "move", "--from", "default", "--to", "mailers"]);
     assert_eq!(moved, "1 job moved to mailers\n");
     assert_eq!(jids(&weir, "mailers"), ["it-job-0001", "it-job-0002"]);
+    assert!(weir.stop().success());
+}
+
+/// Returns the number of jobs in a queue.
+fn depth(weir: &Weir, queue: &str) -> u64 {
+    let queues = json(weir, &["jobs", "list", "--json"]);
+    let found = queues.as_array().expect("a list").iter().find(|row| row["name"] == queue);
+    found.map_or(0, |row| row["depth"].as_u64().expect("a number"))
+}
+
+#[test]
+fn an_interrupted_action_counts_what_it_has_done() {
+    let site = Site::new("[jobs.limits]\nadvanced.scan_jobs_max = 10\n");
+    let weir = site.start();
+    let lines: String = (0..5_000)
+        .map(|n| {
+            format!("{{\"jid\":\"it-job-{n:05}\",\"jobtype\":\"T\",\"args\":[],\"queue\":\"a\"}}\n")
+        })
+        .collect();
+    weir.site.write_file("jobs.jsonl", lines.as_bytes());
+    weir.site.ok(&["jobs", "import", "jobs.jsonl", "--unchecked"]);
+
+    let mut command = program();
+    command
+        .current_dir(weir.site.path())
+        .args(["jobs", "move", "--from", "a", "--to", "b", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    wait_until("the first jobs are moved", || depth(&weir, "b") > 0);
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, Signal::INT).expect("signalled");
+    let output = child.wait_with_output().expect("ended");
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(done["count"], depth(&weir, "b"), "{output:?}");
+    assert_eq!((output.status.code(), &done["complete"]), (Some(2), &false.into()), "{output:?}");
+
+    let text = String::from_utf8(output.stderr).expect("text");
+    let cursor = text.split("--cursor '").nth(1).and_then(|rest| rest.split('\'').next());
+    let rest =
+        ["jobs", "move", "--from", "a", "--to", "b", "--json", "--cursor", cursor.expect(&text)];
+    let rest = json(&weir, &rest);
+    assert_eq!(rest["complete"], true);
+    assert_eq!(done["count"].as_u64().unwrap() + rest["count"].as_u64().unwrap(), 5_000);
     assert!(weir.stop().success());
 }
 

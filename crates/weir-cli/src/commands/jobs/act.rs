@@ -130,7 +130,8 @@ async fn act_on_matching(
     let query = StepQuery { place, search, jobtype, action: verb.step(), cursor };
     let totals = steps::run(client, query).await?;
     if !totals.is_complete {
-        bail!("{} {} before the stop", output::count(totals.count, "job"), verb.past_participle());
+        let done = output::count(totals.count, "job");
+        bail!("{done} {}, but not all jobs were examined", verb.past_participle());
     }
     Ok(Some(totals.count))
 }

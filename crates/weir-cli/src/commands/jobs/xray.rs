@@ -75,7 +75,7 @@ fn path(arguments: &JobsXrayArgs, place: &str) -> String {
 
 fn print(xray: &XrayView) {
     let how = match xray.coverage {
-        XrayCoverage::Samples => "drawn at random; RANGE is the 95 % bound",
+        XrayCoverage::Samples => "drawn at random; RANGE is the 95 % confidence interval",
         XrayCoverage::All => "all",
         XrayCoverage::Part => "the oldest; RANGE is what is certain",
     };
