@@ -62,6 +62,14 @@ pub struct FairRules {
     pub weights: BTreeMap<String, u16>,
 }
 
+impl QueueAllocation {
+    /// Returns whether the jobs of the queue run under a limit, so that their reservations must survive a crash.
+    #[must_use]
+    pub const fn is_limited(&self) -> bool {
+        self.concurrency.is_some()
+    }
+}
+
 impl DispatchPolicy {
     /// Returns the policy that the settings define.
     #[must_use]

@@ -7,7 +7,7 @@
 //! - `varint`, `head`, `head_features`, `kept_key`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the
 //!   records of the log, and recovery from them.
 //! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`, `sampling`, `kept`, `tracking`, `batching`,
-//!   `batch_record`, `crons`, `fairness`: the operations, none of which waits.
+//!   `batch_record`, `crons`, `fairness`, `limited`: the operations, none of which waits.
 //! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the
 //!   asynchronous code around the operations.
 
@@ -32,6 +32,7 @@ mod journal;
 mod kept;
 mod kept_key;
 mod lane_jobs;
+mod limited;
 mod look;
 mod moves;
 mod push;

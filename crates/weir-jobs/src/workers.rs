@@ -107,6 +107,12 @@ impl WorkerRegistry {
         Ok(())
     }
 
+    /// Registers a worker that had jobs before the server started. If it has ended as well, it sends no heartbeat and is
+    /// reaped.
+    pub(crate) fn expect(&mut self, wid: &Wid, now: Timestamp) {
+        self.by_wid.entry(wid.clone()).or_insert_with(|| RegisteredWorker::new(now));
+    }
+
     /// Records that a connection fetches from other queues than before; stores the first
     /// `kept_max`.
     pub(crate) fn record_queues(

@@ -111,6 +111,9 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) relaning: Vec<Relaning>,
     /// Queues whose jobs the next tick offers to the fetches that wait.
     pub(crate) woken: Vec<u16>,
+    /// Queues with a job that was not handed out because the log had no room for its reservation. Their jobs are
+    /// offered again after the next round of the sync thread.
+    pub(crate) held_by_log: Vec<u16>,
     /// Callbacks of batches that could not be stored wait until then.
     pub(crate) callbacks_wait_until: Timestamp,
     /// How often each job was returned because its worker vanished. Few entries, in memory only.
@@ -145,6 +148,7 @@ impl<D: Disk> Engine<D> {
             reclaim: Reclaim::default(),
             relaning: Vec::new(),
             woken: Vec::new(),
+            held_by_log: Vec::new(),
             callbacks_wait_until: Timestamp::default(),
             returns: HashMap::new(),
             buffer: Vec::new(),

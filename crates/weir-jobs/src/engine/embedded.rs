@@ -12,9 +12,9 @@ use weir_log::{Damage, Disk, RealDisk, RecoveryReport};
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::due::NextCall;
 use super::inner::{BatchedJob, EngineShared, Fetcher, Refusals};
+use super::limited::ExtendOutcome;
 use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
-use super::work::EngineFetch;
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
@@ -126,15 +126,21 @@ impl<D: Disk> EmbeddedStore<D> {
         jids: &[&str],
     ) -> Result<Vec<usize>, StoreError> {
         let inner = &*self.inner;
-        let mut unknown = Vec::new();
+        let (mut unknown, mut ends_logged) = (Vec::new(), false);
         for (place, jid) in jids.iter().enumerate() {
-            let found = inner.retrying(|engine, now| engine.ack(reporter, jid, now)).await?;
-            if found.is_none() {
+            let acked = inner.retrying(|engine, now| engine.ack(reporter, jid, now)).await?;
+            if acked.is_none() {
                 unknown.push(place);
             }
-            inner.offer_numbered(found);
+            ends_logged |= acked.is_some_and(|acked| acked.was_logged);
+            inner.offer_numbered(acked.map(|acked| acked.queue));
         }
-        inner.promise_of_ack().await?;
+        if ends_logged {
+            // After a crash, a lost ACK would count against the limit until the end of the lease.
+            inner.promise().await?;
+        } else {
+            inner.promise_of_ack().await?;
+        }
         Ok(unknown)
     }
 
@@ -211,7 +217,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let taken = inner.take(request.wid, request.queues, request.max, now);
         self.measured.end(StoreOperation::Fetch, timer);
         if !taken.is_empty() || request.wait.is_zero() {
-            return Ok(deliveries(taken));
+            return inner.deliver(taken).await;
         }
         let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
         let waiting = inner.waiters.register_within(
@@ -221,7 +227,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             fetcher,
         )?;
         match tokio::time::timeout(request.wait, waiting).await {
-            Ok(Some(taken)) => Ok(deliveries(taken)),
+            Ok(Some(taken)) => inner.deliver(taken).await,
             Ok(None) | Err(_) => Ok(Vec::new()),
         }
     }
@@ -262,7 +268,11 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.inner.engine.borrow_mut().state.reserved.extend(jid, until))
+        let extended = self.inner.retrying(|engine, _| engine.extend(jid, until)).await?;
+        if extended == ExtendOutcome::InLog {
+            self.inner.promise().await?;
+        }
+        Ok(extended != ExtendOutcome::Unknown)
     }
 
     async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError> {
@@ -523,10 +533,6 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         }
         self.inner.close()
     }
-}
-
-fn deliveries(taken: Vec<EngineFetch>) -> Vec<Delivery> {
-    taken.into_iter().map(|taken| taken.delivery).collect()
 }
 
 impl<D: Disk> EngineShared<D> {

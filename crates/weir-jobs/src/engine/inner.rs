@@ -19,7 +19,7 @@ use super::sync_thread::{Pace, SyncThread};
 use super::work::EngineFetch;
 use crate::allocation::Allocation;
 use crate::metrics::{JobServerLimit, JobsMetrics};
-use crate::model::{QueueName, Wid};
+use crate::model::{Delivery, QueueName, Wid};
 use crate::settings::{Fsync, JobServerSettings};
 use crate::store::{BackupPoint, BatchSize, Storage, StoreCondition, StoreError};
 use crate::waiters::Waiters;
@@ -131,6 +131,9 @@ impl<D: Disk> EngineShared<D> {
         }
         // The last job of a batch may have expired.
         let has_callback = engine.state.features.batches.has_due();
+        if !engine.held_by_log.is_empty() {
+            self.sync.borrow().request_room();
+        }
         let is_changed = !taken.is_empty() || !engine.woken.is_empty() || has_callback;
         drop(engine);
         if is_changed {
@@ -169,6 +172,27 @@ impl<D: Disk> EngineShared<D> {
                 self.offer(&name);
             }
         }
+    }
+
+    /// Returns the jobs for the reply once their reservations are as durable as they must be. If that fails, or if the
+    /// future is dropped, the jobs wait again.
+    pub(super) async fn deliver(
+        &self,
+        taken: Vec<EngineFetch>,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        if !taken.iter().any(|taken| taken.is_logged) {
+            return Ok(taken.into_iter().map(|taken| taken.delivery).collect());
+        }
+        let mut undelivered = Undelivered { store: self, taken };
+        self.promise().await?;
+        let taken = std::mem::take(&mut undelivered.taken);
+        Ok(taken.into_iter().map(|taken| taken.delivery).collect())
+    }
+
+    /// Offers the jobs that were not handed out because the log had no room for their reservations.
+    pub(super) fn offer_held_by_log(&self) {
+        let held = std::mem::take(&mut self.engine.borrow_mut().held_by_log);
+        self.offer_numbered(held);
     }
 
     /// Returns jobs that were assigned but not delivered to their positions, and offers them again.
@@ -325,6 +349,20 @@ impl<D: Disk> EngineShared<D> {
             sync_seconds_p50: p50,
             sync_seconds_p99: p99,
             ..Storage::default()
+        }
+    }
+}
+
+/// Jobs that were taken for a fetch and are not delivered yet.
+struct Undelivered<'a, D: Disk> {
+    store: &'a EngineShared<D>,
+    taken: Vec<EngineFetch>,
+}
+
+impl<D: Disk> Drop for Undelivered<'_, D> {
+    fn drop(&mut self) {
+        if !self.taken.is_empty() {
+            self.store.give_back(std::mem::take(&mut self.taken));
         }
     }
 }

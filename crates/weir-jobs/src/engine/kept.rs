@@ -1,4 +1,4 @@
-//! Records of state that is no job: the progress of tracked jobs, batches, cron jobs. Each has a key, and
+//! Records of state that is no job: the progress of tracked jobs, batches, cron jobs, reservations. Each has a key, and
 //! the newest record of a key holds its whole state. Records in the oldest segment are written
 //! again, like those of live jobs, before it is removed.
 

@@ -13,6 +13,8 @@ pub(crate) enum KeptKind {
     Batch,
     /// A cron job; the key is a hash of its name.
     Cron,
+    /// The reservation of a job; the key is the job's order in its queue. Since version 4 of the log.
+    Reservation,
 }
 
 impl KeptKind {
@@ -21,6 +23,7 @@ impl KeptKind {
             Self::Track => 1,
             Self::Batch => 2,
             Self::Cron => 3,
+            Self::Reservation => 4,
         }
     }
 
@@ -29,6 +32,7 @@ impl KeptKind {
             1 => Some(Self::Track),
             2 => Some(Self::Batch),
             3 => Some(Self::Cron),
+            4 => Some(Self::Reservation),
             _ => None,
         }
     }

@@ -9,10 +9,13 @@ use std::collections::HashMap;
 use weir_base::clock::Timestamp;
 use weir_log::{Disk, RecordError, RecordPosition, RecordReader, SegmentLog};
 
+use super::arena::JobIndex;
 use super::fair_queue::LaneChoice;
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_positions};
 use super::head_features::{self, BatchJob};
+use super::journal::read_body;
 use super::kept_key::{KeptKey, KeptKind, KeptRecords};
+use super::limited::{LoggedReservation, reservation_key};
 use super::rebuild::Rebuild;
 use super::snapshot::{EngineSnapshot, EngineTotals, QueueFacts};
 use super::state::{EngineState, NewEntry};
@@ -54,6 +57,8 @@ struct FirstPass {
     any_hidden: bool,
     /// The newest record of each key.
     kept: KeptRecords,
+    /// The newest record of each reservation, by the order of its job.
+    reservations: HashMap<u64, RecordPosition, foldhash::fast::RandomState>,
     batches: BatchFacts,
     totals: EngineTotals,
     seed: Option<u64>,
@@ -137,7 +142,7 @@ pub(crate) fn recover<D: Disk>(
         restore_kept(log, *key, *position, &ended.batches, &mut state)?;
     }
     let mut filter = Survivors { ended: &ended, next_ended: 0, lost: HashMap::new() };
-    let mut unindexed = Vec::new();
+    let (mut unindexed, mut reserved) = (Vec::new(), Vec::new());
     let mut rebuild = Rebuild::new(log.reader(), ended.hashes_unknown_before());
     walk(log, |position, head| {
         if let RecordHead::Put(mut put) = head {
@@ -151,6 +156,11 @@ pub(crate) fn recover<D: Disk>(
                     state.features.restore(job, features.map_err(|_| unknown(position))?);
                 }
                 unindexed.push((put.hash, job));
+                if put.stored == StoredPlace::Queue
+                    && let Some(reservation) = ended.reservations.get(&put.order)
+                {
+                    reserved.push((job, *reservation));
+                }
             }
             if unindexed.len() == INDEX_BATCH_JOBS {
                 state.index_all(&mut unindexed);
@@ -159,6 +169,9 @@ pub(crate) fn recover<D: Disk>(
         Ok(())
     })?;
     state.index_all(&mut unindexed);
+    for (job, reservation) in reserved {
+        restore_reservation(log, job, reservation, &mut state)?;
+    }
     state.queues.forget_removed();
     state.has_counted_lost = !filter.lost.is_empty();
     state.features.batches.restored(&filter.lost, &ended.batches.callbacks);
@@ -203,12 +216,34 @@ fn restore_kept<D: Disk>(
             let id = BatchId(key.key);
             state.restore_batch(id, body, batches.totals.get(&id).copied().unwrap_or_default())
         }
+        // They are restored with their jobs.
+        KeptKind::Reservation => return Ok(()),
     };
     restored.map_err(|_| unknown(position))?;
     if body_is_empty {
         return Ok(());
     }
     state.note_kept(key, position);
+    Ok(())
+}
+
+/// Reserves a job again whose reservation is in the log and has not ended. A job that can't be read waits; its
+/// fetch finds that out.
+fn restore_reservation<D: Disk>(
+    log: &SegmentLog<D>,
+    job: JobIndex,
+    position: RecordPosition,
+    state: &mut EngineState,
+) -> Result<(), RecoverError> {
+    let (reader, mut buffer, mut job_buffer) = (log.reader(), Vec::new(), Vec::new());
+    let Some(body) = read_noted(log, &reader, position, &mut buffer)? else { return Ok(()) };
+    let recorded = LoggedReservation::read(body).map_err(|_| unknown(position))?;
+    let entry = *state.arena.get(job);
+    let stored = read_body(&reader, entry.position, &mut job_buffer);
+    if let (Some(recorded), Ok(stored)) = (recorded, stored) {
+        state.restore_reservation(job, Box::from(stored.jid), &recorded);
+        state.note_kept(reservation_key(entry.order), position);
+    }
     Ok(())
 }
 
@@ -339,8 +374,12 @@ impl FirstPass {
                 self.cleared.flushed = Some(position);
                 self.queues.clear();
                 self.kept.clear();
+                self.reservations.clear();
                 self.batches.totals.clear();
                 self.totals = EngineTotals::default();
+            }
+            RecordHead::Kept { key } if key.kind == KeptKind::Reservation => {
+                self.reservations.insert(key.key, position);
             }
             RecordHead::Kept { key } => drop(self.kept.insert(key, position)),
             RecordHead::Snapshot | RecordHead::QueueCleared { .. } => {}

@@ -1,5 +1,5 @@
-//! The reservations: worker, job and expiry. In memory only: after a crash every job is back in its
-//! queue.
+//! The reservations: worker, job and expiry. Those of jobs under a limit are in the log as well
+//! ([`super::limited`]); the others are in memory only, and after a crash their jobs are back in their queues.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,6 +9,7 @@ use weir_base::clock::Timestamp;
 use super::arena::JobIndex;
 use super::fair_queue::RunningLane;
 use super::index::hash_of;
+use super::kept_key::KeptKey;
 use crate::dispatch::DispatchCharge;
 use crate::model::Wid;
 use crate::rules;
@@ -27,6 +28,8 @@ pub(crate) struct EngineReservation {
     pub(crate) charge: Option<DispatchCharge>,
     /// That of its tenant, if its queue has `fair_by`.
     pub(crate) lane: Option<RunningLane>,
+    /// The key of its record in the log, if it has one.
+    pub(crate) logged: Option<KeptKey>,
 }
 
 /// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.

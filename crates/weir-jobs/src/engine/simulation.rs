@@ -41,6 +41,17 @@ struct Ledger {
     views: Vec<(u64, Option<View>)>,
     /// The unique jobs that no operator has moved, each with the number of its lock.
     unique: BTreeMap<String, u8>,
+    /// The jobs under a limit that workers have, or that are on their way to them.
+    leases: BTreeMap<String, Lease>,
+}
+
+/// A job that was taken under a limit.
+#[derive(Clone, Debug)]
+struct Lease {
+    /// The log's end after its reservation: its worker has the job from the moment at which this is durable.
+    reserved_at: u64,
+    queue: QueueName,
+    wid: Wid,
 }
 
 struct Run {
@@ -56,6 +67,8 @@ struct Run {
     /// Whether the disk is full.
     full: bool,
     allocation: Allocation,
+    /// Leases that were found again after a restart.
+    leases_restored: u32,
 }
 
 fn settings() -> JobServerSettings {
@@ -93,6 +106,7 @@ impl Run {
             batches: Vec::new(),
             full: false,
             allocation: Allocation::default(),
+            leases_restored: 0,
         }
     }
 
@@ -118,6 +132,7 @@ impl Run {
             _ => self.late_ack(),
         }
         self.note_callbacks();
+        self.note_ended_leases();
         self.check_consistency();
     }
 
@@ -130,7 +145,9 @@ impl Run {
             let (headroom, tenants_max) = (self.random.u32(0..3), self.random.usize(1..4));
             let weights = BTreeMap::from([("25".to_owned(), 3)]);
             let fair = Some(FairRules { by, headroom, tenants_max, weights });
-            queues.insert(queue(name), QueueAllocation { fair, ..QueueAllocation::default() });
+            let concurrency = self.random.bool().then(|| self.random.u32(1..4));
+            let rules = QueueAllocation { fair, concurrency, ..QueueAllocation::default() };
+            queues.insert(queue(name), rules);
         }
         self.allocation = Allocation { queues, ..Allocation::default() };
         self.engine.allocate(self.allocation.clone());
@@ -302,9 +319,12 @@ impl Run {
         let before = self.engine.end();
         let taken = self.engine.take(Some(&wid), &queues, |_| 0, self.now);
         if self.engine.end() > before {
-            // Expired jobs were dropped.
+            // Expired jobs were dropped, or the reservation was written.
             self.note_vanished();
             self.note(false);
+        }
+        if let Some(taken) = taken.as_ref().filter(|taken| taken.is_logged) {
+            self.note_lease(&taken.delivery.jid, wid);
         }
         if let Some(taken) = taken {
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
@@ -314,6 +334,39 @@ impl Run {
                 "an ended job came back"
             );
         }
+    }
+
+    /// Records that a worker gets a job, unless the process ends first. No limit may be exceeded.
+    fn note_lease(&mut self, jid: &str, wid: Wid) {
+        let state = &self.engine.state;
+        let held = state.reserved.get(jid).unwrap();
+        let queue = state.queues.get(state.arena.get(held.job).queue).name.clone();
+        let lease = Lease { reserved_at: self.engine.end().0, queue: queue.clone(), wid };
+        self.ledger.leases.insert(jid.to_owned(), lease);
+        let running = self.ledger.leases.values().filter(|lease| lease.queue == queue).count();
+        if let Some(most) = self.allocation.of(&queue).concurrency {
+            assert!(running <= most as usize, "{running} jobs of {queue} run, and {most} may");
+        }
+    }
+
+    /// Forgets the leases that the last step has ended.
+    fn note_ended_leases(&mut self) {
+        let reserved = &self.engine.state.reserved;
+        self.ledger.leases.retain(|jid, _| reserved.get(jid).is_some());
+    }
+
+    /// Checks after a restart that every job that a worker has is reserved by it.
+    fn check_leases(&mut self, promised: u64) {
+        let reserved = &self.engine.state.reserved;
+        self.ledger.leases.retain(|jid, lease| {
+            let held = reserved.get(jid);
+            if lease.reserved_at <= promised {
+                let wid = held.unwrap_or_else(|| panic!("{jid} runs, and is not reserved")).wid.as_ref();
+                assert_eq!(wid, Some(&lease.wid), "{jid}");
+                self.leases_restored += 1;
+            }
+            lease.reserved_at <= promised
+        });
     }
 
     fn reserved(&mut self) -> Option<String> {
@@ -454,6 +507,7 @@ impl Run {
         self.engine = engine;
         self.syncer = self.engine.journal.log.syncer();
         self.check_promises(promised);
+        self.check_leases(promised);
         self.engine.allocate(self.allocation.clone());
         self.start_new_life(promised);
     }
@@ -524,7 +578,11 @@ impl Run {
             pushed: pushed.into_iter().map(|jid| (jid, 0)).collect(),
             views: Vec::new(),
             unique: std::mem::take(&mut self.ledger.unique),
+            leases: std::mem::take(&mut self.ledger.leases),
         };
+        for lease in self.ledger.leases.values_mut() {
+            lease.reserved_at = 0;
+        }
         let view = view(&self.engine);
         self.ledger.views.push((0, Some(view)));
     }
@@ -623,7 +681,7 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 fn what_was_promised_survives_power_cuts_and_kills() {
     let runs = number_from_environment("WEIR_SIMULATION_RUNS", 300);
     let first = number_from_environment("WEIR_SIMULATION_SEED", 0);
-    let (mut crashes, mut jobs) = (0, 0);
+    let (mut crashes, mut jobs, mut leases) = (0, 0, 0);
     for seed in first..first + runs {
         let outcome = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
@@ -633,7 +691,7 @@ fn what_was_promised_survives_power_cuts_and_kills() {
             }
             run.crash();
             run.finish_batches();
-            (run.crashes, run.next_jid)
+            (run.crashes, run.next_jid, run.leases_restored)
         });
         let Ok(outcome) = outcome else {
             panic!(
@@ -642,8 +700,12 @@ fn what_was_promised_survives_power_cuts_and_kills() {
         };
         crashes += outcome.0;
         jobs += outcome.1;
+        leases += outcome.2;
     }
-    println!("{runs} runs, {crashes} power cuts and kills, {jobs} jobs: every promise held");
+    println!(
+        "{runs} runs, {crashes} power cuts and kills, {jobs} jobs, {leases} leases found again: every promise held"
+    );
+    assert!(leases > 0);
 }
 
 /// Restarts after every change of segments, so that each snapshot is read.

@@ -97,6 +97,7 @@ impl<D: Disk> EngineShared<D> {
             self.sync.borrow().request_soon();
         }
         self.round_over.notify_waiters();
+        self.offer_held_by_log();
     }
 
     fn fail_promises(&self, end: Lsn, reason: String) {

@@ -28,7 +28,35 @@ const EXPIRED_PER_FETCH: usize = 64;
 pub(crate) struct EngineFetch {
     /// The ticket of its reservation.
     pub(crate) ticket: u64,
+    /// Whether its reservation must be durable before it is delivered.
+    pub(crate) is_logged: bool,
     pub(crate) delivery: Delivery,
+}
+
+/// A job that was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AckedJob {
+    pub(crate) queue: u16,
+    /// Whether its reservation was in the log, where only this end can end it.
+    pub(crate) was_logged: bool,
+}
+
+/// Why a job that was taken is not handed out.
+#[derive(Debug)]
+enum HandOutError {
+    /// It can't be read and was dropped.
+    Dropped,
+    /// It waits again.
+    JustNow,
+}
+
+impl From<Unreadable> for HandOutError {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::Dropped => Self::Dropped,
+            Unreadable::JustNow(_) => Self::JustNow,
+        }
+    }
 }
 
 impl<D: Disk> Engine<D> {
@@ -62,11 +90,11 @@ impl<D: Disk> Engine<D> {
             }
             match self.hand_out(job, wid, charge, lane, now) {
                 Ok(taken) => return Some(taken),
-                Err(Unreadable::Dropped) => {
+                Err(HandOutError::Dropped) => {
                     self.take_back_charge(queue, charge);
                     self.end_lane(queue, lane, None, now);
                 }
-                Err(Unreadable::JustNow(_)) => {
+                Err(HandOutError::JustNow) => {
                     self.take_back_charge(queue, charge);
                     self.wait_again(job, lane);
                     return None;
@@ -153,6 +181,7 @@ impl<D: Disk> Engine<D> {
     /// Ends the reservation of a job of `queue`.
     fn end_reservation(&mut self, jid: &str, job: JobIndex, queue: u16, now: Timestamp) {
         let Some(reservation) = self.state.reserved.remove_job(jid, job) else { return };
+        self.forget_logged(&reservation);
         self.end_lane(queue, reservation.lane, Some(reservation.since), now);
         if let Some(charge) = reservation.charge
             && let Some(name) = self.state.queues.name(queue)
@@ -178,18 +207,18 @@ impl<D: Disk> Engine<D> {
         charge: Option<DispatchCharge>,
         lane: Option<RunningLane>,
         now: Timestamp,
-    ) -> Result<EngineFetch, Unreadable> {
+    ) -> Result<EngineFetch, HandOutError> {
         let ArenaEntry { position, order, queue, .. } = *self.state.arena.get(job);
         let body = match read_body_ahead(&mut self.ahead, position) {
             Ok(body) => body,
-            Err(error) => return Err(self.drop_unreadable(job, &error)),
+            Err(error) => return Err(self.drop_unreadable(job, &error).into()),
         };
         let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
         let jid: Box<str> = Box::from(body.jid);
         let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
         let wid = wid.cloned();
         let ticket = self.state.reserved.ticket();
-        self.state.reserved.insert(EngineReservation {
+        let mut reservation = EngineReservation {
             ticket,
             job,
             jid,
@@ -198,12 +227,23 @@ impl<D: Disk> Engine<D> {
             expires_at,
             charge,
             lane,
-        });
+            logged: None,
+        };
+        if self.is_limited(job)
+            && let Err(error) = self.log_reservation(&mut reservation)
+        {
+            if error == EngineError::Behind {
+                self.held_by_log.push(queue);
+            }
+            return Err(HandOutError::JustNow);
+        }
+        let is_logged = reservation.logged.is_some();
+        self.state.reserved.insert(reservation);
         self.state.features.set(job, self.state.features.get(job).started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
-        Ok(EngineFetch { ticket, delivery })
+        Ok(EngineFetch { ticket, is_logged, delivery })
     }
 
     /// Returns a job that was not delivered to its former position, unless its reservation has
@@ -211,6 +251,7 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn put_back(&mut self, taken: &EngineFetch) -> Option<u16> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
+        self.end_logged(&reservation);
         self.note_track(reservation.job, jid, TrackState::Enqueued, reservation.since);
         let queue = self.wait_again(reservation.job, reservation.lane);
         self.take_back_charge(queue, reservation.charge);
@@ -224,18 +265,18 @@ impl<D: Disk> Engine<D> {
         reporter: Option<&Wid>,
         jid: &str,
         now: Timestamp,
-    ) -> Result<Option<u16>, EngineError> {
-        let reserved = self
-            .state
-            .reserved
-            .get_for(jid, reporter)
-            .map(|reservation| (reservation.job, now.since(reservation.since).as_secs_f64()));
-        let Some((job, ran)) = reserved else {
+    ) -> Result<Option<AckedJob>, EngineError> {
+        let reserved = self.state.reserved.get_for(jid, reporter).map(|reservation| {
+            let ran = now.since(reservation.since).as_secs_f64();
+            (reservation.job, ran, reservation.logged.is_some())
+        });
+        let Some((job, ran, was_logged)) = reserved else {
             if self.state.reserved.get(jid).is_some() {
                 self.metrics.stale_report(StaleReport::Ack);
                 return Ok(None);
             }
-            return self.ack_waiting(jid, now);
+            let queue = self.ack_waiting(jid, now)?;
+            return Ok(queue.map(|queue| AckedJob { queue, was_logged: false }));
         };
         let queue = self.state.arena.get(job).queue;
         self.journal.note(&self.removal(job, RemovalReason::Acked), &self.state)?;
@@ -251,7 +292,7 @@ impl<D: Disk> Engine<D> {
             self.note_tracked(jid, TrackState::Success, now);
         }
         self.run_batches(now);
-        Ok(Some(queue))
+        Ok(Some(AckedJob { queue, was_logged }))
     }
 
     fn ack_waiting(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
@@ -394,6 +435,9 @@ impl<D: Disk> Engine<D> {
         match rules::after_vanishing(returned, self.settings.limits.returns_max) {
             rules::Return::Waits => {
                 let reservation = self.state.reserved.remove_job(&jid, job);
+                if let Some(reservation) = &reservation {
+                    self.end_logged(reservation);
+                }
                 let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
                 self.take_back_charge(queue, charge);
                 self.note_track(job, &jid, TrackState::Enqueued, now);

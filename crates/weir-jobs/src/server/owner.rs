@@ -124,6 +124,7 @@ async fn serve<S: Store>(
     let mut service = JobService::new(store, settings, clock, metrics);
     service.console = console;
     let service = Rc::new(service);
+    expect_workers(&service).await;
     let shutdown = ShutdownToken::new();
     for listener in listeners {
         listener.set_nonblocking(true)?;
@@ -133,6 +134,18 @@ async fn serve<S: Store>(
     shutdown.spawn_local(requests::run(Rc::clone(&service), requests, shutdown.clone()));
     let _ = opened.send(Ok(()));
     Ok(serve_until_stopped(&service, &shutdown, &stop).await)
+}
+
+/// Registers the workers whose reservations the store has restored, so that their jobs return if they do not.
+async fn expect_workers<S: Store>(service: &JobService<S>) {
+    if service.store.capabilities().shared {
+        return;
+    }
+    let (held, now) = (service.store.reservations(usize::MAX).await, service.clock.now());
+    let mut workers = service.workers.borrow_mut();
+    for wid in held.iter().filter_map(|held| held.wid.as_ref()) {
+        workers.expect(wid, now);
+    }
 }
 
 /// Serves until a stop is requested, then shuts down in order.

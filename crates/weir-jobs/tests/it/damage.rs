@@ -419,7 +419,36 @@ fn a_store_of_the_second_format_opens_and_its_jobs_have_no_locks() {
         let now = disk.file_bytes(name).expect("there");
         assert!(now.starts_with(before), "what stood there stays");
         let newest = disk.file_bytes("0000000003.log").expect("a new segment");
-        assert_eq!(newest[8..12], 3u32.to_le_bytes(), "an older Weir rejects the store");
+        assert_eq!(newest[8..12], 4u32.to_le_bytes(), "an older Weir rejects the store");
+        let store = open_with(&disk, 2 << 20);
+        assert_eq!((contents(&store).await.jobs.len(), store.storage().await.damages), (5, 0));
+    });
+}
+
+/// Written by a Weir whose segments had version 3, which kept no reservations.
+const FORMAT_3: [(&str, &[u8]); 2] = [
+    ("0000000001.log", include_bytes!("format_3/0000000001.log")),
+    ("0000000002.log", include_bytes!("format_3/0000000002.log")),
+];
+
+#[test]
+fn a_store_of_the_third_format_opens_with_its_locks_and_without_reservations() {
+    run(async {
+        let disk = SimulatedDisk::new(6);
+        FORMAT_3.iter().for_each(|(name, bytes)| disk.put_file(name, bytes.to_vec()));
+        let store = open_with(&disk, 2 << 20);
+        let found = contents(&store).await;
+        let jids: Vec<&str> = found.jobs.keys().map(String::as_str).collect();
+        let expected = ["old-job-0001", "old-job-0002", "old-job-0003", "old-mail-001"];
+        assert_eq!((jids, found.paused), (expected.to_vec(), vec!["mailers".to_owned()]));
+        let counts = store.counts().await;
+        assert_eq!((store.storage().await.damages, counts.unique_locks, counts.reserved), (0, 1, 0));
+        push(&store, 0).await;
+        store.close().await.expect("a clean end");
+        drop(store);
+        let disk = disk.kill();
+        let newest = disk.file_bytes("0000000003.log").expect("a new segment");
+        assert_eq!(newest[8..12], 4u32.to_le_bytes(), "an older Weir rejects the store");
         let store = open_with(&disk, 2 << 20);
         assert_eq!((contents(&store).await.jobs.len(), store.storage().await.damages), (5, 0));
     });

@@ -14,5 +14,6 @@ mod faktory_queue_limits;
 mod faktory_server;
 mod faktory_tls;
 mod hostile;
+mod limited;
 mod regressions;
 mod storage_faults;

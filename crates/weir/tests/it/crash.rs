@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 mod ledger;
+mod limits;
 mod load;
 pub(crate) mod server;
 

@@ -31,6 +31,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts with these settings in addition, the first of them in `[jobs.limits]`.
+    pub(crate) fn start_with(more: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // The port must stay the same over restarts: one that is free now.
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -39,7 +44,7 @@ impl Server {
         let settings = format!(
             "data_dir = {:?}\n[jobs]\nlisten = \"{address}\"\nfsync_acks = true\n\
              [jobs.limits]\nadvanced.segment_bytes = \"4MiB\"\nadvanced.reserve_bytes = \"1MiB\"\n\
-             line_bytes_max = \"256KiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n",
+             line_bytes_max = \"256KiB\"\n{more}[console]\nlisten = \"127.0.0.1:0\"\n",
             folder.path().join("data")
         );
         std::fs::write(folder.path().join("weir.toml"), settings).expect("a writable folder");

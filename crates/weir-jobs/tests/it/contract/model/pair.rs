@@ -21,6 +21,9 @@ use crate::contract::world::{START, StuckFetch, World, place, queue_name, report
 /// FETCHes that wait at once.
 const WAITS_MAX: usize = 4;
 
+/// Far more than a sync takes; it only bounds a failure.
+const SYNC_MAX: Duration = Duration::from_secs(60);
+
 /// Below the least time that a retry waits (15 s), with room for steps of a microsecond.
 const RETRY_AGE_MAX: Duration = Duration::from_secs(14);
 
@@ -179,8 +182,13 @@ impl Pair {
             return;
         }
         let worker = WORKERS[worker];
-        let embedded = self.embedded().begin_fetch(worker, &queues).await;
+        let mut embedded = self.embedded().begin_fetch(worker, &queues).await;
         let memory = self.memory.begin_fetch(worker, &queues).await;
+        if memory.is_err()
+            && let Ok(fetch) = &mut embedded
+        {
+            embedded = Err(synced(fetch).await);
+        }
         match (embedded, memory) {
             (Ok(embedded), Ok(memory)) => self.waits.push((embedded, memory)),
             (embedded, memory) => {
@@ -198,8 +206,12 @@ impl Pair {
             return;
         };
         let (embedded, memory) = &mut self.waits[place];
-        let embedded = poll_fn(|context| Poll::Ready(embedded.as_mut().poll(context))).await;
+        let mut polled = poll_fn(|context| Poll::Ready(embedded.as_mut().poll(context))).await;
         let memory = poll_fn(|context| Poll::Ready(memory.as_mut().poll(context))).await;
+        if memory.is_ready() && polled.is_pending() {
+            polled = Poll::Ready(synced(embedded).await);
+        }
+        let embedded = polled;
         let done = |polled: &Poll<Option<Delivery>>| match polled {
             Poll::Ready(job) => Some(job.as_ref().map(delivered)),
             Poll::Pending => None,
@@ -295,6 +307,8 @@ impl Pair {
         let old = self.embedded.take().expect("it is open between operations");
         self.embedded = Some(World { harness: old.harness.reopen(), clock: self.clock.clone() });
         for worker in WORKERS {
+            // Jobs under a limit are still reserved.
+            self.embedded().store().release(&Wid::new(worker)).await.unwrap();
             self.memory.store().release(&Wid::new(worker)).await.unwrap();
         }
         self.restarted = true;
@@ -343,6 +357,11 @@ fn kind(outcome: FailOutcome) -> &'static str {
         FailOutcome::Dead => "dead",
         FailOutcome::Discarded => "discarded",
     }
+}
+
+/// Returns what a FETCH was handed once its reservation is durable, as that of a job under a limit must be.
+async fn synced(fetch: &mut StuckFetch) -> Option<Delivery> {
+    tokio::time::timeout(SYNC_MAX, fetch).await.ok().flatten()
 }
 
 /// `a` and `b` share, `c` has a cap, `d` a guarantee.

@@ -1,0 +1,235 @@
+//! Jobs under a limit over power cuts: a reservation counts until ACK, FAIL or the end of its lease.
+
+use std::time::Duration;
+
+use tokio::task::LocalSet;
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::engine::EmbeddedStore;
+use weir_jobs::job::JobBatch;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::model::{FailureReport, QueueName, Wid};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings, QueueSettings};
+use weir_jobs::store::{BatchSize, FetchRequest, Store, StoreError};
+use weir_log::SimulatedDisk;
+
+/// Which sectors a power cut keeps depends on the seed of the disk.
+const SEEDS: u64 = 24;
+/// The default of `reserve_for`, in seconds.
+const LEASE: Duration = Duration::from_secs(1_800);
+
+struct Limited {
+    disk: SimulatedDisk,
+    clock: Clock,
+    store: EmbeddedStore<SimulatedDisk>,
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::parse(name, &JobServerLimits::default()).unwrap()
+}
+
+fn wid() -> Wid {
+    Wid::new("w1")
+}
+
+impl Limited {
+    /// A store whose queue `one` runs one job at once.
+    fn open(disk: SimulatedDisk, clock: Clock) -> Self {
+        let limits = JobServerLimits {
+            segment_bytes: 64 << 10,
+            reserve_bytes: 16 << 10,
+            ..JobServerLimits::default()
+        };
+        let mut settings = JobServerSettings { limits, ..JobServerSettings::default() };
+        let one = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
+        settings.queues.insert(queue("one"), one);
+        let metrics = JobsMetrics::detached();
+        let store = EmbeddedStore::open_on(disk.clone(), &settings, clock.clone(), metrics);
+        Self { disk, clock, store: store.expect("the log opens").0 }
+    }
+
+    fn new(seed: u64) -> Self {
+        let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
+        Self::open(SimulatedDisk::new(seed), clock)
+    }
+
+    /// Cuts the power, and opens the store again.
+    fn restart(self) -> Self {
+        let disk = self.disk.crash();
+        Self::open(disk, self.clock.clone())
+    }
+
+    async fn push(&self, jid: &str, queue: &str, members: &str) {
+        let json = format!(
+            r#"{{"jid":"{jid}","jobtype":"T","args":["{jid}"],"queue":"{queue}"{members}}}"#
+        );
+        let mut batch = JobBatch::new();
+        let now = self.clock.now();
+        let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
+        self.store.push(&[job]).await.expect("stored");
+    }
+
+    async fn try_fetch(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let (queues, wid) = ([queue(name)], wid());
+        let max = BatchSize::ONE;
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait: Duration::ZERO };
+        Ok(self.store.fetch(request).await?.pop().map(|delivery| delivery.jid.to_string()))
+    }
+
+    async fn fetch(&self, name: &str) -> Option<String> {
+        self.try_fetch(name).await.expect("fetch works")
+    }
+
+    async fn reserved(&self) -> Vec<(String, Option<Wid>)> {
+        let held = self.store.reservations(10).await.into_iter();
+        held.map(|held| (held.jid.to_string(), held.wid)).collect()
+    }
+}
+
+fn run<F: Future<Output = ()>>(test: F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+}
+
+/// A store after a power cut, with `first-job` delivered to w1 before it, and `second-job` waiting.
+async fn restarted(seed: u64) -> Limited {
+    let limited = Limited::new(seed);
+    limited.push("first-job", "one", "").await;
+    limited.push("second-job", "one", "").await;
+    assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+    let limited = limited.restart();
+    assert_eq!(limited.reserved().await, [("first-job".to_owned(), Some(wid()))], "seed {seed}");
+    assert_eq!(limited.fetch("one").await, None, "seed {seed}: the first may still run");
+    limited
+}
+
+#[test]
+fn a_job_under_a_limit_counts_after_a_power_cut_until_it_is_acknowledged() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = restarted(seed).await;
+            assert_eq!(
+                limited.store.ack_from(Some(&Wid::new("w2")), &["first-job"]).await.unwrap(),
+                [0]
+            );
+            assert_eq!(limited.fetch("one").await, None, "another worker ends no job of w1");
+            assert_eq!(limited.store.ack_from(Some(&wid()), &["first-job"]).await, Ok(vec![]));
+            // An ACK is durable before the reply: it frees the slot for good.
+            let limited = limited.restart();
+            assert_eq!(limited.reserved().await, [], "seed {seed}");
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("second-job"));
+        });
+    }
+}
+
+#[test]
+fn a_job_under_a_limit_counts_after_a_power_cut_until_it_fails() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = restarted(seed).await;
+            let report = FailureReport { jid: "first-job".into(), ..FailureReport::default() };
+            limited.store.fail_from(Some(&wid()), vec![report]).await[0].as_ref().expect("failed");
+            let limited = limited.restart();
+            assert_eq!(limited.reserved().await, [], "seed {seed}");
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("second-job"));
+            assert_eq!(limited.store.counts().await.retries, 1);
+        });
+    }
+}
+
+#[test]
+fn a_job_under_a_limit_counts_after_a_power_cut_until_its_lease_ends() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = restarted(seed).await;
+            limited.clock.advance(LEASE - Duration::from_secs(1));
+            limited.store.tick().await.expect("ticks");
+            assert_eq!(limited.fetch("one").await, None);
+            let until = limited.clock.now() + Duration::from_secs(3_600);
+            assert_eq!(limited.store.extend("first-job", until).await, Ok(true));
+            let limited = limited.restart();
+            limited.clock.advance(Duration::from_secs(3_599));
+            limited.store.tick().await.expect("ticks");
+            assert_eq!(limited.fetch("one").await, None, "seed {seed}: the lease was extended");
+            limited.clock.advance(Duration::from_secs(1));
+            limited.store.tick().await.expect("ticks");
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("second-job"));
+        });
+    }
+}
+
+#[test]
+fn the_job_of_a_worker_that_was_given_up_waits_also_after_a_power_cut() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = restarted(seed).await;
+            assert_eq!(limited.store.release(&wid()).await, Ok(1));
+            let limited = limited.restart();
+            assert_eq!(limited.reserved().await, [], "seed {seed}");
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        });
+    }
+}
+
+#[test]
+fn a_unique_job_is_not_handed_out_twice_over_a_power_cut() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = Limited::new(seed);
+            limited.push("unique-job", "many", r#","custom":{"unique_for":7200}"#).await;
+            limited
+                .push(
+                    "at-start",
+                    "many",
+                    r#","custom":{"unique_for":7200,"unique_until":"start"},"retry":3"#,
+                )
+                .await;
+            limited.push("plain-job", "many", "").await;
+            for jid in ["unique-job", "at-start", "plain-job"] {
+                assert_eq!(limited.fetch("many").await.as_deref(), Some(jid));
+            }
+            let limited = limited.restart();
+            // The lock of the second one ended when it started.
+            assert_eq!(limited.fetch("many").await.as_deref(), Some("at-start"));
+            assert_eq!(limited.fetch("many").await.as_deref(), Some("plain-job"));
+            assert_eq!(limited.fetch("many").await, None, "seed {seed}");
+            assert_eq!(limited.store.ack(&["unique-job"]).await, Ok(vec![]));
+            assert_eq!(limited.store.counts().await.unique_locks, 0);
+        });
+    }
+}
+
+#[test]
+fn a_fetch_that_the_client_gives_up_leaves_its_job_in_the_queue() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        let (queues, wid) = ([queue("one")], wid());
+        let request = FetchRequest {
+            wid: Some(&wid),
+            queues: &queues,
+            max: BatchSize::ONE,
+            wait: Duration::ZERO,
+        };
+        let mut fetch = Box::pin(limited.store.fetch(request));
+        let first = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(fetch.as_mut().poll(context).is_pending())
+        });
+        assert!(first.await, "the job is delivered once its reservation is durable");
+        assert_eq!(limited.reserved().await.len(), 1);
+        drop(fetch);
+        assert_eq!(limited.reserved().await, []);
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+    });
+}
+
+#[test]
+fn a_job_under_a_limit_is_not_handed_out_if_its_reservation_cannot_be_synced() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        limited.disk.fail_sync_after(0);
+        let fetched = limited.try_fetch("one").await;
+        assert!(matches!(fetched, Err(StoreError::Failed(_))), "{fetched:?}");
+        assert_eq!(limited.reserved().await, []);
+    });
+}

@@ -1,0 +1,137 @@
+//! Limits of jobs that run at once, held by workers that outlive the server.
+//!
+//! A worker counts itself from the reply to its FETCH until it sends the ACK, over all lives of the server. A
+//! worker whose FETCH got no reply ends: it has no job, but the server may have reserved one for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::client::{self, Client};
+use super::number_from_environment;
+use super::server::{Server, Victim};
+
+const QUEUE: &str = "limited";
+const LIMIT: u32 = 3;
+const WORKERS: u32 = 8;
+/// Jobs that end between two kills, so that each life of the server hands some out.
+const JOBS_PER_LIFE: u64 = 4;
+const JOBS: u64 = 5_000;
+const RETRY: Duration = Duration::from_millis(5);
+/// Bounds a failure: a worker that has ended keeps its slot for `heartbeat_timeout`.
+const TRIES: u32 = 12_000;
+
+const SETTINGS: &str = "heartbeat_timeout = \"4s\"\nadvanced.fetch_wait = \"250ms\"\n\
+    [jobs.queues.limited]\nconcurrency = 3\n";
+
+/// What the workers share.
+#[derive(Debug, Default)]
+struct Fleet {
+    running: AtomicU32,
+    running_max: AtomicU32,
+    done: AtomicU64,
+    /// Numbers of workers, which are never reused.
+    next: AtomicU32,
+    over: AtomicBool,
+}
+
+impl Fleet {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn run_job(&self, random: &mut fastrand::Rng) {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max.fetch_max(running, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(random.u64(0..25)));
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.done.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn wait_for_jobs(&self, more: u64) {
+        let wanted = self.done.load(Ordering::SeqCst) + more;
+        for _ in 0..TRIES {
+            if self.done.load(Ordering::SeqCst) >= wanted {
+                return;
+            }
+            std::thread::sleep(RETRY);
+        }
+        panic!("{} jobs ended, and {wanted} should have", self.done.load(Ordering::SeqCst));
+    }
+}
+
+/// Connects as `wid`, as soon as there is a server. `None`: the test is over.
+fn connect(address: SocketAddr, wid: &str, fleet: &Fleet) -> Option<Client> {
+    while !fleet.is_over() {
+        if let Some(client) = Client::connect(address, wid) {
+            return Some(client);
+        }
+        std::thread::sleep(RETRY);
+    }
+    None
+}
+
+/// Runs workers one after the other, each until a FETCH gets no reply.
+fn work(address: SocketAddr, fleet: &Fleet, mut random: fastrand::Rng) -> Option<()> {
+    while !fleet.is_over() {
+        let wid = format!("limited-{}", fleet.next.fetch_add(1, Ordering::SeqCst));
+        let mut client = connect(address, &wid, fleet)?;
+        let beat = format!(r#"BEAT {{"wid":"{wid}"}}"#);
+        while let Some(reply) = client
+            .try_send_command(&beat)
+            .and_then(|_| client.try_send_command(&format!("FETCH {QUEUE}")))
+        {
+            if fleet.is_over() {
+                return None;
+            }
+            let Some(jid) = client::jid_in_reply(&reply) else { continue };
+            fleet.run_job(&mut random);
+            while client.ack(&jid).as_deref() != Some("OK") {
+                client = connect(address, &wid, fleet)?;
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
+    let kills = number_from_environment("WEIR_CRASH_KILLS", 8);
+    let mut random = fastrand::Rng::with_seed(number_from_environment("WEIR_CRASH_SEED", 1));
+    let mut server = Server::start_with(SETTINGS);
+    let mut producer = Client::connect(server.address(), "producer").expect("it is up");
+    let jobs: Vec<String> = (0..JOBS + kills * 50)
+        .map(|number| {
+            format!(r#"{{"jid":"limited-{number:06}","jobtype":"L","args":[],"queue":"{QUEUE}"}}"#)
+        })
+        .collect();
+    for jobs in jobs.chunks(500) {
+        let push = format!("PUSHB [{}]", jobs.join(","));
+        assert_eq!(producer.try_send_command(&push).as_deref(), Some("{}"));
+    }
+    let fleet = Arc::new(Fleet::default());
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|_| {
+            let (fleet, random, address) = (Arc::clone(&fleet), random.fork(), server.address());
+            std::thread::spawn(move || work(address, &fleet, random))
+        })
+        .collect();
+    for _ in 0..kills {
+        fleet.wait_for_jobs(JOBS_PER_LIFE);
+        // What makes the moment random; nothing waits for it.
+        std::thread::sleep(Duration::from_millis(random.u64(0..40)));
+        let victim = if random.bool() { Victim::Everything } else { Victim::Service };
+        server.kill(victim);
+        server.restart(victim);
+    }
+    fleet.wait_for_jobs(JOBS_PER_LIFE);
+    fleet.over.store(true, Ordering::SeqCst);
+    for worker in workers {
+        let _ = worker.join().expect("a worker");
+    }
+    let (most, done) = (fleet.running_max.load(Ordering::SeqCst), fleet.done.load(Ordering::SeqCst));
+    println!("{kills} kills, {done} jobs, at most {most} at once");
+    assert_eq!(most, LIMIT, "the limit was exceeded, or never reached");
+    server.stop();
+}
