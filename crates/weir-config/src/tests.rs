@@ -449,6 +449,14 @@ fn tenants_are_a_setting_of_the_embedded_store() {
     assert_eq!((fair.by.to_string().as_str(), fair.headroom), ("/args/0/domain", 12));
     assert_eq!((fair.weights.get("big.org"), fair.tenants_max), (Some(&3), 100_000));
     assert_eq!(rules("[jobs.queues.crawl]\nweight = 1\n"), None);
+    let text =
+        format!("{queue}tenant_concurrency = 2\ntenants.\"big.org\" = {{ concurrency = 5 }}\n");
+    let limits = rules(&text).expect("rules").limits;
+    assert_eq!((limits.each, limits.of.get("big.org")), (Some(2), Some(&5)));
+    insta::assert_snapshot!(errors("[jobs.queues.crawl]\ntenant_concurrency = 2\ntenants.a = { concurrency = 5 }\n"), @r"
+    weir.toml:2:22: jobs.queues.crawl.tenant_concurrency: needs fair_by, which says what names the tenant of a job
+    weir.toml:3:29: jobs.queues.crawl.tenants.a.concurrency: needs fair_by, which says what names the tenant of a job
+    ");
     let in_redis =
         format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
     insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");

@@ -60,13 +60,22 @@ pub struct FairRules {
     pub tenants_max: usize,
     /// Weights by the names of tenants; 1 for all others.
     pub weights: BTreeMap<String, u16>,
+    pub limits: TenantLimits,
 }
 
-impl QueueAllocation {
-    /// Returns whether the jobs of the queue run under a limit, so that their reservations must survive a crash.
-    #[must_use]
-    pub const fn is_limited(&self) -> bool {
-        self.concurrency.is_some()
+/// How many jobs of a tenant run at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Of each tenant. `None`: no limit.
+    pub each: Option<u32>,
+    /// Of tenants with a limit of their own, by name.
+    pub of: BTreeMap<String, u32>,
+}
+
+impl TenantLimits {
+    /// Returns whether the same tenants have a limit.
+    pub(crate) fn limit_the_same(&self, other: &Self) -> bool {
+        self.each.is_some() == other.each.is_some() && self.of.keys().eq(other.of.keys())
     }
 }
 
@@ -89,11 +98,15 @@ impl DispatchPolicy {
 impl FairRules {
     fn of_settings(queue: &QueueSettings, tenants_max: usize) -> Option<Self> {
         let weights = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.weight));
+        let of = queue.tenants.iter();
+        let of = of.filter_map(|(name, tenant)| Some((name.clone(), tenant.concurrency?)));
+        let limits = TenantLimits { each: queue.tenant_concurrency, of: of.collect() };
         Some(Self {
             by: queue.fair_by.clone()?,
             headroom: queue.fair_headroom,
             tenants_max,
             weights: weights.collect(),
+            limits,
         })
     }
 }

@@ -174,18 +174,30 @@ pub struct QueueSettings {
     /// queue, which needs a connection for each job that a worker runs at once.
     #[setting(range = 0..=1_000_000)]
     pub fair_headroom: u32,
-    /// Tenants with a weight of their own, by name.
+    /// Jobs of each tenant (fair_by) that run at once, over all workers. Jobs of a tenant at its limit are left out until
+    /// one of its jobs has ended.
+    #[setting(range = 1..=u64::from(u32::MAX))]
+    pub tenant_concurrency: Option<u32>,
+    /// Tenants with a weight or a limit of their own, by name.
     #[setting(skip)]
     pub tenants: BTreeMap<String, TenantSettings>,
 }
+
+const NEEDS_FAIR_BY: &str = "needs fair_by, which says what names the tenant of a job";
 
 impl QueueSettings {
     fn read_tenants(&mut self, table: &mut TableReader<'_>) {
         table.named("tenants", |name, table| {
             let mut tenant = TenantSettings::default();
             tenant.read(table);
+            if tenant.concurrency.is_some() && self.fair_by.is_none() {
+                table.error_at("concurrency", NEEDS_FAIR_BY);
+            }
             self.tenants.insert(name.to_owned(), tenant);
         });
+        if self.tenant_concurrency.is_some() && self.fair_by.is_none() {
+            table.error_at("tenant_concurrency", NEEDS_FAIR_BY);
+        }
     }
 }
 
@@ -196,6 +208,9 @@ pub struct TenantSettings {
     /// Part of the workers that the tenant gets, in proportion to those of the other tenants (fair_by).
     #[setting(range = 1..=1_000, default = 1)]
     pub weight: u16,
+    /// Jobs of the tenant that run at once, in place of tenant_concurrency.
+    #[setting(range = 1..=u64::from(u32::MAX))]
+    pub concurrency: Option<u32>,
 }
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.

@@ -278,6 +278,8 @@ pub struct QueueCounts {
     pub failed_total: u64,
     /// The lanes of its tenants, if it has `fair_by`.
     pub lanes: LaneCounts,
+    /// Jobs that wait because a limit of jobs at once is reached.
+    pub blocked: u64,
 }
 
 /// What this node has done to a queue since its start.

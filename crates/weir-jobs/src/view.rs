@@ -237,6 +237,8 @@ pub struct QueueView {
     pub paused: bool,
     /// Jobs of this queue that are reserved now.
     pub working: u64,
+    /// Jobs that wait because a limit of jobs at once is reached.
+    pub blocked: u64,
     /// Totals since the server's start; rates are their differences over time.
     pub pushed: u64,
     pub processed: u64,

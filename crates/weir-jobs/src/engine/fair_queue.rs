@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::arena::{Arena, JobIndex};
 use super::lane_jobs::{LaneJobs, LaneLinks};
-use crate::allocation::FairRules;
+use crate::allocation::{FairRules, TenantLimits};
 use crate::key_path::KeyPath;
 use crate::lanes::{LaneCounts, LaneId, Lanes, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
@@ -56,6 +56,7 @@ impl Relaning {
 pub(crate) struct FairQueue {
     by: KeyPath,
     tenants_max: usize,
+    limits: TenantLimits,
     pub(crate) headroom: u32,
     /// Of the queue, if it has a limit.
     pub(crate) concurrency: Option<u32>,
@@ -76,6 +77,7 @@ impl FairQueue {
         let mut queue = Self {
             by: rules.by.clone(),
             tenants_max: rules.tenants_max,
+            limits: rules.limits.clone(),
             headroom: 0,
             concurrency: None,
             seed,
@@ -91,7 +93,9 @@ impl FairQueue {
 
     /// Returns whether the lanes of these rules are the same.
     pub(crate) fn has_lanes_of(&self, rules: &FairRules) -> bool {
-        self.by == rules.by && self.tenants_max == rules.tenants_max
+        self.by == rules.by
+            && self.tenants_max == rules.tenants_max
+            && self.limits.limit_the_same(&rules.limits)
     }
 
     /// Applies the rules that need no other lanes.
@@ -102,6 +106,10 @@ impl FairQueue {
         let weights = rules.weights.iter();
         let weights = weights.map(|(name, weight)| (TenantKey::of(Some(name), seed), *weight));
         self.lanes.set_weights(weights.collect::<HashMap<_, _>>());
+        self.limits = rules.limits.clone();
+        let of = rules.limits.of.iter();
+        let of = of.map(|(name, most)| (TenantKey::of(Some(name), seed), *most));
+        self.lanes.set_running_max(rules.limits.each, of);
     }
 
     /// Returns the tenant of a job.
@@ -111,6 +119,11 @@ impl FairQueue {
 
     pub(crate) fn counts(&self) -> LaneCounts {
         self.lanes.counts()
+    }
+
+    /// Returns the number of jobs that wait because their tenants have as many in progress as they may.
+    pub(crate) const fn blocked(&self) -> usize {
+        self.lanes.blocked()
     }
 
     /// Returns the number of jobs that wait in lanes.
@@ -210,6 +223,11 @@ impl FairQueue {
     #[cfg(test)]
     pub(crate) fn assert_counts(&self, waiting: usize, running: usize) {
         assert_eq!((self.lanes.waiting(), self.lanes.running()), (waiting, running));
+    }
+
+    /// Returns whether the tenants of a lane have a limit.
+    pub(crate) fn is_limited(&self, running: RunningLane) -> bool {
+        self.is_current(running) && self.lanes.is_limited(running.lane)
     }
 
     pub(crate) const fn is_current(&self, running: RunningLane) -> bool {

@@ -11,7 +11,7 @@ use weir_log::Disk;
 
 use super::arena::{EntryState, JobIndex};
 use super::core::{Engine, EngineError};
-use super::fair_queue::LaneChoice;
+use super::fair_queue::{LaneChoice, RunningLane};
 use super::head::RecordHead;
 use super::kept_key::{KeptKey, KeptKind};
 use super::reservations::EngineReservation;
@@ -105,15 +105,20 @@ impl EngineState {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Returns whether a job may run only once at a time, or only with so many others: its queue has a
-    /// `concurrency`, or it holds a unique lock while it runs.
-    pub(crate) fn is_limited(&self, job: JobIndex) -> bool {
+    /// Returns whether a job that was taken may run only with so many others: its queue or its tenant has a limit, or
+    /// it holds a unique lock while it runs.
+    pub(crate) fn is_limited(&self, job: JobIndex, lane: Option<RunningLane>) -> bool {
         let queue = self.state.queues.get(self.state.arena.get(job).queue);
+        let is_tenant_limited = || {
+            let fair = queue.fair.as_ref().zip(lane);
+            fair.is_some_and(|(fair, lane)| fair.is_limited(lane))
+        };
         let holds_lock = || {
             let lock = self.state.features.get(job).lock;
             lock.is_some_and(|lock| !lock.ends_at_start)
         };
-        self.allocation.of(&queue.name).is_limited() || holds_lock()
+        let has_concurrency = self.allocation.of(&queue.name).concurrency.is_some();
+        has_concurrency || is_tenant_limited() || holds_lock()
     }
 
     /// Writes the record of a reservation.

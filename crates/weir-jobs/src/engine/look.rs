@@ -9,6 +9,7 @@ use weir_log::{Disk, RecordError, RecordPosition};
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
 use super::core::{Engine, Unreadable};
+use super::queues::EngineQueue;
 use crate::features::ExportedFeatures;
 use crate::job_text;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
@@ -39,6 +40,7 @@ impl<D: Disk> Engine<D> {
             processed_total: queue.processed_total,
             failed_total: queue.failed_total,
             lanes: queue.fair.as_ref().map(|fair| fair.counts()).unwrap_or_default(),
+            blocked: self.blocked(queue) as u64,
         });
         Counts {
             queues: queues.collect(),
@@ -55,6 +57,15 @@ impl<D: Disk> Engine<D> {
             batch_bytes: self.state.features.batches.definition_bytes() as u64,
             ..Counts::default()
         }
+    }
+
+    /// Returns how many jobs of a queue wait because of a limit.
+    fn blocked(&self, queue: &EngineQueue) -> usize {
+        let most = self.allocation.of(&queue.name).concurrency;
+        if most.is_some_and(|most| queue.reserved >= most) {
+            return queue.lane.len();
+        }
+        queue.fair.as_ref().map_or(0, |fair| fair.blocked())
     }
 
     /// Returns how many jobs wait in a queue.

@@ -3,6 +3,7 @@
 //!
 //! `WEIR_SIMULATION_RUNS` sets how many seeds are run, `WEIR_SIMULATION_SEED` the first of them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::core::{Engine, EngineError};
 use super::due::NextCall;
 use super::head::StoredPlace;
-use crate::allocation::{Allocation, FairRules, QueueAllocation};
+use crate::allocation::{Allocation, FairRules, QueueAllocation, TenantLimits};
 use crate::batches::BatchDefinition;
 use crate::custom::BatchId;
 use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
-use crate::model::{FailureReport, JobLocation, QueueName, SetName, Wid};
+use crate::model::{Delivery, FailureReport, JobLocation, QueueName, SetName, Wid};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 
@@ -52,6 +53,7 @@ struct Lease {
     reserved_at: u64,
     queue: QueueName,
     wid: Wid,
+    json: Vec<u8>,
 }
 
 struct Run {
@@ -144,7 +146,9 @@ impl Run {
             let Ok(by) = by.parse() else { continue };
             let (headroom, tenants_max) = (self.random.u32(0..3), self.random.usize(1..4));
             let weights = BTreeMap::from([("25".to_owned(), 3)]);
-            let fair = Some(FairRules { by, headroom, tenants_max, weights });
+            let each = self.random.bool().then(|| self.random.u32(1..3));
+            let limits = TenantLimits { each, ..TenantLimits::default() };
+            let fair = Some(FairRules { by, headroom, tenants_max, weights, limits });
             let concurrency = self.random.bool().then(|| self.random.u32(1..4));
             let rules = QueueAllocation { fair, concurrency, ..QueueAllocation::default() };
             queues.insert(queue(name), rules);
@@ -324,7 +328,8 @@ impl Run {
             self.note(false);
         }
         if let Some(taken) = taken.as_ref().filter(|taken| taken.is_logged) {
-            self.note_lease(&taken.delivery.jid, wid);
+            let Delivery { jid, json } = taken.delivery.clone();
+            self.note_lease(&jid, wid, json);
         }
         if let Some(taken) = taken {
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
@@ -337,15 +342,25 @@ impl Run {
     }
 
     /// Records that a worker gets a job, unless the process ends first. No limit may be exceeded.
-    fn note_lease(&mut self, jid: &str, wid: Wid) {
+    fn note_lease(&mut self, jid: &str, wid: Wid, json: Vec<u8>) {
         let state = &self.engine.state;
         let held = state.reserved.get(jid).unwrap();
         let queue = state.queues.get(state.arena.get(held.job).queue).name.clone();
-        let lease = Lease { reserved_at: self.engine.end().0, queue: queue.clone(), wid };
+        let lease = Lease { reserved_at: self.engine.end().0, queue: queue.clone(), wid, json };
         self.ledger.leases.insert(jid.to_owned(), lease);
-        let running = self.ledger.leases.values().filter(|lease| lease.queue == queue).count();
-        if let Some(most) = self.allocation.of(&queue).concurrency {
+        let running = || self.ledger.leases.values().filter(|lease| lease.queue == queue);
+        let rules = self.allocation.of(&queue);
+        if let Some(most) = rules.concurrency {
+            let running = running().count();
             assert!(running <= most as usize, "{running} jobs of {queue} run, and {most} may");
+        }
+        if let Some(fair) = &rules.fair
+            && let Some(most) = fair.limits.each
+        {
+            let tenant = |lease: &Lease| fair.by.find(&lease.json).map(Cow::into_owned);
+            let own = self.ledger.leases.get(jid).and_then(tenant);
+            let running = running().filter(|lease| tenant(lease) == own).count();
+            assert!(running <= most as usize, "{running} jobs of {own:?} run, and {most} may");
         }
     }
 
@@ -361,7 +376,8 @@ impl Run {
         self.ledger.leases.retain(|jid, lease| {
             let held = reserved.get(jid);
             if lease.reserved_at <= promised {
-                let wid = held.unwrap_or_else(|| panic!("{jid} runs, and is not reserved")).wid.as_ref();
+                let wid =
+                    held.unwrap_or_else(|| panic!("{jid} runs, and is not reserved")).wid.as_ref();
                 assert_eq!(wid, Some(&lease.wid), "{jid}");
                 self.leases_restored += 1;
             }

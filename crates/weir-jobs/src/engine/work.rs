@@ -229,7 +229,7 @@ impl<D: Disk> Engine<D> {
             lane,
             logged: None,
         };
-        if self.is_limited(job)
+        if self.is_limited(job, lane)
             && let Err(error) = self.log_reservation(&mut reservation)
         {
             if error == EngineError::Behind {

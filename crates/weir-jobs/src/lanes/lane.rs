@@ -45,7 +45,7 @@ pub(super) enum LaneOwner {
 /// The list or heap that a lane is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LanePosition {
-    /// No job waits; some may be in progress.
+    /// No job waits and some are in progress, or so many are that no other one may start.
     Nowhere,
     /// A slot of the wheel.
     Wheel(u16),
@@ -64,6 +64,8 @@ pub(super) struct Lane {
     pub(super) served_us: u64,
     pub(super) waiting: u32,
     pub(super) running: u32,
+    /// With so many jobs in progress, no other one starts.
+    pub(super) running_max: u32,
     /// Neighbours in the slot of the wheel, or in the list of idle lanes.
     pub(super) previous: LaneId,
     pub(super) next: LaneId,
@@ -92,6 +94,16 @@ impl Lane {
     /// nothing up.
     pub(super) fn raise_to(&mut self, steps: u64) {
         self.served_us = self.served_us.max(micros_of(steps));
+    }
+
+    /// Returns whether it has as many jobs in progress as it may.
+    pub(super) const fn is_full(&self) -> bool {
+        self.running >= self.running_max
+    }
+
+    /// Returns the number of its jobs that wait because it has as many in progress as it may.
+    pub(super) const fn blocked(&self) -> usize {
+        if self.is_full() { self.waiting as usize } else { 0 }
     }
 
     pub(super) const fn is_busy(&self) -> bool {

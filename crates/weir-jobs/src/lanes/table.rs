@@ -19,6 +19,9 @@ const DEBT_MAX: Duration = Duration::from_secs(3_600);
 /// Idle lanes that are dropped when one more becomes idle: more than one, so that they do not pile up.
 const DROPPED_PER_IDLE: usize = 2;
 
+/// The limit of a tenant without one.
+const UNLIMITED: u32 = u32::MAX;
+
 /// The number of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
@@ -39,13 +42,18 @@ pub struct Lanes {
     shared_count: usize,
     tenants_max: usize,
     weights: HashMap<TenantKey, u16, foldhash::fast::RandomState>,
-    /// Lanes with jobs waiting.
+    /// Jobs in progress that each tenant may have, and those that have a number of their own.
+    running_max: u32,
+    running_maxima: HashMap<TenantKey, u32, foldhash::fast::RandomState>,
+    /// Lanes with jobs waiting that may start one. Those that may not are not here: no pick looks at them.
     pub(super) levels: Levels,
     /// Lanes without jobs whose tenants are behind in time, longest idle first.
     idle: LaneList,
     /// Sum of the weights of lanes with jobs waiting or in progress.
     weight_busy: u64,
     waiting: usize,
+    /// Jobs that wait in lanes that have as many in progress as they may.
+    blocked: usize,
 }
 
 impl Lanes {
@@ -60,10 +68,13 @@ impl Lanes {
             shared_count: 0,
             tenants_max,
             weights: HashMap::default(),
+            running_max: UNLIMITED,
+            running_maxima: HashMap::default(),
             levels: Levels::default(),
             idle: LaneList::EMPTY,
             weight_busy: 0,
             waiting: 0,
+            blocked: 0,
         }
     }
 
@@ -77,6 +88,49 @@ impl Lanes {
                 self.set_weight(id, weight);
             }
         }
+    }
+
+    /// Replaces the limits of jobs in progress: that of each tenant (`None`: no limit), and of those with one of their
+    /// own. Tenants that share a lane have the limit of one together; those with one of their own share none. Lanes
+    /// with jobs keep their tenants, so the tenants with a limit must be the same as before if any share a lane.
+    pub fn set_running_max(
+        &mut self,
+        each: Option<u32>,
+        of: impl IntoIterator<Item = (TenantKey, u32)>,
+    ) {
+        self.running_max = each.unwrap_or(UNLIMITED);
+        self.running_maxima = of.into_iter().collect();
+        let tenants: Vec<LaneId> = self.by_tenant.iter().copied().collect();
+        let shared = self.shared.clone().into_iter().filter(|id| *id != LaneId::NONE);
+        for id in tenants.into_iter().chain(shared) {
+            let most = self.running_max_of(self.lanes[id.index()].owner);
+            if self.lanes[id.index()].is_busy() {
+                self.change(id, |lane| lane.running_max = most);
+            } else {
+                self.lanes[id.index()].running_max = most;
+            }
+        }
+    }
+
+    fn running_max_of(&self, owner: LaneOwner) -> u32 {
+        match owner {
+            LaneOwner::Tenant(tenant) => {
+                self.running_maxima.get(&tenant).copied().unwrap_or(self.running_max)
+            }
+            LaneOwner::Shared(_) => self.running_max,
+        }
+    }
+
+    /// Returns whether a lane has a limit of jobs in progress.
+    #[must_use]
+    pub fn is_limited(&self, id: LaneId) -> bool {
+        self.lanes[id.index()].running_max < UNLIMITED
+    }
+
+    /// Returns the number of jobs that wait because their tenants have as many in progress as they may.
+    #[must_use]
+    pub const fn blocked(&self) -> usize {
+        self.blocked
     }
 
     /// Returns the number of jobs waiting in all lanes.
@@ -117,6 +171,7 @@ impl Lanes {
         if lane.waiting > 0 {
             // It does not lose its place among equals.
             lane.waiting += 1;
+            self.blocked += usize::from(lane.is_full());
         } else {
             self.change(id, |lane| lane.waiting += 1);
         }
@@ -135,6 +190,7 @@ impl Lanes {
         let lane = &mut self.lanes[id.index()];
         if lane.waiting > 1 {
             lane.waiting -= 1;
+            self.blocked -= usize::from(lane.is_full());
         } else {
             self.change(id, |lane| lane.waiting -= 1);
         }
@@ -194,8 +250,11 @@ impl Lanes {
         let was_busy = self.lanes[id.index()].is_busy();
         self.levels.remove(&mut self.lanes, id);
         let lane = &mut self.lanes[id.index()];
+        self.blocked -= lane.blocked();
         change(lane);
-        let (weight, is_busy, waits) = (u64::from(lane.weight), lane.is_busy(), lane.waiting > 0);
+        self.blocked += lane.blocked();
+        let (weight, is_busy) = (u64::from(lane.weight), lane.is_busy());
+        let may_start = lane.waiting > 0 && !lane.is_full();
         match (was_busy, is_busy) {
             (false, true) => {
                 self.weight_busy += weight;
@@ -204,7 +263,7 @@ impl Lanes {
             (true, false) => self.weight_busy -= weight,
             _ => {}
         }
-        if waits {
+        if may_start {
             self.levels.insert(&mut self.lanes, id);
         } else if !is_busy {
             self.begin_idle(id);
@@ -219,11 +278,11 @@ impl Lanes {
         self.levels.remove(&mut self.lanes, id);
         let lane = &mut self.lanes[id.index()];
         let old = std::mem::replace(&mut lane.weight, weight);
-        let (is_busy, waits) = (lane.is_busy(), lane.waiting > 0);
+        let (is_busy, may_start) = (lane.is_busy(), lane.waiting > 0 && !lane.is_full());
         if is_busy {
             self.weight_busy = self.weight_busy - u64::from(old) + u64::from(weight);
         }
-        if waits {
+        if may_start {
             self.levels.insert(&mut self.lanes, id);
         }
     }
@@ -239,13 +298,16 @@ impl Lanes {
             return id;
         }
         let remainder = shared_remainder(tenant);
-        // Its earlier jobs may wait there, and come first.
-        if let Some(id) = self.shared_lane(remainder)
-            && self.lanes[id.index()].waiting > 0
+        let has_own_limit = self.running_maxima.contains_key(&tenant);
+        // Its earlier jobs may wait there, and come first; or run there, and count for its limit.
+        if let Some(id) = self.shared_lane(remainder).filter(|_| !has_own_limit)
+            && (self.lanes[id.index()].waiting > 0
+                || self.lanes[id.index()].running_max < UNLIMITED)
         {
             return id;
         }
-        if self.by_tenant.len() >= self.tenants_max && !self.drop_longest_idle() {
+        let has_room = self.by_tenant.len() < self.tenants_max || self.drop_longest_idle();
+        if !has_room && !has_own_limit {
             return self.shared_lane_for(remainder);
         }
         let id = self.make(LaneOwner::Tenant(tenant), self.weight(tenant));
@@ -281,6 +343,7 @@ impl Lanes {
             served_us: micros_of(self.levels.now()),
             waiting: 0,
             running: 0,
+            running_max: self.running_max_of(owner),
             previous: LaneId::NONE,
             next: LaneId::NONE,
             heap_place: 0,

@@ -36,6 +36,8 @@ enum Step {
     Remove(usize),
     RemoveAll,
     Weight(u16, u16),
+    /// Jobs in progress of each tenant.
+    Limit(Option<u32>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -48,7 +50,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<usize>().prop_map(Step::Remove),
         1 => (0..20_u16, 1..5_u16).prop_map(|(number, weight)| Step::Weight(number, weight)),
     ];
-    let step = prop_oneof![200 => step, 1 => Just(Step::RemoveAll)];
+    let limit = prop::option::of(1..4_u32).prop_map(Step::Limit);
+    let step = prop_oneof![200 => step, 1 => Just(Step::RemoveAll), 2 => limit];
     prop::collection::vec(step, 0..400)
 }
 
@@ -58,6 +61,7 @@ struct Model {
     waiting: BTreeMap<LaneId, VecDeque<(u16, u64)>>,
     running: Vec<LaneId>,
     weights: BTreeMap<u16, u16>,
+    limit: Option<u32>,
     next: u64,
 }
 
@@ -68,6 +72,7 @@ impl Model {
             waiting: BTreeMap::new(),
             running: Vec::new(),
             weights: BTreeMap::new(),
+            limit: None,
             next: 0,
         }
     }
@@ -107,7 +112,23 @@ impl Model {
                     self.weights.iter().map(|(number, weight)| (tenant(*number), *weight));
                 self.lanes.set_weights(weights);
             }
+            Step::Limit(most) => {
+                self.limit = most;
+                self.lanes.set_running_max(most, []);
+            }
         }
+        self.check_blocked();
+    }
+
+    /// Checks the number of jobs that wait in lanes with as many in progress as they may have.
+    fn check_blocked(&self) {
+        let blocked = self.waiting.iter().filter(|(id, _)| self.is_full(**id));
+        assert_eq!(self.lanes.blocked(), blocked.map(|(_, jobs)| jobs.len()).sum::<usize>());
+    }
+
+    fn is_full(&self, id: LaneId) -> bool {
+        let running = self.running.iter().filter(|running| **running == id).count();
+        self.limit.is_some_and(|most| running >= most as usize)
     }
 
     fn start(&mut self, free: u32) {
@@ -136,7 +157,8 @@ impl Model {
 
     /// The standing of the least served lane that may be served, by a look at all of them.
     fn least_served(&self, room: Room) -> Option<(u32, u64)> {
-        let least = self.waiting.keys().map(|id| self.standing(*id)).min()?;
+        let open = self.waiting.keys().filter(|id| !self.is_full(**id));
+        let least = open.map(|id| self.standing(*id)).min()?;
         let busy = self.lanes.lanes.iter().filter(|lane| lane.is_busy());
         let weights: u32 = busy.map(|lane| u32::from(lane.weight)).sum();
         let share = (room.slots / (weights + 1)).max(1);
@@ -168,7 +190,7 @@ impl Model {
             let running = self.running.iter().filter(|it| **it == id).count();
             assert_eq!((lane.waiting as usize, lane.running as usize), (waiting, running));
             let is_placed = matches!(lane.position, LanePosition::Wheel(_) | LanePosition::Level);
-            assert_eq!(is_placed, waiting > 0);
+            assert_eq!(is_placed, waiting > 0 && !lane.is_full());
             assert_eq!(lane.position == LanePosition::Idle, !lane.is_busy());
         }
         assert_eq!(lanes.waiting(), self.waiting.values().map(VecDeque::len).sum::<usize>());
@@ -196,6 +218,7 @@ fn lane(served_us: u64) -> Lane {
         served_us,
         waiting: 0,
         running: 0,
+        running_max: u32::MAX,
         previous: LaneId::NONE,
         next: LaneId::NONE,
         heap_place: 0,

@@ -28,11 +28,15 @@ impl<J: Copy> MemoryLanes<J> {
         (self.rules, self.concurrency) = (rules.clone(), concurrency);
         let weights = rules.weights.iter();
         self.lanes.set_weights(weights.map(|(name, weight)| (key(Some(name)), *weight)));
+        let of = rules.limits.of.iter().map(|(name, most)| (key(Some(name)), *most));
+        self.lanes.set_running_max(rules.limits.each, of);
     }
 
     /// Returns whether the lanes of these rules are the same.
     pub(super) fn has_lanes_of(&self, rules: &FairRules) -> bool {
-        self.rules.by == rules.by && self.rules.tenants_max == rules.tenants_max
+        self.rules.by == rules.by
+            && self.rules.tenants_max == rules.tenants_max
+            && self.rules.limits.limit_the_same(&rules.limits)
     }
 
     fn tenant(&self, json: &[u8]) -> TenantKey {
@@ -41,6 +45,10 @@ impl<J: Copy> MemoryLanes<J> {
 
     pub(super) fn counts(&self) -> LaneCounts {
         self.lanes.counts()
+    }
+
+    pub(super) const fn blocked(&self) -> usize {
+        self.lanes.blocked()
     }
 
     /// Adds a job that waits. Returns its lane.

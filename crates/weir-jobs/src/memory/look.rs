@@ -18,8 +18,11 @@ impl MemoryState {
     /// Returns the counts, without `fetches_waiting`, which the caller sets.
     pub(super) fn counts(&self) -> Counts {
         let visible = self.queues.iter().filter(|(_, queue)| !queue.hidden);
+        let counts = |(name, queue): (&QueueName, &MemoryQueue)| {
+            queue.counts(name, self.allocation.of(name).concurrency)
+        };
         Counts {
-            queues: visible.map(|(name, queue)| queue.counts(name)).collect(),
+            queues: visible.map(counts).collect(),
             scheduled: self.set(SetName::Scheduled).len() as u64,
             retries: self.set(SetName::Retries).len() as u64,
             dead: self.set(SetName::Dead).len() as u64,
@@ -153,7 +156,9 @@ impl MemoryQueue {
         }
     }
 
-    fn counts(&self, name: &QueueName) -> QueueCounts {
+    fn counts(&self, name: &QueueName, concurrency: Option<u32>) -> QueueCounts {
+        let tenants_blocked = self.fair.as_ref().map_or(0, MemoryLanes::blocked);
+        let is_full = concurrency.is_some_and(|most| self.reserved >= most);
         QueueCounts {
             name: name.clone(),
             depth: self.lane.len() as u64,
@@ -164,6 +169,7 @@ impl MemoryQueue {
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
             lanes: self.fair.as_ref().map(MemoryLanes::counts).unwrap_or_default(),
+            blocked: if is_full { self.lane.len() } else { tenants_blocked } as u64,
         }
     }
 }

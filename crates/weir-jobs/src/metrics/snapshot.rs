@@ -52,6 +52,7 @@ pub struct QueueSnapshot {
     pub processed_total: u64,
     pub failed_total: u64,
     pub lanes: LaneCounts,
+    pub blocked: u64,
 }
 
 impl QueueSnapshot {
@@ -65,6 +66,7 @@ impl QueueSnapshot {
         self.failed_total += other.failed_total;
         self.lanes.tenants += other.lanes.tenants;
         self.lanes.shared += other.lanes.shared;
+        self.blocked += other.blocked;
     }
 }
 
@@ -166,9 +168,14 @@ fn encode_queues(
     queues: &[QueueSnapshot],
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
-    let gauges: [(&str, &str, Value); 4] = [
+    let gauges: [(&str, &str, Value); 5] = [
         ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
         ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
+        (
+            "queue_blocked",
+            "Jobs waiting in the queue because a limit of jobs at once is reached",
+            |queue| queue.blocked,
+        ),
         (
             "queue_tenant_lanes",
             "Tenants of the queue that have a lane of their own (fair_by)",

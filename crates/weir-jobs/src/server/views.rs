@@ -155,6 +155,7 @@ fn queue_view<S: Store>(
         latency_seconds: latency(queue, now),
         paused: queue.paused,
         working: queue.reserved,
+        blocked: queue.blocked,
         pushed: queue.pushed_total,
         processed: queue.processed_total,
         failed: queue.failed_total,

@@ -149,5 +149,6 @@ fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
         processed_total: queue.processed_total,
         failed_total: queue.failed_total,
         lanes: queue.lanes,
+        blocked: queue.blocked,
     }
 }

@@ -148,6 +148,8 @@ mod obeys_custom {
                     failures_and_lapsed_jobs_are_charged,
                     jobs_of_a_vanished_worker_return_in_their_order,
                     weights_divide_the_workers,
+                    a_tenant_at_its_limit_waits_for_the_end_of_its_jobs,
+                    limits_of_tenants_change_at_a_reload,
                     a_change_of_the_tenants_leaves_them_in_order,
                     many_jobs_get_other_lanes_while_workers_fetch,
                     the_last_slots_are_for_tenants_below_their_share,

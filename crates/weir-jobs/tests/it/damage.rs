@@ -442,7 +442,10 @@ fn a_store_of_the_third_format_opens_with_its_locks_and_without_reservations() {
         let expected = ["old-job-0001", "old-job-0002", "old-job-0003", "old-mail-001"];
         assert_eq!((jids, found.paused), (expected.to_vec(), vec!["mailers".to_owned()]));
         let counts = store.counts().await;
-        assert_eq!((store.storage().await.damages, counts.unique_locks, counts.reserved), (0, 1, 0));
+        assert_eq!(
+            (store.storage().await.damages, counts.unique_locks, counts.reserved),
+            (0, 1, 0)
+        );
         push(&store, 0).await;
         store.close().await.expect("a clean end");
         drop(store);

@@ -116,6 +116,7 @@ impl StoreCore {
             processed_total: totals.processed,
             failed_total: totals.failed,
             lanes: weir_jobs::lanes::LaneCounts::default(),
+            blocked: 0,
         }
     }
 

@@ -79,8 +79,16 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
         format!("{:.1}", queue.pushed_per_second),
         format!("{:.1}", queue.processed_per_second),
         queue.drain_seconds.map_or_else(|| "-".to_owned(), seconds),
-        if queue.paused { "paused" } else { "running" }.to_owned(),
+        queue_state(queue),
     ]
+}
+
+fn queue_state(queue: &QueueView) -> String {
+    match (queue.paused, queue.blocked) {
+        (true, _) => "paused".to_owned(),
+        (false, 0) => "running".to_owned(),
+        (false, blocked) => format!("{blocked} blocked"),
+    }
 }
 
 async fn list_jobs(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_jobs::allocation::{Allocation, FairRules, QueueAllocation};
+use weir_jobs::allocation::{Allocation, FairRules, QueueAllocation, TenantLimits};
 use weir_jobs::model::Wid;
 use weir_jobs::store::{Action, QueueAction, Selection, Store};
 
@@ -11,7 +11,8 @@ use super::world::{World, place, queue_name, seconds};
 
 fn by_tenant() -> QueueAllocation {
     let by = "custom.tenant".parse().unwrap();
-    let rules = FairRules { by, headroom: 0, tenants_max: 100, weights: BTreeMap::new() };
+    let (weights, limits) = (BTreeMap::new(), TenantLimits::default());
+    let rules = FairRules { by, headroom: 0, tenants_max: 100, weights, limits };
     QueueAllocation { fair: Some(rules), ..QueueAllocation::default() }
 }
 
@@ -134,6 +135,61 @@ pub(crate) async fn weights_divide_the_workers<H: Harness>(world: World<H>) {
     let next =
         [world.fetch("a").await, world.fetch("a").await].map(|jid| jid.unwrap()[..3].to_owned());
     assert_eq!(next, ["one", "one"], "it has fewer in progress now");
+}
+
+/// Returns how many jobs wait for a limit.
+async fn blocked<H: Harness>(world: &World<H>) -> u64 {
+    world.store().counts().await.queues.iter().map(|queue| queue.blocked).sum()
+}
+
+pub(crate) async fn a_tenant_at_its_limit_waits_for_the_end_of_its_jobs<H: Harness>(
+    world: World<H>,
+) {
+    allocate(&world, with(|rules| rules.limits.each = Some(2)));
+    push(&world, 1, "h h h h h h q").await;
+    assert_eq!(served(&world, 4).await, "h1 q7 h2 -");
+    assert_eq!(blocked(&world).await, 4);
+    let waiting = world.wait_as("w2", "a").await;
+    push(&world, 8, "h").await;
+    assert!(waiting.is_waiting());
+    assert_eq!(blocked(&world).await, 5);
+    world.ack("h-000001").await;
+    assert_eq!(waiting.jid().await.as_deref(), Some("h-000003"));
+    world.fail("h-000002").await;
+    assert_eq!(served(&world, 2).await, "h4 -");
+    assert_eq!(world.store().release(&Wid::new("w2")).await, Ok(1));
+    assert_eq!(served(&world, 2).await, "h3 -");
+    let waiting = world.wait_as("w2", "a").await;
+    world.advance(seconds(1_800)).await;
+    assert_eq!(waiting.jid().await.as_deref(), Some("h-000005"), "the leases have ended");
+    assert_eq!(served(&world, 2).await, "h6 -");
+    // The one that failed is due again.
+    assert_eq!(blocked(&world).await, 2);
+}
+
+pub(crate) async fn limits_of_tenants_change_at_a_reload<H: Harness>(world: World<H>) {
+    let own = |most| BTreeMap::from([("h".to_owned(), most)]);
+    allocate(&world, with(|rules| rules.limits.of = own(1)));
+    push(&world, 1, "h h h h q q q").await;
+    assert_eq!(served(&world, 5).await, "h1 q5 q6 q7 -");
+    let waiting = world.wait_as("w2", "a").await;
+    allocate(&world, with(|rules| rules.limits.of = own(2)));
+    assert_eq!(waiting.jid().await.as_deref(), Some("h-000002"));
+    allocate(&world, with(|rules| rules.limits.each = Some(3)));
+    world.advance(seconds(0)).await;
+    // Those in progress count.
+    push(&world, 8, "q").await;
+    assert_eq!(served(&world, 2).await, "h3 -");
+    assert_eq!(blocked(&world).await, 2);
+    allocate(&world, by_tenant());
+    world.advance(seconds(0)).await;
+    assert_eq!(blocked(&world).await, 0);
+    let next = served(&world, 2).await;
+    assert!(["h4 q8", "q8 h4"].contains(&next.as_str()), "{next}");
+    let capped = QueueAllocation { concurrency: Some(6), ..by_tenant() };
+    allocate(&world, capped);
+    push(&world, 9, "q q").await;
+    assert_eq!((served(&world, 1).await.as_str(), blocked(&world).await), ("-", 2));
 }
 
 pub(crate) async fn a_change_of_the_tenants_leaves_them_in_order<H: Harness>(world: World<H>) {

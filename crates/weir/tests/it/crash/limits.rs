@@ -12,24 +12,32 @@ use super::client::{self, Client};
 use super::number_from_environment;
 use super::server::{Server, Victim};
 
-const QUEUE: &str = "limited";
-const LIMIT: u32 = 3;
-const WORKERS: u32 = 8;
+/// What is limited: a queue, and two tenants of another one. Their names begin the jids.
+const LIMITED: [(&str, u32); 3] = [("queue", 3), ("small", 1), ("large", 2)];
+const WORKERS: u32 = 12;
 /// Jobs that end between two kills, so that each life of the server hands some out.
 const JOBS_PER_LIFE: u64 = 4;
-const JOBS: u64 = 5_000;
+const JOBS: u64 = 300;
 const RETRY: Duration = Duration::from_millis(5);
 /// Bounds a failure: a worker that has ended keeps its slot for `heartbeat_timeout`.
 const TRIES: u32 = 12_000;
 
-const SETTINGS: &str = "heartbeat_timeout = \"4s\"\nadvanced.fetch_wait = \"250ms\"\n\
-    [jobs.queues.limited]\nconcurrency = 3\n";
+const SETTINGS: &str = r#"heartbeat_timeout = "6s"
+advanced.fetch_wait = "250ms"
+[jobs.queues.limited]
+concurrency = 3
+[jobs.queues.tenants]
+fair_by = "/args/0"
+tenant_concurrency = 1
+tenants.large.concurrency = 2
+"#;
 
 /// What the workers share.
 #[derive(Debug, Default)]
 struct Fleet {
-    running: AtomicU32,
-    running_max: AtomicU32,
+    /// In the order of [`LIMITED`].
+    running: [AtomicU32; 3],
+    running_max: [AtomicU32; 3],
     done: AtomicU64,
     /// Numbers of workers, which are never reused.
     next: AtomicU32,
@@ -41,11 +49,12 @@ impl Fleet {
         self.over.load(Ordering::SeqCst)
     }
 
-    fn run_job(&self, random: &mut fastrand::Rng) {
-        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-        self.running_max.fetch_max(running, Ordering::SeqCst);
+    fn run_job(&self, jid: &str, random: &mut fastrand::Rng) {
+        let nth = LIMITED.iter().position(|(name, _)| jid.starts_with(name)).expect("a known jid");
+        let running = self.running[nth].fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max[nth].fetch_max(running, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(random.u64(0..25)));
-        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.running[nth].fetch_sub(1, Ordering::SeqCst);
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -80,13 +89,13 @@ fn work(address: SocketAddr, fleet: &Fleet, mut random: fastrand::Rng) -> Option
         let beat = format!(r#"BEAT {{"wid":"{wid}"}}"#);
         while let Some(reply) = client
             .try_send_command(&beat)
-            .and_then(|_| client.try_send_command(&format!("FETCH {QUEUE}")))
+            .and_then(|_| client.try_send_command("FETCH limited tenants"))
         {
             if fleet.is_over() {
                 return None;
             }
             let Some(jid) = client::jid_in_reply(&reply) else { continue };
-            fleet.run_job(&mut random);
+            fleet.run_job(&jid, &mut random);
             while client.ack(&jid).as_deref() != Some("OK") {
                 client = connect(address, &wid, fleet)?;
             }
@@ -101,12 +110,14 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     let mut random = fastrand::Rng::with_seed(number_from_environment("WEIR_CRASH_SEED", 1));
     let mut server = Server::start_with(SETTINGS);
     let mut producer = Client::connect(server.address(), "producer").expect("it is up");
-    let jobs: Vec<String> = (0..JOBS + kills * 50)
-        .map(|number| {
-            format!(r#"{{"jid":"limited-{number:06}","jobtype":"L","args":[],"queue":"{QUEUE}"}}"#)
-        })
-        .collect();
-    for jobs in jobs.chunks(500) {
+    let job = |number: u64, name: &str| {
+        let queue = if name == "queue" { "limited" } else { "tenants" };
+        let jid = format!("{name}-{number:06}");
+        format!(r#"{{"jid":"{jid}","jobtype":"L","args":["{name}"],"queue":"{queue}"}}"#)
+    };
+    let numbers = 0..JOBS + kills * 50;
+    let jobs = numbers.flat_map(|number| LIMITED.map(|(name, _)| job(number, name)));
+    for jobs in jobs.collect::<Vec<_>>().chunks(500) {
         let push = format!("PUSHB [{}]", jobs.join(","));
         assert_eq!(producer.try_send_command(&push).as_deref(), Some("{}"));
     }
@@ -130,8 +141,9 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     for worker in workers {
         let _ = worker.join().expect("a worker");
     }
-    let (most, done) = (fleet.running_max.load(Ordering::SeqCst), fleet.done.load(Ordering::SeqCst));
-    println!("{kills} kills, {done} jobs, at most {most} at once");
-    assert_eq!(most, LIMIT, "the limit was exceeded, or never reached");
+    let most = fleet.running_max.each_ref().map(|most| most.load(Ordering::SeqCst));
+    let done = fleet.done.load(Ordering::SeqCst);
+    println!("{kills} kills, {done} jobs, at most {most:?} at once");
+    assert_eq!(most, LIMITED.map(|(_, limit)| limit), "a limit was exceeded, or never reached");
     server.stop();
 }
