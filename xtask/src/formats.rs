@@ -25,7 +25,14 @@ enum Column {
     OldestRead,
 }
 
-const FORMATS: [Format; 10] = [
+const FORMATS: [Format; 11] = [
+    Format {
+        store: "durable histories of realtime",
+        column: Column::Written,
+        file: "crates/weir-realtime/src/durable/record.rs",
+        before: "const VERSION: u32 = ",
+        after: ';',
+    },
     Format {
         store: "time index of the job log",
         column: Column::Written,

@@ -180,6 +180,11 @@ impl Settings {
         self.data_dir.join("realtime-histories")
     }
 
+    /// Returns the folder of the log of realtime's durable histories.
+    pub fn durable_histories_folder(&self) -> PathBuf {
+        self.data_dir.join("realtime-log")
+    }
+
     /// Returns the path of realtime's histories while a backup copies them.
     pub fn backup_histories_file(&self) -> PathBuf {
         self.data_dir.join("backup-histories")

@@ -20,6 +20,8 @@ use crate::users::Users;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) number: AppNumber,
+    /// Whether its histories are durable, as of its start.
+    pub(crate) is_durable: bool,
     settings: ArcSwap<AppSettings>,
     pub(crate) channels: Registry,
     /// The last events of its cache channels.
@@ -42,6 +44,7 @@ impl App {
     fn new(number: AppNumber, settings: AppSettings, total: Arc<AtomicUsize>) -> Self {
         Self {
             number,
+            is_durable: settings.history.is_durable && settings.history.events_max > 0,
             settings: ArcSwap::from_pointee(settings),
             channels: Registry::default(),
             cache: Arc::default(),

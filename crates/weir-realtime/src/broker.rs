@@ -4,6 +4,10 @@
 //! state in the memory of this process. [`NodeBroker`] is what the hub uses: the local broker, with a
 //! log that several nodes share in front of it if one is configured.
 //!
+//! # With durable histories
+//! Events of the app are written to a log by its thread, which publishes them then
+//! ([`crate::durable`]). All else is as on a local broker.
+//!
 //! # With a shared log
 //! - **Publishing** is a future up to the HTTP API and the admin API. The log orders events, and each
 //!   node receives all of them in the log's order (invariant 12). The channel's local home
@@ -30,6 +34,7 @@ use crate::channel::{
     TooManyMembers, VersionedList,
 };
 use crate::cores::CoreBusy;
+use crate::durable::DurableFailure;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
@@ -44,7 +49,7 @@ pub(crate) trait Broker {
     /// without waiting for any client's socket.
     fn publish(
         &self,
-        app: &App,
+        app: &Arc<App>,
         channel: &ChannelName,
         event: ServerEvent<'_>,
     ) -> impl Future<Output = Result<Published, PublishError>> + Send;
@@ -54,7 +59,7 @@ pub(crate) trait Broker {
     /// accepted if nothing else waits there.
     fn publish_all<'a>(
         &self,
-        app: &App,
+        app: &Arc<App>,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> impl Future<Output = Result<(), PublishError>> + Send;
 
@@ -152,6 +157,9 @@ pub enum PublishError {
     /// The event was not appended to the shared log.
     #[error("{0}")]
     Log(#[from] AppendError),
+    /// The event was not written to the log of durable histories.
+    #[error("{0}")]
+    Durable(#[from] DurableFailure),
 }
 
 /// Why a subscription was rejected.

@@ -35,7 +35,7 @@ pub(crate) use self::exchange::{
     CacheState, ChannelCounts, ChannelGone, Departure, Join, JoinError, JoinRequest, LeaveRequest,
     Publication, Published, Retention, SavedHistory, TooManyMembers, TryPublishError,
 };
-pub(crate) use self::history::HistoryEntry;
+pub(crate) use self::history::{EventHistory, HistoryEntry};
 use self::home::{Home, Reserved};
 pub(crate) use self::members::{ListedMember, VersionedList};
 pub(crate) use self::meter::ChannelRates;

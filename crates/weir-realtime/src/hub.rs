@@ -3,14 +3,15 @@
 mod app_channels;
 mod connections;
 mod counts;
+mod durable;
 mod members;
 mod publish;
 mod shared;
 mod shared_webhooks;
 pub(crate) mod single_core;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
@@ -82,7 +83,7 @@ impl Hub {
             limits,
             log.clone(),
         );
-        let broker = NodeBroker { local, log };
+        let broker = NodeBroker { local: Arc::new(local), log, durable: OnceLock::new() };
         Arc::new(Self {
             cores,
             broker,
@@ -109,6 +110,7 @@ impl Hub {
             core.budget.set_limits(limits.core_queue_events_max, limits.core_queue_bytes_max);
         }
         self.broker.local.set_limits(limits);
+        let durable_queue_bytes_max = limits.durable_queue_bytes_max;
         self.settings.store(Arc::new(settings));
         let before = self.apps.load_full();
         let after = Arc::new(Apps::new(apps, &before));
@@ -124,6 +126,9 @@ impl Hub {
             if !is_there || !app.settings().is_enabled {
                 self.send_to_all(|| CoreMessage::CloseApp { app: app.number });
             }
+        }
+        if let Some(durable) = self.broker.durable.get() {
+            durable.reload(durable_queue_bytes_max);
         }
     }
 

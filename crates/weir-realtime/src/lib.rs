@@ -21,6 +21,7 @@ mod broker;
 mod channel;
 mod connection_share;
 mod cores;
+mod durable;
 mod fanout;
 mod frame;
 mod http;
@@ -45,4 +46,5 @@ mod watchlist;
 pub mod webhooks;
 pub mod websocket;
 
+pub use durable::{DurableError, DurableFailure};
 pub use saved::{Saved, SavedError, begin_new_epochs};

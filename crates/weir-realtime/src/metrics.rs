@@ -40,6 +40,9 @@ struct MetricFamilies {
     recoveries: Family<RecoveryLabel, Counter>,
     limits: Family<LimitHitLabel, Counter>,
     gaps: Counter<u64, AtomicU64>,
+    durable_queue_bytes: Gauge<i64, AtomicI64>,
+    durable_log_bytes: Gauge<i64, AtomicI64>,
+    durable_log_damages: Gauge<i64, AtomicI64>,
     publish_to_socket: Option<Histogram>,
 }
 
@@ -94,6 +97,7 @@ pub(crate) enum LimitKind {
     Members,
     ApiBodyTimeout,
     Watchers,
+    DurableQueue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -115,6 +119,26 @@ struct RecoveryLabel {
 pub(crate) enum RecoveryOutcome {
     Recovered,
     Gap,
+}
+
+impl MetricFamilies {
+    fn register_durable(&self, registry: &mut Registry) {
+        registry.register(
+            "durable_queue_bytes",
+            "Bytes of events that wait for the log of durable histories, with 1 KiB for each",
+            self.durable_queue_bytes.clone(),
+        );
+        registry.register(
+            "durable_log_bytes",
+            "Bytes of the log of durable histories",
+            self.durable_log_bytes.clone(),
+        );
+        registry.register(
+            "durable_log_damages",
+            "Damaged records and ranges of the log of durable histories that was set aside at the start",
+            self.durable_log_damages.clone(),
+        );
+    }
 }
 
 impl RealtimeMetrics {
@@ -158,6 +182,7 @@ impl RealtimeMetrics {
             "Times that subscribers of a channel were notified of lost events",
             i.gaps.clone(),
         );
+        i.register_durable(registry);
         registry.register("limit_hits", "Times that a limit was met", i.limits.clone());
         registry.register(
             "publish_to_socket_seconds",
@@ -241,6 +266,19 @@ impl RealtimeMetrics {
     #[cfg(test)]
     pub(crate) fn gaps(&self) -> u64 {
         self.0.gaps.get()
+    }
+
+    /// Returns the gauge of the bytes that wait for the log of durable histories.
+    pub(crate) fn durable_queue(&self) -> &Gauge<i64, AtomicI64> {
+        &self.0.durable_queue_bytes
+    }
+
+    pub(crate) fn durable_log_bytes(&self, bytes: u64) {
+        self.0.durable_log_bytes.set(bytes.cast_signed());
+    }
+
+    pub(crate) fn durable_log_damages(&self, damages: u64) {
+        self.0.durable_log_damages.set(damages.cast_signed());
     }
 
     pub(crate) fn limit_hit(&self, limit: LimitKind) {

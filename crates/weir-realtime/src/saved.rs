@@ -10,36 +10,25 @@
 //! each with its time in microseconds (8 bytes) and its JSON. An empty record follows the last
 //! channel.
 
+pub(crate) mod format;
+
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use weir_base::clock::Timestamp;
-
+use self::format::{SavedChannel, read_channel, read_record, write_channel, write_record};
+use crate::app::App;
 use crate::channel::{HistoryEntry, SavedHistory};
+use crate::durable::{self, DurableError, OpenedLog};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};
+use crate::settings::HistoryLimits;
 
 /// The first bytes of the file: name and version of the format.
 const MAGIC: &[u8; 8] = b"WEIRRT01";
-/// The limit of a record, which holds an event or a [`SavedChannel`].
-const RECORD_BYTES_MAX: usize = 64 << 20;
-
-/// A channel in the file.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedChannel {
-    app: String,
-    name: String,
-    position: ChannelPosition,
-    /// Number of events of its history, which follow.
-    events: usize,
-    touched_us: u64,
-    /// Data of a cache channel's last event, which follows those of the history.
-    cached: Option<String>,
-}
 
 /// The number of channels and events that were saved or restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +50,9 @@ pub enum SavedError {
         "{path} is incomplete ({reason}): histories start empty, and clients that recover must reload"
     )]
     Damaged { path: PathBuf, reason: &'static str },
+    /// The log of durable histories can't be read or removed.
+    #[error("{0}")]
+    Log(#[from] DurableError),
 }
 
 impl Hub {
@@ -77,7 +69,10 @@ impl Hub {
         }
         write_file(path, &mut |out| {
             let mut saved = Saved::default();
-            for app in self.apps() {
+            // The log of durable histories has the others. The file of a backup has all.
+            let is_included =
+                |app: &App| !self.is_handed_over() || self.broker.durable_of(app).is_none();
+            for app in self.apps().into_iter().filter(|app| is_included(app)) {
                 let id = app.settings().id.to_string();
                 for channel in app.channels.with_prefix("") {
                     let Some(history) = channel.saved_history() else { continue };
@@ -129,37 +124,51 @@ impl Hub {
     }
 }
 
-/// Gives each history in the file at `path` a new epoch. A backup is older than what clients have
+/// Gives each history of a restored backup a new epoch: those in the file at `path`, and those of the log of
+/// durable histories in `log`, which are moved into the file. A backup is older than what clients have
 /// seen: with its own epoch, a channel would assign offsets a second time, and clients would miss
-/// events without notice. With a new one they are notified of a gap. Does nothing without a file.
+/// events without notice. With a new one they are notified of a gap. Does nothing where there are none.
 ///
 /// # Errors
-/// Returns an error if the file is incomplete, or can't be read or written. The file is unchanged.
-pub fn begin_new_epochs(path: &Path) -> Result<Saved, SavedError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
+/// Returns an error if the file is incomplete, or if either can't be read or written. Both are unchanged, except
+/// that a damaged log is set aside.
+pub fn begin_new_epochs(path: &Path, log: &Path) -> Result<Saved, SavedError> {
+    let mut channels = HashMap::new();
+    match File::open(path) {
+        Ok(file) => {
+            let damaged = |reason| SavedError::Damaged { path: path.to_owned(), reason };
+            let saved = read(file).map_err(damaged)?.into_iter();
+            channels.extend(saved.map(|(saved, history)| ((saved.app, saved.name), history)));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => {
             return Err(SavedError::Io { action: "cannot read", path: path.to_owned(), source });
         }
-    };
-    let damaged = |reason| SavedError::Damaged { path: path.to_owned(), reason };
-    let channels = read(file).map_err(damaged)?;
-    write_file(path, &mut |out| {
+    }
+    if log.exists() {
+        channels.extend(OpenedLog::open(log, &|_| Some(HistoryLimits::NONE))?.channels);
+    }
+    if channels.is_empty() {
+        durable::remove_folder(log)?;
+        return Ok(Saved::default());
+    }
+    let saved = write_file(path, &mut |out| {
         let mut saved = Saved::default();
-        for (channel, history) in &channels {
+        for ((app, name), history) in &channels {
             let history = history.in_epoch(Epoch(fastrand::u64(..)));
-            write_channel(out, &channel.app, &channel.name, &history)?;
+            write_channel(out, app, name, &history)?;
             saved.channels += 1;
             saved.events += history.entries.len();
         }
         Ok(saved)
-    })
+    })?;
+    durable::remove_folder(log)?;
+    Ok(saved)
 }
 
 impl SavedHistory {
     /// Returns the same history in another epoch.
-    fn in_epoch(&self, epoch: Epoch) -> Self {
+    pub(crate) fn in_epoch(&self, epoch: Epoch) -> Self {
         let moved = |entry: &HistoryEntry| {
             let offset = entry.offset;
             let position = |epoch| format!(r#","epoch":"{epoch}","offset":{offset}}}"#);
@@ -233,36 +242,6 @@ impl<R: Read> Read for Sums<R> {
     }
 }
 
-fn write_channel(
-    out: &mut dyn Write,
-    app: &str,
-    name: &str,
-    history: &SavedHistory,
-) -> io::Result<()> {
-    let saved = SavedChannel {
-        app: app.to_owned(),
-        name: name.to_owned(),
-        position: history.position,
-        events: history.entries.len(),
-        touched_us: history.touched.as_micros(),
-        cached: history.cached.as_ref().map(|(data, _)| data.to_string()),
-    };
-    write_record(out, &serde_json::to_vec(&saved)?)?;
-    let cached = history.cached.as_ref().map(|(_, entry)| entry);
-    for entry in history.entries.iter().chain(cached) {
-        let mut record = entry.at.as_micros().to_le_bytes().to_vec();
-        record.extend_from_slice(entry.frame.json());
-        write_record(out, &record)?;
-    }
-    Ok(())
-}
-
-fn write_record(out: &mut dyn Write, record: &[u8]) -> io::Result<()> {
-    let bytes = u32::try_from(record.len()).map_err(io::Error::other)?;
-    out.write_all(&bytes.to_le_bytes())?;
-    out.write_all(record)
-}
-
 type Channels = Vec<(SavedChannel, SavedHistory)>;
 
 fn read(file: File) -> Result<Channels, &'static str> {
@@ -291,49 +270,6 @@ fn read(file: File) -> Result<Channels, &'static str> {
         true => Ok(channels),
         false => Err("its checksum differs"),
     }
-}
-
-fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<SavedHistory, &'static str> {
-    let mut history = SavedHistory {
-        position: saved.position,
-        entries: Vec::new(),
-        cached: None,
-        touched: Timestamp::from_micros(saved.touched_us),
-    };
-    let events = saved.events as u64;
-    let first = (saved.position.offset + 1).checked_sub(events).ok_or("offsets don't fit")?;
-    for offset in first..first + events {
-        history.entries.push(read_entry(input, offset)?);
-    }
-    if let Some(data) = &saved.cached {
-        let entry = read_entry(input, saved.position.offset)?;
-        history.cached = Some((Box::from(data.as_str()), entry));
-    }
-    Ok(history)
-}
-
-fn read_entry(input: &mut impl Read, offset: u64) -> Result<HistoryEntry, &'static str> {
-    let record = read_record(input)?;
-    let (at, json) = record.split_first_chunk().ok_or("an event without its time")?;
-    let at = Timestamp::from_micros(u64::from_le_bytes(*at));
-    let frame = Frame::text(|out| out.extend_from_slice(json));
-    Ok(HistoryEntry { offset, at, frame })
-}
-
-fn read_record(input: &mut impl Read) -> Result<Vec<u8>, &'static str> {
-    const CUT: &str = "it ends in the middle of a record";
-    let mut bytes = [0; 4];
-    input.read_exact(&mut bytes).map_err(|_| CUT)?;
-    let bytes = u32::from_le_bytes(bytes) as usize;
-    if bytes > RECORD_BYTES_MAX {
-        return Err("a record is too long");
-    }
-    let mut record = Vec::new();
-    input.take(bytes as u64).read_to_end(&mut record).map_err(|_| CUT)?;
-    if record.len() < bytes {
-        return Err(CUT);
-    }
-    Ok(record)
 }
 
 #[cfg(test)]

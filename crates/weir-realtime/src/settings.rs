@@ -85,6 +85,10 @@ pub struct HubLimits {
     /// its own.
     #[setting(size, range = 0..=1 << 40, default = 256 << 20)]
     pub history_bytes_max: usize,
+    /// Bytes of events that wait to be written to the log of durable histories (history.durable), with 1 KiB
+    /// for each event; publishing one more is refused with 503.
+    #[setting(size, range = 1 << 16..=1 << 40, default = 64 << 20)]
+    pub durable_queue_bytes_max: usize,
     /// Subscriptions that each core accepts per second; further ones wait.
     // A subscription takes some 20 µs. At this rate, reconnecting clients use half of the core, and
     // the other half is left for connected ones.
@@ -179,6 +183,10 @@ pub struct AppSettings {
     pub hooks: Arc<AppHooks>,
 }
 
+/// The most bytes of the history of a channel, and of an event, that durable histories have: one record of their
+/// log has a whole channel.
+pub const DURABLE_BYTES_MAX: usize = 1 << 20;
+
 /// A channel with more subscribers announces the count at intervals.
 pub const COUNTED_AT_ONCE_MAX: usize = 100;
 /// The interval at which a large channel announces its count.
@@ -210,6 +218,11 @@ pub struct HistoryLimits {
     /// How old an event may become, and how long an empty channel is kept.
     #[setting(range = Duration::ZERO..=DAY.saturating_mul(7), default = Duration::from_secs(120))]
     pub age_max: Duration,
+    /// Events are written to a log under data_dir before they are delivered, so that channels keep their
+    /// histories when Weir is killed. Needs bytes_max and realtime.limits.event_data_bytes_max of at most 1 MiB.
+    /// Without effect with a broker in Redis, which keeps them anyway.
+    #[setting(restart, key = "durable", default = false)]
+    pub is_durable: bool,
 }
 
 /// What a presence channel may be.
@@ -280,6 +293,16 @@ impl AppSettings {
             cache_bytes_max: 64 << 20,
         }
     }
+}
+
+impl HistoryLimits {
+    /// No limits: all that there is.
+    pub(crate) const NONE: Self = Self {
+        events_max: usize::MAX,
+        bytes_max: usize::MAX,
+        age_max: Duration::MAX,
+        is_durable: true,
+    };
 }
 
 impl PresenceLimits {

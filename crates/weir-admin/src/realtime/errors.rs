@@ -49,9 +49,12 @@ pub(super) fn operation_error(error: OperationError) -> AdminError {
         ),
         E::NoSuchConnection { .. } => (StatusCode::NOT_FOUND, "it may be closed already"),
         E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => (StatusCode::BAD_REQUEST, ""),
-        E::Refused(PublishError::Busy(_) | PublishError::HandedOver | PublishError::Log(_)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "")
-        }
+        E::Refused(
+            PublishError::Busy(_)
+            | PublishError::HandedOver
+            | PublishError::Log(_)
+            | PublishError::Durable(_),
+        ) => (StatusCode::SERVICE_UNAVAILABLE, ""),
         E::Refused(PublishError::TooManyChannels(_)) => (StatusCode::UNPROCESSABLE_ENTITY, ""),
         E::TooManyWatchers { .. } => (StatusCode::SERVICE_UNAVAILABLE, "close one of them"),
     };

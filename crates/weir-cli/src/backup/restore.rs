@@ -61,7 +61,7 @@ pub(crate) fn fill(
     for file in planned_files(plan) {
         target.copy(&file, bar)?;
     }
-    begin_new_epochs(&settings.histories_file())?;
+    begin_new_epochs(&settings.histories_file(), &settings.durable_histories_folder())?;
     if let Some(jobs) = &plan.jobs {
         let index = weir_log::time_marks_file(&jobs.marks, jobs.log_id);
         target.write(&log_path(weir_log::TIMES_FILE), &index)?;
@@ -76,11 +76,12 @@ pub(crate) fn fill(
 
 /// Gives the restored histories of realtime new epochs. Damaged ones, which Weir would not read
 /// either, must not make jobs unrestorable.
-fn begin_new_epochs(path: &Path) -> anyhow::Result<()> {
-    match weir_realtime::begin_new_epochs(path) {
+fn begin_new_epochs(path: &Path, log: &Path) -> anyhow::Result<()> {
+    match weir_realtime::begin_new_epochs(path, log) {
         Err(error @ SavedError::Damaged { .. }) => {
             output::note(&format!("warning: {error}"));
-            fs::remove_file(path).with_context(|| format!("cannot delete {}", path.display()))
+            fs::remove_file(path).with_context(|| format!("cannot delete {}", path.display()))?;
+            begin_new_epochs(path, log)
         }
         result => result.map(|_| ()).map_err(Into::into),
     }

@@ -87,7 +87,7 @@ impl Sources {
         let mut sources = Self::new(clock.now());
         sources.add_gems(settings);
         sources.add_operator_files(settings)?;
-        sources.add_histories_file(&settings.histories_file())?;
+        sources.add_histories(settings)?;
         sources.add_jobs_of_stopped(settings)?;
         Ok(sources)
     }
@@ -276,8 +276,21 @@ impl Sources {
         fs::remove_file(path).context("cannot remove the copy of the histories")
     }
 
-    fn add_histories_file(&mut self, path: &Path) -> anyhow::Result<()> {
-        match self.add_file_if_present(path, histories_path())? {
+    /// Adds the histories of a stopped Weir: the file that it has saved, and the log of durable ones. A restore
+    /// joins them.
+    fn add_histories(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        let before = self.files.len();
+        self.add_file_if_present(&settings.histories_file(), histories_path())?;
+        let folder = settings.durable_histories_folder();
+        if folder.is_dir() {
+            let entries = fs::read_dir(&folder).context("cannot read the durable histories")?;
+            for entry in entries {
+                let path = entry?.path();
+                let relative = path.strip_prefix(&settings.data_dir).unwrap_or(&path);
+                self.add_file_if_present(&path, relative.to_string_lossy().into_owned())?;
+            }
+        }
+        match self.files.len() > before {
             true => self.note("realtime", true, "histories of channels"),
             false => self.note("realtime", false, "there are no histories"),
         }

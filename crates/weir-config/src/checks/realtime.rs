@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use weir_realtime::settings::AppSettings;
+use weir_realtime::settings::{AppSettings, DURABLE_BYTES_MAX};
 
 use super::super::{BrokerKind, Settings, units};
 use weir_settings::Report;
@@ -22,6 +22,25 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         let path = "realtime.limits.advanced.api_body_bytes_max";
         report.error_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
     }
+    check_durable_histories(settings, report);
+}
+
+/// A record of the log has a whole channel.
+fn check_durable_histories(settings: &Settings, report: &mut Report) {
+    let event_bytes = settings.realtime.settings.limits.pusher.event_data_bytes_max;
+    for (index, app) in settings.realtime.apps.iter().enumerate() {
+        if !app.history.is_durable {
+            continue;
+        }
+        let own = format!("realtime.apps[{index}].history.bytes_max");
+        let event = "realtime.limits.event_data_bytes_max".to_owned();
+        for (path, bytes) in [(own, app.history.bytes_max), (event, event_bytes)] {
+            if bytes > DURABLE_BYTES_MAX {
+                let max = units::about_size(DURABLE_BYTES_MAX as u64);
+                report.error_at(&path, format!("{path}: at most {max} with history.durable"));
+            }
+        }
+    }
 }
 
 pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
@@ -38,6 +57,7 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         warn_about_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
     }
     warn_about_connection_limits(settings, warnings);
+    warn_about_durable_histories(settings, warnings);
     let limits = &realtime.settings.limits;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
         warnings.push("realtime.limits.advanced.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
@@ -94,6 +114,20 @@ fn warn_about_connection_limits(settings: &Settings, warnings: &mut Vec<String>)
                 "realtime.apps[{index}].connections_max is {app_max}, but all apps together may have {max} connections (realtime.limits.connections_total_max, front.limits.connections_max)"
             ));
         }
+    }
+}
+
+/// Warns about durable histories that have no effect.
+fn warn_about_durable_histories(settings: &Settings, warnings: &mut Vec<String>) {
+    for (index, app) in settings.realtime.apps.iter().enumerate() {
+        let history = &app.history;
+        let reason = match settings.realtime.broker {
+            _ if !history.is_durable => continue,
+            BrokerKind::Redis => "with a broker in Redis, which keeps the histories",
+            _ if history.events_max == 0 => "without a history (events_max is 0)",
+            _ => continue,
+        };
+        warnings.push(format!("realtime.apps[{index}].history.durable has no effect {reason}"));
     }
 }
 

@@ -187,3 +187,25 @@ fn unreachable_connection_limits_are_a_warning() {
     realtime.apps[0].connections_max is 1000000, but all apps together may have 1000 connections (realtime.limits.connections_total_max, front.limits.connections_max)
     ");
 }
+
+/// A record of their log has a whole channel.
+#[test]
+fn durable_histories_have_limits_and_conditions() {
+    let app = "[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = { env = \"PASSWORD\" }\n";
+    let large = format!(
+        "[realtime.limits]\nevent_data_bytes_max = \"2MiB\"\nadvanced.api_body_bytes_max = \"4MiB\"\n\
+         {app}history = {{ durable = true, bytes_max = \"2MiB\" }}\n"
+    );
+    let found = errors(&large);
+    for path in ["realtime.apps[0].history.bytes_max", "realtime.limits.event_data_bytes_max"] {
+        assert!(found.contains(&format!("{path}: at most 1 MiB with history.durable")), "{found}");
+    }
+    assert!(load(&large.replace("durable = true", "durable = false")).is_ok());
+    let none = format!("{app}history = {{ durable = true, events_max = 0 }}\n");
+    let warnings = load(&none).expect("sound").warnings.join("\n");
+    assert!(warnings.contains("durable has no effect without a history"), "{warnings}");
+    let redis = "[realtime]\nbroker = { redis = [{ url = \"redis://127.0.0.1\" }] }\n";
+    let shared = format!("{redis}{app}history = {{ durable = true }}\n");
+    let warnings = load(&shared).expect("sound").warnings.join("\n");
+    assert!(warnings.contains("durable has no effect with a broker in Redis"), "{warnings}");
+}

@@ -129,7 +129,7 @@ fn app(slow_clients: SlowClients) -> AppSettings {
     app.client_queue_bytes_max = QUEUE_BYTES_MAX;
     app.client_event_rate = Rate::new(5, Duration::from_millis(100));
     app.history =
-        HistoryLimits { events_max: 5, bytes_max: 2_000, age_max: Duration::from_secs(2) };
+        HistoryLimits { events_max: 5, bytes_max: 2_000, age_max: Duration::from_secs(2), is_durable: false };
     app.presence = PresenceLimits {
         members_max: 4,
         list_max: 2,

@@ -43,7 +43,7 @@ pub(crate) struct LocalBroker {
 impl Broker for LocalBroker {
     fn publish(
         &self,
-        app: &App,
+        app: &Arc<App>,
         channel: &ChannelName,
         event: ServerEvent<'_>,
     ) -> impl Future<Output = Result<Published, PublishError>> + Send {
@@ -52,7 +52,7 @@ impl Broker for LocalBroker {
 
     fn publish_all<'a>(
         &self,
-        app: &App,
+        app: &Arc<App>,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> impl Future<Output = Result<(), PublishError>> + Send {
         std::future::ready(self.publish_all_now(app, events))

@@ -6,16 +6,18 @@
 //! members of presence channels and signed-in users are
 //! those of all nodes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     Announcement, Broker, ClientPublication, LocalBroker, PublishError, ServerEvent, SubscribeError,
 };
 use crate::app::App;
 use crate::channel::{
-    Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, Published, VersionedList,
+    Channel, Departure, HistoryEntry, Join, JoinRequest, LeaveRequest, PreparedEvent, Published,
+    VersionedList,
 };
 use crate::cores::CoreBusy;
+use crate::durable::{DurableHistories, OwnedEvent};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::shared_log::{ChannelKey, ClientBroadcast, LogEvent, NewEvent, SharedLog};
@@ -24,19 +26,26 @@ use crate::users::SignedIn;
 /// The broker of a node.
 #[derive(Debug)]
 pub(crate) struct NodeBroker {
-    pub(crate) local: LocalBroker,
+    pub(crate) local: Arc<LocalBroker>,
     pub(crate) log: Option<Arc<dyn SharedLog>>,
+    /// The log of durable histories, if an app had them when Weir started.
+    pub(crate) durable: OnceLock<DurableHistories>,
 }
 
 impl Broker for NodeBroker {
     async fn publish(
         &self,
-        app: &App,
+        app: &Arc<App>,
         channel: &ChannelName,
         event: ServerEvent<'_>,
     ) -> Result<Published, PublishError> {
         let Some(log) = &self.log else {
-            return self.local.publish(app, channel, event).await;
+            return match self.durable_of(app) {
+                None => self.local.publish(app, channel, event).await,
+                Some(durable) => {
+                    self.publish_durably(durable, app, std::iter::once((channel, event))).await
+                }
+            };
         };
         let positions = log.append(vec![new_event(app, channel, event)]).await?;
         self.local.count_appended(1);
@@ -48,10 +57,15 @@ impl Broker for NodeBroker {
 
     async fn publish_all<'a>(
         &self,
-        app: &App,
+        app: &Arc<App>,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> Result<(), PublishError> {
-        let Some(log) = &self.log else { return self.local.publish_all(app, events).await };
+        let Some(log) = &self.log else {
+            return match self.durable_of(app) {
+                None => self.local.publish_all(app, events).await,
+                Some(durable) => self.publish_durably(durable, app, events).await.map(drop),
+            };
+        };
         let events: Vec<NewEvent> =
             events.map(|(channel, event)| new_event(app, channel, event)).collect();
         let count = events.len() as u64;
@@ -136,6 +150,32 @@ impl Broker for NodeBroker {
 }
 
 impl NodeBroker {
+    /// Returns the log of durable histories, if it has those of an app.
+    pub(crate) fn durable_of(&self, app: &App) -> Option<&DurableHistories> {
+        self.durable.get().filter(|_| app.is_durable)
+    }
+
+    /// Publishes events of an app with durable histories. Returns the last one.
+    async fn publish_durably<'a>(
+        &self,
+        durable: &DurableHistories,
+        app: &Arc<App>,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+    ) -> Result<Published, PublishError> {
+        let (events, now) = (self.local.prepare_all(app, events)?, self.local.now());
+        let own = |(prepared, event): (PreparedEvent, ServerEvent<'_>)| OwnedEvent {
+            prepared,
+            name: Box::from(event.name),
+            data: Box::from(event.data),
+            except: event.except,
+        };
+        let events: Vec<OwnedEvent> = events.into_iter().map(own).collect();
+        if events.is_empty() {
+            return Ok(Published::default());
+        }
+        Ok(durable.publish(Arc::clone(app), events, now).await?)
+    }
+
     /// Notes for the log that a channel has one more subscriber, or that a user waits to be admitted.
     fn note_subscriber<T>(
         &self,

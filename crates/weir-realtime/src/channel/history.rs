@@ -57,6 +57,13 @@ impl EventHistory {
         self.entries = VecDeque::new();
     }
 
+    /// Removes the events from this offset on.
+    pub(crate) fn remove_from(&mut self, offset: u64) {
+        while let Some(newest) = self.entries.pop_back_if(|newest| newest.offset >= offset) {
+            self.bytes -= newest.bytes();
+        }
+    }
+
     /// Removes all events.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -122,7 +129,8 @@ mod tests {
     }
 
     fn limits(events_max: usize, bytes_max: usize, age_ms: u64) -> HistoryLimits {
-        HistoryLimits { events_max, bytes_max, age_max: Duration::from_millis(age_ms) }
+        let age_max = Duration::from_millis(age_ms);
+        HistoryLimits { events_max, bytes_max, age_max, is_durable: false }
     }
 
     fn offsets(history: &EventHistory, after: u64, newest: u64) -> Option<Vec<u64>> {

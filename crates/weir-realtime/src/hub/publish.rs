@@ -1,5 +1,7 @@
 //! Publishing events of the application's server.
 
+use std::sync::Arc;
+
 use super::Hub;
 use crate::app::App;
 use crate::broker::{Broker as _, PublishError, ServerEvent};
@@ -10,7 +12,7 @@ impl Hub {
     /// Publishes an event. Does nothing if the event's name is switched off.
     pub(crate) async fn publish(
         &self,
-        app: &App,
+        app: &Arc<App>,
         channel: &ChannelName,
         event: ServerEvent<'_>,
     ) -> Result<Published, PublishError> {
@@ -26,7 +28,7 @@ impl Hub {
     /// Publishes all of these events, or none of them. Skips events whose names are switched off.
     pub(crate) async fn publish_all<'a>(
         &self,
-        app: &App,
+        app: &Arc<App>,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)> + Send,
     ) -> Result<(), PublishError> {
         if self.is_handed_over() {

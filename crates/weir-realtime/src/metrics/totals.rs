@@ -105,12 +105,14 @@ impl LimitKind {
         Self::Members,
         Self::ApiBodyTimeout,
         Self::Watchers,
+        Self::DurableQueue,
     ];
 
     pub(crate) const fn setting(self) -> Setting {
         match self {
             Self::ApiBodyTimeout => HubLimits::API_BODY_TIMEOUT,
             Self::CoreQueue => HubLimits::CORE_QUEUE_EVENTS_MAX,
+            Self::DurableQueue => HubLimits::DURABLE_QUEUE_BYTES_MAX,
             Self::HistoryBytes => HubLimits::HISTORY_BYTES_MAX,
             Self::CacheBytes => AppSettings::CACHE_BYTES_MAX,
             Self::Channels => HubLimits::CHANNELS_MAX,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use weir_base::clock::Clock;
+use weir_base::clock::{Clock, Timestamp};
 
 use super::*;
 use crate::broker::{Broker as _, ServerEvent};
@@ -51,6 +51,11 @@ impl Folder {
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("histories")
+    }
+
+    /// There are no durable histories.
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     /// Publishes three events on `news` and one on `cache-a`, then saves.
@@ -146,7 +151,10 @@ fn an_epoch_round_trips_through_the_file() {
 fn a_restored_backup_keeps_its_events_and_notifies_clients_of_a_gap() {
     let folder = Folder::new();
     let position = folder.saved();
-    assert_eq!(begin_new_epochs(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
+    assert_eq!(
+        begin_new_epochs(&folder.path(), &folder.log()).unwrap(),
+        Saved { channels: 2, events: 4 }
+    );
     let hub = hub(&folder.clock);
     assert_eq!(hub.restore(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
     let later = ChannelPosition { offset: 9, ..position };

@@ -1,6 +1,6 @@
 //! Realtime: the state that its cores share, and its webhooks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Realtime {
         let parts = (Arc::clone(&in_flight), shared);
         let hub = create_hub(settings, cores, registry, clock, parts, &webhooks);
         let histories = settings.histories_file();
-        restore_histories(&hub, &histories).await;
+        open_histories(&hub, settings).await?;
         let switches =
             Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
         for node in log.iter().flat_map(|log| log.nodes(&hub, Some(&switches), &webhooks)) {
@@ -100,7 +100,11 @@ impl Realtime {
         // A core that responds has finished publishing; this thread runs this.
         let _ = cores.unresponsive(CORES_TIMEOUT).await;
         let (hub, histories) = (Arc::clone(&self.hub), self.histories.clone());
-        match tokio::task::spawn_blocking(move || hub.save(&histories)).await {
+        let saving = tokio::task::spawn_blocking(move || {
+            hub.close_durable_histories();
+            hub.save(&histories)
+        });
+        match saving.await {
             Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),
             Ok(Err(error)) => tracing::warn!("histories are lost: {error}"),
             Err(error) => tracing::error!(%error, "histories are lost"),
@@ -121,15 +125,14 @@ impl Realtime {
 /// A core that is busy for longer hangs, and publishes nothing.
 const CORES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Restores the saved histories for clients that recover. Without them, clients load their state
-/// again.
-async fn restore_histories(hub: &Arc<Hub>, histories: &Path) {
-    let (hub, histories) = (Arc::clone(hub), histories.to_owned());
-    match tokio::task::spawn_blocking(move || hub.restore(&histories)).await {
-        Ok(Ok(saved)) => tracing::debug!(?saved, "histories restored"),
-        Ok(Err(error)) => tracing::warn!("{error}"),
-        Err(error) => tracing::error!(%error, "histories start empty"),
-    }
+/// Restores the histories of the previous process for clients that recover.
+async fn open_histories(hub: &Arc<Hub>, settings: &Settings) -> anyhow::Result<()> {
+    let hub = Arc::clone(hub);
+    let (folder, file) = (settings.durable_histories_folder(), settings.histories_file());
+    let opening = tokio::task::spawn_blocking(move || hub.open_histories(&folder, &file));
+    let restored = opening.await.context("histories can't be restored")??;
+    tracing::debug!(?restored, "histories restored");
+    Ok(())
 }
 
 /// Creates the limit of concurrent webhooks.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use self::client::{Api, Socket};
 use self::webhook::Receiver;
 use crate::http::get;
-use crate::process::{TEST_TIMEOUT, output_of};
+use crate::process::{TEST_TIMEOUT, output_of, wait_until};
 use crate::weir::{Site, Weir, program};
 
 const SECRET: &str = "a secret of enough characters";
@@ -269,6 +269,53 @@ fn histories_survive_only_a_graceful_shutdown() {
     assert_eq!(news(&weir)["error"], "there is no channel \"news\"");
     publish(&weir);
     assert_ne!(news(&weir)["epoch"], before["epoch"]);
+    assert!(weir.stop().success());
+}
+
+/// The service is replaced, and then killed, and the parent as well, so that nothing can be saved.
+#[test]
+fn durable_histories_survive_a_restart_and_being_killed() {
+    let mut weir = start(&format!("{}history = {{ durable = true }}\n", with_app()));
+    let publish = |weir: &Weir, number: u64| {
+        let body =
+            json!({"name": "e", "channels": ["news", "cache-last"], "data": number.to_string()});
+        let (status, answer) = api(weir).post("events", &body);
+        assert_eq!(status, "HTTP/1.1 200 OK", "{answer}");
+    };
+    let mut client = Socket::connect(weir.front(), "demo-key");
+    client.subscribe("news");
+    for number in 1..=20 {
+        if number == 10 {
+            weir.site.ok(&["restart"]);
+        }
+        publish(&weir, number);
+    }
+    let first = client.event("e");
+    rustix::process::kill_process(weir.service(), Signal::KILL).expect("killed");
+    weir.wait_for_log("was killed by signal 9; restarting");
+    Socket::connect(weir.front(), "demo-key").subscribe("other");
+    publish(&weir, 21);
+    let (service, front) = (weir.service(), weir.front());
+    let site = weir.kill_parent();
+    // It ends without its parent in any case.
+    let _ = rustix::process::kill_process(service, Signal::KILL);
+    wait_until("both have ended", || TcpStream::connect(front).is_err());
+    let weir = start_in(site, &[]);
+    let position = json!({"epoch": first["epoch"], "offset": first["offset"]});
+    let (mut client, reply) =
+        Socket::resume(weir.front(), "demo-key", "news", Some(&position)).expect("subscribed");
+    assert_eq!(reply["recovery"], json!({"outcome": "recovered", "events": 20}), "{reply}");
+    publish(&weir, 22);
+    for number in 2..=22 {
+        let event = client.event("e");
+        assert_eq!(
+            (&event["offset"], &event["data"]),
+            (&json!(number), &json!(number.to_string()))
+        );
+    }
+    let mut last = Socket::connect(weir.front(), "demo-key");
+    last.subscribe("cache-last");
+    assert_eq!(last.event("e")["data"], "22");
     assert!(weir.stop().success());
 }
 

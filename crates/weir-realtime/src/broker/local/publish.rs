@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_base::clock::Timestamp;
+
 use super::{ATTEMPTS_MAX, LocalBroker};
 use crate::app::App;
 use crate::broker::{ClientPublication, PublishError, ServerEvent};
@@ -36,6 +38,18 @@ impl LocalBroker {
         app: &App,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
     ) -> Result<(), PublishError> {
+        for (prepared, event) in self.prepare_all(app, events)? {
+            self.publish_prepared(app, prepared, event, self.clock.now());
+        }
+        Ok(())
+    }
+
+    /// Prepares all of these events, or none of them.
+    pub(crate) fn prepare_all<'a>(
+        &self,
+        app: &App,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+    ) -> Result<Vec<(PreparedEvent, ServerEvent<'a>)>, PublishError> {
         let mut prepared = Vec::new();
         for (name, event) in events {
             prepared.push((self.prepare(app, name, event)?, event));
@@ -47,12 +61,26 @@ impl LocalBroker {
                 return Err(self.count_busy(CoreBusy).into());
             }
         }
-        for (prepared, event) in prepared {
-            let channel = Arc::clone(prepared.channel());
-            let published = prepared.publish(self.publication(app, &channel, event), &self.cores);
-            self.count_published(app, &channel, published);
-        }
-        Ok(())
+        Ok(prepared)
+    }
+
+    /// Publishes a prepared event, which happens `now`.
+    pub(crate) fn publish_prepared(
+        &self,
+        app: &App,
+        prepared: PreparedEvent,
+        event: ServerEvent<'_>,
+        now: Timestamp,
+    ) -> Published {
+        let channel = Arc::clone(prepared.channel());
+        let publication = Publication { now, ..self.publication(app, &channel, event) };
+        let published = prepared.publish(publication, &self.cores);
+        self.count_published(app, &channel, published)
+    }
+
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     pub(super) fn publish_client_event_now(

@@ -116,6 +116,42 @@ fn histories_are_found_from_another_folder() {
     assert!(weir.stop().success());
 }
 
+/// Of a stopped Weir they are in a log, of a running one in a file that it writes.
+#[test]
+fn durable_histories_are_restored_in_new_epochs() {
+    let durable = "[[realtime.apps]]\nhistory = { durable = true }\n";
+    let settings = SETTINGS.replace("[[realtime.apps]]\n", durable);
+    let site = Site::new("");
+    site.write(&settings);
+    let weir = start(site);
+    let api = Api { address: weir.front(), app: "1", key: "demo-key", secret: SECRET };
+    let event = json!({"name": "flood", "channels": ["cache-news"], "data": "{\"level\":3}"});
+    assert_eq!(api.post("events", &event).0, "HTTP/1.1 200 OK");
+    let mut socket = Socket::connect(weir.front(), "demo-key");
+    socket.subscribe("cache-news");
+    let before = socket.event("flood");
+    drop(socket);
+    let (running, stopped) = (tempfile::tempdir(), tempfile::tempdir());
+    let (running, stopped) = (running.expect("a folder"), stopped.expect("a folder"));
+    let of_running = run_json(weir.site.path(), &["backup", text(running.path())]);
+    let old = weir.end();
+    let of_stopped = run_json(old.path(), &["backup", text(stopped.path())]);
+    for (made, backups) in [(of_running, running), (of_stopped, stopped)] {
+        assert_eq!(part(&made, "realtime")["is_included"], true, "{made}");
+        let site = Site::new("");
+        site.write(&settings);
+        site.ok(&["restore", text(backups.path())]);
+        assert!(!site.path().join("data/realtime-log").exists());
+        let weir = start(site);
+        let mut socket = Socket::connect(weir.front(), "demo-key");
+        socket.subscribe("cache-news");
+        let after = socket.event("flood");
+        assert_eq!((&after["data"], &after["offset"]), (&before["data"], &before["offset"]));
+        assert_ne!(after["epoch"], before["epoch"]);
+        assert!(weir.stop().success());
+    }
+}
+
 /// Weir starts without damaged histories; a restore, too, must go on without them.
 #[test]
 fn damaged_histories_do_not_stop_a_restore() {

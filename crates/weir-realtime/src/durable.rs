@@ -1,0 +1,260 @@
+//! Histories that survive the death of the process (`history.durable` of an app), without a shared log.
+//!
+//! A thread owns a log on the disk (weir-log). It writes each event to the log, and publishes it then, so no
+//! client receives an event that a restart could forget: the channel continues with the same epoch and
+//! offsets after `kill -9`. Events are written to the page cache of the kernel, and synced each second. A power
+//! cut may lose the last ones; so all channels begin new epochs if the machine has been started since, and
+//! the log was not closed.
+//!
+//! A damaged log never prevents a start: what can be read is restored, in new epochs, and the folder of the
+//! log is set aside as a whole. A log of a later version does prevent it.
+
+mod order;
+mod owner;
+mod record;
+mod replay;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::seldom::Seldom;
+use weir_log::{Disk, OpenError, RealDisk, RecordError, SegmentLog, SegmentLogOptions, Syncer};
+
+pub use self::order::DurableFailure;
+pub(crate) use self::order::OwnedEvent;
+use self::order::{DurableKey, Order, Publishing, WaitingRoom};
+pub(crate) use self::owner::Histories;
+use self::owner::Owner;
+pub(crate) use self::record::encode_channel;
+use self::replay::Replay;
+use crate::app::App;
+use crate::broker::LocalBroker;
+use crate::channel::{Published, SavedHistory};
+use crate::metrics::{LimitKind, RealtimeMetrics};
+use crate::pusher::position::Epoch;
+use crate::settings::HistoryLimits;
+
+/// The longest record: a channel with [`DURABLE_BYTES_MAX`](crate::settings::DURABLE_BYTES_MAX) of events and
+/// a cached event of as many, whose data and frame may each take six times that in JSON.
+const RECORD_BYTES_MAX: u32 = 16 << 20;
+/// How often the log is synced. A power cut loses at most this much.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why the log can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DurableError {
+    /// The log can't be opened.
+    #[error("the log of durable histories in {folder}: {source}")]
+    Open { folder: PathBuf, source: OpenError },
+    /// The log was written by a later version of Weir.
+    #[error(
+        "{folder} has durable histories in format {found}; this program reads formats up to {}. Start the later \
+         Weir, or move the folder away: channels then begin new epochs",
+        record::VERSION
+    )]
+    Version { folder: PathBuf, found: u32 },
+    /// The log can't be read at the moment.
+    #[error("the log of durable histories: {0}")]
+    Read(#[from] RecordError),
+    /// The folder can't be created, removed or renamed, or a thread can't be started.
+    #[error("the log of durable histories in {folder}: {source}")]
+    Io { folder: PathBuf, source: io::Error },
+}
+
+/// The log, and what it had.
+#[derive(Debug)]
+pub(crate) struct OpenedLog<D: Disk = RealDisk> {
+    log: SegmentLog<D>,
+    pub(crate) channels: HashMap<DurableKey, SavedHistory>,
+    /// Damaged records and ranges. Their log is set aside.
+    damages: u64,
+}
+
+/// The thread of the log, to which events are passed.
+#[derive(Debug)]
+pub(crate) struct DurableHistories {
+    orders: Sender<Order>,
+    bytes_max: AtomicUsize,
+    metrics: RealtimeMetrics,
+}
+
+impl OpenedLog {
+    /// Opens the log in a folder. `limits` returns what the channels of an app keep; None: they are not
+    /// restored.
+    pub(crate) fn open(
+        folder: &Path,
+        limits: &dyn Fn(&str) -> Option<HistoryLimits>,
+    ) -> Result<Self, DurableError> {
+        let (log, replay, damages) = match open_log(folder) {
+            Ok((log, damages)) => {
+                let replay = Replay::read(&log, limits)?;
+                let damages = damages + replay.damages;
+                (Some(log), replay, damages)
+            }
+            Err(DurableError::Open { source, .. }) if is_damage(&source) => {
+                tracing::error!("nothing of the log of durable histories can be read: {source}");
+                (None, Replay::default(), 1)
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(found) = replay.later_version {
+            return Err(DurableError::Version { folder: folder.to_owned(), found });
+        }
+        let is_cut = replay.open_boot.as_ref().is_some_and(|boot| *boot != boot_id());
+        let mut channels = replay.into_channels();
+        if damages > 0 || is_cut {
+            tracing::warn!(
+                damages,
+                "durable histories may lack their last events, so all channels begin new epochs"
+            );
+            for history in channels.values_mut() {
+                *history = history.in_epoch(Epoch(fastrand::u64(..)));
+            }
+        }
+        let log = match log {
+            Some(log) if damages == 0 => log,
+            damaged => {
+                drop(damaged);
+                set_aside(folder)?;
+                open_log(folder)?.0
+            }
+        };
+        Ok(Self { log, channels, damages })
+    }
+}
+
+impl DurableHistories {
+    /// Starts the thread. The channels must have been restored.
+    pub(crate) fn start<D: Disk + Send + 'static>(
+        opened: OpenedLog<D>,
+        broker: Arc<LocalBroker>,
+        histories: Box<dyn Histories>,
+        (metrics, clock, bytes_max): (RealtimeMetrics, Clock, usize),
+    ) -> io::Result<Self> {
+        metrics.durable_log_damages(opened.damages);
+        let syncer = opened.log.syncer();
+        let parts = (metrics.clone(), clock.clone());
+        let mut owner = Owner::new(opened.log, broker, histories, boot_id(), parts);
+        owner.begin();
+        let (orders, received) = channel();
+        let (alive, ended) = channel::<()>();
+        let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        name("weir-histories-sync").spawn(move || sync(&syncer, &ended, &clock))?;
+        name("weir-histories").spawn(move || {
+            owner.run(&received);
+            drop(alive);
+        })?;
+        Ok(Self { orders, bytes_max: AtomicUsize::new(bytes_max), metrics })
+    }
+
+    /// Replaces the limit of the bytes that wait, and notes that there may be other apps.
+    pub(crate) fn reload(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        // A log that has ended has no use for it.
+        let _ = self.orders.send(Order::NoteApps);
+    }
+
+    /// Writes events, all or none, and publishes them then. Returns the last one.
+    pub(crate) async fn publish(
+        &self,
+        app: Arc<App>,
+        events: Vec<OwnedEvent>,
+        now: Timestamp,
+    ) -> Result<Published, DurableFailure> {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        let room = WaitingRoom::take(self.metrics.durable_queue(), &events, bytes_max);
+        let room = room.ok_or_else(|| {
+            self.metrics.limit_hit(LimitKind::DurableQueue);
+            DurableFailure::Busy
+        })?;
+        let (reply, replied) = oneshot::channel();
+        let order = Order::Publish(Publishing { app, events, now, reply, room });
+        self.orders.send(order).map_err(|_| DurableFailure::Ended)?;
+        replied.await.map_err(|_| DurableFailure::Ended)?
+    }
+
+    /// Writes what is left to the disk, and ends the thread. Blocks until that is done.
+    pub(crate) fn close(&self) {
+        let (closed, is_closed) = channel();
+        if self.orders.send(Order::Close(closed)).is_ok() {
+            let _ = is_closed.recv();
+        }
+    }
+}
+
+/// Syncs the log until its owner has ended.
+fn sync<D: Disk>(syncer: &Syncer<D>, ended: &Receiver<()>, clock: &Clock) {
+    let seldom = Seldom::default();
+    while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        if let Err(error) = syncer.sync().and_then(|_| syncer.maintain())
+            && seldom.is_due(clock.now())
+        {
+            tracing::warn!(%error, "the log of durable histories");
+        }
+    }
+}
+
+/// Opens the log. Also returns the number of damaged ranges.
+fn open_log(folder: &Path) -> Result<(SegmentLog<RealDisk>, u64), DurableError> {
+    let disk = RealDisk::new(folder).map_err(io_error(folder))?;
+    let opened = SegmentLog::open(disk, options());
+    let (log, report) =
+        opened.map_err(|source| DurableError::Open { folder: folder.to_owned(), source })?;
+    Ok((log, report.damages))
+}
+
+/// Returns whether the error is due to the bytes of the log, and not to the system or the version.
+const fn is_damage(error: &OpenError) -> bool {
+    use OpenError as E;
+    match error {
+        E::Corrupt { .. } | E::Foreign { .. } | E::NoIdentity => true,
+        E::Io { .. } | E::Version { .. } | E::Options(_) | E::Poisoned(_) => false,
+    }
+}
+
+/// Renames the folder of a damaged log, which replaces one that was set aside before.
+fn set_aside(folder: &Path) -> Result<(), DurableError> {
+    let aside = folder.with_extension("damaged");
+    remove_folder(&aside)?;
+    std::fs::rename(folder, &aside).map_err(io_error(folder))?;
+    tracing::error!("the damaged log of durable histories is now in {}", aside.display());
+    Ok(())
+}
+
+/// Removes the folder of a log, if it exists.
+pub(crate) fn remove_folder(folder: &Path) -> Result<(), DurableError> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(folder)(error)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn io_error(folder: &Path) -> impl Fn(io::Error) -> DurableError {
+    move |source| DurableError::Io { folder: folder.to_owned(), source }
+}
+
+/// Segments are small: the last one is read as a whole after a crash, and one more is allocated.
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
+        segment_bytes: 32 << 20,
+        reserve_bytes: 1 << 20,
+        record_bytes_max: RECORD_BYTES_MAX,
+        ..SegmentLogOptions::default()
+    }
+}
+
+/// Returns what identifies this start of the machine. Unknown: nothing that any other start had.
+fn boot_id() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map_or_else(|_| fastrand::u64(..).to_string(), |id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! The thread that owns the log of durable histories. It writes each event, and publishes it then.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use weir_base::clock::Clock;
+use weir_base::seldom::Seldom;
+use weir_log::{AppendError, Class, Disk, SegmentLog};
+
+use super::order::{DurableFailure, Order, OwnedEvent, Publishing};
+use super::record::{self, Begin, Header};
+use crate::broker::{LocalBroker, ServerEvent};
+use crate::channel::Published;
+use crate::cores::ChannelId;
+use crate::metrics::RealtimeMetrics;
+use crate::pusher::position::ChannelPosition;
+
+/// Publications that are written with one call of the system.
+const BATCH_MAX: usize = 256;
+/// The log is rewritten when it has grown by this much, or by three times what the histories have. So it
+/// has at most four times as much as they, and rewriting is a quarter of all that is written.
+const GROWTH_MIN: u64 = 64 << 20;
+const GROWTH_FACTOR: u64 = 3;
+/// Attempts to append a record while the next segment is prepared.
+const ATTEMPTS_MAX: usize = 8;
+
+/// The channels whose histories the log has.
+pub(crate) trait Histories: Send {
+    /// Returns the ids of the apps with durable histories.
+    fn apps(&self) -> Vec<String>;
+
+    /// Calls `write` with the record of each of their channels, until it returns an error.
+    fn each_channel(
+        &self,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), DurableFailure>,
+    ) -> Result<(), DurableFailure>;
+}
+
+/// The state of the thread.
+pub(super) struct Owner<D: Disk> {
+    pub(super) log: SegmentLog<D>,
+    broker: Arc<LocalBroker>,
+    histories: Box<dyn Histories>,
+    /// The start of the machine and the apps, with which each rewritten log begins.
+    begin: Begin,
+    /// Whether the log has that record. Events are rejected before: the next process must know on which start of
+    /// the machine they were written, and of which apps the log is.
+    is_begun: bool,
+    /// Bytes of the histories when the log was last rewritten, and of what was appended since.
+    rewritten: u64,
+    appended: u64,
+    metrics: RealtimeMetrics,
+    clock: Clock,
+    seldom: Seldom,
+}
+
+/// What was written of one publication.
+type Written = Result<Vec<ChannelPosition>, DurableFailure>;
+
+impl<D: Disk> Owner<D> {
+    pub(super) fn new(
+        log: SegmentLog<D>,
+        broker: Arc<LocalBroker>,
+        histories: Box<dyn Histories>,
+        boot: String,
+        (metrics, clock): (RealtimeMetrics, Clock),
+    ) -> Self {
+        let begin = Begin { version: record::VERSION, boot, apps: histories.apps() };
+        let (is_begun, rewritten, appended, seldom) = (false, 0, 0, Seldom::default());
+        Self {
+            log,
+            broker,
+            histories,
+            begin,
+            is_begun,
+            rewritten,
+            appended,
+            metrics,
+            clock,
+            seldom,
+        }
+    }
+
+    /// Begins to write, if the disk has room: without it, the next event is the next attempt.
+    pub(super) fn begin(&mut self) {
+        if let Err(error) = self.try_begin() {
+            self.warn("events are rejected", error);
+        }
+    }
+
+    /// Writes that this process has begun, and what each channel has.
+    fn try_begin(&mut self) -> Result<(), DurableFailure> {
+        if self.is_begun {
+            return Ok(());
+        }
+        self.append(Class::Essential, &record::encode_begin(&self.begin))?;
+        self.flush()?;
+        self.is_begun = true;
+        self.rewrite();
+        Ok(())
+    }
+
+    /// Writes which apps there are, if these are others.
+    fn note_apps(&mut self) {
+        let apps = self.histories.apps();
+        if apps != self.begin.apps {
+            self.begin.apps = apps;
+            self.is_begun = false;
+            self.begin();
+        }
+    }
+
+    /// Serves orders until the log is to be closed, or nobody can give one.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+        let closed = loop {
+            match orders.recv() {
+                Ok(Order::Publish(first)) => {
+                    if let Some(closed) = self.publish_with(first, orders) {
+                        break Some(closed);
+                    }
+                }
+                Ok(Order::NoteApps) => self.note_apps(),
+                Ok(Order::Close(closed)) => break Some(closed),
+                Err(_) => break None,
+            }
+        };
+        self.close();
+        drop(closed);
+    }
+
+    /// Publishes an order and those that wait behind it. Returns the sender of an order to close.
+    fn publish_with(&mut self, first: Publishing, orders: &Receiver<Order>) -> Option<Sender<()>> {
+        let (mut batch, mut closed, mut has_other_apps) = (vec![first], None, false);
+        for order in orders.try_iter().take(BATCH_MAX - 1) {
+            match order {
+                Order::Publish(publishing) => batch.push(publishing),
+                Order::NoteApps => has_other_apps = true,
+                Order::Close(reply) => {
+                    closed = Some(reply);
+                    break;
+                }
+            }
+        }
+        self.publish(batch);
+        if has_other_apps {
+            self.note_apps();
+        }
+        if self.appended > GROWTH_MIN.max(self.rewritten.saturating_mul(GROWTH_FACTOR)) {
+            self.rewrite();
+        }
+        let bytes = self.log.segments().iter().map(|segment| u64::from(segment.bytes)).sum();
+        self.metrics.durable_log_bytes(bytes);
+        closed
+    }
+
+    /// Writes a batch, and publishes what was written.
+    fn publish(&mut self, batch: Vec<Publishing>) {
+        let (mut next, mut written) = (HashMap::new(), Vec::with_capacity(batch.len()));
+        let begun = self.try_begin();
+        for publishing in &batch {
+            // After a failure the offsets of the others would be wrong.
+            let before: Option<&Written> = written.last();
+            written.push(match (begun, before) {
+                (Err(failure), _) => Err(failure),
+                (Ok(()), Some(Err(failure))) => Err(*failure),
+                (Ok(()), _) => self.append_all(publishing, &mut next),
+            });
+        }
+        if let Err(failure) = self.flush() {
+            // What is in memory may be written later: the offsets are given to other events until then.
+            written.fill(Err(failure));
+        }
+        if let Some(Err(failure)) = written.last() {
+            self.warn("events are rejected", *failure);
+        }
+        for (publishing, written) in batch.into_iter().zip(written) {
+            let Publishing { app, events, now, reply, room } = publishing;
+            let published = written.map(|positions| {
+                let mut last = Published::default();
+                for (event, position) in events.into_iter().zip(positions) {
+                    let OwnedEvent { prepared, name, data, except } = event;
+                    let event =
+                        ServerEvent { name: &name, data: &data, except, idempotency_key: None };
+                    last = self.broker.publish_prepared(&app, prepared, event, now);
+                    if last.position.is_some_and(|published| published != position) {
+                        // Only this thread publishes, so this would be a bug.
+                        tracing::error!(%position, "an event was written with another position");
+                    }
+                }
+                last
+            });
+            drop(room);
+            // The request may have ended.
+            let _ = reply.send(published);
+        }
+    }
+
+    /// Appends the events of a publication, at the positions that they will get. `next` has those of earlier
+    /// ones of the batch.
+    fn append_all(
+        &mut self,
+        publishing: &Publishing,
+        next: &mut HashMap<ChannelId, ChannelPosition>,
+    ) -> Written {
+        let mut positions = Vec::with_capacity(publishing.events.len());
+        for event in &publishing.events {
+            let channel = event.prepared.channel();
+            let last = next.get(&channel.id).copied().unwrap_or_else(|| channel.info().position);
+            let position = ChannelPosition { offset: last.offset + 1, ..last };
+            let header = Header {
+                app: publishing.app.settings().id.to_string(),
+                channel: channel.name.to_string(),
+                position,
+                at_us: publishing.now.as_micros(),
+                name: event.name.to_string(),
+            };
+            self.append(Class::Job, &record::encode_event(&header, &event.data))?;
+            next.insert(channel.id, position);
+            positions.push(position);
+        }
+        Ok(positions)
+    }
+}
+
+impl<D: Disk> Owner<D> {
+    /// Rewrites the log: it then has the present state of each channel, and nothing else. The files are deleted
+    /// once that is on the disk. If it fails, the log stays as it is, and grows until the next attempt.
+    pub(super) fn rewrite(&mut self) {
+        match self.append_snapshot() {
+            Ok(last_before) => {
+                (self.rewritten, self.appended) = (self.appended, 0);
+                while self.first_segment() <= last_before && self.log.remove_first_segment() {}
+            }
+            Err(failure) => {
+                self.appended = 0;
+                self.warn("it can't be rewritten now", failure);
+            }
+        }
+    }
+
+    /// Begins a segment with the state of all channels. Returns the segment before it.
+    fn append_snapshot(&mut self) -> Result<Option<u32>, DurableFailure> {
+        let before = self.log.segments().last().map(|segment| segment.number);
+        self.rotate()?;
+        self.appended = 0;
+        self.append(Class::Essential, &record::encode_begin(&self.begin))?;
+        let Self { log, histories, appended, .. } = self;
+        histories.each_channel(&mut |record| append(log, Class::Job, record, appended))?;
+        self.flush()?;
+        Ok(before)
+    }
+
+    fn first_segment(&self) -> Option<u32> {
+        self.log.segments().first().map(|segment| segment.number)
+    }
+
+    fn rotate(&mut self) -> Result<(), DurableFailure> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.log.rotate() {
+                Err(AppendError::Backpressure) => catch_up(&self.log)?,
+                other => return other.map_err(|error| DurableFailure::from(&error)),
+            }
+        }
+        Err(DurableFailure::Busy)
+    }
+
+    pub(super) fn append(&mut self, class: Class, record: &[u8]) -> Result<(), DurableFailure> {
+        append(&mut self.log, class, record, &mut self.appended)
+    }
+
+    /// Writes what was appended to the page cache.
+    fn flush(&mut self) -> Result<(), DurableFailure> {
+        self.log.flush().map(drop).map_err(|error| DurableFailure::from(&error))
+    }
+
+    fn warn(&self, what: &str, failure: DurableFailure) {
+        if self.seldom.is_due(self.clock.now()) {
+            tracing::warn!("the log of durable histories: {what}: {failure}");
+        }
+    }
+
+    /// Writes all that is left to the disk, so that the next process continues even after a power cut.
+    fn close(&mut self) {
+        let syncer = self.log.syncer();
+        let synced = || syncer.sync().map_err(|error| DurableFailure::from(&error));
+        let closed = synced().and_then(|_| {
+            self.append(Class::Essential, record::CLOSED)?;
+            self.log.mark();
+            synced()
+        });
+        if let Err(failure) = closed {
+            tracing::warn!("the log of durable histories was not closed in order: {failure}");
+        }
+    }
+}
+
+/// Appends a record in memory, and counts its bytes.
+fn append<D: Disk>(
+    log: &mut SegmentLog<D>,
+    class: Class,
+    record: &[u8],
+    appended: &mut u64,
+) -> Result<(), DurableFailure> {
+    for _ in 0..ATTEMPTS_MAX {
+        match log.append(class, &[], &[record]) {
+            Ok(_) => {
+                *appended += record.len() as u64;
+                return Ok(());
+            }
+            Err(AppendError::Backpressure) => catch_up(log)?,
+            Err(error) => return Err(DurableFailure::from(&error)),
+        }
+    }
+    Err(DurableFailure::Busy)
+}
+
+/// Does what the thread that syncs has not done yet.
+fn catch_up<D: Disk>(log: &SegmentLog<D>) -> Result<(), DurableFailure> {
+    let syncer = log.syncer();
+    let done = syncer.sync().and_then(|_| syncer.maintain());
+    done.map_err(|error| DurableFailure::from(&error))
+}
