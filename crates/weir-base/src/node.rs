@@ -7,6 +7,7 @@ mod joined;
 #[cfg(feature = "tokio")]
 mod known;
 
+use std::os::unix::process::parent_id;
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -45,6 +46,11 @@ pub struct NodeProcess {
     pub console: String,
     /// It was stopped in order.
     pub stopped: bool,
+    /// It ended because its parent process had ended, for example by `kill -9`.
+    pub orphaned: bool,
+    /// The parent process at the time of the report. Not part of it. 0: unknown.
+    #[serde(skip)]
+    pub parent: u32,
 }
 
 /// What a node reports: its process, and the figures of a part.
@@ -76,7 +82,7 @@ pub struct NodeView<F> {
     pub id: String,
     /// Whether it is the node that was asked.
     pub is_self: bool,
-    /// `up`, `away` (it stopped reporting) or `stopped` (in order).
+    /// `up`, `away` (it stopped reporting, or its parent process ended) or `stopped` (in order).
     pub state: String,
     /// Seconds since its report. `None`: it is alive and of a version that reports nothing; the figures
     /// below are unknown.
@@ -89,7 +95,7 @@ pub struct NodeView<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeCondition {
     Up,
-    /// Its last report is too old.
+    /// Its last report is too old, or it ended because its parent process had ended.
     Away,
     /// It was stopped in order.
     Stopped,
@@ -111,7 +117,16 @@ impl NodeProcess {
             uptime_seconds: uptime.as_secs_f64(),
             console: console.to_owned(),
             stopped: false,
+            orphaned: false,
+            parent: parent_id(),
         }
+    }
+
+    /// Describes it at its end: in order, unless its parent process has ended first.
+    #[must_use]
+    pub fn ended(self) -> Self {
+        let orphaned = self.parent != 0 && self.parent != parent_id();
+        Self { stopped: !orphaned, orphaned, ..self }
     }
 
     fn bounded(self) -> Self {
@@ -157,6 +172,7 @@ impl<F> NodeState<F> {
     pub fn condition(&self) -> NodeCondition {
         match &self.report {
             Some(report) if report.process.stopped => NodeCondition::Stopped,
+            Some(report) if report.process.orphaned => NodeCondition::Away,
             Some(_) if self.age > AWAY_AFTER => NodeCondition::Away,
             _ => NodeCondition::Up,
         }
@@ -279,6 +295,14 @@ mod tests {
         assert_eq!(state(30, false).condition(), NodeCondition::Up);
         assert_eq!(state(40, false).condition(), NodeCondition::Away);
         assert_eq!(state(1, true).condition(), NodeCondition::Stopped);
+        let ended = |process: NodeProcess| NodeState {
+            report: Some(NodeReport { process: process.ended(), figures: Figures::default() }),
+            ..NodeState::default()
+        };
+        let process = NodeProcess::this("0.1.0", Duration::ZERO, "");
+        assert_eq!(ended(process.clone()).condition(), NodeCondition::Stopped);
+        let of_another = NodeProcess { parent: process.parent + 1, ..process };
+        assert_eq!(ended(of_another).condition(), NodeCondition::Away, "its parent has ended");
         let silent = NodeState::<Figures> { age: Duration::from_secs(999), ..NodeState::default() };
         assert_eq!(silent.condition(), NodeCondition::Up, "it has a lease");
     }

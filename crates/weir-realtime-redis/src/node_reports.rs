@@ -80,14 +80,14 @@ impl Reports {
         Ok(())
     }
 
-    /// Reports that this node stops in order, unless another process has taken its place.
+    /// Reports that this node ends, unless another process has taken its place.
     pub(crate) async fn stop(
         &self,
         keys: &Keys,
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let Some(last) = self.state().known.own().cloned() else { return Ok(()) };
-        let process = NodeProcess { stopped: true, ..last.process.clone() };
+        let process = last.process.clone().ended();
         let figures = NodeFigures::default();
         self.send(keys, &NodeReport { process, figures }, Some(&last), connection).await.map(drop)
     }

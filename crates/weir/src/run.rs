@@ -13,7 +13,7 @@ use weir_supervisor::inherited::{ChildStatus, Inherited};
 
 use crate::compose::{Lingering, UnexpectedEnd, Unopened, Weir};
 use crate::health_reporter::HealthReporter;
-use crate::logging;
+use crate::logging::{self, OwnOutput};
 use crate::parent::Handover;
 use crate::reload::Reload;
 use weir_cli::Exit;
@@ -38,6 +38,8 @@ struct StopRequests {
     interrupt: Signal,
     replaced: Signal,
     parent: pipe::Receiver,
+    /// The parent's own log, and what writes to it once there is no parent.
+    last_log: Option<(File, OwnOutput)>,
 }
 
 /// Runs the service until it is asked to end.
@@ -51,10 +53,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     raise_open_files();
     let status = inherited.status()?;
     let life = inherited.life_pipe()?;
+    let last_log = File::from(inherited.expect(crate::parent::LOG)?);
+    let last_log = (last_log, log.own_output());
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let mut stop_requests = StopRequests::new(life)?;
+        let mut stop_requests = StopRequests::new(life, last_log)?;
         let hangup = signal(SignalKind::hangup())?;
         let close_streams = signal(SignalKind::user_defined2())?;
         let interval = loaded.settings.supervisor.alive_interval;
@@ -178,12 +182,13 @@ async fn linger(
 }
 
 impl StopRequests {
-    fn new(life: OwnedFd) -> anyhow::Result<Self> {
+    fn new(life: OwnedFd, last_log: (File, OwnOutput)) -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             replaced: signal(SignalKind::user_defined1())?,
             parent: pipe::Receiver::from_owned_fd(life)?,
+            last_log: Some(last_log),
         })
     }
 
@@ -194,7 +199,17 @@ impl StopRequests {
             _ = self.interrupt.recv() => StopReason::Requested,
             _ = self.replaced.recv() => StopReason::Replaced,
             // The parent never writes: readable means that it closed its end.
-            _ = self.parent.readable() => StopReason::Orphaned,
+            _ = self.parent.readable() => {
+                self.note_parents_end();
+                StopReason::Orphaned
+            }
         }
+    }
+
+    /// Logs the end of the parent, which wrote the log of this process until now.
+    fn note_parents_end(&mut self) {
+        let Some((log, own_output)) = self.last_log.take() else { return };
+        own_output.set(log);
+        tracing::error!("the parent process has ended: shutting down");
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn encode(
     if nodes.is_empty() {
         return Ok(());
     }
-    let help = "Nodes that share the job store, as this node sees them: up, away (no report for 35 s) \
+    let help = "Nodes that share the job store, as this node sees them: up, away (no report for 35 s, \
+                or its parent process ended) \
                 or stopped in order; those without a report for an hour are left out";
     let mut family = encoder.encode_descriptor("nodes", help, None, MetricType::Gauge)?;
     for condition in NodeCondition::ALL {

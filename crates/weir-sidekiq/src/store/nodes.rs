@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_base::node::{NodeProcess, NodeReports};
+use weir_base::node::NodeReports;
 use weir_jobs::node::{NodeFigures, NodeReport, NodeState};
 use weir_jobs::store::StoreError;
 
@@ -62,7 +62,7 @@ impl StoreCore {
         connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
         let Some(own) = self.state.borrow().nodes.own().cloned() else { return Ok(()) };
-        let process = NodeProcess { stopped: true, ..own.process };
+        let process = own.process.ended();
         let figures = NodeFigures { jobs_per_second: 0.0, connections: 0, ..own.figures };
         self.exchange_nodes(connection, NodeReport { process, figures }).await
     }

@@ -11,12 +11,16 @@ use super::Weir;
 /// requests of the front took. Less than supervisor.kill_after.
 pub(super) const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 
+/// The least time that realtime gets to remove its members from the Redis that nodes share, and to
+/// send webhooks. Otherwise other nodes remove the members when its lease has lapsed.
+const REALTIME_TIME_MIN: Duration = Duration::from_secs(1);
+
 impl Weir {
     /// Shuts down all parts in order (a store that is still being opened has acknowledged nothing
     /// and is not waited for):
     /// 0. Stop observing, without waiting.
     /// 1. Accept no new clients at the front and at realtime; finish requests in progress, within
-    ///    `deadline` (zero: cut off at once).
+    ///    `deadline` (zero: cut off at once, and only leave the Redis that nodes share).
     /// 2. As soon as nothing can be published any more, save histories for the next process.
     /// 3. Stop jobs last, since requests in progress may have pushed some: accept no new clients at
     ///    the job server, over HTTP and at the admin API, end live streams, close the store. What
@@ -43,7 +47,7 @@ impl Weir {
         tokio::join!(
             async {
                 if let Some(realtime) = realtime {
-                    realtime.finish(time_left()).await;
+                    realtime.finish(time_left().max(REALTIME_TIME_MIN)).await;
                 }
             },
             async {

@@ -35,6 +35,9 @@ use crate::logging;
 use weir_config::part::Part;
 use weir_config::{Loaded, Settings, environment};
 
+/// The name of the descriptor of the parent's log, for a service that outlives the parent.
+pub(crate) const LOG: &str = "log";
+
 /// The service runs this very program, even if the file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -117,6 +120,8 @@ fn service_spec(
     descriptors.push((handover::DESCRIPTOR.to_owned(), text.descriptor()?));
     // A service that briefly outlives its parent still holds the lock.
     descriptors.push((lock::DESCRIPTOR.to_owned(), lock.descriptor()?));
+    // The parent writes what the service logs; without a parent, the service does.
+    descriptors.push((LOG.to_owned(), std::io::stderr().as_fd().try_clone_to_owned()?));
     Ok(ChildSpec {
         name: "service".to_owned(),
         program: PathBuf::from(PROGRAM),

@@ -6,6 +6,7 @@ mod one_address;
 use std::path::Path;
 
 use redis::Commands as _;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::alert_rules::assert_metrics_exist;
@@ -13,7 +14,7 @@ use crate::doctor::redis_server::RedisServer;
 use crate::faktory::Client;
 use crate::http::get;
 use crate::process::wait_until;
-use crate::weir::{Site, Weir, program};
+use crate::weir::{Site, Weir, is_running, program};
 
 const SETTINGS: &str = include_str!("../../../../deploy/three-nodes/weir.toml");
 const SHARD_SETTINGS: &str = include_str!("../../../../deploy/three-nodes/redis-shard.conf");
@@ -111,6 +112,36 @@ fn two_nodes_share_the_jobs_and_show_each_other() {
     wait_until("the first node knows that the other one has stopped", || {
         nodes(&one).iter().any(|node| node["state"] == "stopped")
     });
+    assert!(one.stop().success());
+}
+
+/// Returns the leases of realtime nodes in a shard.
+fn realtime_leases(shard: &RedisServer) -> Vec<String> {
+    let mut client = shard.client();
+    redis::cmd("AUTH").arg(PASSWORD).exec(&mut client).expect("a login");
+    let keys: Vec<String> = client.keys("*leases").expect("keys");
+    keys.into_iter().flat_map(|key| client.hkeys::<_, Vec<String>>(key).expect("nodes")).collect()
+}
+
+#[test]
+fn a_node_whose_parent_process_was_killed_is_away_and_leaves_realtime() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let (one, mut other) = (start([&a, &b]), start([&a, &b]));
+    wait_until("each lists both", || nodes(&one).len() == 2 && nodes(&other).len() == 2);
+    wait_until("each lists both in realtime", || {
+        realtime_nodes(&one).len() == 2 && realtime_nodes(&other).len() == 2
+    });
+    assert_eq!([realtime_leases(&a).len(), realtime_leases(&b).len()], [2, 2]);
+    let service = other.service();
+    kill_process(other.pid(), Signal::KILL).expect("killed");
+    other.wait_for_log("the parent process has ended: shutting down");
+    wait_until("the service has ended", || !is_running(service));
+    let left = [realtime_leases(&a).len(), realtime_leases(&b).len()];
+    assert_eq!(left, [1, 1], "no other node has to remove its members");
+    let is_away = |nodes: &[Value]| nodes.iter().any(|node| node["state"] == "away");
+    wait_until("it is away", || is_away(&nodes(&one)) && is_away(&realtime_nodes(&one)));
+    let shown = one.site.shown(&["status", "--all"]);
+    assert!(shown.starts_with("exit: 1\n") && shown.contains(" away "), "{shown}");
     assert!(one.stop().success());
 }
 
