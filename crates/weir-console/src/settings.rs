@@ -24,8 +24,8 @@ pub struct ConsoleSettings {
     /// addresses; others are rejected.
     pub hosts: Vec<String>,
     /// Address at which browsers reach the console, such as https://weir-1.example.org: a link to it is on
-    /// the consoles of the other nodes. None: the first of `hosts`, or the address of `listen`, with its
-    /// port; if that is loopback, no link.
+    /// the consoles of the other nodes. Its host name is accepted as those in `hosts` are. None: the first
+    /// of `hosts`, or the address of `listen`, with its port; if that is loopback, no link.
     pub url: Option<String>,
     /// Serve /metrics without login or token.
     pub metrics_without_login: bool,

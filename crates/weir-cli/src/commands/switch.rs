@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use weir_base::clock::Clock;
 use weir_base::switch::Pattern;
 
+use super::realtime::shards::{self, where_a_switch_holds};
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
@@ -142,7 +143,11 @@ async fn change_switch(
     if json {
         output::json(&switches)?;
     } else {
-        output::line(done);
+        let where_it_holds = match flip.of {
+            SwitchPart::Realtime => where_a_switch_holds(&shards::of(&mut client).await),
+            SwitchPart::Gems => String::new(),
+        };
+        output::line(&format!("{done}{where_it_holds}"));
     }
     Ok(Exit::Fine)
 }

@@ -11,7 +11,8 @@ use crate::target::SettingsArguments;
 pub struct UpArguments {
     #[command(flatten)]
     pub settings: SettingsArguments,
-    /// Start only these parts and the admin socket. Without jobs, the job store is not opened
+    /// Start only this part and the admin socket; several: repeat it or separate them with commas. Without jobs,
+    /// the job store is not opened
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
     /// Repair the whole job store before the start: records with a matching checksum are kept, the

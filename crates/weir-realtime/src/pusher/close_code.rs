@@ -104,7 +104,9 @@ impl CloseCode {
             Self::UnsupportedProtocol => "This protocol version is not supported: use protocol=7",
             Self::NoProtocol => "The URL has no protocol parameter: add protocol=7",
             Self::Unauthorized => "The connection is not authorized",
-            Self::OverCapacity => "Over capacity: reconnect in a second or later",
+            Self::OverCapacity => {
+                "Weir is restarting or over capacity: reconnect in a second or later"
+            }
             Self::Reconnect => "Reconnect now",
             Self::NoPong => "Pong reply not received in time",
             Self::Inactive => "Closed after inactivity",

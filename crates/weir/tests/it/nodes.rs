@@ -165,6 +165,39 @@ fn status_of_all_nodes_ends_with_1_if_one_is_away() {
 }
 
 #[test]
+fn commands_say_what_holds_on_one_node_only() {
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let mut weir = start([&a, &b]);
+    let line = weir.wait_for_log("appendfsync is everysec");
+    let has_both = [&a, &b].iter().all(|shard| line.contains(&format!(":{}", shard.port)));
+    assert!(line.contains(" INFO ") && has_both, "{line}");
+    let connected = || {
+        let status = weir.site.ok(&["status", "--json"]);
+        let status: Value = serde_json::from_str(&status).expect("JSON");
+        let shards = status["realtime"]["log_shards"].as_array().expect("shards").clone();
+        shards.iter().filter(|shard| shard["is_connected"] == true).count()
+    };
+    wait_until("both shards are connected", || connected() == 2);
+    let publish = |channel: &str| weir.site.shown(&["realtime", "publish", "1", channel, "e", "1"]);
+    let shown = publish("news");
+    let all = "published to 0 subscribers of this node; other nodes deliver it to theirs\n";
+    assert!(shown.contains(all), "{shown}");
+    assert!(weir.site.shown(&["realtime", "channels"]).contains("those of this node"));
+    let all = "x* is switched off; on all nodes within a second\n";
+    assert_eq!(weir.site.ok(&["switch", "off", "x*"]), all);
+    drop(a);
+    wait_until("one is away", || connected() == 1);
+    let shown = weir.site.ok(&["switch", "off", "y*"]);
+    let this = "y* is switched off; on this node only until shard a at 127.0.0.1:";
+    assert!(shown.starts_with(this), "{shown}");
+    let channels: Vec<String> = (0..20).map(|number| format!("channel-{number}")).collect();
+    let failed = channels.iter().map(|channel| publish(channel)).find(|it| it.contains("error"));
+    let failed = failed.expect("one of them is in the first shard");
+    assert!(failed.contains("shard a at 127.0.0.1:"), "{failed}");
+    weir.stop();
+}
+
+#[test]
 fn what_others_write_as_a_report_is_shown_as_text() {
     let (Some(a), Some(b)) = (shard(), shard()) else { return };
     let mut client = a.client();

@@ -5,6 +5,7 @@ use serde::Serialize;
 use weir_realtime::view::{ChannelPage, ChannelView, HubOverview};
 
 use super::path::path;
+use super::shards;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -59,6 +60,11 @@ pub(super) async fn run(arguments: &RealtimeChannelsArgs) -> anyhow::Result<Exit
         output::json(&listed)?;
     } else {
         print(&listed, total);
+        if !shards::of(&mut client).await.is_empty() {
+            output::note(
+                "SUBSCRIBERS, EVENTS/S, BYTES/S, KEPT and SLOWED are those of this node; USERS are those of all nodes",
+            );
+        }
     }
     Ok(Exit::Fine)
 }

@@ -4,6 +4,7 @@ mod channels;
 mod disconnect;
 mod path;
 mod publish;
+pub(crate) mod shards;
 mod users;
 
 use clap::Subcommand;

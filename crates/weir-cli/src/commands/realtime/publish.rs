@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::value::to_raw_value;
 use weir_realtime::operations::{EventPublished, PublishEvent};
 
+use super::shards;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -39,16 +40,21 @@ pub(super) async fn run(arguments: &RealtimePublishArgs) -> anyhow::Result<Exit>
         data: to_raw_value(&data(&arguments.data)?)?,
     };
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let published: EventPublished = client.post("/v1/realtime/publish", &event).await?;
+    let published: anyhow::Result<EventPublished> =
+        client.post("/v1/realtime/publish", &event).await;
+    let published = match published {
+        Ok(published) => published,
+        Err(error) => return Err(shards::with_those_away(&mut client, error).await),
+    };
     if arguments.json {
         output::json(&published)?;
     } else if published.is_switched_off {
         output::line(&format!("not sent: {} is switched off (weir switch list)", event.event));
     } else {
-        output::line(&format!(
-            "published to {}",
-            output::count(published.subscribers as u64, "subscriber")
-        ));
+        let subscribers = output::count(published.subscribers as u64, "subscriber");
+        let is_shared = !shards::of(&mut client).await.is_empty();
+        let others = " of this node; other nodes deliver it to theirs";
+        output::line(&format!("published to {subscribers}{}", if is_shared { others } else { "" }));
     }
     Ok(if published.is_switched_off { Exit::Failed } else { Exit::Fine })
 }
