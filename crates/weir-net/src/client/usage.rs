@@ -221,7 +221,7 @@ impl Table {
         self.metrics.limit_hit(used.limit());
         if self.logged[used as usize].is_due(self.clock.now()) {
             let limit = used.limit().name();
-            tracing::warn!(%client, max, "front.{limit}: a client has as many as it may; one more was refused");
+            tracing::warn!(%client, max, "front.{limit}: a client has as many as it may; one more was refused. If this is a proxy, list it in front.trusted_proxies");
         }
         ClientFull(used)
     }

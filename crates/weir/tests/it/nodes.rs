@@ -47,6 +47,7 @@ fn site(shards: [&RedisServer; 2]) -> Site {
         .replace("/etc/weir", &folder)
         .replace("redis-a:6379", &format!("127.0.0.1:{}", shards[0].port))
         .replace("redis-b:6379", &format!("127.0.0.1:{}", shards[1].port))
+        .replace("\"10.0.0.10\"", "\"127.0.0.1\"")
         .replace("0.0.0.0:7419", "127.0.0.1:0")
         .replace("0.0.0.0:7420", "127.0.0.1:0")
         .replace("0.0.0.0:8080", "127.0.0.1:0");
@@ -56,10 +57,14 @@ fn site(shards: [&RedisServer; 2]) -> Site {
 
 /// Starts a node without the passwords of clients and of the console.
 fn start(shards: [&RedisServer; 2]) -> Weir {
-    let site = site(shards);
+    start_in(site(shards), "")
+}
+
+/// Likewise, with more settings.
+fn start_in(site: Site, more: &str) -> Weir {
     let settings = std::fs::read_to_string(site.path().join("weir.toml")).expect("settings");
     let is_open = |line: &&str| !line.starts_with("password = ");
-    site.write(&settings.lines().filter(is_open).collect::<Vec<_>>().join("\n"));
+    site.write(&(settings.lines().filter(is_open).collect::<Vec<_>>().join("\n") + "\n" + more));
     site.start()
 }
 

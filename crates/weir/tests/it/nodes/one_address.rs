@@ -1,16 +1,17 @@
 //! Three nodes behind HAProxy, with the file in deploy/three-nodes.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{shard, start};
+use super::{shard, site, start_in};
 use crate::doctor::redis_server::free_port;
 use crate::faktory::Client;
-use crate::process::wait_until;
+use crate::process::{TEST_TIMEOUT, wait_until};
 use crate::realtime::client::{Api, Socket};
 use crate::weir::{Site, Weir};
 
@@ -73,9 +74,9 @@ fn clients_of_one_address_go_on_when_a_node_is_killed() {
         return;
     }
     let (Some(a), Some(b)) = (shard(), shard()) else { return };
-    let nodes: Vec<Weir> = (0..3).map(|_| start([&a, &b])).collect();
+    let nodes: Vec<Weir> = (0..3).map(|_| start_in(site([&a, &b]), "")).collect();
     let proxy = Proxy::start(&nodes);
-    wait_until("the address responds", || std::net::TcpStream::connect(proxy.web).is_ok());
+    wait_until("the address responds", || TcpStream::connect(proxy.web).is_ok());
     proxy.publish(0);
     // The node with the fewest connections is first, so each gets two.
     let mut sockets: Vec<Socket> = (0..6).map(|_| Socket::connect(proxy.web, KEY)).collect();
@@ -101,6 +102,43 @@ fn clients_of_one_address_go_on_when_a_node_is_killed() {
     assert_eq!(cut_off, 2);
     let mut worker = Client::connect(proxy.jobs);
     assert!(worker.run_command("FETCH q").contains("it-job-0001"));
+}
+
+/// Opens an event stream, as a client with this address. Returns the status; the stream is open with its connection.
+fn open_stream(proxy: &Proxy, client: &str) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(proxy.web).expect("connects");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    let request = format!(
+        "GET /app/{KEY}/channels/news/events HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {client}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).expect("a status");
+    (String::from_utf8_lossy(&status[9..]).into_owned(), stream)
+}
+
+/// With the addresses of HAProxy in front.trusted_proxies of the file. Here it connects from 127.0.0.1, and so do
+/// the clients, which have no limit: their addresses are those that a proxy before HAProxy would forward.
+#[test]
+fn each_client_behind_haproxy_has_limits_of_its_own() {
+    if !Path::new(PROGRAM).exists() {
+        eprintln!("skipped: there is no haproxy");
+        return;
+    }
+    let (Some(a), Some(b)) = (shard(), shard()) else { return };
+    let node = start_in(site([&a, &b]), "[front.clients]\nstreams_max = 1\n");
+    let proxy = Proxy::start(std::slice::from_ref(&node));
+    wait_until("the address responds", || TcpStream::connect(proxy.web).is_ok());
+    // Event streams of a channel whose position the node does not know yet end at once.
+    let mut watcher = Socket::connect(node.front(), KEY);
+    watcher.subscribe("news");
+    proxy.publish(0);
+    watcher.event("e");
+    let clients = ["192.0.2.7", "192.0.2.7", "192.0.2.8"];
+    let opened = clients.map(|client| open_stream(&proxy, client));
+    let statuses: Vec<&str> = opened.iter().map(|(status, _)| status.as_str()).collect();
+    assert_eq!(statuses, ["200", "503", "200"]);
+    assert!(node.stop().success());
 }
 
 /// Reads as many events as were published, the first of them with `first`. Returns the position of the last.
