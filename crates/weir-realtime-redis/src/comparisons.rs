@@ -41,9 +41,13 @@ pub(crate) async fn compare_requested(
     if held.is_empty() {
         return Ok(Ok(()));
     }
-    let members = match presence.read(log, &held, connection).await? {
-        Ok(members) => members,
-        Err(LeaseLost) => return Ok(Err(LeaseLost)),
+    let members = match presence.read(log, &held, connection).await {
+        Ok(Ok(members)) => members,
+        Ok(Err(LeaseLost)) => return Ok(Err(LeaseLost)),
+        Err(error) => {
+            presence.suspend(log, hub, error)?;
+            held.iter().map(|_| MembersReply::Known).collect()
+        }
     };
     read_counts(log, hub, presence, &held, connection).await?;
     for ((channel, stored), members) in held.iter().zip(&stored).zip(members) {
@@ -77,7 +81,11 @@ pub(crate) async fn read_list(
     presence: &mut Presence,
     connection: &mut CommandConnection,
 ) -> RedisResult<Result<(), LeaseLost>> {
-    let Some(list) = presence.read_list(log, hub, connection).await? else { return Ok(Ok(())) };
+    let list = match presence.read_list(log, hub, connection).await {
+        Ok(Some(list)) => list,
+        Ok(None) => return Ok(Ok(())),
+        Err(error) => return presence.suspend(log, hub, error).map(Ok),
+    };
     let MemberList { key, version, nodes, changes } = list;
     let Some(held) = hub.held_channel(&key) else { return Ok(Ok(())) };
     match unless_rejected(presence.has_lost_lease(log, connection).await)? {
@@ -163,10 +171,13 @@ async fn read_counts(
 ) -> RedisResult<()> {
     let counted = held.iter().filter(|channel| channel.has_count && log.owns(&channel.key));
     let keys: Vec<ChannelKey> = counted.map(|channel| channel.key.clone()).collect();
-    if keys.is_empty() {
+    if keys.is_empty() || presence.suspension.is_active() {
         return Ok(());
     }
-    let counts = unless_rejected(queries::counts(&log.keys, &keys, connection).await)?;
+    let counts = match unless_rejected(queries::counts(&log.keys, &keys, connection).await) {
+        Ok(counts) => counts,
+        Err(error) => return presence.suspend(log, hub, error),
+    };
     let Some(counts) = counts else {
         keys.into_iter().for_each(|key| log.requests.postpone(key));
         return Ok(());

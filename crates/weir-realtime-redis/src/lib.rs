@@ -16,6 +16,7 @@
 //! channel, or they are notified of a gap. Missing events are found at the next event of the
 //! partition, or within two seconds.
 
+mod appends;
 mod broadcasts;
 mod command_connection;
 mod comparisons;
@@ -56,6 +57,7 @@ mod sharded;
 mod shards;
 mod shared_switches;
 mod subscription;
+mod suspension;
 mod terminations;
 
 pub use self::connections::{

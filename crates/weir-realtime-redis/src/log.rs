@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, RedisResult};
 use tokio::sync::{Notify, Semaphore};
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::shared_log::{
     AppendError, ChannelKey, ClientBroadcast, LogShardView, NewEvent, SharedCounts,
 };
-use weir_redis::RedisErrorKind;
+use weir_redis::{RedisErrorKind, error_kind};
 
+use crate::appends::{AppendFailure, Appends, ends_connection};
 use crate::broadcasts::Broadcasts;
 use crate::command_connection::CommandConnection;
 use crate::connection_shares::ConnectionShares;
@@ -103,6 +104,8 @@ struct Commands {
     generation: u64,
     /// None: the server does not respond.
     connection: Option<CommandConnection>,
+    /// Publications to one server. None: also if there are several, which may not wait for each other.
+    appends: Option<Appends>,
 }
 
 /// What the logs of all shards have in common.
@@ -211,18 +214,26 @@ impl RedisLog {
         }
     }
 
-    /// Replaces the connection for commands. None: the server does not respond.
-    pub(crate) fn set_commands(&self, connection: Option<CommandConnection>) {
+    /// Replaces the connection for commands, and the way of publications to one server. None: the server does not
+    /// respond.
+    pub(crate) fn set_commands(&self, connection: Option<(CommandConnection, Option<Appends>)>) {
         self.metrics.connected(connection.is_some());
         self.condition.set_connected(connection.is_some());
         let mut commands = self.lock_commands();
         commands.generation += u64::from(connection.is_some());
-        commands.connection = connection;
+        let (connection, appends) = connection.unzip();
+        (commands.connection, commands.appends) = (connection, appends.flatten());
     }
 
     pub(crate) fn commands(&self) -> Option<(u64, CommandConnection)> {
         let commands = self.lock_commands();
         commands.connection.clone().map(|connection| (commands.generation, connection))
+    }
+
+    /// Returns the way to the server, if there is one server and this connection to it.
+    fn appends_of(&self, generation: u64) -> Option<Appends> {
+        let commands = self.lock_commands();
+        commands.appends.clone().filter(|_| commands.generation == generation)
     }
 
     /// Returns the connection, or why nothing can be done.
@@ -241,6 +252,7 @@ impl RedisLog {
     fn end_commands(&self, generation: u64) {
         let mut commands = self.lock_commands();
         if commands.generation == generation && commands.connection.take().is_some() {
+            commands.appends = None;
             self.metrics.connected(false);
             self.condition.set_connected(false);
             self.failed.notify_one();
@@ -254,28 +266,64 @@ impl RedisLog {
         events: &[NewEvent],
         must_exist: bool,
     ) -> Result<Vec<Appended>, AppendError> {
-        let (generation, mut connection) = self.connected()?;
-        let _room = self.room_to_append(events.iter().map(bytes_of).sum())?;
+        let (generation, connection) = self.connected()?;
+        let room = self.room_to_append(events.iter().map(bytes_of).sum())?;
         let append = |new| scripts::append(&self.keys, &self.settings, new, must_exist);
-        let commands: Vec<Cmd> = events.iter().map(append).collect();
-        let mut reply = execute(&mut connection, &commands).await;
-        if reply.as_ref().is_err_and(lacks_script) {
+        let texts = match (events, self.appends_of(generation)) {
+            ([new], Some(appends)) => {
+                vec![self.append_one(generation, &appends, append(new), room).await?]
+            }
+            _ => {
+                let commands: Vec<Cmd> = events.iter().map(append).collect();
+                self.append_together(generation, connection, &commands).await?
+            }
+        };
+        let appended: Option<Vec<Appended>> = texts.iter().map(|text| Appended::of(text)).collect();
+        appended.ok_or(AppendError::Rejected)
+    }
+
+    async fn append_one(
+        &self,
+        generation: u64,
+        appends: &Appends,
+        command: Cmd,
+        room: QueueRoom,
+    ) -> Result<String, AppendError> {
+        let explain = |error: RedisError| self.explain_append(generation, &error, 1);
+        match appends.send(command, room).await {
+            Ok(reply) => redis::from_redis_value(reply).map_err(|error| explain(error.into())),
+            Err(AppendFailure::Redis(error)) => Err(explain(error)),
+            Err(AppendFailure::NotSent) => {
+                self.end_commands(generation);
+                Err(AppendError::Away)
+            }
+            Err(AppendFailure::NoReply) => Err(AppendError::Unknown),
+        }
+    }
+
+    /// Executes all commands or none of them.
+    async fn append_together(
+        &self,
+        generation: u64,
+        mut connection: CommandConnection,
+        commands: &[Cmd],
+    ) -> Result<Vec<String>, AppendError> {
+        let mut reply = execute(&mut connection, commands).await;
+        if reply.as_ref().is_err_and(scripts::is_lacking) {
             // Nothing was executed: all commands of the batch are the same script.
             scripts::load(&mut connection)
                 .await
                 .map_err(|error| self.explain(generation, &error))?;
-            reply = execute(&mut connection, &commands).await;
+            reply = execute(&mut connection, commands).await;
         }
-        let texts = reply.map_err(|error| self.explain_append(generation, &error, events.len()))?;
-        let appended: Option<Vec<Appended>> = texts.iter().map(|text| Appended::of(text)).collect();
-        appended.ok_or(AppendError::Rejected)
+        reply.map_err(|error| self.explain_append(generation, &error, commands.len()))
     }
 
     /// Sends one command to the shard that reads, or that may be repeated.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, AppendError> {
         let (generation, mut connection) = self.connected()?;
         let mut reply = command.query_async(&mut connection).await;
-        if reply.as_ref().is_err_and(lacks_script) {
+        if reply.as_ref().is_err_and(scripts::is_lacking) {
             scripts::load(&mut connection)
                 .await
                 .map_err(|error| self.explain_query(generation, &error))?;
@@ -372,8 +420,14 @@ impl RedisLog {
         listed.map_err(|error| self.explain_query(generation, &error))
     }
 
-    /// Explains why nothing was read, or may be repeated.
+    /// Explains why nothing was read, or may be repeated. The user may still be allowed to append events.
     fn explain_query(&self, generation: u64, error: &RedisError) -> AppendError {
+        if matches!(RedisErrorKind::of(error, ""), RedisErrorKind::NoPermission { .. }) {
+            self.metrics.rejected();
+            let error = error_kind::message(error);
+            tracing::warn!(error, "Redis rejected a query of realtime");
+            return AppendError::Rejected;
+        }
         match self.explain(generation, error) {
             AppendError::Unknown => AppendError::Away,
             other => other,
@@ -391,7 +445,7 @@ impl RedisLog {
 
     fn explain(&self, generation: u64, error: &RedisError) -> AppendError {
         self.metrics.rejected();
-        if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() {
+        if ends_connection(error) {
             self.end_commands(generation);
             return AppendError::Unknown;
         }
@@ -446,8 +500,4 @@ const fn is_of_no_use(kind: &RedisErrorKind) -> bool {
             | ClusterRedirect
             | NodeAway
     )
-}
-
-fn lacks_script(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -24,6 +24,7 @@ pub struct RedisLogMetrics {
 struct ShardGauges {
     connected: Gauge<i64, AtomicI64>,
     nodes: Gauge<i64, AtomicI64>,
+    presence_suspended: Gauge<i64, AtomicI64>,
     appends: QueueGauges,
     deliveries: QueueGauges,
     client_events: QueueGauges,
@@ -53,6 +54,7 @@ struct Counters {
     lost_broadcasts: Counter<u64, AtomicU64>,
     terminations: Counter<u64, AtomicU64>,
     nodes: ShardFamily,
+    presence_suspended: ShardFamily,
     lapsed_nodes: Counter<u64, AtomicU64>,
     member_changes: Counter<u64, AtomicU64>,
     appends: QueueFamilies,
@@ -149,6 +151,7 @@ impl Counters {
         ShardGauges {
             connected: gauge(&self.connected),
             nodes: gauge(&self.nodes),
+            presence_suspended: gauge(&self.presence_suspended),
             appends: queue(LogQueue::Appends),
             deliveries: queue(LogQueue::Deliveries),
             client_events: queue(LogQueue::ClientEvents),
@@ -190,6 +193,11 @@ impl RedisLogMetrics {
             "terminations",
             "Requests of other nodes to terminate a user",
             c.terminations.clone(),
+        );
+        registry.register(
+            "presence_suspended",
+            "Whether Redis rejects subscriptions and members, so that this node goes on without",
+            c.presence_suspended.clone(),
         );
         registry.register("nodes", "Nodes with a lease in this shard", c.nodes.clone());
         registry.register(
@@ -274,6 +282,10 @@ impl RedisLogMetrics {
 
     pub(crate) fn nodes(&self, count: usize) {
         self.shard.nodes.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn presence_suspended(&self, is_suspended: bool) {
+        self.shard.presence_suspended.set(i64::from(is_suspended));
     }
 
     pub(crate) fn node_lapsed(&self) {

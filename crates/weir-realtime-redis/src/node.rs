@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_base::shutdown::ShutdownToken;
@@ -17,6 +18,7 @@ use weir_realtime::shared_log::{ChannelKey, Delivery, HeldMembers, MembersMessag
 use weir_redis::cluster_slots::NodeAddress;
 use weir_redis::{NamedPrimary, RedisErrorKind, error_kind};
 
+use crate::appends::Appends;
 use crate::command_connection::CommandConnection;
 use crate::comparisons;
 use crate::connections::{Connections, OpenError};
@@ -27,7 +29,9 @@ use crate::log::RedisLog;
 use crate::moves;
 use crate::node_changes;
 use crate::partition::Partition;
+use crate::permissions;
 use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
+use crate::queue_limit::QueueRoom;
 use crate::record::{ShardMessage, ShardPayload};
 use crate::rejections::{self, accepted, unless_rejected};
 use crate::renewals::Renewals;
@@ -35,6 +39,7 @@ use crate::scripts;
 use crate::shards::Shards;
 use crate::shared_switches::{self, SharedSwitches};
 use crate::subscription::{Push, Pushes, Subscriptions};
+use crate::suspension::is_of_command;
 use crate::terminations::TerminationReader;
 
 /// Time between heartbeats. A missing event is found at the second one after it.
@@ -47,6 +52,8 @@ const RETRY_MS: std::ops::Range<u64> = 100..600;
 /// them it looks at.
 const ROOM_INTERVAL: Duration = Duration::from_millis(20);
 const ROOM_CHECKS_MAX: usize = 256;
+/// Messages that are passed on before the node looks for other work.
+const PUSHES_MAX: usize = 64;
 
 /// The task of a node for one shard.
 #[derive(Debug)]
@@ -95,6 +102,8 @@ impl SessionError {
 struct Session {
     /// Waits for no slot of a cluster: the node has others to serve meanwhile.
     commands: CommandConnection,
+    /// The same connection, or those to all nodes of a cluster.
+    servers: Vec<MultiplexedConnection>,
     subscriptions: Subscriptions,
     /// Partitions whose subscriptions ended, and those to which no node accepts one for now.
     ended: Vec<Partition>,
@@ -170,7 +179,8 @@ impl LogNode {
         let (failed, primary) = (self.log.failed.notified(), session.primary.take());
         let broadcast_commands = session.commands.clone();
         // In this order: a channel that is created after the list was made requests its own comparison.
-        self.log.set_commands(Some(commands));
+        let appends = self.begin_appends(&commands);
+        self.log.set_commands(Some((commands, appends)));
         session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
         self.log.connections.request();
@@ -190,6 +200,15 @@ impl LogNode {
         error
     }
 
+    /// Begins to send publications, if there is one server: a slot of a cluster that can't be used would delay the others.
+    fn begin_appends(&self, commands: &CommandConnection) -> Option<Appends> {
+        let CommandConnection::Server(_) = commands else { return None };
+        let waiting_max = self.log.settings.appends_max;
+        let (appends, sending) = Appends::begin(commands.clone(), waiting_max);
+        self.shutdown.spawn(sending);
+        Some(appends)
+    }
+
     /// Connects. Returns also the connection for publications, and the nodes of a cluster.
     async fn open(&self) -> Result<(Session, CommandConnection, Vec<NodeAddress>), SessionError> {
         let log = &self.log;
@@ -197,6 +216,7 @@ impl LogNode {
         let nodes = opened.cluster_nodes();
         let Connections { mut commands, subscriptions, pushes, servers, primary } = opened;
         scripts::load(&mut commands).await?;
+        let links = servers.iter().map(|server| server.commands.clone()).collect();
         // Before the first event, and before channels are compared.
         for server in servers {
             let ids = fence::begin(server, &log.keys, &mut commands).await?;
@@ -211,6 +231,7 @@ impl LogNode {
         let (holes, renewals) = (Holes::new(now), Renewals::new(now));
         let session = Session {
             commands: commands.without_waits(),
+            servers: links,
             subscriptions,
             ended: Vec::new(),
             unsubscribed,
@@ -251,13 +272,16 @@ impl LogNode {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
-            let (holes_due, hooks_due) = (session.holes.due(), self.log.hooks.next_due());
-            let shared_at = session.shared_at;
-            let removals_due = session.presence.removals.next_due();
+            let (holes_due, shared_at) = (session.holes.due(), session.shared_at);
+            let (resume_due, stores) =
+                (session.presence.suspension.retry_at(), !session.presence.suspension.is_active());
+            let removals_due = session.presence.removals.next_due().filter(|_| stores);
+            let hooks_due = self.log.hooks.next_due().filter(|_| stores);
             let done = tokio::select! {
-                (push, _room) = session.pushes.next() => self.on_push(session, push),
+                first = session.pushes.next() => self.on_pushes(session, first),
                 () = self.log.requests.added() => self.compare_requested(session).await,
-                () = self.log.subscribers.added() => self.send_changes(session).await,
+                () = self.log.subscribers.added(), if stores => self.send_changes(session).await,
+                () = sleep_until(resume_due) => self.resume_presence(session).await,
                 // One round trip in each turn, so that the others are not delayed.
                 () = sleep_until(removals_due) => self.remove_members(session).await,
                 () = std::future::ready(()), if session.presence.lists.has_work() => {
@@ -298,6 +322,21 @@ impl LogNode {
                 self.request_all(|_| true);
             }
         }
+    }
+
+    /// Passes on what has arrived.
+    fn on_pushes(
+        &self,
+        session: &mut Session,
+        first: (Push, Option<QueueRoom>),
+    ) -> Result<(), SessionError> {
+        let mut next = Some(first);
+        for left in (0..PUSHES_MAX).rev() {
+            let Some((push, _room)) = next else { break };
+            self.on_push(session, push)?;
+            next = if left > 0 { session.pushes.next_now() } else { None };
+        }
+        Ok(())
     }
 
     fn on_push(&self, session: &mut Session, push: Push) -> Result<(), SessionError> {
@@ -416,7 +455,12 @@ impl LogNode {
         }
         self.read_terminations(session).await?;
         let Session { presence, commands, .. } = &mut *session;
-        presence.on_heartbeat(&self.log, commands).await??;
+        if !presence.suspension.is_active() {
+            match presence.on_heartbeat(&self.log, commands).await {
+                Ok(renewed) => renewed?,
+                Err(error) => presence.suspend(&self.log, &self.hub, error)?,
+            }
+        }
         if session.presence.settles() {
             self.request_presence();
         }
@@ -427,11 +471,19 @@ impl LogNode {
             // Those that are rejected have time until the round after the next one.
             check_replies(replies)?;
         }
-        self.log.hooks.settle(&self.log.keys, &self.log.identities, &mut session.commands).await?;
+        self.settle_hooks(session).await?;
         self.exchange_switches(session, true).await?;
         self.share_connections(session).await?;
         let Session { commands, .. } = session;
-        unless_rejected(self.log.reports.exchange(&self.log.keys, &self.hub, commands).await)?;
+        let reported = self.log.reports.exchange(&self.log.keys, &self.hub, commands).await;
+        match unless_rejected(reported) {
+            // Only lists of nodes need them.
+            Err(error) if is_of_command(&error) => {
+                let (shard, error) = (&*self.log.shard.name, error_kind::message(&error));
+                tracing::warn!(shard, error, "Redis rejects the report of this node");
+            }
+            other => drop(other?),
+        }
         self.log.metrics.heartbeat();
         Ok(())
     }
@@ -486,7 +538,33 @@ impl LogNode {
 
     async fn send_changes(&self, session: &mut Session) -> Result<(), SessionError> {
         let Session { presence, commands, .. } = session;
-        Ok(node_changes::send(&self.log, &self.hub, presence, commands).await?)
+        let sent = node_changes::send(&self.log, &self.hub, presence, commands).await;
+        self.or_suspend(presence, sent)
+    }
+
+    /// Goes on without subscriptions and members if Redis rejects only those.
+    fn or_suspend(
+        &self,
+        presence: &mut Presence,
+        result: RedisResult<()>,
+    ) -> Result<(), SessionError> {
+        Ok(result.or_else(|error| presence.suspend(&self.log, &self.hub, error))?)
+    }
+
+    /// Tries to store subscriptions and members again.
+    async fn resume_presence(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, servers, .. } = session;
+        if presence.suspension.lacks_permission()
+            && permissions::is_any_denied(&self.log.keys, servers).await?
+        {
+            presence.suspension.wait_for_permissions();
+            return Ok(());
+        }
+        presence.resume(&self.log, &self.hub, commands).await?;
+        if !presence.suspension.is_active() {
+            self.request_presence();
+        }
+        Ok(())
     }
 
     async fn exchange_switches(
@@ -507,18 +585,34 @@ impl LogNode {
         session.shared_at = Instant::now();
         let Session { presence, commands, .. } = session;
         let node = presence.node();
+        if node.is_empty() {
+            return Ok(());
+        }
         let earlier = self.log.identities.earlier_than(node);
         let shares = &self.log.connections;
         Ok(shares.exchange(&self.log.keys, &self.hub, (node, &earlier), commands).await?)
     }
 
     async fn release_hooks(&self, session: &mut Session) -> Result<(), SessionError> {
-        Ok(self.log.hooks.release(&self.log.keys, &self.hub, &mut session.commands).await?)
+        let Session { presence, commands, .. } = session;
+        let released = self.log.hooks.release(&self.log.keys, &self.hub, commands).await;
+        self.or_suspend(presence, released)
+    }
+
+    async fn settle_hooks(&self, session: &mut Session) -> Result<(), SessionError> {
+        let Session { presence, commands, .. } = session;
+        if presence.suspension.is_active() {
+            return Ok(());
+        }
+        let (hooks, identities) = (&self.log.hooks, &self.log.identities);
+        let settled = hooks.settle(&self.log.keys, identities, commands).await;
+        self.or_suspend(presence, settled.map(|_| ()))
     }
 
     async fn remove_members(&self, session: &mut Session) -> Result<(), SessionError> {
         let Session { presence, commands, .. } = session;
-        Ok(presence.removals.step(&self.log, &self.hub, commands).await?)
+        let removed = presence.removals.step(&self.log, &self.hub, commands).await;
+        self.or_suspend(presence, removed)
     }
 
     /// Reads the sequences of all partitions, except those that Redis rejects for now.

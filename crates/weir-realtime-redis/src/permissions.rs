@@ -4,7 +4,7 @@
 //! rolled back.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{Pipeline, RedisError, RedisResult, Value};
 use weir_redis::acl::{self, CommandTrial, TrialKey};
 use weir_redis::{RedisErrorKind, grant};
 
@@ -67,6 +67,27 @@ pub(crate) struct Permissions<'a> {
 /// Returns the words that a cluster needs in addition: `+asking +cluster|slots`.
 pub(crate) fn cluster_words() -> String {
     CLUSTER_COMMANDS.map(|(rule, ..)| format!("+{rule}")).join(" ")
+}
+
+/// Returns whether the user lacks any command on any of these servers. Without the last two: a connection in use may
+/// not begin a transaction that it can't end.
+pub(crate) async fn is_any_denied(
+    keys: &Keys,
+    servers: &mut [MultiplexedConnection],
+) -> RedisResult<bool> {
+    let mut pipeline = Pipeline::new();
+    for trial in &COMMANDS[..COMMANDS.len() - 2] {
+        pipeline.add_command(acl::trial(keys.stem(), *trial));
+    }
+    pipeline.ignore_errors();
+    for server in servers {
+        let replies: Vec<Value> = pipeline.query_async(server).await?;
+        let mut results = replies.into_iter().map(Value::extract_error);
+        if results.any(|result| result.is_err_and(|error| is_denied(&error))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Permissions<'_> {

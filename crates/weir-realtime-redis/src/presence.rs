@@ -8,13 +8,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Pipeline, RedisResult, Value};
+use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout};
 use weir_realtime::hub::{HeldChannel, Hub};
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::shared_log::{
     ChannelKey, Delivery, HeldMembers, MembersMessage, MembersState, SharedMember,
 };
+use weir_redis::error_kind;
 
 use crate::command_connection::CommandConnection;
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
@@ -24,6 +25,7 @@ use crate::record;
 use crate::rejections::{accepted, is_rejected, unless_rejected};
 use crate::removals::Removals;
 use crate::scripts;
+use crate::suspension::{Suspension, is_of_command};
 
 /// How long a stopping node removes what it has in Redis and waits for its webhooks. Another node does the
 /// rest when its lease lapses.
@@ -46,6 +48,8 @@ pub(crate) struct Presence {
     pub(crate) removals: Removals,
     /// Lists that are too long for one reply.
     pub(crate) lists: MemberLists,
+    /// While Redis rejects all this.
+    pub(crate) suspension: Suspension,
 }
 
 /// The lease of this node was removed, because it was not renewed, or Redis was emptied.
@@ -73,14 +77,24 @@ pub(crate) enum MembersReply {
 }
 
 impl Presence {
-    /// Begins a new identity.
+    /// Begins a new identity. If Redis rejects that, although it takes events, another attempt is made later.
     pub(crate) async fn begin(
         log: &RedisLog,
         connection: &mut CommandConnection,
     ) -> RedisResult<Self> {
-        let node = log.identities.begin();
-        scripts::renew_lease(&log.keys, &node).exec_async(connection).await?;
         let duration = log.settings.presence_lease;
+        let mut suspension = Suspension::default();
+        let node = match begin_identity(log, connection).await {
+            Err(error) if is_of_command(&error) => {
+                note_suspended(log, &error);
+                suspension.begin(&error);
+                "".into()
+            }
+            begun => {
+                log.metrics.presence_suspended(false);
+                begun?
+            }
+        };
         Ok(Self {
             node,
             leases: LeaseWatch::new(duration),
@@ -89,11 +103,57 @@ impl Presence {
             announcing: HashSet::new(),
             removals: Removals::default(),
             lists: MemberLists::default(),
+            suspension,
         })
+    }
+
+    /// Sends and reads nothing from now on, until [`resume`](Self::resume). Returns the error if it is another one
+    /// than that of a command.
+    pub(crate) fn suspend(
+        &mut self,
+        log: &RedisLog,
+        hub: &Hub,
+        error: RedisError,
+    ) -> RedisResult<()> {
+        if !is_of_command(&error) {
+            return Err(error);
+        }
+        note_suspended(log, &error);
+        self.suspension.begin(&error);
+        self.lists = MemberLists::default();
+        log.set_takes_members(false);
+        hub.end_log_session(|key| log.owns(key));
+        Ok(())
+    }
+
+    /// Begins a new identity after a time without one, and requests that everything is sent.
+    pub(crate) async fn resume(
+        &mut self,
+        log: &RedisLog,
+        hub: &Hub,
+        connection: &mut CommandConnection,
+    ) -> RedisResult<()> {
+        match begin_identity(log, connection).await {
+            Ok(node) => self.node = node,
+            Err(error) if is_of_command(&error) || is_rejected(&error) => {
+                self.suspension.begin(&error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        self.suspension.end();
+        log.metrics.presence_suspended(false);
+        let shard = &*log.shard.name;
+        tracing::info!(shard, "subscriptions and members are stored in Redis again");
+        self.request_all(log, hub);
+        Ok(())
     }
 
     /// Requests that all subscriptions and members are sent.
     pub(crate) fn request_all(&mut self, log: &RedisLog, hub: &Hub) {
+        if self.suspension.is_active() {
+            return;
+        }
         // First: a channel is created either before it is listed, or with this.
         log.set_takes_members(true);
         self.unsent = hub.begin_log_session(|key| log.owns(key)).into_iter().collect();
@@ -102,7 +162,7 @@ impl Presence {
         }
     }
 
-    /// Returns the present identity.
+    /// Returns the present identity, which is empty if Redis has rejected the first one.
     pub(crate) fn node(&self) -> &str {
         &self.node
     }
@@ -129,6 +189,7 @@ impl Presence {
         log.metrics.nodes(leases.len());
         if self.unsent.is_empty() {
             log.data_ids.on_all_stored();
+            self.suspension.on_all_stored();
             for node in log.identities.earlier_than(&self.node) {
                 let lease = leases.iter().find(|(other, _)| **other == *node);
                 unless_rejected(self.remove_later(log, connection, &node, lease).await)?;
@@ -199,7 +260,7 @@ impl Presence {
         for channel in held.iter().filter(is_presence) {
             pipeline.add_command(scripts::read_members(&log.keys, channel, USERS_MAX));
         }
-        if pipeline.is_empty() {
+        if pipeline.is_empty() || self.suspension.is_active() {
             return Ok(Ok(held.iter().map(|_| MembersReply::Known).collect()));
         }
         pipeline.add_command(scripts::read_lease(&log.keys, &self.node));
@@ -298,6 +359,29 @@ impl Presence {
         nodes.retain(|(node, _)| !log.identities.contains(node));
         MembersState { version, nodes, keeps_absent: self.settles_at.is_some() }
     }
+}
+
+/// Begins an identity and its lease.
+async fn begin_identity(
+    log: &RedisLog,
+    connection: &mut CommandConnection,
+) -> RedisResult<Arc<str>> {
+    let node = log.identities.begin();
+    let begun = scripts::renew_lease(&log.keys, &node).exec_async(connection).await;
+    if begun.as_ref().is_err_and(|error| is_of_command(error) || is_rejected(error)) {
+        log.identities.remove(&node);
+    }
+    begun.map(|()| node)
+}
+
+fn note_suspended(log: &RedisLog, error: &RedisError) {
+    log.metrics.presence_suspended(true);
+    let (shard, error) = (&*log.shard.name, error_kind::message(error));
+    tracing::warn!(
+        shard,
+        error,
+        "Redis rejects what concerns subscriptions and members of realtime; trying again, and events go on without"
+    );
 }
 
 /// Removes all identities of this process, whose connections have ended, as far as the time allows.

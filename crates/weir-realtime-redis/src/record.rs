@@ -17,9 +17,13 @@
 //! The subscriptions of a channel on all nodes are a fourth one: the partition's sequence number, `count
 //! NUMBER`, a newline, and a JSON array: app, channel.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 use weir_realtime::pusher::position::ChannelPosition;
@@ -107,7 +111,7 @@ pub(crate) fn parse_message(text: &[u8]) -> Option<ShardPayload> {
 fn parse_client_event(text: &str) -> Option<ShardPayload> {
     type Fields = (String, String, Box<str>, Option<Box<str>>, String, Option<Box<str>>);
     let (head, json) = text.split_once('\n')?;
-    let (app, channel, name, data, sender, user_id): Fields = parse_elements(json, 6)?;
+    let (app, channel, name, data, sender, user_id): Fields = parse_elements(json)?;
     let node = head.split(' ').next()?.to_owned();
     let key = ChannelKey { app: app.into(), channel: channel.into() };
     let event = ClientBroadcast { key, name, data, sender: sender.parse().ok()?, user_id };
@@ -119,7 +123,7 @@ fn parse_members(text: &str) -> Option<MembersMessage> {
     let (head, json) = text.split_once('\n')?;
     let mut head = head.split(' ');
     let (node, version) = (Arc::from(head.next()?), head.next()?.parse().ok()?);
-    let (app, channel, added, removed): Fields = parse_elements(json, 4)?;
+    let (app, channel, added, removed): Fields = parse_elements(json)?;
     let key = ChannelKey { app: app.into(), channel: channel.into() };
     let removed = removed.into_iter().map(Arc::from).collect();
     let changes = MemberChanges { added: parse_users(&added), removed };
@@ -129,7 +133,7 @@ fn parse_members(text: &str) -> Option<MembersMessage> {
 fn parse_count(text: &str) -> Option<(ChannelKey, usize)> {
     let (head, json) = text.split_once('\n')?;
     let count = head.split(' ').next()?.parse().ok()?;
-    let (app, channel): (String, String) = parse_elements(json, 2)?;
+    let (app, channel): (String, String) = parse_elements(json)?;
     Some((ChannelKey { app: app.into(), channel: channel.into() }, count))
 }
 
@@ -143,10 +147,33 @@ pub(crate) fn parse_users(words: &[String]) -> Vec<SharedMember> {
 }
 
 /// Parses the first elements of a JSON array: later versions may have more.
-fn parse_elements<T: DeserializeOwned>(json: &str, count: usize) -> Option<T> {
-    let values: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
-    let known = serde_json::Value::Array(values.into_iter().take(count).collect());
-    serde_json::from_value(known).ok()
+fn parse_elements<T: DeserializeOwned>(json: &str) -> Option<T> {
+    serde_json::from_str(json).ok().map(|FirstElements(elements)| elements)
+}
+
+/// The first elements of an array, as a tuple. Others are skipped.
+struct FirstElements<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FirstElements<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FirstElementsVisitor(PhantomData))
+    }
+}
+
+struct FirstElementsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstElementsVisitor<T> {
+    type Value = FirstElements<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let known = T::deserialize(SeqAccessDeserializer::new(&mut elements))?;
+        while elements.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(FirstElements(known))
+    }
 }
 
 /// Parses an entry of a stream.
@@ -155,7 +182,7 @@ pub(crate) fn parse(text: &str) -> Option<(ChannelKey, LogRecord)> {
     let (head, json) = text.split_once('\n')?;
     let mut head = head.split(' ');
     let (epoch, offset, at) = (head.next()?, head.next()?, head.next()?);
-    let (app, channel, name, data, except): Fields = parse_elements(json, 5)?;
+    let (app, channel, name, data, except): Fields = parse_elements(json)?;
     let except: Option<SocketId> = except.map(|text| text.parse()).transpose().ok()?;
     let position = ChannelPosition { epoch: epoch.parse().ok()?, offset: offset.parse().ok()? };
     let continues = head.next().and_then(|position| position.parse().ok());

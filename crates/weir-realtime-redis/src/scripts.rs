@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisResult, Script};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Script, ServerErrorKind};
 use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::settings::HistoryLimits;
@@ -91,6 +91,11 @@ pub(crate) async fn load(connection: &mut CommandConnection) -> RedisResult<()> 
         script.load_async(connection).await?;
     }
     Ok(())
+}
+
+/// Returns whether the server has lost the script of a command, which was not executed then.
+pub(crate) fn is_lacking(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 fn script(parts: &[&str]) -> Script {

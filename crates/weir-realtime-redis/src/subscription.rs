@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt as _;
 use futures_util::future::{join_all, try_join_all};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
@@ -97,6 +98,11 @@ impl Pushes {
             Some((push, room)) => (read(push), Some(room)),
             None => (Push::Lost, None),
         }
+    }
+
+    /// Returns the next push if it is there.
+    pub(crate) fn next_now(&mut self) -> Option<(Push, Option<QueueRoom>)> {
+        self.next().now_or_never()
     }
 
     /// Returns whether events were dropped since the last call.
@@ -212,7 +218,6 @@ async fn subscribe_at(connection: &MultiplexedConnection, channel: &str) -> Redi
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -236,7 +241,7 @@ mod tests {
     }
 
     fn next(pushes: &mut Pushes) -> Push {
-        pushes.next().now_or_never().expect("a push").0
+        pushes.next_now().expect("a push").0
     }
 
     #[test]
@@ -250,7 +255,7 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(next(&mut pushes), Push::Unreadable));
         }
-        assert!(pushes.next().now_or_never().is_none(), "two were kept");
+        assert!(pushes.next_now().is_none(), "two were kept");
         assert_eq!(metrics.gauges(LogQueue::Deliveries).waiting.get(), 0);
         queue.offer(push(PushKind::SMessage)).unwrap();
         assert!(matches!(next(&mut pushes), Push::Unreadable));

@@ -8,15 +8,23 @@
 --       information
 local node, removed_count, added_count, max = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local added, removed, rejected = {}, {}, {}
+local first_added = 10 + removed_count
+local first_requested = first_added + 2 * added_count
+-- A call that is denied a command is not rolled back. Commands of this script that no other part of realtime needs
+-- come before all changes or after their publication, so that removing this node undoes a part of a call.
+if #ARGV >= first_requested then redis.call('HLEN', KEYS[2]) end
+if #ARGV >= first_added then
+  redis.call('SADD', KEYS[3], node)
+  redis.call('SADD', KEYS[5], ARGV[4])
+end
 begin_hooks(ARGV[6], node, ARGV[7])
-for i = 10, 9 + removed_count do
+for i = 10, first_added - 1 do
   if redis.call('HDEL', KEYS[4], ARGV[i]) == 1 then
     removed[#removed + 1] = ARGV[i]
     if remove_user(KEYS[2], ARGV[i]) then add_hook('r', ARGV[4], ARGV[i]) end
   end
 end
-local first_requested = 10 + removed_count + 2 * added_count
-for i = 10 + removed_count, #ARGV, 2 do
+for i = first_added, #ARGV, 2 do
   local user, info = ARGV[i], ARGV[i + 1]
   -- The members of all nodes. One of them may come to another node in any case.
   local is_full = i >= first_requested and redis.call('HLEN', KEYS[2]) >= max
@@ -34,10 +42,13 @@ for i = 10 + removed_count, #ARGV, 2 do
   end
 end
 if #added > 0 or #removed > 0 then
-  set_node(node, KEYS[4], KEYS[3], KEYS[5], ARGV[4])
   publish({
     node = node, entry = ARGV[4], version = KEYS[1], users = KEYS[2], sequence = KEYS[6],
     new_epoch = ARGV[2], shard_channel = ARGV[3],
   }, added, removed)
+end
+if redis.call('EXISTS', KEYS[4]) == 0 then
+  redis.call('SREM', KEYS[3], node)
+  redis.call('SREM', KEYS[5], ARGV[4])
 end
 return { hooks.added, rejected }

@@ -27,10 +27,10 @@ local function publish(change, added, removed)
   local epoch = redis.call('HGET', change.version, 'epoch') or change.new_epoch
   redis.call('HSET', change.version, 'epoch', epoch)
   local number = string.format('%.0f', redis.call('HINCRBY', change.version, 'number', 1))
-  if redis.call('EXISTS', change.users) == 0 then redis.call('DEL', change.version) end
   local sequence = string.format('%.0f', redis.call('INCR', change.sequence))
   local head = sequence .. ' members ' .. change.node .. ' ' .. epoch .. ':' .. number .. '\n'
   local app, channel = string.match(change.entry, '^([^:]*):(.*)$')
   local json = '[' .. cjson.encode(app) .. ',' .. cjson.encode(channel) .. ',' .. list(added) .. ','
   redis.call('SPUBLISH', change.shard_channel, head .. json .. list(removed) .. ']')
+  if redis.call('EXISTS', change.users) == 0 then redis.call('DEL', change.version) end
 end

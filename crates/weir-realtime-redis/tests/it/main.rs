@@ -22,5 +22,6 @@ mod redis_cluster;
 mod redis_server;
 mod rig;
 mod shards;
+mod suspension;
 mod switches;
 mod users;
