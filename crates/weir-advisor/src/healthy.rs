@@ -185,6 +185,7 @@ fn postgres() -> DatabaseObservation {
         }),
         clients: Vec::new(),
         other_port: None,
+        is_here: false,
         host: Fact::Known(DatabaseHost {
             memory_bytes: 8 * GIB,
             share_bytes: 8 * GIB,

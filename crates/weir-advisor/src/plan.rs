@@ -26,6 +26,7 @@ mod remedies;
 mod rounding;
 mod split;
 mod targets;
+mod unseen_processes;
 mod web;
 
 use serde::Serialize;

@@ -55,6 +55,8 @@ mod upgrade_guard;
 mod waiting_jobs;
 mod work_memory;
 
+pub(crate) use self::ghost_process::{crash_loop_names, has_replaced};
+pub(crate) use self::lock_waits::may_be_of_job;
 use crate::finding::Finding;
 use crate::guard::{self, Guard};
 use crate::observation::{Observation, Sidekiq};

@@ -164,6 +164,7 @@ impl Database {
             connections: connections(backends),
             clients: clients(proc, owners),
             other_port,
+            is_here: local.is_some(),
             user: session.user().map(str::to_owned),
             host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
             cache_hit_ratio,

@@ -31,6 +31,8 @@ pub struct DatabaseObservation {
     pub clients: Vec<ClientProcess>,
     /// The port that the server listens on, if it differs from the configured one.
     pub other_port: Option<u16>,
+    /// Whether the server is known to run on this machine.
+    pub is_here: bool,
     /// The server's machine.
     pub host: Fact<DatabaseHost>,
     /// Share of requested blocks found in shared buffers recently, from 0 to 1.
@@ -308,6 +310,9 @@ pub struct LockWait {
     pub is_advisory: bool,
     /// It waits for a row, or for the transaction that has changed it.
     pub is_of_row: bool,
+    /// It is a command that waits for a transaction of another session to end (`virtualxid`), such as
+    /// CREATE INDEX CONCURRENTLY: the first words of its statement, as far as visible. No job does that.
+    pub maintenance: Option<String>,
     /// How long it has been blocked. For a row, how long its statement has been running: Postgres
     /// counts the wait anew for each session that has the row in turn.
     pub waited: Duration,

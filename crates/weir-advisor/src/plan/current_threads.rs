@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::observation::{Capsule, SidekiqObservation, is_set_aside};
+use crate::observation::{Capsule, JobProcess, SidekiqObservation, is_set_aside};
+use crate::rules;
 
 use super::split::is_alone_by_name;
 use super::{PlanInput, QueueDemand};
@@ -11,12 +12,24 @@ use super::{PlanInput, QueueDemand};
 /// Assigns each queue with unknown load its share of the threads that serve it now.
 pub(super) fn keep(queues: &mut [QueueDemand], jobs: &SidekiqObservation) {
     let planned: BTreeSet<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-    let unknown = queues.iter_mut().filter(|queue| !queue.known.knows_load());
+    let unknown = queues.iter_mut().filter(|queue| !queue.knows_load());
     for queue in unknown {
-        let capsules = jobs.serving().flat_map(|process| &process.capsules);
+        let capsules = servers(jobs, &queue.name).into_iter().flat_map(|process| &process.capsules);
         let shares = capsules.map(|capsule| share(capsule, &planned, &queue.name));
         queue.threads_now = shares.fold(0, u32::saturating_add);
     }
+}
+
+/// Returns the processes that take jobs from `queue`. If none does now, returns those that did before: of
+/// processes that were started one after the other, as in a crash loop, the last one.
+fn servers<'a>(jobs: &'a SidekiqObservation, queue: &'a str) -> Vec<&'a JobProcess> {
+    let serving: Vec<_> = jobs.serving_queue(queue).collect();
+    if !serving.is_empty() {
+        return serving;
+    }
+    let absent: Vec<_> = jobs.absent_servers(queue).collect();
+    let is_last = |it: &&JobProcess| !absent.iter().any(|later| rules::has_replaced(later, it));
+    absent.iter().copied().filter(is_last).collect()
 }
 
 /// Returns a copy without these shares.

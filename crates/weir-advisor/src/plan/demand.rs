@@ -5,7 +5,7 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::flow::Flow;
+use crate::flow::{Drain, Flow};
 use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
 use super::{DemandSource, QueueDemand, cpu, current_threads, importance, isolation};
@@ -20,7 +20,7 @@ const COMPLETED_MIN: f64 = 2.0;
 /// Jobs that run longer were delayed, for example by a debugger or a database.
 const SERVICE_SECONDS_MAX: f64 = 600.0;
 
-/// Minimum number of samples without a job in progress that limits how many there can be.
+/// Minimum number of samples whose average is the load, or that limit it if none found a job in progress.
 const LOOKS_MIN: u32 = 10;
 /// If a queue keeps this many threads busy, summed over all samples, 1 in 20 series of samples
 /// finds no job in progress (-ln 0.05).
@@ -60,7 +60,8 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     };
     let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
     let samples = queue.lately.map_or(1, |lately| lately.looks.max(1));
-    QueueDemand { known, samples, ..said }
+    let grows = flow.is_some_and(|flow| flow.drain() == Drain::Grows);
+    QueueDemand { known, samples, grows, ..said }
 }
 
 /// Returns the completion rate, or 0 if each busy thread completed too few jobs in the window: how many of
@@ -137,6 +138,9 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
+    for queue in &mut demands.queues {
+        queue.is_unserved = jobs.nobody_serves(&queue.name);
+    }
     current_threads::keep(&mut demands.queues, jobs);
     isolation::note(&mut demands.queues, jobs, is_held_up);
     let ranks = importance::ranks(jobs);
@@ -190,8 +194,18 @@ impl QueueDemand {
             importance: 0,
             samples: 0,
             oldest_seconds: 0.0,
+            is_unserved: false,
+            grows: false,
             has_own_process: false,
         }
+    }
+
+    /// Reports whether the number of threads that it keeps busy was configured or measured. A few samples
+    /// of jobs in progress are no measurement: they show moments, such as that of a burst.
+    #[must_use]
+    pub fn knows_load(&self) -> bool {
+        let is_enough = self.known != DemandSource::Busy || self.samples >= LOOKS_MIN;
+        self.known.knows_load() && is_enough
     }
 
     /// Reports whether the arrival rate was configured or measured.

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use crate::observation::{JobProcess, Observation, Ordering, PostgresSettings};
 
 use super::postgres::size as postgres_size;
-use super::{Plan, WorkerLayout};
+use super::{Plan, WorkerLayout, unseen_processes};
 
-/// Returns lines that begin with `-` (removed by the plan) or `+` (added by the plan).
+/// Returns lines that begin with `-` (removed by the plan) or `+` (added by the plan). Leaves out processes
+/// while some of the running ones are not seen: the plan cannot say what is to be started beside them.
 #[must_use]
 pub fn difference(observation: &Observation, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(jobs) = observation.jobs.known() {
+    let are_all_seen = unseen_processes::found(observation).is_none();
+    if let Some(jobs) = observation.jobs.known().filter(|_| are_all_seen) {
         let running = |process| running(process, &plan.layout.workers);
         // Heartbeats of processes that have ended are kept for a minute.
         let alive = jobs.processes.iter().filter(|process| process.is_alive());
@@ -111,7 +113,7 @@ fn settings_changes(settings: &PostgresSettings, plan: &Plan) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::ProcessPresence;
+    use crate::observation::{ProcessPlace, ProcessPresence};
     use crate::plan::ProcessLayout;
 
     #[test]
@@ -146,7 +148,10 @@ mod tests {
         let mut observation = healthy::observation();
         let process = healthy::process(1, 3, Ordering::Strict, &[("pull", 0)]);
         let is = |presence| JobProcess { presence, ..process.clone() };
-        let (gone, silent) = (is(ProcessPresence::Gone), is(ProcessPresence::Silent));
+        let gone = is(ProcessPresence::Gone);
+        // Whether one of another host runs is not known.
+        let place = ProcessPlace::Elsewhere;
+        let silent = JobProcess { place, ..is(ProcessPresence::Silent) };
         observation.jobs.known_mut().processes = vec![process.clone(), gone, silent];
         assert_eq!(difference(&observation, &plan), ["- 1 x sidekiq -c 3 -q pull"]);
     }

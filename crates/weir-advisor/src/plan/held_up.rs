@@ -7,7 +7,10 @@ use std::time::Duration;
 use crate::observation::{
     ConnectionPool, DatabaseObservation, JobProcess, Observation, SessionState,
 };
+use crate::rules;
 use crate::wording;
+
+use super::unseen_processes;
 
 /// Share of busy sessions that are waiting. Above it, more sessions complete no more work.
 const WAITING_SHARE: f64 = 0.5;
@@ -27,14 +30,48 @@ const CORES_IDLE_MIN: f64 = 0.1;
 #[must_use]
 pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_database = observation.postgres.known().map(of_database).unwrap_or_default();
-    let machine = observation.machine.known();
-    let computes_here =
-        observation.jobs.known().is_some_and(|jobs| jobs.serving().any(JobProcess::computes));
-    let of_cores = machine
-        .filter(|it| computes_here && it.cores_idle < CORES_IDLE_MIN)
-        .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
     let of_jobs = failing(observation).into_iter().chain(of_pools(observation));
-    of_database.into_iter().chain(of_pooler(observation)).chain(of_cores).chain(of_jobs).collect()
+    let of_processes =
+        unseen_processes::found(observation).into_iter().chain(crash_loops(observation));
+    of_processes
+        .chain(of_database)
+        .chain(of_pooler(observation))
+        .chain(of_cores(observation))
+        .chain(of_jobs)
+        .collect()
+}
+
+/// Describes processes that end again and again.
+fn crash_loops(observation: &Observation) -> Vec<String> {
+    let names = observation.jobs.known().map(rules::crash_loop_names).unwrap_or_default();
+    let line = |name: String| {
+        format!(
+            "{name} ended one after the other: what their threads do at a time says nothing about how \
+             many are needed"
+        )
+    };
+    names.into_iter().map(line).collect()
+}
+
+/// Describes that no core is idle, if jobs or the sessions of a database on this machine compute.
+fn of_cores(observation: &Observation) -> Option<String> {
+    let machine = observation.machine.known().filter(|it| it.cores_idle < CORES_IDLE_MIN)?;
+    let none = format!("none of {} is idle", wording::number(machine.cores, "core", "cores"));
+    let jobs = observation.jobs.known()?;
+    if jobs.serving().any(JobProcess::computes) {
+        return Some(none);
+    }
+    let postgres = observation.postgres.known().filter(|it| it.is_here && jobs.busy() > 0)?;
+    let working = working(postgres)?;
+    (working >= machine.cores)
+        .then(|| format!("{none}, and {working} sessions of the database use them"))
+}
+
+/// Returns the number of sessions that are active and wait for nothing.
+fn working(postgres: &DatabaseObservation) -> Option<u32> {
+    let active = postgres.connections.known()?.in_state(SessionState::Active);
+    let waiting = postgres.waits.known()?.iter().map(|it| it.count).fold(0, u32::saturating_add);
+    Some(active.saturating_sub(waiting))
 }
 
 /// Describes that most jobs fail. A failed job ends early, and its retry is no push of the
@@ -103,13 +140,18 @@ fn delays(pool: &ConnectionPool) -> bool {
 fn of_database(postgres: &DatabaseObservation) -> Vec<String> {
     let waits = postgres.lock_waits.known().map(Vec::as_slice).unwrap_or_default();
     // A session has an entry for each session that blocks it.
-    let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN);
-    let long = long.map(|wait| wait.waiting_pid).collect::<BTreeSet<_>>().len() as u64;
+    let long: Vec<_> = waits
+        .iter()
+        .filter(|wait| wait.waited >= LOCK_WAIT_MIN && rules::may_be_of_job(wait))
+        .collect();
+    let holder = match long.iter().any(|wait| wait.blocking_pid == 0) {
+        true => "a prepared transaction, or behind others that do",
+        false => "another session",
+    };
+    let long = long.iter().map(|wait| wait.waiting_pid).collect::<BTreeSet<_>>().len() as u64;
     let locks = (long > 0).then(|| {
-        format!(
-            "{} for a lock of another session",
-            wording::number(long, "session waits", "sessions wait")
-        )
+        let waiting = wording::number(long, "session waits", "sessions wait");
+        format!("{waiting} for a lock of {holder}")
     });
     let hits = postgres.cache_hit_ratio.known().filter(|hits| **hits < HITS_MIN);
     let hits = hits.map(|hits| {
@@ -180,6 +222,51 @@ mod tests {
             process.cores_used = Fact::Known(0.05);
         }
         assert_eq!(held_up(&observation), expected[..3]);
+    }
+
+    #[test]
+    fn a_wait_of_a_session_that_runs_no_jobs_delays_none() {
+        let waits = |service: &str, blocking_pid, maintenance: Option<&str>| {
+            let mut observation = healthy::observation();
+            *observation.postgres.known_mut().lock_waits.known_mut() = vec![LockWait {
+                waiting_pid: 7,
+                waiting_service: service.to_owned(),
+                blocking_pid,
+                maintenance: maintenance.map(str::to_owned),
+                waited: Duration::from_secs(35),
+                ..LockWait::default()
+            }];
+            held_up(&observation)
+        };
+        assert_eq!(waits("psql", 8, None), [""; 0]);
+        assert_eq!(waits("web", 8, None), [""; 0]);
+        assert_eq!(waits("app@shop", 8, Some("CREATE INDEX")), [""; 0], "no job creates an index");
+        let expected = "1 session waits for a lock of another session";
+        assert_eq!(waits("sidekiq default", 8, None), [expected]);
+        assert_eq!(waits("pgbouncer", 8, None), [expected], "it may be Sidekiq's");
+        let expected =
+            "1 session waits for a lock of a prepared transaction, or behind others that do";
+        assert_eq!(waits("sidekiq default", 0, None), [expected]);
+    }
+
+    #[test]
+    fn sessions_of_a_local_database_that_use_every_core_delay_jobs_as_well() {
+        let mut observation = healthy::observation();
+        observation.machine.known_mut().cores_idle = 0.0;
+        for process in &mut observation.jobs.known_mut().processes {
+            process.cores_used = Fact::Known(0.05);
+        }
+        // Twelve sessions are active, and none of them waits.
+        let expected = "none of 4 cores is idle, and 12 sessions of the database use them";
+        observation.postgres.known_mut().is_here = true;
+        assert_eq!(held_up(&observation), [expected]);
+        observation.postgres.known_mut().is_here = false;
+        assert_eq!(held_up(&observation), [""; 0], "the database has another machine");
+        let postgres = observation.postgres.known_mut();
+        let (kind, event) = ("Client".to_owned(), "ClientRead".to_owned());
+        postgres.waits = Fact::Known(vec![SessionWait { kind, event, count: 9 }]);
+        postgres.is_here = true;
+        assert_eq!(held_up(&observation), [""; 0], "three of them work");
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! Two signs show it: the jobs are known to be long, or the queue has a process of its own now and
 //! nothing shows that its jobs are quick. The second is kept because an operator has probably chosen it.
 
-use crate::observation::{Capsule, JobProcess, SidekiqObservation, is_set_aside};
+use std::time::Duration;
+
+use crate::observation::{Capsule, JobInHand, JobProcess, SidekiqObservation, is_set_aside};
 use crate::wording::list;
 
 use super::claim::{Claim, ClaimOutcome, Proof};
@@ -14,6 +16,8 @@ use super::{DemandSource, PlanInput, QueueDemand};
 /// Jobs of at least this duration, in seconds, are long: a quick job that finds every thread taken by
 /// them waits for a minute or more.
 const LONG_SECONDS: f64 = 60.0;
+/// A heartbeat has the start of each job in whole seconds.
+const START_PRECISION: Duration = Duration::from_secs(1);
 
 /// Notes how long the oldest jobs in progress have been running, unless something delays jobs, and
 /// which queues have processes of their own.
@@ -78,8 +82,15 @@ fn has_own_process(jobs: &SidekiqObservation, queue: &str) -> bool {
     capsules.next().is_some_and(is_alone) && capsules.all(is_alone)
 }
 
+/// Returns how long the oldest job of the queue had been running, at least, when its process listed it.
+/// It may have ended just after that heartbeat.
 fn oldest_seconds(jobs: &SidekiqObservation, queue: &str) -> f64 {
     let alive = jobs.processes.iter().filter(|it: &&JobProcess| it.is_alive());
-    let in_hand = alive.flat_map(|it| &it.in_hand).filter(|job| job.queue == queue);
-    in_hand.map(|job| job.age.as_secs_f64()).fold(0.0, f64::max)
+    let ages = |process: &JobProcess| {
+        let own = process.in_hand.iter().filter(|job| job.queue == queue);
+        let later = process.beat_age + START_PRECISION;
+        let age = |job: &JobInHand| job.age.saturating_sub(later).as_secs_f64();
+        own.map(age).fold(0.0, f64::max)
+    };
+    alive.map(ages).fold(0.0, f64::max)
 }

@@ -28,6 +28,10 @@ pub struct QueueDemand {
     /// How long the oldest of its jobs in progress has been running, in seconds; 0 if there was none, or
     /// if something delays jobs.
     pub oldest_seconds: f64,
+    /// No process takes its jobs, as far as heartbeats show.
+    pub is_unserved: bool,
+    /// It became longer between two samples, by more than chance explains.
+    pub grows: bool,
     /// The threads that serve it now serve no other queue.
     pub has_own_process: bool,
 }

@@ -160,7 +160,37 @@ pub(super) fn has_enough_threads(wanted: &PlanInput, layout: &ProcessLayout) -> 
         }
         _ => behind.join("; "),
     };
-    Proof { claim: Claim::KeepsUp, outcome, figures }
+    match growing(wanted).filter(|_| outcome == ClaimOutcome::Holds) {
+        Some(why) => {
+            let (outcome, figures) = (ClaimOutcome::Unknown, format!("{figures}; {why}"));
+            Proof { claim: Claim::KeepsUp, outcome, figures }
+        }
+        None => Proof { claim: Claim::KeepsUp, outcome, figures },
+    }
+}
+
+/// Explains why more threads may not help queues that grow now. Returns `None` if none grows.
+///
+/// The rate of a queue whose jobs push further jobs depends on how many of them are run, so that the
+/// measured one is not that with more threads.
+fn growing(wanted: &PlanInput) -> Option<String> {
+    let queues = wanted.queues.iter().filter(|it| it.grows && !is_set_aside(&it.name));
+    let queues: Vec<_> = queues.collect();
+    let (grow, their) = if queues.len() == 1 { ("grows", "its") } else { ("grow", "their") };
+    let rounded = |figure: f64| (figure * 1_000.0).round() / 1_000.0;
+    let option = |it: &&QueueDemand| {
+        let (rate, seconds) = (rounded(it.arrivals_per_second), rounded(it.service_seconds));
+        format!(" --queue {}={rate},{}", it.name, seconds.max(0.001))
+    };
+    let options: String = queues.iter().map(option).collect();
+    (!queues.is_empty()).then(|| {
+        format!(
+            "unknown, because {} {grow} now: if {their} jobs push further jobs, or begin again before \
+             they have ended, more arrive with more threads, which then do not help; if they do not, \
+             give the figures (weir plan{options})",
+            list(queues.iter().map(|it| it.name.as_str()))
+        )
+    })
 }
 
 /// Names the queues whose jobs are assumed to wait mostly, because their CPU time is unknown.
@@ -178,29 +208,37 @@ fn assumption(wanted: &PlanInput) -> String {
     )
 }
 
+/// Queues with a property, and the others.
+type Split<'a> = (Vec<&'a &'a QueueDemand>, Vec<&'a &'a QueueDemand>);
+
 /// Explains why it is unknown whether all processes keep up, or returns `None` if it is known.
 fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
-    let is_one = |it: &&QueueDemand| !it.known.knows_load() && !is_set_aside(&it.name);
+    let is_one = |it: &&QueueDemand| !it.knows_load() && !is_set_aside(&it.name);
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
     let (first, others) = queues.split_first()?;
     let it = if others.is_empty() { "it" } else { "them" };
-    let (held_up, others): (Vec<&&QueueDemand>, Vec<_>) =
+    let (held_up, others): Split<'_> =
         queues.iter().partition(|it| it.known == DemandSource::HeldUp);
-    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.knows_rate());
+    let (unserved, others): Split<'_> = others.into_iter().partition(|it| it.is_unserved);
+    let (busy, others): Split<'_> =
+        others.into_iter().partition(|it| it.known == DemandSource::Busy);
+    let (came, idle): Split<'_> = others.into_iter().partition(|it| it.known.knows_rate());
     let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
     let mut ways = Vec::new();
-    if !idle.is_empty() {
-        // Jobs that take milliseconds are rarely seen, however many there are.
-        let samples = idle.iter().map(|queue: &&&QueueDemand| queue.samples);
-        let samples = samples.max().unwrap_or_default();
-        ways.push(match samples {
-            0 => format!("{} never observed", were(&names(&idle), idle.len())),
-            _ => format!(
-                "no job of {} was seen in progress in {}; a longer --window sees more",
-                names(&idle).replace(" and ", " or "),
-                wording::number(samples, "sample", "samples")
-            ),
-        });
+    ways.extend(never_in_progress(&idle));
+    if let Some(samples) = busy.iter().map(|queue| queue.samples).max() {
+        ways.push(format!(
+            "{} threads busy with jobs of {}, but neither how many arrive nor how long each takes (weir \
+             plan --window 2m takes ten)",
+            wording::number(samples, "sample shows", "samples show"),
+            names(&busy)
+        ));
+    }
+    if !unserved.is_empty() {
+        ways.push(format!(
+            "no process takes jobs of {}, so no sample shows their run time",
+            names(&unserved)
+        ));
     }
     if !came.is_empty() {
         // A single sample rarely catches jobs that take milliseconds.
@@ -226,6 +264,21 @@ fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
         let _ = write!(why, "; {now} {is} for {it} now, {then} in this plan");
     }
     Some(why)
+}
+
+/// Says that no job of the queues was in progress. Returns `None` without queues.
+fn never_in_progress(idle: &[&&QueueDemand]) -> Option<String> {
+    let names = list(idle.iter().map(|queue| queue.name.as_str()));
+    // Jobs that take milliseconds are rarely seen, however many there are.
+    let samples = idle.iter().map(|queue| queue.samples).max()?;
+    Some(match samples {
+        0 => format!("{} never observed", were(&names, idle.len())),
+        _ => format!(
+            "no job of {} was seen in progress in {}; a longer --window sees more",
+            names.replace(" and ", " or "),
+            wording::number(samples, "sample", "samples")
+        ),
+    })
 }
 
 /// Joins names with their verb.

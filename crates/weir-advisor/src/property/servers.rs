@@ -228,6 +228,7 @@ fn any_lock_waits() -> impl Strategy<Value = Vec<LockWait>> {
             relation: (!is_advisory).then(|| "statuses".to_owned()),
             is_advisory,
             is_of_row: state == 0,
+            maintenance: (state == 3).then(|| "CREATE INDEX".to_owned()),
             waited,
         };
         all.into_iter().map(of).collect()
@@ -288,6 +289,7 @@ prop_compose! {
             socket_folder: None,
             exceptions,
             connections,
+            is_here: has_change,
             host: host.map(|(memory_bytes, share_bytes)| DatabaseHost { memory_bytes, share_bytes, is_said }),
             cache_hit_ratio,
             lock_waits,

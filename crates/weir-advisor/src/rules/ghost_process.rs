@@ -67,12 +67,38 @@ fn crash_loops(jobs: &SidekiqObservation) -> Vec<Vec<&JobProcess>> {
     for group in &mut loops {
         group.sort_by_key(|process| std::cmp::Reverse(process.running_for));
     }
-    // Times are rounded to seconds in a heartbeat.
-    let is_after = |pair: &[&JobProcess]| {
-        pair[1].running_for.is_some_and(|it| it <= pair[0].beat_age + HEARTBEAT_PRECISION)
-    };
-    loops.retain(|group| group.len() >= CRASHES_MIN && group.windows(2).all(is_after));
+    let are_in_turn = |pair: &[&JobProcess]| is_after(pair[1], pair[0]);
+    loops.retain(|group| group.len() >= CRASHES_MIN && group.windows(2).all(are_in_turn));
     loops
+}
+
+/// Reports whether `later` was started after the last heartbeat of `earlier`. Times are rounded to seconds
+/// in a heartbeat.
+fn is_after(later: &JobProcess, earlier: &JobProcess) -> bool {
+    later.running_for.is_some_and(|it| it <= earlier.beat_age + HEARTBEAT_PRECISION)
+}
+
+/// Reports whether `later` was started in the place of `earlier`, which had ended: on the same host, with
+/// the same queues.
+pub(crate) fn has_replaced(later: &JobProcess, earlier: &JobProcess) -> bool {
+    later.hostname == earlier.hostname
+        && later.served().eq(earlier.served())
+        && later.running_for < earlier.running_for
+        && is_after(later, earlier)
+}
+
+/// Names the processes that end and are started again and again: "3 processes of shop for push".
+pub(crate) fn crash_loop_names(jobs: &SidekiqObservation) -> Vec<String> {
+    let name = |all: Vec<&JobProcess>| {
+        let count = wording::number(all.len() as u64, "process", "processes");
+        format!("{count} of {}", place(all[0]))
+    };
+    crash_loops(jobs).into_iter().map(name).collect()
+}
+
+/// Names the host and the queues of a process: "shop for push and pull".
+fn place(process: &JobProcess) -> String {
+    format!("{} for {}", process.hostname, wording::list(process.served()))
 }
 
 /// Reports whether the processes that serve `queue` end and are started again and again.
@@ -83,7 +109,6 @@ pub(super) fn is_crash_loop(jobs: &SidekiqObservation, queue: &str) -> bool {
 /// Reports processes of which each was started after the one before had ended.
 fn crash_loop(processes: &[&JobProcess], machine: Option<&Machine>) -> Finding {
     let first = processes[0];
-    let queues: Vec<&str> = first.served().collect();
     let busy: u64 = processes.iter().map(|process| process.busy).sum();
     let evidence = format!(
         "{} ended one after the other, each started after the one before, the first {} ago; they had \
@@ -92,15 +117,15 @@ fn crash_loop(processes: &[&JobProcess], machine: Option<&Machine>) -> Finding {
         wording::duration(first.beat_age),
         wording::number(busy, "job", "jobs")
     );
-    let queues = wording::list(queues.iter().copied());
-    let subject = format!("processes of {} for {queues}", first.hostname);
+    let subject = format!("processes of {}", place(first));
     let is_here = processes.iter().all(|it| it.presence == ProcessPresence::Gone);
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence).leads_to(format!(
         "A process is started again and again, and ends without a shutdown. Its log and that of its \
          supervisor show with what it ends, and the kernel's log whether the OOM killer ended it.{} If \
-         a job ends it, the same job ends each process that takes it: the last job that the log names \
-         before each end is the one to remove or repair. Jobs in progress are lost each time, unless \
-         the fetcher keeps them (Sidekiq Pro).",
+         a job ends it, the same job ends each process that takes it. It is one of those of which the \
+         log has `start` before the end, and neither `done` nor `fail`: compare several ends, and repair \
+         the class that each of them has. Jobs in progress are lost each time, unless the fetcher keeps \
+         them (Sidekiq Pro).",
         oom_kills(machine.filter(|_| is_here))
     ));
     if is_here { finding.next(KILLED) } else { finding }
@@ -268,7 +293,12 @@ mod tests {
         let expected = "3 processes ended one after the other, each started after the one before, the \
                         first 50 s ago; they had 3 jobs in progress at their last heartbeats";
         assert_eq!(findings[0].evidence, expected);
-        assert!(findings[0].consequence.starts_with("A process is started again and again"));
+        let consequence = &findings[0].consequence;
+        assert!(consequence.starts_with("A process is started again and again"));
+        assert!(
+            consequence.contains("log has `start` before the end, and neither `done` nor `fail`")
+        );
+        assert!(consequence.contains("several ends") && !consequence.contains("the last job"));
         assert_eq!(findings[0].next.as_deref(), Some(KILLED));
         // Two may have been restarted, and those that ran at the same time ended together.
         let jobs = observation.jobs.known_mut();

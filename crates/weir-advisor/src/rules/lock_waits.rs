@@ -96,10 +96,37 @@ fn is_harmless(observation: &Observation, victims: &[&LockWait]) -> bool {
             .is_some_and(|jobs| jobs.queues.iter().all(|queue| queue.latency < WAIT_MIN))
 }
 
-/// Returns the service of each session that waits for a lock.
+/// Reports whether the session that waits may be that of a job: of Sidekiq, of a pooler, or unknown.
+pub(crate) fn may_be_of_job(wait: &LockWait) -> bool {
+    let service = wait.waiting_service.as_str();
+    wait.maintenance.is_none() && (is_sidekiq(service) || !OTHER_SERVICES.contains(&service))
+}
+
+/// Says that the sessions that wait may be those of jobs in progress, although no name tells: at least as
+/// many jobs have been running for as long.
+fn may_be_jobs(observation: &Observation, victims: &[&LockWait]) -> Option<String> {
+    if !victims.iter().all(|wait| may_be_of_job(wait)) {
+        return None;
+    }
+    let shortest = victims.iter().map(|wait| wait.waited).min()?;
+    let sessions = victims.iter().map(|wait| wait.waiting_pid).collect::<BTreeSet<_>>().len();
+    let alive = observation.jobs.known()?.processes.iter().filter(|it| it.is_alive());
+    let ages: Vec<_> = alive.flat_map(|it| &it.in_hand).map(|job| job.age).collect();
+    let old = ages.iter().filter(|age| **age >= shortest).count();
+    (old >= sessions).then(|| {
+        format!(
+            "{} in progress, of which {old} have been running for as long: the sessions that wait may be \
+             theirs.",
+            wording::number(ages.len() as u64, "job is", "jobs are")
+        )
+    })
+}
+
+/// Returns the service of each session that waits for a lock, other than for maintenance.
 fn waiting_services(observation: &Observation) -> impl Iterator<Item = &str> {
     let waits = observation.postgres.known().and_then(|postgres| postgres.lock_waits.known());
     let long = waits.into_iter().flatten().filter(|wait| wait.waited >= WAIT_MIN);
+    let long = long.filter(|wait| wait.maintenance.is_none());
     long.map(|wait| wait.waiting_service.as_str())
 }
 
@@ -142,6 +169,9 @@ fn found<'a>(
     blocker: u32,
     victims: &[&'a LockWait],
 ) -> Vec<Finding> {
+    if blocker != 0 && victims.iter().all(|wait| wait.maintenance.is_some()) {
+        return victims.iter().map(|wait| maintained(wait)).collect();
+    }
     let Some(change) = TableChange::find(observation, waits, blocker, victims) else {
         return vec![blocked_by(observation, waits, blocker, victims)];
     };
@@ -150,6 +180,26 @@ fn found<'a>(
         findings.push(blocked_by(observation, waits, blocker, &change.others));
     }
     findings
+}
+
+/// Reports a maintenance command that waits for the transactions of others to end, and for which no session
+/// waits.
+fn maintained(wait: &LockWait) -> Finding {
+    let statement = wait.maintenance.as_deref().unwrap_or_default();
+    let evidence = format!(
+        "{statement} of {} waits until a transaction of session {} has ended, for {}; that is a session of \
+         {}{}",
+        wait.waiting_service,
+        wait.blocking_pid,
+        wording::duration(wait.waited),
+        wait.blocking_service,
+        doing(wait.blocking_state)
+    );
+    let subject = format!("session {}", wait.waiting_pid);
+    Finding::new(NAME, Severity::Notice, subject, evidence).leads_to(
+        "No other session waits for it, and no job is known to wait. It goes on when that transaction \
+         has ended.",
+    )
 }
 
 /// Names the lock that the session `blocker` holds, and whether some of `victims` only wait behind
@@ -204,24 +254,41 @@ fn blocked_by(
         return vacuum(observation, blocker, direct, &waiting);
     }
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
-    if is_advisory && is_harmless(observation, victims) {
+    let is_harmless = is_advisory && is_harmless(observation, victims);
+    let of_jobs = may_be_jobs(observation, victims).filter(|_| is_harmless);
+    if is_harmless && of_jobs.is_none() {
         return Finding::new(NAME, Severity::Notice, format!("session {blocker}"), evidence)
             .leads_to(ELECTION);
     }
-    let finding = Finding::new(NAME, severity(victims), format!("session {blocker}"), evidence);
-    let (advisory, effect) = (if is_advisory { ADVISORY } else { "" }, effect(victims));
+    let severity = if is_harmless { Severity::Warning } else { severity(victims) };
+    let finding = Finding::new(NAME, severity, format!("session {blocker}"), evidence);
+    let effect = match of_jobs {
+        Some(of_jobs) => format!("{} {of_jobs}", effect(victims)),
+        None => effect(victims).to_owned(),
+    };
+    let advisory = if is_advisory { ADVISORY } else { "" };
+    ended(observation, finding, (blocker, service, state), &format!("{effect} {advisory}"))
+}
+
+/// Says how to end the session that holds the lock; `means` is what its lock does.
+fn ended(
+    observation: &Observation,
+    finding: Finding,
+    (blocker, service, state): (u32, &str, Option<(SessionState, Duration)>),
+    means: &str,
+) -> Finding {
     match state {
         Some((SessionState::IdleInTransaction, since))
             if may_be_job(observation, service, since) =>
         {
             finding
-                .leads_to(format!("{effect} {advisory}{} {RIGHT}", held_by_job(blocker)))
+                .leads_to(format!("{means}{} {RIGHT}", held_by_job(blocker)))
                 .next(observation.psql(&session_query(blocker)))
         }
         // A shorter pause may be one between two statements of a migration.
         Some((SessionState::IdleInTransaction, since)) if since >= WAIT_MIN => finding
             .leads_to(format!(
-                "{effect} {advisory}The command ends the session and rolls back what it has not \
+                "{means}The command ends the session and rolls back what it has not \
                  committed; its client gets an error. {RIGHT}"
             ))
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
@@ -229,9 +296,20 @@ fn blocked_by(
         // terminate it.
         _ => finding
             .leads_to(format!(
-                "{effect} {advisory}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back what it has not committed; a job of Sidekiq fails, and is run again. {RIGHT}"
+                "{means}If its work may be lost, pg_terminate_backend({blocker}) ends it and rolls back \
+                 what it has not committed{}. {RIGHT}",
+                fate_of_job(service, state)
             ))
             .next(observation.psql(&session_query(blocker))),
+    }
+}
+
+/// Says what happens to the job of a session that ends, if it is known to have one.
+fn fate_of_job(service: &str, state: Option<(SessionState, Duration)>) -> &'static str {
+    let works = matches!(state, Some((SessionState::Active | SessionState::IdleInTransaction, _)));
+    match is_sidekiq(service) && works {
+        true => "; its job of Sidekiq fails, and is run again",
+        false => "",
     }
 }
 
@@ -430,6 +508,7 @@ mod tests {
             relation: Some("statuses".to_owned()),
             is_advisory: false,
             is_of_row: false,
+            maintenance: None,
             waited: Duration::from_secs(seconds),
         }
     }
@@ -535,6 +614,69 @@ mod tests {
         observation.postgres.known_mut().lock_waits =
             Fact::Known(vec![LockWait { waiting_service, ..wait }]);
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn jobs_that_wait_for_an_advisory_lock_behind_a_pooler_elect_no_leader() {
+        let mut observation = healthy::observation();
+        let blocking_state = Some((SessionState::Idle, Duration::from_secs(1)));
+        let waits = |pid| LockWait {
+            waiting_service: "pgbouncer".to_owned(),
+            blocking_service: "pgbouncer".to_owned(),
+            relation: None,
+            is_advisory: true,
+            blocking_state,
+            ..wait(pid, 7, 93)
+        };
+        observation.postgres.known_mut().lock_waits = Fact::Known(vec![waits(1), waits(2)]);
+        let severity = |observation: &mut Observation, ages: &[u64]| {
+            let in_hand =
+                |age: &u64| JobInHand { age: Duration::from_secs(*age), ..JobInHand::default() };
+            let process = &mut observation.jobs.known_mut().processes[0];
+            process.in_hand = ages.iter().map(in_hand).collect();
+            check(observation).remove(0).severity
+        };
+        assert_eq!(severity(&mut observation, &[95, 95, 2]), Severity::Warning);
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.contains("3 jobs are in progress"), "{}", finding.consequence);
+        assert_eq!(severity(&mut observation, &[95, 2, 2]), Severity::Notice, "one is as old");
+    }
+
+    #[test]
+    fn an_index_that_is_created_concurrently_waits_and_delays_nobody() {
+        let index = LockWait {
+            waiting_service: "psql".to_owned(),
+            blocking_service: "psql".to_owned(),
+            blocking_state: Some((SessionState::Active, Duration::from_secs(73))),
+            relation: None,
+            maintenance: Some("CREATE INDEX".to_owned()),
+            ..wait(60, 7, 35)
+        };
+        let finding = findings(&[index.clone()]).remove(0);
+        assert_eq!((finding.severity, &finding.next), (Severity::Notice, &None));
+        let expected = "CREATE INDEX of psql waits until a transaction of session 7 has ended, for 35 s; \
+                        that is a session of psql, active for 1 min 13 s";
+        assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("session 60", expected));
+        assert!(
+            finding.consequence.starts_with("No other session waits for it, and no job is known")
+        );
+        assert!(!finding.consequence.contains("terminate"), "{}", finding.consequence);
+        // Another session waits behind it.
+        let findings = findings(&[index, wait(1, 60, 20)]);
+        assert_eq!(findings[0].severity, Severity::Critical, "{findings:?}");
+    }
+
+    #[test]
+    fn a_job_that_is_run_again_is_promised_only_of_a_session_of_sidekiq_that_works() {
+        let says = |service: &str, state| {
+            let blocking_service = service.to_owned();
+            let blocking_state = Some((state, Duration::from_secs(40)));
+            let wait = LockWait { blocking_service, blocking_state, ..wait(1, 7, 20) };
+            findings(&[wait]).remove(0).consequence.contains("is run again")
+        };
+        assert!(says("sidekiq default", SessionState::Active));
+        assert!(!says("sidekiq default", SessionState::Idle), "it runs none");
+        assert!(!says("psql", SessionState::Active) && !says("pgbouncer", SessionState::Active));
     }
 
     #[test]

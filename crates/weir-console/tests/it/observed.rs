@@ -124,7 +124,9 @@ fn postgres() -> DatabaseObservation {
             ],
         }),
         cache_hit_ratio: Fact::Known(0.87),
+        is_here: true,
         lock_waits: Fact::Known(vec![LockWait {
+            maintenance: None,
             blocking_event: None,
             waiting_pid: 4_712,
             waiting_service: "sidekiq push".to_owned(),

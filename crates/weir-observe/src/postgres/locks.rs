@@ -22,7 +22,7 @@ const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.locktype IN ('transactionid', 'tuple') \
     THEN coalesce(a.state_change, (to_jsonb(l) ->> 'waitstart')::timestamptz) \
     ELSE coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change) END), 0)::bigint AS seconds, \
-    l.locktype IN ('transactionid', 'tuple') AS of_row, \
+    l.locktype IN ('transactionid', 'tuple') AS of_row, l.locktype = 'virtualxid' AS of_end, \
     CASE WHEN l.locktype = 'relation' THEN l.mode END AS table_mode, \
     upper(substring(a.query from '(?i)^\\s*((?:alter|create|drop|reindex) +[a-z]+|lock|vacuum|cluster|truncate)')) AS statement, \
     k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
@@ -80,6 +80,8 @@ fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> 
         relation: row.get("relation").map(str::to_owned),
         is_advisory: row.get("advisory") == Some("t"),
         is_of_row: row.get("of_row") == Some("t"),
+        maintenance: (row.get("of_end") == Some("t"))
+            .then(|| row.get("statement").unwrap_or("a maintenance command").to_owned()),
         waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
     })
 }

@@ -7,8 +7,8 @@ use crate::flow::Flow;
 use crate::observation::{JobInHand, ObservedQueue, Ordering};
 use crate::plan::{DemandSource, demands, demands_held_up};
 
-/// Returns a Redis in which one process serves `video` alone and has had its job for `age` seconds,
-/// and another one serves the other queues, which were empty in all samples.
+/// Returns a Redis in which one process serves `video` alone and had had its job for `age` seconds at its
+/// last heartbeat, and another one serves the other queues, which were empty in all samples.
 fn isolated(age: Option<u64>) -> Observation {
     let mut observation = healthy::observation();
     let jobs = observation.jobs.known_mut();
@@ -17,7 +17,8 @@ fn isolated(age: Option<u64>) -> Observation {
         .map(|age| JobInHand {
             class: "Transcode".to_owned(),
             queue: "video".to_owned(),
-            age: Duration::from_secs(age),
+            // The heartbeat is 4 s old, and has the start of the job in whole seconds.
+            age: Duration::from_secs(age + 5),
         })
         .into_iter()
         .collect();
@@ -56,6 +57,15 @@ fn a_queue_whose_process_has_had_its_job_for_minutes_stays_out_of_the_others() {
     assert_eq!(with_video(&plan), [["video"]]);
     let proof = plan.proofs.iter().find(|it| it.claim == Claim::LongJobsApart).unwrap();
     assert_eq!(proof.figures, "video has processes without other queues");
+}
+
+#[test]
+fn a_job_is_as_old_as_its_process_last_said() {
+    // It may have ended at once: 5 s have passed since its start only by what a stale heartbeat says.
+    let mut observation = isolated(Some(0));
+    let queues = demands(observation.jobs.known_mut(), &[]).queues;
+    let video = queues.iter().find(|it| it.name == "video").unwrap();
+    assert_eq!((video.oldest_seconds, video.service_seconds), (0.0, 0.2));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) fn possible_changes(ways: &[String]) -> Vec<String> {
 
 /// Explains why current durations of jobs cannot be used.
 pub(super) fn unusable_durations(reasons: &[String]) -> Vec<String> {
-    let head = "jobs are blocked now, so their durations cannot be used for the plan; resolve that first, or give the durations with --queue NAME=RATE,SECONDS:";
+    let head = "the durations of jobs cannot be used for the plan now; resolve this first, or give the durations with --queue NAME=RATE,SECONDS:";
     with_heading(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
 }
 
