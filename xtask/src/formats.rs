@@ -27,13 +27,6 @@ enum Column {
 
 const FORMATS: [Format; 11] = [
     Format {
-        store: "durable histories of realtime",
-        column: Column::Written,
-        file: "crates/weir-realtime/src/durable/record.rs",
-        before: "const VERSION: u32 = ",
-        after: ';',
-    },
-    Format {
         store: "time index of the job log",
         column: Column::Written,
         file: "crates/weir-log/src/times.rs",
@@ -100,6 +93,13 @@ const FORMATS: [Format; 11] = [
         store: "handover of the parent",
         column: Column::Written,
         file: "crates/weir-supervisor/src/carried.rs",
+        before: "const VERSION: u32 = ",
+        after: ';',
+    },
+    Format {
+        store: "durable histories of realtime",
+        column: Column::Written,
+        file: "crates/weir-realtime/src/durable/record.rs",
         before: "const VERSION: u32 = ",
         after: ';',
     },

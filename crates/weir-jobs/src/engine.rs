@@ -40,6 +40,7 @@ mod queues;
 mod rebuild;
 mod reclaim;
 mod recover;
+mod reservation_record;
 mod reservations;
 mod sampling;
 mod scan;

@@ -15,8 +15,8 @@ use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_posit
 use super::head_features::{self, BatchJob};
 use super::journal::read_body;
 use super::kept_key::{KeptKey, KeptKind, KeptRecords};
-use super::limited::{LoggedReservation, reservation_key};
 use super::rebuild::Rebuild;
+use super::reservation_record::{LoggedReservation, reservation_key};
 use super::snapshot::{EngineSnapshot, EngineTotals, QueueFacts};
 use super::state::{EngineState, NewEntry};
 use crate::batches::{BatchTotals, CallbackKind, CallbackState};
