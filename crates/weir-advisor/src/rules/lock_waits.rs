@@ -652,7 +652,7 @@ mod tests {
             maintenance: Some("CREATE INDEX".to_owned()),
             ..wait(60, 7, 35)
         };
-        let finding = findings(&[index.clone()]).remove(0);
+        let finding = findings(std::slice::from_ref(&index)).remove(0);
         assert_eq!((finding.severity, &finding.next), (Severity::Notice, &None));
         let expected = "CREATE INDEX of psql waits until a transaction of session 7 has ended, for 35 s; \
                         that is a session of psql, active for 1 min 13 s";
