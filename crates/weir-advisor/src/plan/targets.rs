@@ -236,7 +236,7 @@ fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
     }
     if !unserved.is_empty() {
         ways.push(format!(
-            "no process takes jobs of {}, so no sample shows their run time",
+            "no process with a recent heartbeat takes jobs of {}, so no sample shows their run time",
             names(&unserved)
         ));
     }

@@ -209,8 +209,7 @@ fn more_samples_show_nothing_of_a_queue_that_no_process_serves() {
     let queues = demands(jobs, &[]).queues;
     let plan = plan(&PlanInput { queues, ..mastodon() }).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
-    let expected =
-        "no process takes jobs of mail_delivery, so no sample shows their run time; or give ";
+    let expected = "no process with a recent heartbeat takes jobs of mail_delivery, so no sample shows their run time; or give ";
     assert!(figures.starts_with(expected), "{figures}");
 }
 
