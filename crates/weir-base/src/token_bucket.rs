@@ -1,8 +1,8 @@
 //! A token bucket: `burst` tokens at once, and one more after each `interval`.
 //!
 //! A bucket is stored as the time at which it will be full again (the generic cell rate algorithm,
-//! ITU-T I.371), so it takes 8 bytes, needs no timer and no fractions, and waits are exact. Times
-//! are arguments.
+//! ITU-T I.371), so it takes 8 bytes, needs no timer, and waits are exact. That time is in nanoseconds, so
+//! that intervals of less than a microsecond add up to their rate. Times are arguments.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,6 +39,12 @@ impl Rate {
         self.burst
     }
 
+    /// Returns the time after which one more token is there.
+    #[must_use]
+    pub const fn interval(self) -> Duration {
+        self.interval
+    }
+
     /// Returns the tokens added per second, rounded down.
     #[must_use]
     pub fn tokens_per_second(self) -> u32 {
@@ -46,10 +52,28 @@ impl Rate {
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
-    /// Returns how long an empty bucket takes to fill.
-    fn capacity(self) -> Duration {
-        self.interval.saturating_mul(self.burst)
+    fn interval_ns(self) -> u64 {
+        nanoseconds(self.interval)
     }
+
+    /// Returns how long an empty bucket takes to fill.
+    fn capacity_ns(self) -> u64 {
+        nanoseconds(self.interval.saturating_mul(self.burst))
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the nanoseconds since the Unix epoch. They last until the year 2554.
+const fn nanoseconds_of(time: Timestamp) -> u64 {
+    time.as_micros().saturating_mul(1_000)
+}
+
+/// Returns the first timestamp that is not before a time in nanoseconds.
+const fn timestamp_from(nanoseconds: u64) -> Timestamp {
+    Timestamp::from_micros(nanoseconds.div_ceil(1_000))
 }
 
 impl fmt::Display for Rate {
@@ -68,25 +92,52 @@ pub struct Empty {
 /// One bucket. A new bucket is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenBucket {
-    full_at: Timestamp,
+    /// Nanoseconds since the Unix epoch.
+    full_at_ns: u64,
 }
 
 impl TokenBucket {
     /// Takes one token, or returns how long to wait for one. A failed call takes nothing.
     pub fn take(&mut self, rate: Rate, now: Timestamp) -> Result<(), Empty> {
-        let full_after = self.full_at.max(now) + rate.interval;
-        let wait = full_after.since(now).saturating_sub(rate.capacity());
-        if wait.is_zero() {
-            self.full_at = full_after;
+        let now_ns = nanoseconds_of(now);
+        let full_after = self.full_at_ns.max(now_ns).saturating_add(rate.interval_ns());
+        let wait = (full_after - now_ns).saturating_sub(rate.capacity_ns());
+        if wait == 0 {
+            self.full_at_ns = full_after;
             return Ok(());
         }
-        Err(Empty { wait })
+        Err(Empty { wait: Duration::from_nanos(wait) })
+    }
+
+    /// Returns when [`Self::take`] succeeds: `now`, if it does so at once.
+    #[must_use]
+    pub fn available_at(self, rate: Rate, now: Timestamp) -> Timestamp {
+        let for_others = rate.capacity_ns().saturating_sub(rate.interval_ns());
+        timestamp_from(self.full_at_ns.saturating_sub(for_others)).max(now)
+    }
+
+    /// Puts back a token that was taken just now and not used.
+    pub fn put_back(&mut self, rate: Rate) {
+        self.full_at_ns = self.full_at_ns.saturating_sub(rate.interval_ns());
+    }
+
+    /// Lets the bucket owe no more than it holds. Needed when its rate has changed or the clock was set back; `now` is then
+    /// any time after which no token was taken.
+    pub fn limit_debt(&mut self, rate: Rate, now: Timestamp) {
+        let empty_until = nanoseconds_of(now).saturating_add(rate.capacity_ns());
+        self.full_at_ns = self.full_at_ns.min(empty_until);
+    }
+
+    /// Returns when the bucket will be full, or an earlier time if it is.
+    #[must_use]
+    pub const fn full_at(self) -> Timestamp {
+        timestamp_from(self.full_at_ns)
     }
 
     /// Returns whether the bucket is full: a full bucket need not be stored.
     #[must_use]
     pub fn is_full(&self, now: Timestamp) -> bool {
-        self.full_at <= now
+        self.full_at_ns <= nanoseconds_of(now)
     }
 }
 
@@ -179,7 +230,66 @@ mod tests {
         assert_eq!(buckets.len(), 1, "full buckets make room");
     }
 
+    #[test]
+    fn a_token_is_available_when_it_is_said_to_be() {
+        let mut bucket = TokenBucket::default();
+        assert_eq!(bucket.available_at(RATE, at(5)), at(5));
+        (0..3).for_each(|_| bucket.take(RATE, at(5)).unwrap());
+        assert_eq!((bucket.available_at(RATE, at(6)), bucket.full_at()), (at(15), at(35)));
+        bucket.put_back(RATE);
+        assert_eq!(bucket.available_at(RATE, at(6)), at(6));
+        bucket.take(RATE, at(6)).unwrap();
+        assert!(bucket.take(RATE, at(6)).is_err(), "the token that was put back is used");
+    }
+
+    #[test]
+    fn a_bucket_owes_no_more_than_it_holds() {
+        let slow = Rate::new(1, Duration::from_secs(86_400));
+        let mut bucket = TokenBucket::default();
+        bucket.take(slow, at(100)).unwrap();
+        bucket.limit_debt(slow, at(100));
+        assert_eq!(bucket.full_at(), at(86_500));
+        bucket.limit_debt(RATE, at(101));
+        assert_eq!(bucket.available_at(RATE, at(101)), at(111), "the rate is faster now");
+        bucket.limit_debt(RATE, at(0));
+        assert_eq!(bucket.available_at(RATE, at(0)), at(10), "the clock was set back");
+    }
+
     proptest! {
+        /// Over any period at most the burst and one token per interval; with demand all the time, no less, although
+        /// the interval is no whole number of microseconds.
+        #[test]
+        fn a_rate_holds_over_any_period_and_is_reached(
+            (burst, interval_ns) in (2_u32..6, 1_000_u64..5_000),
+            steps in prop::collection::vec(0_u64..40, 1..300),
+        ) {
+            let rate = Rate::new(burst, Duration::from_nanos(interval_ns));
+            let (mut bucket, mut now, mut passed) = (TokenBucket::default(), at(0), Vec::new());
+            for step in steps {
+                now = now + Duration::from_micros(step);
+                while bucket.available_at(rate, now) == now {
+                    prop_assert_eq!(bucket.take(rate, now), Ok(()));
+                    passed.push(now);
+                    prop_assert!(passed.len() < 100_000);
+                }
+                prop_assert!(bucket.take(rate, now).is_err());
+            }
+            for (index, start) in passed.iter().enumerate() {
+                for (count, end) in passed[index..].iter().enumerate() {
+                    let elapsed = u64::try_from(end.since(*start).as_nanos()).unwrap();
+                    prop_assert!((count as u64) < u64::from(burst) + elapsed / interval_ns);
+                }
+            }
+            // If each token is taken when it is available, none is late by a microsecond or more.
+            let (mut bucket, mut now) = (TokenBucket::default(), at(0));
+            for number in 0..500_u64 {
+                now = bucket.available_at(rate, now);
+                prop_assert_eq!(bucket.take(rate, now), Ok(()));
+                let due = number.saturating_sub(u64::from(burst) - 1) * interval_ns;
+                prop_assert_eq!(now.since(at(0)), Duration::from_micros(due.div_ceil(1_000)));
+            }
+        }
+
         #[test]
         fn rate_per_second_round_trips(per_second in 1_u32..=30_000, burst: u32) {
             let rate = Rate::per_second(per_second, burst);
