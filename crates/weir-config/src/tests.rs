@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_base::token_bucket::Rate;
 use weir_front::ForwardedHeader;
-use weir_jobs::allocation::Allocation;
+use weir_jobs::allocation::{Allocation, LaneLimits};
 use weir_jobs::settings::StoreKind as JobStoreKind;
 
 use super::*;
@@ -452,11 +453,28 @@ fn tenants_are_a_setting_of_the_embedded_store() {
     let text =
         format!("{queue}tenant_concurrency = 2\ntenants.\"big.org\" = {{ concurrency = 5 }}\n");
     let limits = rules(&text).expect("rules").limits;
-    assert_eq!((limits.each, limits.of.get("big.org")), (Some(2), Some(&5)));
+    assert_eq!(limits.each, LaneLimits { concurrency: Some(2), rate: None });
+    assert_eq!(limits.of["big.org"], LaneLimits { concurrency: Some(5), rate: None });
     insta::assert_snapshot!(errors("[jobs.queues.crawl]\ntenant_concurrency = 2\ntenants.a = { concurrency = 5 }\n"), @r"
     weir.toml:2:22: jobs.queues.crawl.tenant_concurrency: needs fair_by, which says what names the tenant of a job
     weir.toml:3:29: jobs.queues.crawl.tenants.a.concurrency: needs fair_by, which says what names the tenant of a job
     ");
+    let text = format!(
+        "{queue}rate = \"100/s\"\ntenant_rate = \"5/s burst 9\"\ntenants.a = {{ rate = \"30/m\" }}\n"
+    );
+    let limits = rules(&text).expect("rules").limits;
+    let rate = |limits: &LaneLimits| limits.rate.map(|rate| (rate.burst(), rate.interval()));
+    assert_eq!(rate(&limits.each), Some((9, Duration::from_millis(200))));
+    assert_eq!(rate(&limits.of["a"]), Some((1, Duration::from_secs(2))));
+    let of_queue = Allocation::of_settings(&settings(&text).jobs.settings).queues;
+    let of_queue = of_queue.into_values().next().and_then(|queue| queue.rate);
+    assert_eq!(of_queue.map(Rate::burst), Some(10));
+    insta::assert_snapshot!(errors("[jobs.queues.crawl]\nrate = \"5 per second\"\ntenant_rate = \"5/s\"\ntenants.a = { rate = \"0/s\" }\n"), @r#"
+    weir.toml:2:8: jobs.queues.crawl.rate: "5 per second" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second)
+    weir.toml:3:15: jobs.queues.crawl.tenant_rate: needs fair_by, which says what names the tenant of a job
+    weir.toml:4:22: jobs.queues.crawl.tenants.a.rate: "0/s" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second)
+    "#);
+    insta::assert_snapshot!(errors("jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\njobs.queues.a.rate = \"5/s\"\n"), @"weir.toml:2:22: jobs.queues.a.rate: needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir");
     let in_redis =
         format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
     insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");

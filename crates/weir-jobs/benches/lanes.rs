@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use weir_base::clock::Timestamp;
 use weir_jobs::lanes::{LaneId, Lanes, Room, TenantKey};
 
 const TENANTS: u32 = 100_000;
@@ -70,7 +71,7 @@ impl Workload {
 
     fn start(&mut self) {
         let id = self.lanes.pick(Room::UNLIMITED).expect("jobs wait");
-        self.lanes.start(id);
+        self.lanes.start(id, Timestamp::default());
         self.running.push_back(black_box(id));
     }
 

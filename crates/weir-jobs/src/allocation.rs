@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_base::token_bucket::Rate;
+
 use crate::key_path::KeyPath;
+pub use crate::lanes::LaneLimits;
 use crate::model::QueueName;
 use crate::settings::{Dispatch, JobServerSettings, QueueSettings, StoreKind};
+use crate::start_rate::StartRate;
 
 /// How the queue is chosen that serves a FETCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,6 +45,8 @@ pub struct QueueAllocation {
     pub share: Option<u32>,
     /// Maximum number of jobs of this queue that run at once.
     pub concurrency: Option<u32>,
+    /// How often jobs of this queue may start.
+    pub rate: Option<Rate>,
     /// While the oldest job has waited longer than `target_latency`: serve the newest of the jobs in
     /// time first, and the oldest job with a fifth of the workers' time.
     pub fresh_lane: bool,
@@ -63,19 +69,24 @@ pub struct FairRules {
     pub limits: TenantLimits,
 }
 
-/// How many jobs of a tenant run at once.
+/// How many jobs of a tenant run at once, and how often they start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// Of each tenant. `None`: no limit.
-    pub each: Option<u32>,
-    /// Of tenants with a limit of their own, by name.
-    pub of: BTreeMap<String, u32>,
+    /// Of each tenant.
+    pub each: LaneLimits,
+    /// Of tenants with a limit of their own, by name. A limit that one does not have is that of each.
+    pub of: BTreeMap<String, LaneLimits>,
 }
 
 impl TenantLimits {
     /// Returns whether the same tenants have a limit.
     pub(crate) fn limit_the_same(&self, other: &Self) -> bool {
         self.each.is_some() == other.each.is_some() && self.of.keys().eq(other.of.keys())
+    }
+
+    /// Returns whether a tenant has a rate.
+    pub(crate) fn has_rates(&self) -> bool {
+        self.each.rate.is_some() || self.of.values().any(|limits| limits.rate.is_some())
     }
 }
 
@@ -98,9 +109,9 @@ impl DispatchPolicy {
 impl FairRules {
     fn of_settings(queue: &QueueSettings, tenants_max: usize) -> Option<Self> {
         let weights = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.weight));
-        let of = queue.tenants.iter();
-        let of = of.filter_map(|(name, tenant)| Some((name.clone(), tenant.concurrency?)));
-        let limits = TenantLimits { each: queue.tenant_concurrency, of: of.collect() };
+        let of = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.limits()));
+        let of = of.filter(|(_, limits)| limits.is_some()).collect();
+        let limits = TenantLimits { each: queue.tenant_limits(), of };
         Some(Self {
             by: queue.fair_by.clone()?,
             headroom: queue.fair_headroom,
@@ -121,6 +132,7 @@ impl Allocation {
             let allocation = QueueAllocation {
                 share: share(queue.weight),
                 concurrency: queue.concurrency,
+                rate: queue.rate.map(StartRate::rate),
                 fresh_lane: queue.fresh_lane,
                 target_latency: queue.target_latency,
                 fair: FairRules::of_settings(queue, settings.limits.tenants_max),

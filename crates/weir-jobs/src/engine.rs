@@ -37,6 +37,7 @@ mod look;
 mod moves;
 mod push;
 mod queues;
+mod rates;
 mod rebuild;
 mod reclaim;
 mod recover;

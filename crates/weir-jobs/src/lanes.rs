@@ -6,18 +6,22 @@
 //!
 //! - `lane`: one lane. `wheel`: lanes without work in progress, ordered by time.
 //! - `levels`: lanes with jobs waiting, by their work in progress, then by time; `heap`: one level.
-//! - `table`: all lanes, with their number limited.
+//! - `table`: all lanes, with their number limited. `limits`: what their tenants may do. `sleep`: lanes whose next
+//!   job may not start before a time.
 //! - `room`: which slots a tenant above its share may take.
 
 mod heap;
 mod lane;
 mod levels;
+mod limits;
 mod room;
+mod sleep;
 mod table;
 #[cfg(test)]
 mod tests;
 mod wheel;
 
 pub use lane::{LaneId, TenantKey};
+pub use limits::LaneLimits;
 pub use room::Room;
-pub use table::{LaneCounts, Lanes};
+pub use table::{BlockedJobs, LaneCounts, Lanes};

@@ -7,6 +7,7 @@
 //! - [`key_path`]: the member of a job whose value is its key.
 //! - [`rules`], [`dispatch`], [`lanes`]: pure functions that decide how a failure ends, which queue is
 //!   served next, and which tenant in it.
+//! - [`start_rate`]: how often jobs may start.
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - [`cron`]: jobs that are enqueued at the times of a schedule.
@@ -46,6 +47,7 @@ pub mod salvage;
 pub mod server;
 pub mod settings;
 pub mod stamp;
+pub mod start_rate;
 pub mod store;
 pub mod tracks;
 mod unique;

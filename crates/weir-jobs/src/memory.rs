@@ -257,6 +257,8 @@ impl Store for MemoryStore {
         self.inner.check_open()?;
         let mut taken = self.inner.take(request.wid, request.queues, request.max);
         if taken.is_empty() && !request.wait.is_zero() {
+            // A rate may end the wait.
+            self.inner.note_due();
             taken = self.inner.wait(request).await?;
         }
         self.inner.note_due();
@@ -485,7 +487,8 @@ impl Store for MemoryStore {
 
     async fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
-        Counts { fetches_waiting, ..self.inner.state.borrow().counts() }
+        let now = self.inner.clock.now();
+        Counts { fetches_waiting, ..self.inner.state.borrow_mut().counts(now) }
     }
 
     async fn reservations(&self, limit: usize) -> Vec<Reserved> {

@@ -9,7 +9,9 @@ use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, Tabl
 
 use crate::cron::CronSettings;
 use crate::key_path::KeyPath;
+use crate::lanes::LaneLimits;
 use crate::model::QueueName;
+use crate::start_rate::StartRate;
 
 /// Where jobs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
@@ -116,6 +118,10 @@ impl JobServerSettings {
                 let error = "needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants";
                 table.error_at("fair_by", error);
             }
+            if is_external && queue.rate.is_some() {
+                let error = "needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir";
+                table.error_at("rate", error);
+            }
             match QueueName::parse(name, limits) {
                 Ok(name) => drop(queues.insert(name, queue)),
                 Err(error) => table.error(error.to_string()),
@@ -153,6 +159,11 @@ pub struct QueueSettings {
     /// Jobs of the queue that run at once, over all workers.
     #[setting(range = 1..=u64::from(u32::MAX))]
     pub concurrency: Option<u32>,
+    /// How many jobs of the queue may start per second (s), minute (m), hour (h) or day (d), such as "100/s". After a
+    /// pause, as many start at once as the rate allows in 100 ms, but at least one; or so many as are written: "100/s
+    /// burst 20". Needs the embedded store.
+    #[setting(optional_parsed)]
+    pub rate: Option<StartRate>,
     /// Jobs that may wait in the queue; one more is rejected when it is pushed. Jobs that return to the queue (retries,
     /// scheduled jobs that are due, jobs of workers that ended) are always accepted. In Redis, the number of jobs is up
     /// to a second old, and jobs that other programs push are not limited.
@@ -178,6 +189,10 @@ pub struct QueueSettings {
     /// one of its jobs has ended.
     #[setting(range = 1..=u64::from(u32::MAX))]
     pub tenant_concurrency: Option<u32>,
+    /// How many jobs of each tenant (fair_by) may start per second (s), minute (m), hour (h) or day (d), such as
+    /// "5/s" or "5/s burst 10". Jobs of a tenant are left out until its next one may start.
+    #[setting(optional_parsed)]
+    pub tenant_rate: Option<StartRate>,
     /// Tenants with a weight or a limit of their own, by name.
     #[setting(skip)]
     pub tenants: BTreeMap<String, TenantSettings>,
@@ -190,14 +205,32 @@ impl QueueSettings {
         table.named("tenants", |name, table| {
             let mut tenant = TenantSettings::default();
             tenant.read(table);
-            if tenant.concurrency.is_some() && self.fair_by.is_none() {
-                table.error_at("concurrency", NEEDS_FAIR_BY);
+            if self.fair_by.is_none() {
+                let LaneLimits { concurrency, rate } = tenant.limits();
+                reject_without_fair_by(table, "concurrency", concurrency.is_some());
+                reject_without_fair_by(table, "rate", rate.is_some());
             }
             self.tenants.insert(name.to_owned(), tenant);
         });
-        if self.tenant_concurrency.is_some() && self.fair_by.is_none() {
-            table.error_at("tenant_concurrency", NEEDS_FAIR_BY);
+        if self.fair_by.is_none() {
+            let LaneLimits { concurrency, rate } = self.tenant_limits();
+            reject_without_fair_by(table, "tenant_concurrency", concurrency.is_some());
+            reject_without_fair_by(table, "tenant_rate", rate.is_some());
         }
+    }
+
+    /// Returns the limits of each tenant.
+    pub(crate) fn tenant_limits(&self) -> LaneLimits {
+        LaneLimits {
+            concurrency: self.tenant_concurrency,
+            rate: self.tenant_rate.map(StartRate::rate),
+        }
+    }
+}
+
+fn reject_without_fair_by(table: &mut TableReader<'_>, name: &str, is_set: bool) {
+    if is_set {
+        table.error_at(name, NEEDS_FAIR_BY);
     }
 }
 
@@ -211,6 +244,16 @@ pub struct TenantSettings {
     /// Jobs of the tenant that run at once, in place of tenant_concurrency.
     #[setting(range = 1..=u64::from(u32::MAX))]
     pub concurrency: Option<u32>,
+    /// How often jobs of the tenant may start, in place of tenant_rate.
+    #[setting(optional_parsed)]
+    pub rate: Option<StartRate>,
+}
+
+impl TenantSettings {
+    /// Returns the limits that the tenant has in place of those of each tenant.
+    pub(crate) fn limits(&self) -> LaneLimits {
+        LaneLimits { concurrency: self.concurrency, rate: self.rate.map(StartRate::rate) }
+    }
 }
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.

@@ -23,7 +23,7 @@ use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 pub use crate::features::{CallbackJob, ExportedFeatures};
-use crate::lanes::LaneCounts;
+use crate::lanes::{BlockedJobs, LaneCounts};
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
     WorkerDirective,
@@ -278,8 +278,8 @@ pub struct QueueCounts {
     pub failed_total: u64,
     /// The lanes of its tenants, if it has `fair_by`.
     pub lanes: LaneCounts,
-    /// Jobs that wait because a limit of jobs at once is reached.
-    pub blocked: u64,
+    /// Jobs that wait because of a limit.
+    pub blocked: BlockedJobs,
 }
 
 /// What this node has done to a queue since its start.

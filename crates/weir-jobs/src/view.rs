@@ -237,8 +237,11 @@ pub struct QueueView {
     pub paused: bool,
     /// Jobs of this queue that are reserved now.
     pub working: u64,
-    /// Jobs that wait because a limit of jobs at once is reached.
+    /// Jobs that wait because of a limit.
     pub blocked: u64,
+    /// The same by the kind of the limit.
+    #[serde(default)]
+    pub blocked_by: BlockedView,
     /// Totals since the server's start; rates are their differences over time.
     pub pushed: u64,
     pub processed: u64,
@@ -250,7 +253,19 @@ pub struct QueueView {
     pub drain_seconds: Option<f64>,
     pub target_latency_seconds: Option<f64>,
     pub concurrency: Option<u32>,
+    /// How often jobs may start, as in the settings.
+    #[serde(default)]
+    pub rate: Option<String>,
     pub fresh_lane: bool,
+}
+
+/// Jobs that wait because of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedView {
+    /// As many jobs of the queue or tenant are in progress as may be.
+    pub concurrency: u64,
+    /// The next job of the queue or tenant may not start yet.
+    pub rate: u64,
 }
 
 /// Where a job is.

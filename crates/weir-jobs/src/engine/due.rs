@@ -33,6 +33,7 @@ impl<D: Disk> Engine<D> {
     /// Handles up to one slice of the work that is due.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
         let mut queues = std::mem::take(&mut self.woken);
+        queues.extend(self.take_awake(now, SLICE_JOBS));
         let mut left = SLICE_JOBS;
         while left > 0
             && let Some(queue) = self.lapse_one(now)?
@@ -93,6 +94,7 @@ impl<D: Disk> Engine<D> {
             first(SetName::Dead).map(|died| died + dead_age),
             self.state.features.tracks.next_expiry(self.settings.limits.track_age_max),
             self.next_batch_time(),
+            self.state.sleeping.first().map(|(at, _)| *at),
         ];
         times.into_iter().flatten().min().map_or(NextCall::Idle, NextCall::At)
     }

@@ -481,7 +481,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
-        Counts { fetches_waiting, ..self.inner.engine.borrow().counts() }
+        let now = self.inner.clock.now();
+        Counts { fetches_waiting, ..self.inner.engine.borrow_mut().counts(now) }
     }
 
     async fn reservations(&self, limit: usize) -> Vec<Reserved> {
@@ -517,11 +518,15 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 
     fn allocate(&self, allocation: Allocation) {
-        let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
-        self.inner.engine.borrow_mut().allocate(allocation);
+        let mut names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
+        let mut engine = self.inner.engine.borrow_mut();
+        let without_rules = |name: &&QueueName| !allocation.queues.contains_key(*name);
+        names.extend(engine.allocation.queues.keys().filter(without_rules).cloned());
+        engine.allocate(allocation);
+        drop(engine);
         // Changed lanes are filled by the timer.
         self.inner.rearm();
-        // A raised `concurrency` may allow waiting jobs to run.
+        // A limit that was raised or removed may allow waiting jobs to run.
         for name in &names {
             self.inner.offer(name);
         }

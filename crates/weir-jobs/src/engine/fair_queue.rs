@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 
+use weir_base::clock::Timestamp;
+
 use super::arena::{Arena, JobIndex};
 use super::lane_jobs::{LaneJobs, LaneLinks};
 use crate::allocation::{FairRules, TenantLimits};
 use crate::key_path::KeyPath;
-use crate::lanes::{LaneCounts, LaneId, Lanes, Room, TenantKey};
+use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
 
 /// A job in progress of a lane.
@@ -108,8 +110,8 @@ impl FairQueue {
         self.lanes.set_weights(weights.collect::<HashMap<_, _>>());
         self.limits = rules.limits.clone();
         let of = rules.limits.of.iter();
-        let of = of.map(|(name, most)| (TenantKey::of(Some(name), seed), *most));
-        self.lanes.set_running_max(rules.limits.each, of);
+        let of = of.map(|(name, limits)| (TenantKey::of(Some(name), seed), *limits));
+        self.lanes.set_limits(rules.limits.each, of);
     }
 
     /// Returns the tenant of a job.
@@ -121,9 +123,26 @@ impl FairQueue {
         self.lanes.counts()
     }
 
-    /// Returns the number of jobs that wait because their tenants have as many in progress as they may.
-    pub(crate) const fn blocked(&self) -> usize {
+    /// Returns the number of jobs that wait because of a limit of their tenants.
+    pub(crate) const fn blocked(&self) -> BlockedJobs {
         self.lanes.blocked()
+    }
+
+    /// Wakes the tenants whose next job may start by `now`.
+    pub(crate) fn wake(&mut self, now: Timestamp) {
+        self.lanes.wake(now);
+    }
+
+    /// Returns when the next job of a tenant may start that waits for its rate.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.lanes.next_wake()
+    }
+
+    /// Takes back the start of a job that waits again in its lane, or is still in progress there.
+    pub(crate) fn take_back_start(&mut self, running: RunningLane) {
+        if self.is_current(running) {
+            self.lanes.take_back_start(running.lane);
+        }
     }
 
     /// Returns the number of jobs that wait in lanes.
@@ -191,6 +210,7 @@ impl FairQueue {
         &mut self,
         room: Room,
         newest_from: Option<u64>,
+        now: Timestamp,
         links: &mut LaneLinks,
         arena: &Arena,
     ) -> Option<(JobIndex, RunningLane)> {
@@ -199,7 +219,7 @@ impl FairQueue {
         let newest = self.jobs.last(lane).filter(is_new);
         let job = newest.or_else(|| self.jobs.first(lane))?;
         self.jobs.remove(job, links);
-        self.lanes.start(lane);
+        self.lanes.start(lane, now);
         Some((job, RunningLane { lane, generation: self.generation }))
     }
 

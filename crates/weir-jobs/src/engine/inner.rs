@@ -134,7 +134,9 @@ impl<D: Disk> EngineShared<D> {
         if !engine.held_by_log.is_empty() {
             self.sync.borrow().request_room();
         }
-        let is_changed = !taken.is_empty() || !engine.woken.is_empty() || has_callback;
+        let is_sleeping = !engine.state.sleeping.is_empty();
+        let is_changed =
+            !taken.is_empty() || !engine.woken.is_empty() || has_callback || is_sleeping;
         drop(engine);
         if is_changed {
             self.rearm();

@@ -12,6 +12,7 @@ use super::core::{Engine, Unreadable};
 use super::queues::EngineQueue;
 use crate::features::ExportedFeatures;
 use crate::job_text;
+use crate::lanes::BlockedJobs;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
 
@@ -28,7 +29,8 @@ pub(crate) struct WalkStop {
 
 impl<D: Disk> Engine<D> {
     /// Returns the counts, without `fetches_waiting`, which the caller sets.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&mut self, now: Timestamp) -> Counts {
+        self.wake_all(now);
         let visible = self.state.queues.iter().filter(|(_, queue)| !queue.hidden);
         let queues = visible.map(|(_, queue)| QueueCounts {
             name: queue.name.clone(),
@@ -40,7 +42,7 @@ impl<D: Disk> Engine<D> {
             processed_total: queue.processed_total,
             failed_total: queue.failed_total,
             lanes: queue.fair.as_ref().map(|fair| fair.counts()).unwrap_or_default(),
-            blocked: self.blocked(queue) as u64,
+            blocked: self.blocked(queue, now),
         });
         Counts {
             queues: queues.collect(),
@@ -60,12 +62,16 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Returns how many jobs of a queue wait because of a limit.
-    fn blocked(&self, queue: &EngineQueue) -> usize {
+    fn blocked(&self, queue: &EngineQueue, now: Timestamp) -> BlockedJobs {
         let most = self.allocation.of(&queue.name).concurrency;
+        let all = queue.lane.len() as u64;
         if most.is_some_and(|most| queue.reserved >= most) {
-            return queue.lane.len();
+            return BlockedJobs { concurrency: all, rate: 0 };
         }
-        queue.fair.as_ref().map_or(0, |fair| fair.blocked())
+        if queue.rate.blocked_until(now).is_some() {
+            return BlockedJobs { concurrency: 0, rate: all };
+        }
+        queue.fair.as_ref().map(|fair| fair.blocked()).unwrap_or_default()
     }
 
     /// Returns how many jobs wait in a queue.

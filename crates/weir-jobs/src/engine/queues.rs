@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use weir_base::clock::Timestamp;
+use weir_base::token_bucket::Rate;
+
 use super::fair_queue::FairQueue;
 use super::snapshot::QueueFacts;
 use super::waiting_list::WaitingList;
 use crate::allocation::{Allocation, FairRules};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
+use crate::start_rate::QueueRate;
 
 /// One queue.
 #[derive(Debug)]
@@ -17,6 +21,10 @@ pub(crate) struct EngineQueue {
     /// The lanes of its tenants, if it has `fair_by`. The jobs in them are those in `lane`.
     pub(crate) fair: Option<Box<FairQueue>>,
     pub(crate) paused: bool,
+    /// How often its jobs start.
+    pub(crate) rate: QueueRate,
+    /// Its time in [`super::state::EngineState::sleeping`].
+    pub(crate) wakes_at: Option<Timestamp>,
     /// Number of its reserved jobs.
     pub(crate) reserved: u32,
     /// Number of its live jobs in any state. While there are any, the number can't be reused.
@@ -52,10 +60,13 @@ pub(crate) struct Queues {
     metrics: JobsMetrics,
 }
 
-/// The queues that have `fair_by`, with their limits of concurrency.
+/// The queues that have `fair_by`, with their limits of concurrency; and those with a rate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FairQueueRules {
     rules: BTreeMap<QueueName, (FairRules, Option<u32>)>,
+    rates: BTreeMap<QueueName, Rate>,
+    /// Whether a queue or a tenant has a rate.
+    has_rates: bool,
     seed: u64,
     /// Of the lanes that were made last.
     generation: u32,
@@ -92,6 +103,12 @@ impl Queues {
             Some((name.clone(), (rules.fair.clone()?, rules.concurrency)))
         });
         self.fair_rules.rules = fair.collect();
+        let rates = allocation.queues.iter();
+        let rates = rates.filter_map(|(name, rules)| Some((name.clone(), rules.rate?)));
+        self.fair_rules.rates = rates.collect();
+        let mut tenants = self.fair_rules.rules.values();
+        self.fair_rules.has_rates =
+            !self.fair_rules.rates.is_empty() || tenants.any(|(fair, _)| fair.limits.has_rates());
         if self.fair_rules.seed == 0 {
             self.fair_rules.seed = random.u64(1..);
         }
@@ -106,6 +123,7 @@ impl Queues {
         let Some(queue) = by_number.get_mut(usize::from(number)).and_then(Option::as_mut) else {
             return false;
         };
+        queue.rate.set(fair_rules.rates.get(&queue.name).copied());
         let Some((rules, concurrency)) = fair_rules.rules.get(&queue.name) else {
             queue.fair = None;
             return false;
@@ -120,6 +138,18 @@ impl Queues {
             fair.apply(rules, *concurrency);
         }
         is_new
+    }
+
+    /// Returns whether a queue or a tenant has a rate.
+    pub(crate) const fn have_rates(&self) -> bool {
+        self.fair_rules.has_rates
+    }
+
+    /// Wakes the tenants of all queues whose next job may start by `now`.
+    pub(crate) fn wake_all(&mut self, now: Timestamp) {
+        for fair in self.by_number.iter_mut().flatten().filter_map(|queue| queue.fair.as_mut()) {
+            fair.wake(now);
+        }
     }
 
     /// Returns the number of queues, hidden ones included.
@@ -153,6 +183,8 @@ impl Queues {
             lane: WaitingList::default(),
             fair: None,
             paused: false,
+            rate: QueueRate::default(),
+            wakes_at: None,
             reserved: 0,
             jobs: 0,
             hidden: false,

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
+use weir_base::token_bucket::Rate;
 use weir_log::{SimulatedDisk, Syncer};
 
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::core::{Engine, EngineError};
 use super::due::NextCall;
 use super::head::StoredPlace;
-use crate::allocation::{Allocation, FairRules, QueueAllocation, TenantLimits};
+use crate::allocation::{Allocation, FairRules, LaneLimits, QueueAllocation, TenantLimits};
 use crate::batches::BatchDefinition;
 use crate::custom::BatchId;
 use crate::job::JobBatch;
@@ -71,6 +72,8 @@ struct Run {
     allocation: Allocation,
     /// Leases that were found again after a restart.
     leases_restored: u32,
+    /// When jobs of each queue started, since its rate began.
+    starts: BTreeMap<QueueName, Vec<Timestamp>>,
 }
 
 fn settings() -> JobServerSettings {
@@ -109,6 +112,7 @@ impl Run {
             full: false,
             allocation: Allocation::default(),
             leases_restored: 0,
+            starts: BTreeMap::new(),
         }
     }
 
@@ -146,15 +150,25 @@ impl Run {
             let Ok(by) = by.parse() else { continue };
             let (headroom, tenants_max) = (self.random.u32(0..3), self.random.usize(1..4));
             let weights = BTreeMap::from([("25".to_owned(), 3)]);
-            let each = self.random.bool().then(|| self.random.u32(1..3));
+            let each = LaneLimits {
+                concurrency: self.random.bool().then(|| self.random.u32(1..3)),
+                rate: self.random.bool().then(|| self.rate()),
+            };
             let limits = TenantLimits { each, ..TenantLimits::default() };
             let fair = Some(FairRules { by, headroom, tenants_max, weights, limits });
             let concurrency = self.random.bool().then(|| self.random.u32(1..4));
-            let rules = QueueAllocation { fair, concurrency, ..QueueAllocation::default() };
+            let rate = self.random.bool().then(|| self.rate());
+            let rules = QueueAllocation { fair, concurrency, rate, ..QueueAllocation::default() };
             queues.insert(queue(name), rules);
         }
         self.allocation = Allocation { queues, ..Allocation::default() };
         self.engine.allocate(self.allocation.clone());
+        self.starts.clear();
+    }
+
+    /// Returns a rate of about a job per step.
+    fn rate(&mut self) -> Rate {
+        Rate::new(self.random.u32(1..4), Duration::from_millis(self.random.u64(1..3_000)))
     }
 
     /// Runs an operation. While the log is behind, syncs it as the sync thread would.
@@ -262,6 +276,8 @@ impl Run {
         for id in &batches {
             self.run(|engine, now| engine.batch_commit(*id, now)).unwrap();
         }
+        // Rates would hold up the jobs for longer than this takes.
+        self.engine.allocate(Allocation::default());
         let mut callbacks = BTreeMap::<String, u32>::new();
         let queues = QUEUES.map(queue);
         for name in QUEUES {
@@ -332,12 +348,27 @@ impl Run {
             self.note_lease(&jid, wid, json);
         }
         if let Some(taken) = taken {
+            self.note_start(&taken.delivery.jid);
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
             assert!(text.contains(&*taken.delivery.jid), "a worker got another job's text");
             assert!(
                 !self.ledger.ended.contains_key(&*taken.delivery.jid),
                 "an ended job came back"
             );
+        }
+    }
+
+    /// Records that a job started. In any period, at most the burst and one job per interval start.
+    fn note_start(&mut self, jid: &str) {
+        let state = &self.engine.state;
+        let job = state.reserved.get(jid).unwrap().job;
+        let name = state.queues.get(state.arena.get(job).queue).name.clone();
+        let Some(rate) = self.allocation.of(&name).rate else { return };
+        let starts = self.starts.entry(name).or_default();
+        starts.push(self.now);
+        for (count, first) in starts.iter().rev().enumerate() {
+            let intervals = self.now.since(*first).as_micros() / rate.interval().as_micros();
+            assert!((count as u128) < u128::from(rate.burst()) + intervals, "{starts:?}");
         }
     }
 
@@ -355,7 +386,7 @@ impl Run {
             assert!(running <= most as usize, "{running} jobs of {queue} run, and {most} may");
         }
         if let Some(fair) = &rules.fair
-            && let Some(most) = fair.limits.each
+            && let Some(most) = fair.limits.each.concurrency
         {
             let tenant = |lease: &Lease| fair.by.find(&lease.json).map(Cow::into_owned);
             let own = self.ledger.leases.get(jid).and_then(tenant);
@@ -471,6 +502,10 @@ impl Run {
         let action = actions[self.random.usize(0..4)];
         let name = QUEUES[self.random.usize(0..3)];
         let _ = self.run(|engine, _| engine.act_on_queue(name, action));
+        if action == QueueAction::Remove {
+            // A queue without jobs is forgotten, and its rate begins anew with the next job.
+            self.starts.remove(name);
+        }
         self.note_vanished();
         self.note(false);
     }
@@ -513,6 +548,7 @@ impl Run {
 
     fn reopen(&mut self, disk: SimulatedDisk, promised: u64) {
         self.crashes += 1;
+        self.starts.clear();
         if self.full {
             // Opening an existing log needs no room; what comes then may.
             self.full = false;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_base::clock::Timestamp;
 use weir_log::RecordPosition;
 
 use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
@@ -48,6 +49,8 @@ pub(crate) struct EngineState {
     pub(crate) kept: KeptRecords,
     /// The lanes of the jobs in queues with `fair_by`.
     pub(crate) links: LaneLinks,
+    /// Queues that fetches wait for, and when the next job of each may start by its rate or that of a tenant.
+    pub(crate) sleeping: BTreeSet<(Timestamp, u16)>,
     /// The seed of the jid hashes.
     pub(crate) seed: u64,
     /// Greater than every order assigned so far.
@@ -112,6 +115,7 @@ impl EngineState {
             features: FeatureTable::default(),
             kept: KeptRecords::default(),
             links: LaneLinks::default(),
+            sleeping: BTreeSet::new(),
             seed,
             next_order: 1,
         }
@@ -219,18 +223,20 @@ impl EngineState {
         queue: u16,
         newest_from: Option<u64>,
         room: Room,
+        now: Timestamp,
     ) -> Option<(JobIndex, Option<RunningLane>)> {
         let Self { queues, arena, links, .. } = self;
         let queue = queues.get_mut(queue);
         let (job, lane) = match &mut queue.fair {
             Some(fair) => {
-                let (job, lane) = fair.take(room, newest_from, links, arena)?;
+                let (job, lane) = fair.take(room, newest_from, now, links, arena)?;
                 queue.lane.remove(job, arena);
                 (job, Some(lane))
             }
             None if newest_from.is_some() => (queue.lane.pop_last()?, None),
             None => (queue.lane.pop_first()?, None),
         };
+        queue.rate.start(now);
         queue.reserved += 1;
         arena.get_mut(job).rest = EntryState::Reserved;
         Some((job, lane))

@@ -60,7 +60,11 @@ impl<D: Disk> EngineShared<D> {
         let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
         self.metrics.tasks().passed(self.clock.now().since(start));
         self.offer_numbered(ticked.queues);
-        Ok(ticked.next)
+        Ok(match ticked.next {
+            NextCall::Now => NextCall::Now,
+            // Jobs that were offered may have changed it: fetches that still wait may wait for a rate.
+            NextCall::At(_) | NextCall::Idle => self.engine.borrow().next_time(),
+        })
     }
 
     /// Wakes the timer if something is due before its next wake-up.

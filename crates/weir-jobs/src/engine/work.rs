@@ -70,9 +70,15 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Option<EngineFetch> {
         self.relane_for_fetch(queues);
+        self.wake_for_fetch(queues, now);
         let mut expired = 0;
         loop {
-            let (queue, Choice { end, charge, .. }) = self.choose(queues, &fetches_waiting, now)?;
+            let Some((queue, Choice { end, charge, .. })) =
+                self.choose(queues, &fetches_waiting, now)
+            else {
+                self.sleep_for_fetch(queues, now);
+                return None;
+            };
             if expired == EXPIRED_PER_FETCH {
                 self.take_back_charge(queue, charge);
                 self.woken.push(queue);
@@ -81,9 +87,10 @@ impl<D: Disk> Engine<D> {
             let newest_from = (end == QueueEnd::Newest).then(|| self.in_time_from(queue, now));
             let rules = self.state.queues.get(queue);
             let room = Self::room(rules, || fetches_waiting(&rules.name));
-            let (job, lane) = self.state.take(queue, newest_from, room)?;
+            let (job, lane) = self.state.take(queue, newest_from, room, now)?;
             if self.state.features.get(job).has_expired(now) {
                 self.take_back_charge(queue, charge);
+                self.take_back_start(queue, lane);
                 self.drop_expired(job, lane, now)?;
                 expired += 1;
                 continue;
@@ -92,10 +99,12 @@ impl<D: Disk> Engine<D> {
                 Ok(taken) => return Some(taken),
                 Err(HandOutError::Dropped) => {
                     self.take_back_charge(queue, charge);
+                    self.take_back_start(queue, lane);
                     self.end_lane(queue, lane, None, now);
                 }
                 Err(HandOutError::JustNow) => {
                     self.take_back_charge(queue, charge);
+                    self.take_back_start(queue, lane);
                     self.wait_again(job, lane);
                     return None;
                 }
@@ -154,7 +163,8 @@ impl<D: Disk> Engine<D> {
                 running: queue.reserved,
                 oldest_wait: wait(first),
                 newest_wait: queue.lane.last().map(wait).unwrap_or_default(),
-                is_held_back: queue.fair.as_deref().is_some_and(is_held_back),
+                is_held_back: queue.rate.blocked_until(now).is_some()
+                    || queue.fair.as_deref().is_some_and(is_held_back),
             })
         });
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;

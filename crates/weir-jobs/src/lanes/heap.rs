@@ -1,11 +1,11 @@
-//! Lanes of one level, ordered by time: a binary heap in which each lane knows its place, so that it can
+//! Lanes of one level, or that wait for a time, in its order: a binary heap in which each lane knows its place, so that it can
 //! be removed. Mostly, adding and removing one moves few others.
 
 use super::lane::{Lane, LaneId};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaneHeap {
-    /// Time in steps, and the lane. An entry is not before that at half its place.
+    /// Time, and the lane. An entry is not before that at half its place.
     entries: Vec<(u64, LaneId)>,
 }
 
@@ -14,13 +14,27 @@ impl LaneHeap {
         self.entries.is_empty()
     }
 
-    /// Returns the time in steps and the lane of the first one.
+    /// Returns the time and the lane of the first one.
     pub(super) fn first(&self) -> Option<(u64, LaneId)> {
         self.entries.first().copied()
     }
 
+    /// Returns the times and the lanes, in no particular order.
+    pub(super) fn entries(&self) -> &[(u64, LaneId)] {
+        &self.entries
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Inserts a lane by its time in steps.
     pub(super) fn insert(&mut self, lanes: &mut [Lane], id: LaneId) {
-        let entry = (lanes[id.index()].served_steps(), id);
+        self.insert_at(lanes, id, lanes[id.index()].served_steps());
+    }
+
+    pub(super) fn insert_at(&mut self, lanes: &mut [Lane], id: LaneId, time: u64) {
+        let entry = (time, id);
         self.entries.push(entry);
         self.move_up(lanes, self.entries.len() - 1, entry);
     }

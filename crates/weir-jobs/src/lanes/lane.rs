@@ -1,5 +1,12 @@
 //! One lane: the jobs of a tenant, or of several that share it.
 
+use weir_base::token_bucket::TokenBucket;
+
+use super::table::BlockedJobs;
+
+/// The limit of a tenant without one.
+pub(super) const UNLIMITED: u32 = u32::MAX;
+
 /// The identity of a tenant: a hash of its name, so that long names cost no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantKey(u64);
@@ -51,8 +58,12 @@ pub(super) enum LanePosition {
     Wheel(u16),
     /// A level of lanes with jobs in progress.
     Level,
+    /// Its next job may not start yet: its rate is used up.
+    Sleeping,
     /// No job waits or is in progress.
     Idle,
+    /// The same, and jobs have started so recently that it counts for the rate.
+    Refilling,
 }
 
 /// One lane, in a cache line of its own: lanes are used in random order.
@@ -66,10 +77,12 @@ pub(super) struct Lane {
     pub(super) running: u32,
     /// With so many jobs in progress, no other one starts.
     pub(super) running_max: u32,
+    /// The starts that are left of its rate, if it has one.
+    pub(super) bucket: TokenBucket,
     /// Neighbours in the slot of the wheel, or in the list of idle lanes.
     pub(super) previous: LaneId,
     pub(super) next: LaneId,
-    /// Its place in the heap of its level.
+    /// Its place in the heap of its level, or of lanes that wait for a time.
     pub(super) heap_place: u32,
     pub(super) weight: u16,
     pub(super) position: LanePosition,
@@ -101,9 +114,14 @@ impl Lane {
         self.running >= self.running_max
     }
 
-    /// Returns the number of its jobs that wait because it has as many in progress as it may.
-    pub(super) const fn blocked(&self) -> usize {
-        if self.is_full() { self.waiting as usize } else { 0 }
+    /// Returns the number of its jobs that wait because of a limit. It must be where it belongs.
+    pub(super) fn blocked(&self) -> BlockedJobs {
+        let waiting = u64::from(self.waiting);
+        match self.position {
+            _ if self.is_full() => BlockedJobs { concurrency: waiting, rate: 0 },
+            LanePosition::Sleeping => BlockedJobs { concurrency: 0, rate: waiting },
+            _ => BlockedJobs::default(),
+        }
     }
 
     pub(super) const fn is_busy(&self) -> bool {

@@ -4,9 +4,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hashbrown::HashTable;
+use weir_base::clock::Timestamp;
+use weir_base::token_bucket::TokenBucket;
 
-use super::lane::{Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, micros_of};
+use super::heap::LaneHeap;
+use super::lane::{
+    Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, UNLIMITED, micros_of,
+};
 use super::levels::Levels;
+use super::limits::{LaneLimits, LimitTable};
 use super::room::Room;
 
 /// Lanes for the tenants that have none of their own. Enough that few of them share one with a tenant
@@ -19,9 +25,6 @@ const DEBT_MAX: Duration = Duration::from_secs(3_600);
 /// Idle lanes that are dropped when one more becomes idle: more than one, so that they do not pile up.
 const DROPPED_PER_IDLE: usize = 2;
 
-/// The limit of a tenant without one.
-const UNLIMITED: u32 = u32::MAX;
-
 /// The number of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
@@ -29,6 +32,39 @@ pub struct LaneCounts {
     pub tenants: u64,
     /// Lanes that tenants share because there are more than the limit.
     pub shared: u64,
+    /// Lanes with jobs that wait for their rate.
+    pub sleeping: u64,
+}
+
+/// Jobs that wait because of a limit, by the kind of the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockedJobs {
+    /// As many jobs are in progress as may be.
+    pub concurrency: u64,
+    /// The next one may not start yet.
+    pub rate: u64,
+}
+
+impl BlockedJobs {
+    /// Returns the sum.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.concurrency + self.rate
+    }
+}
+
+impl std::ops::AddAssign for BlockedJobs {
+    fn add_assign(&mut self, other: Self) {
+        self.concurrency += other.concurrency;
+        self.rate += other.rate;
+    }
+}
+
+impl std::ops::SubAssign for BlockedJobs {
+    fn sub_assign(&mut self, other: Self) {
+        self.concurrency -= other.concurrency;
+        self.rate -= other.rate;
+    }
 }
 
 /// The lanes of one queue.
@@ -42,18 +78,22 @@ pub struct Lanes {
     shared_count: usize,
     tenants_max: usize,
     weights: HashMap<TenantKey, u16, foldhash::fast::RandomState>,
-    /// Jobs in progress that each tenant may have, and those that have a number of their own.
-    running_max: u32,
-    running_maxima: HashMap<TenantKey, u32, foldhash::fast::RandomState>,
+    pub(super) limits: LimitTable,
     /// Lanes with jobs waiting that may start one. Those that may not are not here: no pick looks at them.
     pub(super) levels: Levels,
+    /// Lanes with jobs waiting whose next one may not start yet, by that time in microseconds.
+    pub(super) sleeping: LaneHeap,
+    /// Lanes without jobs that have started some recently, by the time in microseconds at which these no longer count for
+    /// their rate.
+    pub(super) refilling: LaneHeap,
+    /// The time up to which lanes were woken.
+    pub(super) awake_at: Timestamp,
     /// Lanes without jobs whose tenants are behind in time, longest idle first.
     idle: LaneList,
     /// Sum of the weights of lanes with jobs waiting or in progress.
     weight_busy: u64,
     waiting: usize,
-    /// Jobs that wait in lanes that have as many in progress as they may.
-    blocked: usize,
+    blocked: BlockedJobs,
 }
 
 impl Lanes {
@@ -68,13 +108,15 @@ impl Lanes {
             shared_count: 0,
             tenants_max,
             weights: HashMap::default(),
-            running_max: UNLIMITED,
-            running_maxima: HashMap::default(),
+            limits: LimitTable::default(),
             levels: Levels::default(),
+            sleeping: LaneHeap::default(),
+            refilling: LaneHeap::default(),
+            awake_at: Timestamp::default(),
             idle: LaneList::EMPTY,
             weight_busy: 0,
             waiting: 0,
-            blocked: 0,
+            blocked: BlockedJobs::default(),
         }
     }
 
@@ -90,34 +132,31 @@ impl Lanes {
         }
     }
 
-    /// Replaces the limits of jobs in progress: that of each tenant (`None`: no limit), and of those with one of their
-    /// own. Tenants that share a lane have the limit of one together; those with one of their own share none. Lanes
-    /// with jobs keep their tenants, so the tenants with a limit must be the same as before if any share a lane.
-    pub fn set_running_max(
+    /// Replaces the limits: those of each tenant, and of tenants with limits of their own. Tenants that share a lane
+    /// have the limits of one together; those with limits of their own share none. Lanes with jobs keep their tenants,
+    /// so the tenants with a limit must be the same as before if any share a lane. Jobs in progress and starts count.
+    pub fn set_limits(
         &mut self,
-        each: Option<u32>,
-        of: impl IntoIterator<Item = (TenantKey, u32)>,
+        each: LaneLimits,
+        of: impl IntoIterator<Item = (TenantKey, LaneLimits)>,
     ) {
-        self.running_max = each.unwrap_or(UNLIMITED);
-        self.running_maxima = of.into_iter().collect();
+        self.limits = LimitTable::new(each, of);
         let tenants: Vec<LaneId> = self.by_tenant.iter().copied().collect();
         let shared = self.shared.clone().into_iter().filter(|id| *id != LaneId::NONE);
         for id in tenants.into_iter().chain(shared) {
-            let most = self.running_max_of(self.lanes[id.index()].owner);
+            let owner = self.lanes[id.index()].owner;
+            let (most, rate) = (self.limits.running_max(owner), self.limits.rate(owner));
+            let awake_at = self.awake_at;
+            let apply = |lane: &mut Lane| {
+                lane.running_max = most;
+                lane.limit_debt(rate, awake_at);
+            };
             if self.lanes[id.index()].is_busy() {
-                self.change(id, |lane| lane.running_max = most);
+                self.change(id, apply);
             } else {
-                self.lanes[id.index()].running_max = most;
+                apply(&mut self.lanes[id.index()]);
+                self.refill_anew(id);
             }
-        }
-    }
-
-    fn running_max_of(&self, owner: LaneOwner) -> u32 {
-        match owner {
-            LaneOwner::Tenant(tenant) => {
-                self.running_maxima.get(&tenant).copied().unwrap_or(self.running_max)
-            }
-            LaneOwner::Shared(_) => self.running_max,
         }
     }
 
@@ -127,9 +166,9 @@ impl Lanes {
         self.lanes[id.index()].running_max < UNLIMITED
     }
 
-    /// Returns the number of jobs that wait because their tenants have as many in progress as they may.
+    /// Returns the number of jobs that wait because of a limit of their tenants, as of the last [`Lanes::wake`].
     #[must_use]
-    pub const fn blocked(&self) -> usize {
+    pub const fn blocked(&self) -> BlockedJobs {
         self.blocked
     }
 
@@ -154,7 +193,11 @@ impl Lanes {
     /// Returns the number of lanes.
     #[must_use]
     pub fn counts(&self) -> LaneCounts {
-        LaneCounts { tenants: self.by_tenant.len() as u64, shared: self.shared_count as u64 }
+        LaneCounts {
+            tenants: self.by_tenant.len() as u64,
+            shared: self.shared_count as u64,
+            sleeping: self.sleeping.len() as u64,
+        }
     }
 
     /// Adds a waiting job of a tenant. Returns its lane.
@@ -170,8 +213,9 @@ impl Lanes {
         let lane = &mut self.lanes[id.index()];
         if lane.waiting > 0 {
             // It does not lose its place among equals.
+            self.blocked -= lane.blocked();
             lane.waiting += 1;
-            self.blocked += usize::from(lane.is_full());
+            self.blocked += lane.blocked();
         } else {
             self.change(id, |lane| lane.waiting += 1);
         }
@@ -189,8 +233,9 @@ impl Lanes {
         self.waiting -= 1;
         let lane = &mut self.lanes[id.index()];
         if lane.waiting > 1 {
+            self.blocked -= lane.blocked();
             lane.waiting -= 1;
-            self.blocked -= usize::from(lane.is_full());
+            self.blocked += lane.blocked();
         } else {
             self.change(id, |lane| lane.waiting -= 1);
         }
@@ -221,12 +266,15 @@ impl Lanes {
         self.levels.first(&mut self.lanes)
     }
 
-    /// Starts a waiting job of a lane.
-    pub fn start(&mut self, id: LaneId) {
+    /// Starts a waiting job of a lane that was picked. Lanes must have been woken up to `now`.
+    pub fn start(&mut self, id: LaneId, now: Timestamp) {
         self.waiting -= 1;
+        let now = now.max(self.awake_at);
+        let rate = self.limits.rate(self.lanes[id.index()].owner);
         self.change(id, |lane| {
             lane.waiting -= 1;
             lane.running += 1;
+            lane.count_start(rate, now);
         });
     }
 
@@ -246,15 +294,12 @@ impl Lanes {
     }
 
     /// Changes the counts of a lane, and moves it to where it belongs.
-    fn change(&mut self, id: LaneId, change: impl FnOnce(&mut Lane)) {
+    pub(super) fn change(&mut self, id: LaneId, change: impl FnOnce(&mut Lane)) {
         let was_busy = self.lanes[id.index()].is_busy();
-        self.levels.remove(&mut self.lanes, id);
+        self.displace(id);
         let lane = &mut self.lanes[id.index()];
-        self.blocked -= lane.blocked();
         change(lane);
-        self.blocked += lane.blocked();
         let (weight, is_busy) = (u64::from(lane.weight), lane.is_busy());
-        let may_start = lane.waiting > 0 && !lane.is_full();
         match (was_busy, is_busy) {
             (false, true) => {
                 self.weight_busy += weight;
@@ -263,11 +308,37 @@ impl Lanes {
             (true, false) => self.weight_busy -= weight,
             _ => {}
         }
-        if may_start {
-            self.levels.insert(&mut self.lanes, id);
-        } else if !is_busy {
+        self.place(id);
+        if !is_busy {
             self.begin_idle(id);
         }
+    }
+
+    /// Takes a lane out of the levels, or wakes it.
+    pub(super) fn displace(&mut self, id: LaneId) {
+        let lane = &mut self.lanes[id.index()];
+        self.blocked -= lane.blocked();
+        if lane.position == LanePosition::Sleeping {
+            lane.position = LanePosition::Nowhere;
+            self.sleeping.remove(&mut self.lanes, id);
+        } else {
+            self.levels.remove(&mut self.lanes, id);
+        }
+    }
+
+    /// Adds a lane to the levels if it may start a job, or lets it sleep until it may.
+    pub(super) fn place(&mut self, id: LaneId) {
+        let lane = &self.lanes[id.index()];
+        if lane.waiting > 0 && !lane.is_full() {
+            match self.blocked_until(id) {
+                Some(at) => {
+                    self.lanes[id.index()].position = LanePosition::Sleeping;
+                    self.sleeping.insert_at(&mut self.lanes, id, at.as_micros());
+                }
+                None => self.levels.insert(&mut self.lanes, id),
+            }
+        }
+        self.blocked += self.lanes[id.index()].blocked();
     }
 
     fn weight(&self, tenant: TenantKey) -> u16 {
@@ -275,16 +346,13 @@ impl Lanes {
     }
 
     fn set_weight(&mut self, id: LaneId, weight: u16) {
-        self.levels.remove(&mut self.lanes, id);
+        self.displace(id);
         let lane = &mut self.lanes[id.index()];
         let old = std::mem::replace(&mut lane.weight, weight);
-        let (is_busy, may_start) = (lane.is_busy(), lane.waiting > 0 && !lane.is_full());
-        if is_busy {
+        if lane.is_busy() {
             self.weight_busy = self.weight_busy - u64::from(old) + u64::from(weight);
         }
-        if may_start {
-            self.levels.insert(&mut self.lanes, id);
-        }
+        self.place(id);
     }
 
     fn lane_of(&self, tenant: TenantKey) -> Option<LaneId> {
@@ -298,11 +366,12 @@ impl Lanes {
             return id;
         }
         let remainder = shared_remainder(tenant);
-        let has_own_limit = self.running_maxima.contains_key(&tenant);
-        // Its earlier jobs may wait there, and come first; or run there, and count for its limit.
+        let has_own_limit = self.limits.has_own(tenant);
+        // Its earlier jobs may wait there, and come first; or run there or have started, and count for its limits.
         if let Some(id) = self.shared_lane(remainder).filter(|_| !has_own_limit)
             && (self.lanes[id.index()].waiting > 0
-                || self.lanes[id.index()].running_max < UNLIMITED)
+                || self.lanes[id.index()].running_max < UNLIMITED
+                || self.limits.rate(self.lanes[id.index()].owner).is_some())
         {
             return id;
         }
@@ -343,7 +412,8 @@ impl Lanes {
             served_us: micros_of(self.levels.now()),
             waiting: 0,
             running: 0,
-            running_max: self.running_max_of(owner),
+            running_max: self.limits.running_max(owner),
+            bucket: TokenBucket::default(),
             previous: LaneId::NONE,
             next: LaneId::NONE,
             heap_place: 0,
@@ -362,8 +432,12 @@ impl Lanes {
         }
     }
 
-    /// A lane without jobs is dropped, unless its tenant is behind: it would begin anew with no debt.
-    fn begin_idle(&mut self, id: LaneId) {
+    /// A lane without jobs is dropped, unless its tenant is behind: it would begin anew with no debt. Or unless it
+    /// counts for its rate, which would begin anew.
+    pub(super) fn begin_idle(&mut self, id: LaneId) {
+        if self.begin_refilling(id) {
+            return;
+        }
         if self.lanes[id.index()].served_steps() <= self.levels.now() {
             self.drop_lane(id);
         } else {
@@ -379,10 +453,12 @@ impl Lanes {
         }
     }
 
-    fn leave_idle(&mut self, id: LaneId) {
-        if self.lanes[id.index()].position == LanePosition::Idle {
-            self.lanes[id.index()].position = LanePosition::Nowhere;
-            self.idle.remove(&mut self.lanes, id);
+    pub(super) fn leave_idle(&mut self, id: LaneId) {
+        let position = &mut self.lanes[id.index()].position;
+        match std::mem::replace(position, LanePosition::Nowhere) {
+            LanePosition::Idle => self.idle.remove(&mut self.lanes, id),
+            LanePosition::Refilling => self.refilling.remove(&mut self.lanes, id),
+            other => self.lanes[id.index()].position = other,
         }
     }
 

@@ -11,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use weir_base::clock::Timestamp;
+use weir_base::token_bucket::{Rate, TokenBucket};
 
 use super::heap::LaneHeap;
 use super::lane::{Lane, LaneOwner, LanePosition};
-use super::{LaneCounts, LaneId, Lanes, Room, TenantKey};
+use super::{BlockedJobs, LaneCounts, LaneId, LaneLimits, Lanes, Room, TenantKey};
 
 const TENANTS_MAX: usize = 6;
 
@@ -38,6 +40,10 @@ enum Step {
     Weight(u16, u16),
     /// Jobs in progress of each tenant.
     Limit(Option<u32>),
+    /// Starts of each tenant: a burst, and an interval in milliseconds.
+    Rate(Option<(u32, u64)>),
+    /// So many milliseconds pass.
+    Pass(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -51,7 +57,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..20_u16, 1..5_u16).prop_map(|(number, weight)| Step::Weight(number, weight)),
     ];
     let limit = prop::option::of(1..4_u32).prop_map(Step::Limit);
-    let step = prop_oneof![200 => step, 1 => Just(Step::RemoveAll), 2 => limit];
+    let rate = prop::option::of((1..3_u32, 1..2_000_u64)).prop_map(Step::Rate);
+    let pass = prop_oneof![0..50_u64, 0..5_000_u64].prop_map(Step::Pass);
+    let step = prop_oneof![
+        200 => step,
+        1 => Just(Step::RemoveAll),
+        2 => limit,
+        2 => rate,
+        40 => pass,
+    ];
     prop::collection::vec(step, 0..400)
 }
 
@@ -61,7 +75,10 @@ struct Model {
     waiting: BTreeMap<LaneId, VecDeque<(u16, u64)>>,
     running: Vec<LaneId>,
     weights: BTreeMap<u16, u16>,
-    limit: Option<u32>,
+    limits: LaneLimits,
+    /// When jobs of each tenant started, in its own lane or in one that it shares, since the rate changed.
+    starts: BTreeMap<u16, Vec<Timestamp>>,
+    now: Timestamp,
     next: u64,
 }
 
@@ -72,7 +89,9 @@ impl Model {
             waiting: BTreeMap::new(),
             running: Vec::new(),
             weights: BTreeMap::new(),
-            limit: None,
+            limits: LaneLimits::default(),
+            starts: BTreeMap::new(),
+            now: Timestamp::from_millis(1_700_000_000_000),
             next: 0,
         }
     }
@@ -113,22 +132,62 @@ impl Model {
                 self.lanes.set_weights(weights);
             }
             Step::Limit(most) => {
-                self.limit = most;
-                self.lanes.set_running_max(most, []);
+                self.limits.concurrency = most;
+                self.lanes.set_limits(self.limits, []);
             }
+            Step::Rate(rate) => {
+                let rate = rate.map(|(burst, ms)| Rate::new(burst, Duration::from_millis(ms)));
+                self.limits.rate = rate;
+                self.lanes.set_limits(self.limits, []);
+                self.starts.clear();
+            }
+            Step::Pass(ms) => self.now = self.now + Duration::from_millis(ms),
         }
+        self.lanes.wake(self.now);
         self.check_blocked();
     }
 
-    /// Checks the number of jobs that wait in lanes with as many in progress as they may have.
+    /// Checks the number of jobs that wait in lanes with as many in progress as they may have, and in those whose next job
+    /// may not start yet.
     fn check_blocked(&self) {
-        let blocked = self.waiting.iter().filter(|(id, _)| self.is_full(**id));
-        assert_eq!(self.lanes.blocked(), blocked.map(|(_, jobs)| jobs.len()).sum::<usize>());
+        let mut expected = BlockedJobs::default();
+        for (id, jobs) in &self.waiting {
+            let jobs = jobs.len() as u64;
+            match (self.is_full(*id), self.blocked_until(*id)) {
+                (true, _) => expected.concurrency += jobs,
+                (false, Some(_)) => expected.rate += jobs,
+                (false, None) => {}
+            }
+        }
+        assert_eq!(self.lanes.blocked(), expected);
+        let sleeping = self.waiting.keys().filter(|id| !self.is_full(**id));
+        let first = sleeping.filter_map(|id| self.blocked_until(*id)).min();
+        assert_eq!(self.lanes.next_wake(), first);
+    }
+
+    /// Returns when the next job of a lane may start, unless it may now.
+    fn blocked_until(&self, id: LaneId) -> Option<Timestamp> {
+        let bucket = self.lanes.lanes[id.index()].bucket;
+        let at = bucket.available_at(self.limits.rate?, self.now);
+        (at > self.now).then_some(at)
+    }
+
+    /// Records a start. In any period, a tenant starts at most the burst and one job per interval, although its lane
+    /// was dropped in between, or it shared one.
+    fn note_start(&mut self, number: u16) {
+        let Some(rate) = self.limits.rate else { return };
+        let interval = rate.interval().as_micros() as u64;
+        let starts = self.starts.entry(number).or_default();
+        starts.push(self.now);
+        for (count, first) in starts.iter().rev().enumerate() {
+            let elapsed = self.now.since(*first).as_micros() as u64;
+            assert!((count as u64) < u64::from(rate.burst()) + elapsed / interval, "{starts:?}");
+        }
     }
 
     fn is_full(&self, id: LaneId) -> bool {
         let running = self.running.iter().filter(|running| **running == id).count();
-        self.limit.is_some_and(|most| running >= most as usize)
+        self.limits.concurrency.is_some_and(|most| running >= most as usize)
     }
 
     fn start(&mut self, free: u32) {
@@ -143,8 +202,9 @@ impl Model {
         let earlier =
             |jobs: &VecDeque<(u16, u64)>| jobs.iter().any(|it| it.0 == number && it.1 < job);
         assert!(!self.waiting.values().any(earlier), "a job passed an earlier one of its tenant");
-        self.lanes.start(id);
+        self.lanes.start(id, self.now);
         self.running.push(id);
+        self.note_start(number);
     }
 
     /// What decides about a lane: work in progress for its weight, then time.
@@ -158,6 +218,7 @@ impl Model {
     /// The standing of the least served lane that may be served, by a look at all of them.
     fn least_served(&self, room: Room) -> Option<(u32, u64)> {
         let open = self.waiting.keys().filter(|id| !self.is_full(**id));
+        let open = open.filter(|id| self.blocked_until(**id).is_none());
         let least = open.map(|id| self.standing(*id)).min()?;
         let busy = self.lanes.lanes.iter().filter(|lane| lane.is_busy());
         let weights: u32 = busy.map(|lane| u32::from(lane.weight)).sum();
@@ -190,11 +251,15 @@ impl Model {
             let running = self.running.iter().filter(|it| **it == id).count();
             assert_eq!((lane.waiting as usize, lane.running as usize), (waiting, running));
             let is_placed = matches!(lane.position, LanePosition::Wheel(_) | LanePosition::Level);
-            assert_eq!(is_placed, waiting > 0 && !lane.is_full());
-            assert_eq!(lane.position == LanePosition::Idle, !lane.is_busy());
+            let is_blocked = self.blocked_until(id).is_some();
+            assert_eq!(is_placed, waiting > 0 && !lane.is_full() && !is_blocked);
+            let is_asleep = lane.position == LanePosition::Sleeping;
+            assert_eq!(is_asleep, waiting > 0 && !lane.is_full() && is_blocked);
+            let is_idle = matches!(lane.position, LanePosition::Idle | LanePosition::Refilling);
+            assert_eq!(is_idle, !lane.is_busy());
         }
         assert_eq!(lanes.waiting(), self.waiting.values().map(VecDeque::len).sum::<usize>());
-        let LaneCounts { tenants, shared } = lanes.counts();
+        let LaneCounts { tenants, shared, .. } = lanes.counts();
         assert!(tenants as usize <= TENANTS_MAX, "{tenants}");
         assert_eq!(lanes.lanes.len() - lanes.vacant.len(), (tenants + shared) as usize);
     }
@@ -219,6 +284,7 @@ fn lane(served_us: u64) -> Lane {
         waiting: 0,
         running: 0,
         running_max: u32::MAX,
+        bucket: TokenBucket::default(),
         previous: LaneId::NONE,
         next: LaneId::NONE,
         heap_place: 0,
@@ -253,7 +319,7 @@ proptest! {
 fn a_tenant_that_is_behind_is_still_behind_when_it_returns() {
     let mut lanes = Lanes::new(10);
     let slow = lanes.add(tenant(1));
-    lanes.start(slow);
+    lanes.start(slow, Timestamp::default());
     lanes.end(slow, Duration::from_secs(10));
     assert_eq!(lanes.counts().tenants, 1, "it has no jobs, but a debt");
     lanes.add(tenant(1));
@@ -274,7 +340,7 @@ fn a_tenant_of_slow_jobs_pays_for_their_time() {
     for _ in 0..5_000 {
         let id = lanes.pick(Room::UNLIMITED).unwrap();
         let took = if id == ids[0] { 1_000 } else { 100 };
-        lanes.start(id);
+        lanes.start(id, Timestamp::default());
         lanes.end(id, Duration::from_millis(took));
         let spent = spent.entry(id).or_default();
         (spent.0, spent.1) = (spent.0 + 1, spent.1 + took);
@@ -290,7 +356,7 @@ fn a_tenant_that_pushes_more_does_not_lose_its_turn() {
     let [first, second] = [1, 2].map(|number| lanes.add(tenant(number)));
     lanes.add(tenant(1));
     assert_eq!(lanes.pick(Room::UNLIMITED), Some(first));
-    lanes.start(first);
+    lanes.start(first, Timestamp::default());
     assert_eq!(lanes.pick(Room::UNLIMITED), Some(second));
 }
 
@@ -305,7 +371,7 @@ fn weights_divide_slots_and_time() {
     let started: Vec<LaneId> = (0..40)
         .map(|_| {
             let id = lanes.pick(Room::UNLIMITED).unwrap();
-            lanes.start(id);
+            lanes.start(id, Timestamp::default());
             id
         })
         .collect();
@@ -316,7 +382,7 @@ fn weights_divide_slots_and_time() {
     let mut count = 0;
     for _ in 0..400 {
         let id = lanes.pick(Room::UNLIMITED).unwrap();
-        lanes.start(id);
+        lanes.start(id, Timestamp::default());
         lanes.end(id, Duration::from_secs(1));
         count += usize::from(id == ids[0]);
     }
@@ -334,7 +400,7 @@ fn a_million_tenants_share_a_limited_number_of_lanes() {
     assert!(counts.shared <= 1_024, "{counts:?}");
     let mut served = 0;
     while let Some(id) = lanes.pick(Room::UNLIMITED) {
-        lanes.start(id);
+        lanes.start(id, Timestamp::default());
         lanes.end(id, Duration::from_millis(1));
         served += 1;
     }
@@ -349,7 +415,7 @@ fn an_alone_tenant_leaves_the_headroom_free() {
     let mut running = 0_u32;
     let room = |running| Room { slots: 20, free: 20 - running, headroom: 3 };
     while lanes.pick(room(running)).is_some() {
-        lanes.start(hog);
+        lanes.start(hog, Timestamp::default());
         running += 1;
     }
     assert_eq!(running, 17);
@@ -423,7 +489,7 @@ fn simulate(hog: &Hog, seed: u64) -> Outcome {
                 break;
             }
             let Some(id) = lanes.pick(room) else { break };
-            lanes.start(id);
+            lanes.start(id, Timestamp::default());
             let (at, number) = jobs.get_mut(&id).unwrap().pop_front().unwrap();
             let mean = if number == HOG { hog.mean_us } else { QUIET_MEAN_US };
             let end = now + exponential(&mut random, mean);

@@ -32,6 +32,7 @@ impl MemoryState {
     pub(super) fn allocate_lanes(&mut self, name: &QueueName) {
         let rules = self.allocation.of(name).clone();
         let queue = self.queue(name);
+        queue.rate.set(rules.rate);
         if let (Some(lanes), Some(fair)) = (&mut queue.fair, &rules.fair)
             && lanes.has_lanes_of(fair)
         {
@@ -47,6 +48,53 @@ impl MemoryState {
                 MemoryJobState::In(_) => None,
             });
         }
+    }
+
+    /// Wakes the tenants of these queues whose next job may start.
+    pub(super) fn wake<'a>(
+        &mut self,
+        queues: impl IntoIterator<Item = &'a QueueName>,
+        now: Timestamp,
+    ) {
+        for name in queues {
+            if let Some(fair) = self.queues.get_mut(name).and_then(|queue| queue.fair.as_mut()) {
+                fair.wake(now);
+            }
+        }
+    }
+
+    /// Remembers when the next jobs of these queues may start, for a fetch that waits.
+    pub(super) fn sleep(&mut self, queues: &[QueueName], now: Timestamp) {
+        for name in queues {
+            let Some(queue) = self.queues.get_mut(name) else { continue };
+            if queue.paused || queue.lane.is_empty() {
+                continue;
+            }
+            let of_queue = queue.rate.wait_until(now);
+            let of_tenants = || queue.fair.as_ref().and_then(MemoryLanes::next_wake);
+            if let Some(at) = of_queue.or_else(of_tenants) {
+                self.sleeping.insert((at, name.clone()));
+            }
+        }
+    }
+
+    /// Counts the start of a reserved job for the rates of its queue and its tenant.
+    pub(super) fn count_start(&mut self, id: JobId, now: Timestamp) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(queue) = self.queues.get_mut(&job.queue) else { return };
+        queue.rate.start(now);
+        if let (Some(fair), Some(lane)) = (&mut queue.fair, job.lane) {
+            fair.count_start(lane, now);
+        }
+    }
+
+    /// Returns the queues of which a job may start by `now`.
+    pub(super) fn take_awake(&mut self, now: Timestamp) -> Vec<QueueName> {
+        let mut awake = Vec::new();
+        while self.sleeping.first().is_some_and(|(at, _)| *at <= now) {
+            awake.extend(self.sleeping.pop_first().map(|(_, name)| name));
+        }
+        awake
     }
 
     /// Ends a reserved job for its tenant.

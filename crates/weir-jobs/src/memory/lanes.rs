@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_base::clock::Timestamp;
+
 use crate::allocation::FairRules;
-use crate::lanes::{LaneCounts, LaneId, Lanes, Room, TenantKey};
+use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
 
 #[derive(Debug)]
 pub(super) struct MemoryLanes<J> {
@@ -28,8 +30,8 @@ impl<J: Copy> MemoryLanes<J> {
         (self.rules, self.concurrency) = (rules.clone(), concurrency);
         let weights = rules.weights.iter();
         self.lanes.set_weights(weights.map(|(name, weight)| (key(Some(name)), *weight)));
-        let of = rules.limits.of.iter().map(|(name, most)| (key(Some(name)), *most));
-        self.lanes.set_running_max(rules.limits.each, of);
+        let of = rules.limits.of.iter().map(|(name, limits)| (key(Some(name)), *limits));
+        self.lanes.set_limits(rules.limits.each, of);
     }
 
     /// Returns whether the lanes of these rules are the same.
@@ -47,8 +49,23 @@ impl<J: Copy> MemoryLanes<J> {
         self.lanes.counts()
     }
 
-    pub(super) const fn blocked(&self) -> usize {
+    pub(super) const fn blocked(&self) -> BlockedJobs {
         self.lanes.blocked()
+    }
+
+    /// Wakes the tenants whose next job may start by `now`.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        self.lanes.wake(now);
+    }
+
+    /// Returns when the next job of a tenant may start that waits for its rate.
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+        self.lanes.next_wake()
+    }
+
+    /// Counts a start in a lane with a job in progress.
+    pub(super) fn count_start(&mut self, lane: LaneId, now: Timestamp) {
+        self.lanes.count_start(lane, now);
     }
 
     /// Adds a job that waits. Returns its lane.

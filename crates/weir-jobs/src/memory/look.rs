@@ -8,18 +8,23 @@ use weir_base::clock::Timestamp;
 use super::lanes::MemoryLanes;
 use super::state::{JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryState, MemoryTotals};
 use crate::job_text;
+use crate::lanes::BlockedJobs;
 use crate::metrics::QueueMetrics;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName, Wid};
+use crate::start_rate::QueueRate;
 use crate::store::{
     Counts, ExportedFeatures, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob,
 };
 
 impl MemoryState {
     /// Returns the counts, without `fetches_waiting`, which the caller sets.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&mut self, now: Timestamp) -> Counts {
+        for fair in self.queues.values_mut().filter_map(|queue| queue.fair.as_mut()) {
+            fair.wake(now);
+        }
         let visible = self.queues.iter().filter(|(_, queue)| !queue.hidden);
         let counts = |(name, queue): (&QueueName, &MemoryQueue)| {
-            queue.counts(name, self.allocation.of(name).concurrency)
+            queue.counts(name, self.allocation.of(name).concurrency, now)
         };
         Counts {
             queues: visible.map(counts).collect(),
@@ -148,6 +153,7 @@ impl MemoryQueue {
             lane: BTreeMap::new(),
             fair: None,
             paused: false,
+            rate: QueueRate::default(),
             hidden: false,
             reserved: 0,
             jobs: 0,
@@ -156,9 +162,18 @@ impl MemoryQueue {
         }
     }
 
-    fn counts(&self, name: &QueueName, concurrency: Option<u32>) -> QueueCounts {
-        let tenants_blocked = self.fair.as_ref().map_or(0, MemoryLanes::blocked);
-        let is_full = concurrency.is_some_and(|most| self.reserved >= most);
+    fn blocked(&self, concurrency: Option<u32>, now: Timestamp) -> BlockedJobs {
+        let all = self.lane.len() as u64;
+        if concurrency.is_some_and(|most| self.reserved >= most) {
+            return BlockedJobs { concurrency: all, rate: 0 };
+        }
+        if self.rate.blocked_until(now).is_some() {
+            return BlockedJobs { concurrency: 0, rate: all };
+        }
+        self.fair.as_ref().map(MemoryLanes::blocked).unwrap_or_default()
+    }
+
+    fn counts(&self, name: &QueueName, concurrency: Option<u32>, now: Timestamp) -> QueueCounts {
         QueueCounts {
             name: name.clone(),
             depth: self.lane.len() as u64,
@@ -169,7 +184,7 @@ impl MemoryQueue {
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
             lanes: self.fair.as_ref().map(MemoryLanes::counts).unwrap_or_default(),
-            blocked: if is_full { self.lane.len() } else { tenants_blocked } as u64,
+            blocked: self.blocked(concurrency, now),
         }
     }
 }

@@ -193,7 +193,7 @@ impl MemoryState {
     /// Processes everything that is due. Returns the queues that may have jobs for waiting fetches,
     /// in order.
     pub(super) fn tick(&mut self, now: Timestamp) -> Vec<QueueName> {
-        let mut queues = Vec::new();
+        let mut queues = self.take_awake(now);
         while let Some(name) = self.lapse_one(now) {
             self.metrics.tasks().reservation_lapsed();
             queues.push(name);
@@ -228,6 +228,7 @@ impl MemoryState {
             first(SetName::Dead).map(|died| died + self.limits.dead_age_max),
             self.features.tracks.next_expiry(self.limits.track_age_max),
             self.features.batches.next_expiry(),
+            self.sleeping.first().map(|(at, _)| *at),
         ];
         times.into_iter().flatten().min()
     }

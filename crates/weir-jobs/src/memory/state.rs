@@ -16,6 +16,7 @@ use crate::lanes::LaneId;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::settings::JobServerLimits;
+use crate::start_rate::QueueRate;
 use crate::tracks::{Track, TrackState};
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
@@ -73,6 +74,8 @@ pub(super) struct MemoryQueue {
     /// The lanes of its tenants, if it has `fair_by`.
     pub(super) fair: Option<MemoryLanes<JobId>>,
     pub(super) paused: bool,
+    /// How often its jobs start.
+    pub(super) rate: QueueRate,
     /// Removed by an operator while jobs of it were reserved or in sets.
     pub(super) hidden: bool,
     /// Number of its reserved jobs.
@@ -109,6 +112,8 @@ pub(super) struct MemoryState {
     sets: [BTreeSet<(u64, JobId)>; 3],
     /// Reserved jobs, sorted by the expiry of their reservations.
     pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
+    /// Queues that fetches wait for, by when the next job of each may start by its rate or that of a tenant.
+    pub(super) sleeping: BTreeSet<(Timestamp, QueueName)>,
     pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
     pub(super) totals: MemoryTotals,
     pub(super) features: FeatureTable<JobId>,
@@ -135,6 +140,7 @@ impl MemoryState {
             queues: BTreeMap::new(),
             sets: Default::default(),
             expiry: BTreeSet::new(),
+            sleeping: BTreeSet::new(),
             by_jid: BTreeMap::new(),
             totals: MemoryTotals::default(),
             features: FeatureTable::default(),

@@ -150,7 +150,8 @@ impl MemoryState {
         }
         for name in new {
             let metrics = self.metrics.queue(name.as_str());
-            let queue = MemoryQueue { fair: self.lanes_for(name), ..MemoryQueue::new(metrics) };
+            let mut queue = MemoryQueue { fair: self.lanes_for(name), ..MemoryQueue::new(metrics) };
+            queue.rate.set(self.allocation.of(name).rate);
             self.queues.insert(name.clone(), queue);
         }
         for name in &names {
@@ -168,8 +169,12 @@ impl MemoryState {
         fetches_waiting: impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<MemoryFetch> {
+        self.wake(queues, now);
         loop {
-            let (id, charge) = self.choose(queues, &fetches_waiting, now)?;
+            let Some((id, charge)) = self.choose(queues, &fetches_waiting, now) else {
+                self.sleep(queues, now);
+                return None;
+            };
             if !self.features.get(id).has_expired(now) {
                 return Some(self.reserve(id, wid, charge, now));
             }
@@ -195,10 +200,11 @@ impl MemoryState {
                 running: queue.reserved,
                 oldest_wait: wait(oldest),
                 newest_wait: queue.lane.keys().next_back().map(wait).unwrap_or_default(),
-                is_held_back: queue
-                    .fair
-                    .as_ref()
-                    .is_some_and(|fair| !fair.can_serve(queue.room(|| fetches_waiting(name)))),
+                is_held_back: queue.rate.blocked_until(now).is_some()
+                    || queue
+                        .fair
+                        .as_ref()
+                        .is_some_and(|fair| !fair.can_serve(queue.room(|| fetches_waiting(name)))),
             })
         });
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
@@ -237,6 +243,7 @@ impl MemoryState {
         let expires_at = now + reserve_for;
         let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
+        self.count_start(id, now);
         self.features.set(id, self.features.get(id).started());
         self.note_track(id, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();

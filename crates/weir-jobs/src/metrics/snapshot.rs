@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{OTHER_QUEUES, node_states, shard_states};
-use crate::lanes::LaneCounts;
+use crate::lanes::{BlockedJobs, LaneCounts};
 use crate::node::NodeState;
 use crate::store::shard_state::ShardState;
 
@@ -52,7 +52,7 @@ pub struct QueueSnapshot {
     pub processed_total: u64,
     pub failed_total: u64,
     pub lanes: LaneCounts,
-    pub blocked: u64,
+    pub blocked: BlockedJobs,
 }
 
 impl QueueSnapshot {
@@ -66,6 +66,7 @@ impl QueueSnapshot {
         self.failed_total += other.failed_total;
         self.lanes.tenants += other.lanes.tenants;
         self.lanes.shared += other.lanes.shared;
+        self.lanes.sleeping += other.lanes.sleeping;
         self.blocked += other.blocked;
     }
 }
@@ -168,13 +169,21 @@ fn encode_queues(
     queues: &[QueueSnapshot],
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
-    let gauges: [(&str, &str, Value); 5] = [
+    let gauges: [(&str, &str, Value); 7] = [
         ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
         ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
         (
             "queue_blocked",
-            "Jobs waiting in the queue because a limit of jobs at once is reached",
-            |queue| queue.blocked,
+            "Jobs waiting in the queue because of a limit of jobs at once or a rate",
+            |queue| queue.blocked.total(),
+        ),
+        ("queue_rate_blocked", "Jobs waiting in the queue because of a rate", |queue| {
+            queue.blocked.rate
+        }),
+        (
+            "queue_sleeping_lanes",
+            "Tenants of the queue with jobs that wait because of a rate",
+            |queue| queue.lanes.sleeping,
         ),
         (
             "queue_tenant_lanes",

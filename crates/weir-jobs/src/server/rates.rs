@@ -145,7 +145,7 @@ mod tests {
             processed_total,
             failed_total: 0,
             lanes: crate::lanes::LaneCounts::default(),
-            blocked: 0,
+            blocked: crate::lanes::BlockedJobs::default(),
         }
     }
 

@@ -91,7 +91,7 @@ mod tests {
             processed_total: 0,
             failed_total: 0,
             lanes: crate::lanes::LaneCounts::default(),
-            blocked: 0,
+            blocked: crate::lanes::BlockedJobs::default(),
         };
         depths.sample(vec![(name(), traffic)], &[counts]);
     }

@@ -155,7 +155,11 @@ fn queue_view<S: Store>(
         latency_seconds: latency(queue, now),
         paused: queue.paused,
         working: queue.reserved,
-        blocked: queue.blocked,
+        blocked: queue.blocked.total(),
+        blocked_by: view::BlockedView {
+            concurrency: queue.blocked.concurrency,
+            rate: queue.blocked.rate,
+        },
         pushed: queue.pushed_total,
         processed: queue.processed_total,
         failed: queue.failed_total,
@@ -164,6 +168,7 @@ fn queue_view<S: Store>(
         drain_seconds: rate.drain_seconds(queue.depth),
         target_latency_seconds: queue_settings.target_latency.map(|target| target.as_secs_f64()),
         concurrency: queue_settings.concurrency,
+        rate: queue_settings.rate.map(|rate| rate.to_string()),
         fresh_lane: queue_settings.fresh_lane,
     }
 }

@@ -20,6 +20,7 @@ mod model;
 mod moving;
 mod order;
 mod queues;
+mod rates;
 mod reservations;
 mod restore;
 mod retries;
@@ -158,6 +159,15 @@ mod obeys_custom {
                     expired_jobs_are_dropped_from_lanes,
                     the_fresh_lane_serves_the_newest_job_of_the_tenant,
                     lanes_are_counted;
+                rates:
+                    a_queue_starts_its_burst_and_then_one_per_interval,
+                    a_fetch_serves_other_queues_while_one_waits_for_its_rate,
+                    each_tenant_has_its_rate,
+                    a_tenant_without_jobs_keeps_what_it_has_used,
+                    tenants_without_a_lane_have_one_rate_together,
+                    a_concurrency_and_a_rate_hold_together,
+                    rates_change_at_a_reload,
+                    only_jobs_that_are_handed_out_count_as_starts;
                 crons:
                     a_time_enqueues_one_job,
                     a_unique_cron_job_is_left_out_while_the_last_one_runs,
@@ -168,7 +178,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, crons, dispatch, fair, tracking, unique};
+    use super::{batching, crons, dispatch, fair, rates, tracking, unique};
 }
 
 /// The same after a crash.
@@ -189,10 +199,12 @@ mod obeys_custom_and_survives {
             callbacks_survive_compaction_and_fire_once;
         fair:
             tenants_survive_a_crash;
+        rates:
+            rates_begin_with_their_burst_after_a_crash;
         crons:
             handled_times_survive_a_crash;
     });
-    use super::{batching, crons, fair, tracking, unique};
+    use super::{batching, crons, fair, rates, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

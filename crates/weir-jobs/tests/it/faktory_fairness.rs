@@ -62,7 +62,9 @@ fn a_reload_applies_to_the_jobs_that_wait() {
     until("the lanes are counted", || server.scrape().contains(lanes));
     client.talk("> FETCH crawl\n< $*job-002000*");
     let queue = settings.queues.values_mut().next().expect("the queue");
-    queue.tenants.insert("hog.org".to_owned(), TenantSettings { weight: 10, concurrency: None });
+    queue
+        .tenants
+        .insert("hog.org".to_owned(), TenantSettings { weight: 10, ..TenantSettings::default() });
     server.block_on(server.handle().reload(settings)).expect("reloaded");
     client.talk("> FETCHB 9 crawl\n< [$*job-000001* $*job-000002* $*job-000003* $*job-000004* $*job-000005* $*job-000006* $*job-000007* $*job-000008* $*job-000009*]");
     client.talk("> ACK {\"jid\":\"job-002000\"}\n< +OK");

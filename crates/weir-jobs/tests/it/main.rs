@@ -11,6 +11,7 @@ mod faktory_fairness;
 mod faktory_life;
 mod faktory_limits;
 mod faktory_queue_limits;
+mod faktory_rates;
 mod faktory_server;
 mod faktory_tls;
 mod hostile;

@@ -116,7 +116,7 @@ impl StoreCore {
             processed_total: totals.processed,
             failed_total: totals.failed,
             lanes: weir_jobs::lanes::LaneCounts::default(),
-            blocked: 0,
+            blocked: weir_jobs::lanes::BlockedJobs::default(),
         }
     }
 

@@ -84,10 +84,12 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
 }
 
 fn queue_state(queue: &QueueView) -> String {
-    match (queue.paused, queue.blocked) {
-        (true, _) => "paused".to_owned(),
-        (false, 0) => "running".to_owned(),
-        (false, blocked) => format!("{blocked} blocked"),
+    match (queue.paused, queue.blocked, queue.blocked_by.rate) {
+        (true, ..) => "paused".to_owned(),
+        (false, 0, _) => "running".to_owned(),
+        (false, blocked, 0) => format!("{blocked} blocked"),
+        (false, blocked, by_rate) if by_rate == blocked => format!("{blocked} blocked by a rate"),
+        (false, blocked, by_rate) => format!("{blocked} blocked, {by_rate} by a rate"),
     }
 }
 

@@ -2,34 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use weir_jobs::allocation::{Allocation, FairRules, QueueAllocation, TenantLimits};
+use weir_jobs::allocation::{Allocation, FairRules, LaneLimits, QueueAllocation, TenantLimits};
 use weir_jobs::model::Wid;
 use weir_jobs::store::{Action, QueueAction, Selection, Store};
 
 use super::harness::{Durable, Harness};
 use super::world::{World, place, queue_name, seconds};
 
-fn by_tenant() -> QueueAllocation {
+pub(super) fn by_tenant() -> QueueAllocation {
     let by = "custom.tenant".parse().unwrap();
     let (weights, limits) = (BTreeMap::new(), TenantLimits::default());
     let rules = FairRules { by, headroom: 0, tenants_max: 100, weights, limits };
     QueueAllocation { fair: Some(rules), ..QueueAllocation::default() }
 }
 
-fn with(change: impl FnOnce(&mut FairRules)) -> QueueAllocation {
+pub(super) fn with(change: impl FnOnce(&mut FairRules)) -> QueueAllocation {
     let mut allocation = by_tenant();
     change(allocation.fair.as_mut().unwrap());
     allocation
 }
 
-fn allocate<H: Harness>(world: &World<H>, rules: QueueAllocation) {
+pub(super) fn allocate<H: Harness>(world: &World<H>, rules: QueueAllocation) {
     let queues = BTreeMap::from([(queue_name("a"), rules)]);
     world.store().allocate(Allocation { queues, ..Allocation::default() });
 }
 
 /// Pushes jobs of tenants, named by a letter: `h h q` are `h-000000`, `h-000001` and `q-000002`, counted
 /// from `first`.
-async fn push<H: Harness>(world: &World<H>, first: usize, tenants: &str) {
+pub(super) async fn push<H: Harness>(world: &World<H>, first: usize, tenants: &str) {
     for (number, tenant) in (first..).zip(tenants.split_whitespace()) {
         let members = format!(r#""queue":"a","custom":{{"tenant":"{tenant}"}}"#);
         world.push_with(&format!("{tenant}-{number:06}"), &members).await;
@@ -37,7 +37,7 @@ async fn push<H: Harness>(world: &World<H>, first: usize, tenants: &str) {
 }
 
 /// Fetches jobs; the tenant and the number of each.
-async fn served<H: Harness>(world: &World<H>, fetches: usize) -> String {
+pub(super) async fn served<H: Harness>(world: &World<H>, fetches: usize) -> String {
     let mut jobs = Vec::new();
     for _ in 0..fetches {
         let jid = world.fetch("a").await;
@@ -139,13 +139,13 @@ pub(crate) async fn weights_divide_the_workers<H: Harness>(world: World<H>) {
 
 /// Returns how many jobs wait for a limit.
 async fn blocked<H: Harness>(world: &World<H>) -> u64 {
-    world.store().counts().await.queues.iter().map(|queue| queue.blocked).sum()
+    world.store().counts().await.queues.iter().map(|queue| queue.blocked.total()).sum()
 }
 
 pub(crate) async fn a_tenant_at_its_limit_waits_for_the_end_of_its_jobs<H: Harness>(
     world: World<H>,
 ) {
-    allocate(&world, with(|rules| rules.limits.each = Some(2)));
+    allocate(&world, with(|rules| rules.limits.each.concurrency = Some(2)));
     push(&world, 1, "h h h h h h q").await;
     assert_eq!(served(&world, 4).await, "h1 q7 h2 -");
     assert_eq!(blocked(&world).await, 4);
@@ -168,14 +168,17 @@ pub(crate) async fn a_tenant_at_its_limit_waits_for_the_end_of_its_jobs<H: Harne
 }
 
 pub(crate) async fn limits_of_tenants_change_at_a_reload<H: Harness>(world: World<H>) {
-    let own = |most| BTreeMap::from([("h".to_owned(), most)]);
+    let own = |most| {
+        let limits = LaneLimits { concurrency: Some(most), ..LaneLimits::default() };
+        BTreeMap::from([("h".to_owned(), limits)])
+    };
     allocate(&world, with(|rules| rules.limits.of = own(1)));
     push(&world, 1, "h h h h q q q").await;
     assert_eq!(served(&world, 5).await, "h1 q5 q6 q7 -");
     let waiting = world.wait_as("w2", "a").await;
     allocate(&world, with(|rules| rules.limits.of = own(2)));
     assert_eq!(waiting.jid().await.as_deref(), Some("h-000002"));
-    allocate(&world, with(|rules| rules.limits.each = Some(3)));
+    allocate(&world, with(|rules| rules.limits.each.concurrency = Some(3)));
     world.advance(seconds(0)).await;
     // Those in progress count.
     push(&world, 8, "q").await;

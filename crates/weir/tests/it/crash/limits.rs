@@ -1,4 +1,5 @@
-//! Limits of jobs that run at once, held by workers that outlive the server.
+//! Limits of jobs that run at once, held by workers that outlive the server. And rates, which begin with their burst
+//! in each life of the server.
 //!
 //! A worker counts itself from the reply to its FETCH until it sends the ACK, over all lives of the server. A
 //! worker whose FETCH got no reply ends: it has no job, but the server may have reserved one for it.
@@ -30,7 +31,17 @@ concurrency = 3
 fair_by = "/args/0"
 tenant_concurrency = 1
 tenants.large.concurrency = 2
+[jobs.queues.rated]
+fair_by = "/args/0"
+rate = "1/h burst 5"
+tenant_rate = "1/h burst 3"
 "#;
+
+/// The tenants of the queue `rated`.
+const RATED: [&str; 2] = ["rated-a", "rated-b"];
+/// Jobs that start in one life of the server: of each of them, and of the queue.
+const TENANT_BURST: u64 = 3;
+const QUEUE_BURST: u64 = 5;
 
 /// What the workers share.
 #[derive(Debug, Default)]
@@ -39,6 +50,8 @@ struct Fleet {
     running: [AtomicU32; 3],
     running_max: [AtomicU32; 3],
     done: AtomicU64,
+    /// In the order of [`RATED`].
+    started: [AtomicU64; 2],
     /// Numbers of workers, which are never reused.
     next: AtomicU32,
     over: AtomicBool,
@@ -50,6 +63,11 @@ impl Fleet {
     }
 
     fn run_job(&self, jid: &str, random: &mut fastrand::Rng) {
+        if let Some(nth) = RATED.iter().position(|name| jid.starts_with(name)) {
+            self.started[nth].fetch_add(1, Ordering::SeqCst);
+            self.done.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
         let nth = LIMITED.iter().position(|(name, _)| jid.starts_with(name)).expect("a known jid");
         let running = self.running[nth].fetch_add(1, Ordering::SeqCst) + 1;
         self.running_max[nth].fetch_max(running, Ordering::SeqCst);
@@ -89,7 +107,7 @@ fn work(address: SocketAddr, fleet: &Fleet, mut random: fastrand::Rng) -> Option
         let beat = format!(r#"BEAT {{"wid":"{wid}"}}"#);
         while let Some(reply) = client
             .try_send_command(&beat)
-            .and_then(|_| client.try_send_command("FETCH limited tenants"))
+            .and_then(|_| client.try_send_command("FETCH limited tenants rated"))
         {
             if fleet.is_over() {
                 return None;
@@ -111,12 +129,17 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     let mut server = Server::start_with(SETTINGS);
     let mut producer = Client::connect(server.address(), "producer").expect("it is up");
     let job = |number: u64, name: &str| {
-        let queue = if name == "queue" { "limited" } else { "tenants" };
+        let queue = match name {
+            "queue" => "limited",
+            rated if RATED.contains(&rated) => "rated",
+            _ => "tenants",
+        };
         let jid = format!("{name}-{number:06}");
         format!(r#"{{"jid":"{jid}","jobtype":"L","args":["{name}"],"queue":"{queue}"}}"#)
     };
     let numbers = 0..JOBS + kills * 50;
-    let jobs = numbers.flat_map(|number| LIMITED.map(|(name, _)| job(number, name)));
+    let names = || LIMITED.map(|(name, _)| name).into_iter().chain(RATED);
+    let jobs = numbers.flat_map(|number| names().map(move |name| job(number, name)));
     for jobs in jobs.collect::<Vec<_>>().chunks(500) {
         let push = format!("PUSHB [{}]", jobs.join(","));
         assert_eq!(producer.try_send_command(&push).as_deref(), Some("{}"));
@@ -144,6 +167,11 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     let most = fleet.running_max.each_ref().map(|most| most.load(Ordering::SeqCst));
     let done = fleet.done.load(Ordering::SeqCst);
     println!("{kills} kills, {done} jobs, at most {most:?} at once");
+    let started = fleet.started.each_ref().map(|started| started.load(Ordering::SeqCst));
+    println!("{started:?} starts of tenants with a rate");
+    let (lives, all) = (kills + 1, started.iter().sum::<u64>());
+    assert!(started.iter().all(|started| *started <= TENANT_BURST * lives), "{started:?}");
+    assert!((QUEUE_BURST..=QUEUE_BURST * lives).contains(&all), "{started:?}");
     assert_eq!(most, LIMITED.map(|(_, limit)| limit), "a limit was exceeded, or never reached");
     server.stop();
 }
