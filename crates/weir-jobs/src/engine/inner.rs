@@ -86,6 +86,7 @@ impl<D: Disk> EngineShared<D> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocate(Allocation::of_settings(settings));
+        engine.extend_restored(clock.now());
         engine.journal.clock = Some(clock.clone());
         let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
         let syncer = engine.journal.log.syncer();
@@ -131,7 +132,7 @@ impl<D: Disk> EngineShared<D> {
         }
         // The last job of a batch may have expired.
         let has_callback = engine.state.features.batches.has_due();
-        if !engine.held_by_log.is_empty() {
+        if !engine.held_by_log.is_empty() || !engine.unnoted.is_empty() {
             self.sync.borrow().request_room();
         }
         let is_sleeping = !engine.state.sleeping.is_empty();
@@ -193,7 +194,12 @@ impl<D: Disk> EngineShared<D> {
 
     /// Offers the jobs that were not handed out because the log had no room for their reservations.
     pub(super) fn offer_held_by_log(&self) {
-        let held = std::mem::take(&mut self.engine.borrow_mut().held_by_log);
+        let held = {
+            let mut engine = self.engine.borrow_mut();
+            // If the log is behind again, after the next round.
+            let _ = engine.note_all_waiting();
+            std::mem::take(&mut engine.held_by_log)
+        };
         self.offer_numbered(held);
     }
 

@@ -58,8 +58,11 @@ impl<D: Disk> Engine<D> {
             Ok(parts) => self.keep(key, &buffer[parts.body]),
             Err(error) if error.is_passing() => Ok(()),
             Err(error) => {
-                tracing::error!(%error, ?key, "a record can't be read: it is left out");
                 self.note_damage(position, &error);
+                if let Some(body) = self.reservation_record(key) {
+                    return self.keep(key, &body);
+                }
+                tracing::error!(%error, ?key, "a record can't be read: it is left out");
                 self.forget_kept(key);
                 Ok(())
             }

@@ -7,7 +7,7 @@
 //! record ends its reservation.
 
 use weir_base::clock::Timestamp;
-use weir_log::Disk;
+use weir_log::{AppendError, Disk};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
@@ -83,6 +83,13 @@ impl<D: Disk> Engine<D> {
         Ok(if logged.is_some() { ExtendOutcome::InLog } else { ExtendOutcome::InMemory })
     }
 
+    /// Gives workers time to return after a restart, during which they could not report the end of a job. The
+    /// reservations of those that do not return end before that, because they send no BEAT.
+    pub(crate) fn extend_restored(&mut self, now: Timestamp) {
+        let until = now + 2 * self.settings.limits.heartbeat_timeout;
+        self.state.reserved.extend_all(until);
+    }
+
     /// Forgets the record of a reservation whose job was removed or moved.
     pub(crate) fn forget_logged(&mut self, ended: &EngineReservation) {
         if let Some(key) = ended.logged {
@@ -90,12 +97,155 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Ends the record of a reservation whose job waits again.
+    /// Notes in the log that the job of a reservation waits again. Without that, a restart reserves it for a worker
+    /// that does not have it: no limit is exceeded, but its lease may end as if it had run.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::Behind`] if that is possible later. A log that accepts nothing is no reason to keep the
+    /// job from others.
+    pub(crate) fn note_waiting(&mut self, logged: Option<KeptKey>) -> Result<(), EngineError> {
+        let Some(key) = logged else { return Ok(()) };
+        match self.journal.note_with(&RecordHead::Kept { key }, &[], &self.state) {
+            Err(AppendError::Backpressure) => Err(EngineError::Behind),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the record of a reservation whose job waits again. If the log is behind, that is noted after the next round of
+    /// the sync thread.
     pub(crate) fn end_logged(&mut self, ended: &EngineReservation) {
-        let Some(key) = ended.logged else { return };
-        // Without this record, a restart reserves the job again until the end of the lease: too strict, but no limit is
-        // exceeded.
-        let _ = self.journal.note_with(&RecordHead::Kept { key }, &[], &self.state);
-        self.forget_kept(key);
+        if self.note_waiting(ended.logged).is_err() {
+            self.unnoted.extend(ended.logged);
+        }
+        self.forget_logged(ended);
+    }
+
+    /// Notes what could not be noted at once, of jobs that still wait.
+    pub(crate) fn note_all_waiting(&mut self) -> Result<(), EngineError> {
+        while let Some(key) = self.unnoted.last().copied() {
+            // A job that was reserved again has a later record.
+            if !self.state.kept.contains_key(&key) {
+                self.note_waiting(Some(key))?;
+            }
+            self.unnoted.pop();
+        }
+        Ok(())
+    }
+
+    /// Returns the record of the reservation with this key.
+    pub(crate) fn reservation_record(&self, key: KeptKey) -> Option<Vec<u8>> {
+        let held = self.state.reserved.iter().find(|held| held.logged == Some(key))?;
+        let mut body = Vec::new();
+        LoggedReservation::of(held, held.expires_at).write(&mut body);
+        Some(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_log::SimulatedDisk;
+
+    use super::*;
+    use crate::allocation::Allocation;
+    use crate::job::JobBatch;
+    use crate::metrics::JobsMetrics;
+    use crate::model::{QueueName, Wid};
+    use crate::settings::{JobServerLimits, JobServerSettings, QueueSettings};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn name(name: &str) -> QueueName {
+        QueueName::parse(name, &JobServerLimits::default()).unwrap()
+    }
+
+    /// Opens a store whose queue `one` runs one job at once.
+    fn open(disk: &SimulatedDisk) -> Engine<SimulatedDisk> {
+        let mut settings = JobServerSettings::default();
+        let one = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
+        settings.queues.insert(name("one"), one);
+        let random = fastrand::Rng::with_seed(1);
+        let opened = Engine::open(disk.clone(), &settings, JobsMetrics::detached(), random);
+        let (mut engine, _) = opened.unwrap();
+        engine.allocate(Allocation::of_settings(&settings));
+        engine
+    }
+
+    fn store(engine: &mut Engine<SimulatedDisk>, jid: &str, members: &str) -> bool {
+        let json = format!(r#"{{"jid":"{jid}","jobtype":"T","args":[],{members}}}"#);
+        let mut batch = JobBatch::new();
+        let job = batch.parse_one(json.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
+        match engine.store(&job, NOW) {
+            Ok(_) => true,
+            Err(EngineError::Behind) => false,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn take(engine: &mut Engine<SimulatedDisk>) -> Option<String> {
+        let taken = engine.take(Some(&Wid::new("w1")), &[name("one")], |_| 1, NOW)?;
+        Some(taken.delivery.jid.to_string())
+    }
+
+    /// The log says that a job runs, and accepts nothing at the moment at which it waits again.
+    #[test]
+    fn a_job_that_waits_again_while_the_log_is_behind_waits_after_a_restart() {
+        for is_put_back in [false, true] {
+            let disk = SimulatedDisk::new(1);
+            let mut engine = open(&disk);
+            assert!(store(&mut engine, "first-job", r#""queue":"one""#));
+            let wid = Wid::new("w1");
+            let taken = engine.take(Some(&wid), &[name("one")], |_| 1, NOW).unwrap();
+            assert!(taken.is_logged);
+            let padding = format!(r#""queue":"two","custom":{{"x":"{}"}}"#, "x".repeat(100_000));
+            let mut number = 0;
+            while store(&mut engine, &format!("filler-{number:04}"), &padding) {
+                number += 1;
+            }
+            if is_put_back {
+                assert!(engine.put_back(&taken).is_some());
+            } else {
+                assert_eq!(engine.release_one(&wid, NOW), Err(EngineError::Behind));
+                assert!(engine.state.reserved.get("first-job").is_some(), "nothing was done");
+            }
+            engine.journal.log.syncer().sync().unwrap();
+            if is_put_back {
+                engine.note_all_waiting().unwrap();
+            } else {
+                assert!(engine.release_one(&wid, NOW).unwrap().is_some());
+            }
+            engine.journal.log.flush().unwrap();
+            let mut engine = open(&disk.kill());
+            assert_eq!(engine.state.reserved.len(), 0, "{is_put_back}");
+            assert_eq!(take(&mut engine).as_deref(), Some("first-job"));
+        }
+    }
+
+    #[test]
+    fn a_restored_reservation_lasts_until_its_worker_could_return() {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        assert!(store(&mut engine, "first-job", r#""queue":"one","reserve_for":60,"retry":0"#));
+        assert!(take(&mut engine).is_some());
+        engine.journal.log.flush().unwrap();
+        let mut engine = open(&disk.kill());
+        let later = NOW + Duration::from_secs(3_600);
+        engine.extend_restored(later);
+        assert_eq!(engine.lapse_one(later), Ok(None));
+        assert!(engine.ack(Some(&Wid::new("w1")), "first-job", later).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_restored_job_holds_no_lock_that_ended_when_it_started() {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        let lock = r#""queue":"one","custom":{"unique_for":600,"unique_until":"start"}"#;
+        assert!(store(&mut engine, "first-job", lock));
+        assert!(take(&mut engine).is_some());
+        engine.journal.log.flush().unwrap();
+        let mut engine = open(&disk.kill());
+        assert_eq!(engine.state.reserved.len(), 1);
+        assert!(store(&mut engine, "second-job", lock), "it is what the lock is for");
     }
 }

@@ -239,7 +239,10 @@ fn restore_reservation<D: Disk>(
     let Some(body) = read_noted(log, &reader, position, &mut buffer)? else { return Ok(()) };
     let recorded = LoggedReservation::read(body).map_err(|_| unknown(position))?;
     let entry = *state.arena.get(job);
-    let stored = read_body(&reader, entry.position, &mut job_buffer);
+    let stored = match read_body(&reader, entry.position, &mut job_buffer) {
+        Err(error) if error.is_passing() => return Err(error.into()),
+        stored => stored,
+    };
     if let (Some(recorded), Ok(stored)) = (recorded, stored) {
         state.restore_reservation(job, Box::from(stored.jid), &recorded);
         state.note_kept(reservation_key(entry.order), position);

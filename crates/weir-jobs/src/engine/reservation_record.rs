@@ -71,6 +71,7 @@ impl EngineState {
         recorded: &LoggedReservation<'_>,
     ) {
         let entry = *self.arena.get(job);
+        self.features.set(job, self.features.get(job).started());
         self.rest_in(job, entry.queue, EntryState::Reserved, entry.order, LaneChoice::NONE);
         let ticket = self.reserved.ticket();
         self.reserved.insert(EngineReservation {

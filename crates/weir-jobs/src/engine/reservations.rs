@@ -87,6 +87,12 @@ impl Reservations {
         })
     }
 
+    /// Returns the key of the record of `job`, if the log has one.
+    pub(crate) fn logged_of(&self, jid: &str, job: JobIndex) -> Option<KeptKey> {
+        let is_it = |found: &EngineReservation| &*found.jid == jid && found.job == job;
+        self.by_jid.find(key(jid), is_it)?.logged
+    }
+
     /// Ends the reservation of `job`.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
@@ -144,6 +150,16 @@ impl Reservations {
             self.by_expiry.insert((until, reservation.job));
         }
         true
+    }
+
+    /// Extends all reservations until `until`; shortens none.
+    pub(crate) fn extend_all(&mut self, until: Timestamp) {
+        let earlier = self.by_jid.iter_mut().filter(|held| held.expires_at < until);
+        for held in earlier {
+            self.by_expiry.remove(&(held.expires_at, held.job));
+            held.expires_at = until;
+            self.by_expiry.insert((until, held.job));
+        }
     }
 
     /// Returns when the next reservation expires.

@@ -444,9 +444,10 @@ impl<D: Disk> Engine<D> {
         let returned = self.returns.get(&job).copied().unwrap_or(0);
         match rules::after_vanishing(returned, self.settings.limits.returns_max) {
             rules::Return::Waits => {
+                self.note_waiting(self.state.reserved.logged_of(&jid, job))?;
                 let reservation = self.state.reserved.remove_job(&jid, job);
                 if let Some(reservation) = &reservation {
-                    self.end_logged(reservation);
+                    self.forget_logged(reservation);
                 }
                 let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
                 self.take_back_charge(queue, charge);
