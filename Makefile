@@ -66,6 +66,7 @@ long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names 
 	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" )WEIR_UPGRADE_SECONDS=30 WEIR_BIN=target/release/weir WEIR_SIDEKIQ_JOBS=100000 WEIR_SIDEKIQ_KILLS=50 e2e/.venv/bin/python e2e/python/run.py sidekiq
 	$(if $(SIDEKIQ_BIN),WEIR_BIN=target/release/weir PATH="$(SIDEKIQ_BIN):$$PATH" RUBYLIB="$(firstword $(SIDEKIQ_LIBS))" e2e/.venv/bin/python e2e/python/run.py sidekiq)
 	$(if $(SIDEKIQ_LIBS),WEIR_SIDEKIQ_LIBS="$(SIDEKIQ_LIBS)" )cargo test --release --locked -p weir-sidekiq --test it -- --nocapture class_metrics::sidekiqs_own_query
+	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" cargo test --release --locked -p weir --test it -- --nocapture realtime::versions)
 	WEIR_REALTIME_FAULTS=30 cargo test --release --locked -p weir-realtime-redis --test it -- --nocapture --test-threads 1 fault_rounds
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 

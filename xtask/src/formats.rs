@@ -25,7 +25,7 @@ enum Column {
     OldestRead,
 }
 
-const FORMATS: [Format; 11] = [
+const FORMATS: [Format; 12] = [
     Format {
         store: "time index of the job log",
         column: Column::Written,
@@ -60,6 +60,13 @@ const FORMATS: [Format; 11] = [
         file: "crates/weir-sidekiq/src/store/lease.rs",
         before: "const LAYOUT: &str = \"",
         after: '"',
+    },
+    Format {
+        store: "realtime in Redis",
+        column: Column::Written,
+        file: "crates/weir-realtime-redis/src/layout.rs",
+        before: "const LAYOUT: u32 = ",
+        after: ';',
     },
     Format {
         store: "gems in SQLite",

@@ -18,6 +18,7 @@ use weir_redis::{ConnectError, ConnectOptions, NamedPrimary, RedisEndpoint, Serv
 
 use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
+use crate::layout;
 use crate::metrics::RedisLogMetrics;
 use crate::partition::Partition;
 use crate::permissions::{self, Permissions, is_denied};
@@ -282,9 +283,20 @@ pub async fn check_server(endpoint: &RedisEndpoint, settings: &RedisLogSettings)
     let parts = ConnectionParts { endpoint, settings, keys: &keys, metrics: &metrics };
     let mode = parts.find(endpoint).await.ok().map(|found| found.mode);
     let opened = Connections::open(&parts, std::slice::from_ref(endpoint)).await;
-    let problem = opened.err().map(|error| error.to_string());
+    let problem = match opened {
+        Ok(mut opened) => layout_problem(&keys, &mut opened.commands).await,
+        Err(error) => Some(error.to_string()),
+    };
     let acl_line = line(endpoint, settings, mode == Some(ServerMode::ClusterNode));
     BrokerCheck { acl_line, is_mode_known: mode.is_some(), problem }
+}
+
+/// Returns why this version must not touch what is in Redis.
+async fn layout_problem(keys: &Keys, commands: &mut CommandConnection) -> Option<String> {
+    match layout::read(keys, commands).await {
+        Ok(checked) => checked.err().map(|later| later.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 fn line(endpoint: &RedisEndpoint, settings: &RedisLogSettings, is_cluster: bool) -> String {

@@ -109,6 +109,16 @@ impl Keys {
         format!("{}leases", self.beginning(Partition::first()))
     }
 
+    /// A hash: the nodes with leases, and the layout that each of them knows.
+    pub(crate) fn layouts(&self) -> String {
+        format!("{}layouts", self.beginning(Partition::first()))
+    }
+
+    /// A number: the layout that a node must know. Absent: any.
+    pub(crate) fn layout(&self) -> String {
+        format!("{}layout", self.beginning(Partition::first()))
+    }
+
     /// A hash: the nodes, and what they report about themselves.
     pub(crate) fn reports(&self) -> String {
         format!("{}reports", self.beginning(Partition::first()))

@@ -29,6 +29,7 @@ mod holes;
 mod hooks;
 mod identities;
 mod keys;
+mod layout;
 mod leases;
 mod log;
 mod member_lists;

@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::layout::Layout;
 use crate::queue_limit::{QueueFull, QueueGauges};
 use crate::settings::RedisLogSettings;
 
@@ -25,6 +26,7 @@ struct ShardGauges {
     connected: Gauge<i64, AtomicI64>,
     nodes: Gauge<i64, AtomicI64>,
     presence_suspended: Gauge<i64, AtomicI64>,
+    layout: Gauge<i64, AtomicI64>,
     appends: QueueGauges,
     deliveries: QueueGauges,
     client_events: QueueGauges,
@@ -55,6 +57,7 @@ struct Counters {
     terminations: Counter<u64, AtomicU64>,
     nodes: ShardFamily,
     presence_suspended: ShardFamily,
+    layout: ShardFamily,
     lapsed_nodes: Counter<u64, AtomicU64>,
     member_changes: Counter<u64, AtomicU64>,
     appends: QueueFamilies,
@@ -152,6 +155,7 @@ impl Counters {
             connected: gauge(&self.connected),
             nodes: gauge(&self.nodes),
             presence_suspended: gauge(&self.presence_suspended),
+            layout: gauge(&self.layout),
             appends: queue(LogQueue::Appends),
             deliveries: queue(LogQueue::Deliveries),
             client_events: queue(LogQueue::ClientEvents),
@@ -200,6 +204,11 @@ impl RedisLogMetrics {
             c.presence_suspended.clone(),
         );
         registry.register("nodes", "Nodes with a lease in this shard", c.nodes.clone());
+        registry.register(
+            "layout",
+            "The layout of this shard that all nodes know, which this node uses",
+            c.layout.clone(),
+        );
         registry.register(
             "lapsed_nodes",
             "Nodes whose members this node began to remove",
@@ -286,6 +295,11 @@ impl RedisLogMetrics {
 
     pub(crate) fn presence_suspended(&self, is_suspended: bool) {
         self.shard.presence_suspended.set(i64::from(is_suspended));
+    }
+
+    /// Notes the layout of this session.
+    pub(crate) fn layout(&self, layout: Layout) {
+        self.shard.layout.set(layout.0.into());
     }
 
     pub(crate) fn node_lapsed(&self) {

@@ -25,12 +25,13 @@ use crate::connections::{Connections, OpenError};
 use crate::fence;
 use crate::heartbeat::Sequences;
 use crate::holes::Holes;
+use crate::layout::{self, LaterLayout};
 use crate::log::RedisLog;
 use crate::moves;
 use crate::node_changes;
 use crate::partition::Partition;
 use crate::permissions;
-use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence};
+use crate::presence::{self, ANNOUNCE_INTERVAL, LeaseLost, Presence, PresenceEnd};
 use crate::queue_limit::QueueRoom;
 use crate::record::{ShardMessage, ShardPayload};
 use crate::rejections::{self, accepted, unless_rejected};
@@ -85,10 +86,32 @@ enum SessionError {
     #[error("a publication got no reply")]
     AppendFailed,
     #[error("{0}")]
-    LeaseLost(#[from] LeaseLost),
+    Presence(#[from] PresenceEnd),
+}
+
+impl From<LeaseLost> for SessionError {
+    fn from(lost: LeaseLost) -> Self {
+        PresenceEnd::from(lost).into()
+    }
+}
+
+impl From<LaterLayout> for SessionError {
+    fn from(later: LaterLayout) -> Self {
+        PresenceEnd::from(later).into()
+    }
 }
 
 impl SessionError {
+    /// Returns whether publications go on: they need only the connection for commands, and their events arrive
+    /// later.
+    const fn leaves_publications(&self) -> bool {
+        match self {
+            Self::SubscriptionLost => true,
+            Self::Presence(end) => !matches!(end, PresenceEnd::LaterLayout(_)),
+            _ => false,
+        }
+    }
+
     /// Returns whether Redis has reached its maxmemory.
     fn is_full(&self) -> bool {
         let (Self::Redis(error) | Self::Open(OpenError::NoReply { error, .. })) = self else {
@@ -137,8 +160,7 @@ impl LogNode {
             tokio::select! {
                 () = self.shutdown.requested() => break,
                 error = self.run_session() => {
-                    // Publications need only the other connection. Their events arrive later.
-                    if !matches!(error, SessionError::SubscriptionLost | SessionError::LeaseLost(_)) {
+                    if !error.leaves_publications() {
                         self.log.set_commands(None);
                     }
                     self.log.metrics.disconnected();
@@ -217,6 +239,8 @@ impl LogNode {
         let Connections { mut commands, subscriptions, pushes, servers, primary } = opened;
         scripts::load(&mut commands).await?;
         let links = servers.iter().map(|server| server.commands.clone()).collect();
+        // Before anything is written.
+        layout::read(&log.keys, &mut commands).await??;
         // Before the first event, and before channels are compared.
         for server in servers {
             let ids = fence::begin(server, &log.keys, &mut commands).await?;
@@ -224,7 +248,8 @@ impl LogNode {
         }
         let unsubscribed = subscriptions.subscribe(&log.keys, Partition::all()).await?;
         self.begin_terminations(&mut commands).await?;
-        let presence = Presence::begin(log, &mut commands).await?;
+        let presence = Presence::begin(log, &mut commands).await??;
+        log.metrics.layout(presence.layout());
         // Read after subscribing, so that no event is in neither.
         let sequences = Sequences::new(&self.read_sequences(&mut commands).await?);
         let now = Instant::now();
@@ -297,7 +322,7 @@ impl LogNode {
                     self.request_all(|key| partitions.contains(&Partition::of(key)));
                     Ok(())
                 }
-                () = self.log.connections.due(shared_at), if self.is_common => {
+                () = self.log.connections.due(shared_at), if self.shares_limits(session) => {
                     self.share_connections(session).await
                 }
                 _ = heartbeat.tick() => self.on_heartbeat(session).await,
@@ -560,7 +585,7 @@ impl LogNode {
             presence.suspension.wait_for_permissions();
             return Ok(());
         }
-        presence.resume(&self.log, &self.hub, commands).await?;
+        presence.resume(&self.log, &self.hub, commands).await??;
         if !presence.suspension.is_active() {
             self.request_presence();
         }
@@ -577,9 +602,15 @@ impl LogNode {
         Ok(())
     }
 
+    /// Returns whether limits of connections are divided among the nodes through this shard. Otherwise they hold
+    /// for each node.
+    fn shares_limits(&self, session: &Session) -> bool {
+        self.is_common && session.presence.layout().shares_users_and_limits()
+    }
+
     /// Renews this node's parts of the apps' limits of connections.
     async fn share_connections(&self, session: &mut Session) -> Result<(), SessionError> {
-        if !self.is_common {
+        if !self.shares_limits(session) {
             return Ok(());
         }
         session.shared_at = Instant::now();

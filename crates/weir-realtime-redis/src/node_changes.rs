@@ -54,7 +54,13 @@ pub(crate) async fn send(
     connection: &mut CommandConnection,
 ) -> RedisResult<()> {
     let (mut pipeline, mut sent, mut left) = (Pipeline::new(), Vec::new(), CHANGES_MAX);
+    let has_directory = presence.layout().shares_users_and_limits();
     for key in log.subscribers.take(CHANNELS_MAX) {
+        if key.is_directory() && !has_directory {
+            // All of its members are sent in the session in which all nodes know them.
+            presence.on_sent(&key);
+            continue;
+        }
         let max = CHANNEL_CHANGES_MAX.min(left);
         if max == 0 {
             log.subscribers.add(key);

@@ -5,6 +5,7 @@
 //! stays. So no identity is used again after others may have removed it.
 
 use std::collections::HashSet;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use weir_realtime::shared_log::{
 use weir_redis::error_kind;
 
 use crate::command_connection::CommandConnection;
+use crate::layout::{self, LaterLayout, Layout};
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
 use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
@@ -37,6 +39,7 @@ const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Presence {
     node: Arc<str>,
+    layout: Layout,
     leases: LeaseWatch,
     /// When members that Redis lacks are removed: until then, their nodes may be connecting.
     settles_at: Option<Instant>,
@@ -50,6 +53,17 @@ pub(crate) struct Presence {
     pub(crate) lists: MemberLists,
     /// While Redis rejects all this.
     pub(crate) suspension: Suspension,
+}
+
+/// Why the members of this node can't be stored in this session any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PresenceEnd {
+    #[error("{0}")]
+    LeaseLost(#[from] LeaseLost),
+    #[error("all realtime nodes know layout {now} now, instead of {before}", now = now.0, before = before.0)]
+    OtherLayout { before: Layout, now: Layout },
+    #[error("{0}")]
+    LaterLayout(#[from] LaterLayout),
 }
 
 /// The lease of this node was removed, because it was not renewed, or Redis was emptied.
@@ -77,26 +91,31 @@ pub(crate) enum MembersReply {
 }
 
 impl Presence {
-    /// Begins a new identity. If Redis rejects that, although it takes events, another attempt is made later.
+    /// Begins a new identity, in the layout that all nodes know. If Redis rejects that, although it takes events,
+    /// another attempt is made later.
     pub(crate) async fn begin(
         log: &RedisLog,
         connection: &mut CommandConnection,
-    ) -> RedisResult<Self> {
+    ) -> RedisResult<Result<Self, LaterLayout>> {
         let duration = log.settings.presence_lease;
         let mut suspension = Suspension::default();
-        let node = match begin_identity(log, connection).await {
+        let (node, layout) = match begin_identity(log, connection).await {
             Err(error) if is_of_command(&error) => {
                 note_suspended(log, &error);
                 suspension.begin(&error);
-                "".into()
+                ("".into(), Layout::FIRST)
             }
             begun => {
                 log.metrics.presence_suspended(false);
-                begun?
+                match begun? {
+                    Ok(begun) => begun,
+                    Err(later) => return Ok(Err(later)),
+                }
             }
         };
-        Ok(Self {
+        Ok(Ok(Self {
             node,
+            layout,
             leases: LeaseWatch::new(duration),
             settles_at: Some(Instant::now() + duration + CONNECT_MARGIN),
             unsent: HashSet::new(),
@@ -104,7 +123,12 @@ impl Presence {
             removals: Removals::default(),
             lists: MemberLists::default(),
             suspension,
-        })
+        }))
+    }
+
+    /// Returns the layout of this session: the first one while no identity could begin.
+    pub(crate) const fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Sends and reads nothing from now on, until [`resume`](Self::resume). Returns the error if it is another one
@@ -132,21 +156,23 @@ impl Presence {
         log: &RedisLog,
         hub: &Hub,
         connection: &mut CommandConnection,
-    ) -> RedisResult<()> {
+    ) -> RedisResult<Result<(), LaterLayout>> {
         match begin_identity(log, connection).await {
-            Ok(node) => self.node = node,
+            Ok(Ok(begun)) => (self.node, self.layout) = begun,
+            Ok(Err(later)) => return Ok(Err(later)),
             Err(error) if is_of_command(&error) || is_rejected(&error) => {
                 self.suspension.begin(&error);
-                return Ok(());
+                return Ok(Ok(()));
             }
             Err(error) => return Err(error),
         }
+        log.metrics.layout(self.layout);
         self.suspension.end();
         log.metrics.presence_suspended(false);
         let shard = &*log.shard.name;
         tracing::info!(shard, "subscriptions and members are stored in Redis again");
         self.request_all(log, hub);
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Requests that all subscriptions and members are sent.
@@ -178,13 +204,19 @@ impl Presence {
         &mut self,
         log: &RedisLog,
         connection: &mut CommandConnection,
-    ) -> RedisResult<Result<(), LeaseLost>> {
+    ) -> RedisResult<Result<(), PresenceEnd>> {
         // While no lease can be renewed, none lapses.
         let renewed = unless_rejected(renew(log, &self.node, connection).await)?;
-        let Some((number, leases)) = renewed else { return Ok(Ok(())) };
+        let Some(Renewed { number, leases, layout, check }) = renewed else { return Ok(Ok(())) };
+        if let Err(later) = check {
+            return Ok(Err(later.into()));
+        }
         // The first one was when this identity began.
         if number <= 1 {
-            return Ok(Err(LeaseLost));
+            return Ok(Err(LeaseLost.into()));
+        }
+        if layout != self.layout {
+            return Ok(Err(PresenceEnd::OtherLayout { before: self.layout, now: layout }));
         }
         log.metrics.nodes(leases.len());
         if self.unsent.is_empty() {
@@ -365,13 +397,18 @@ impl Presence {
 async fn begin_identity(
     log: &RedisLog,
     connection: &mut CommandConnection,
-) -> RedisResult<Arc<str>> {
+) -> RedisResult<Result<(Arc<str>, Layout), LaterLayout>> {
     let node = log.identities.begin();
-    let begun = scripts::renew_lease(&log.keys, &node).exec_async(connection).await;
-    if begun.as_ref().is_err_and(|error| is_of_command(error) || is_rejected(error)) {
+    let renewed = renew(log, &node, connection).await;
+    let is_stored = match &renewed {
+        Ok(renewed) => renewed.check.is_ok(),
+        Err(error) => !is_of_command(error) && !is_rejected(error),
+    };
+    if !is_stored {
         log.identities.remove(&node);
     }
-    begun.map(|()| node)
+    let Renewed { layout, check, .. } = renewed?;
+    Ok(check.map(|()| (node, layout)))
 }
 
 fn note_suspended(log: &RedisLog, error: &RedisError) {
@@ -392,7 +429,7 @@ pub(crate) async fn end(
 ) -> RedisResult<()> {
     let Some(present) = log.identities.present() else { return Ok(()) };
     let removing = async {
-        let (_, leases) = renew(log, &present, connection).await?;
+        let Renewed { leases, .. } = renew(log, &present, connection).await?;
         let mut removals = Removals::default();
         for lease in leases.iter().filter(|(node, _)| log.identities.contains(node)) {
             end_lease(log, connection, lease).await?;
@@ -420,17 +457,35 @@ pub(crate) async fn end(
     })
 }
 
-/// Renews a lease. Returns its number, and all leases.
+/// What the renewal of a lease has returned.
+struct Renewed {
+    number: i64,
+    /// Those of all nodes.
+    leases: Vec<Lease>,
+    /// The layout that all nodes know.
+    layout: Layout,
+    /// Whether this node knows the layout that it must know.
+    check: Result<(), LaterLayout>,
+}
+
+/// Renews a lease.
 async fn renew(
     log: &RedisLog,
     node: &str,
     connection: &mut CommandConnection,
-) -> RedisResult<(i64, Vec<Lease>)> {
+) -> RedisResult<Renewed> {
     let reply = scripts::renew_lease(&log.keys, node).query_async(connection).await;
-    let (number, words): (i64, Vec<String>) = reply?;
+    let (number, leases, layouts, needed): (i64, Vec<String>, Vec<String>, u32) = reply?;
+    let (leases, layouts) = (pairs(&leases), pairs(&layouts));
+    let (layout, check) =
+        (Layout::of_all(&leases, &layouts), layout::check(&log.keys, Some(needed)));
+    Ok(Renewed { number, leases, layout, check })
+}
+
+/// Reads nodes, each followed by a number. One whose number can't be read is left out.
+fn pairs<T: FromStr>(words: &[String]) -> Vec<(String, T)> {
     let pairs = words.chunks_exact(2);
-    let leases = pairs.filter_map(|pair| Some((pair[0].clone(), pair[1].parse().ok()?)));
-    Ok((number, leases.collect()))
+    pairs.filter_map(|pair| Some((pair[0].clone(), pair[1].parse().ok()?))).collect()
 }
 
 /// Ends a lease, so that its node begins a new identity if it still runs. Returns false if it was renewed.

@@ -14,6 +14,7 @@ use weir_realtime::shared_log::{
 
 use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
+use crate::layout::LAYOUT;
 use crate::partition::Partition;
 use crate::record;
 use crate::settings::RedisLogSettings;
@@ -451,10 +452,19 @@ pub(crate) fn share_connections(
     command
 }
 
-/// Returns the command that renews a node's lease and reads those of all nodes.
+/// Returns the command that renews a node's lease and reads those of all nodes, with their layouts.
 pub(crate) fn renew_lease(keys: &Keys, node: &str) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
-    command.arg(LEASE.get_hash()).arg(1).arg(keys.leases()).arg(node);
+    command.arg(LEASE.get_hash()).arg(3);
+    command.arg(keys.leases()).arg(keys.layouts()).arg(keys.layout());
+    command.arg(node).arg(LAYOUT);
+    command
+}
+
+/// Returns the command that reads the layout that a node must know.
+pub(crate) fn read_layout(keys: &Keys) -> Cmd {
+    let mut command = redis::cmd("GET");
+    command.arg(keys.layout());
     command
 }
 

@@ -101,7 +101,9 @@ async fn subscriptions_of_a_node_that_ended_are_removed_and_announced() {
         local stem = string.match(redis.call('KEYS', '*:occupied:1')[1], '^(.*):occupied:1')
         redis.call('HSET', stem .. ':counts-of:foreign', '1:room', '5a')
         redis.call('HINCRBY', stem .. ':occupied:1', 'room', 5)
-        redis.call('HSET', redis.call('KEYS', '*:leases')[1], 'foreign', 1)";
+        local leases = redis.call('KEYS', '*:leases')[1]
+        redis.call('HSET', leases, 'foreign', 1)
+        redis.call('HSET', (string.gsub(leases, 'leases$', 'layouts')), 'foreign', 2)";
     redis.run(&["EVAL", script, "0"]);
     wait_for(&node, "room", 6).await;
     wait_for(&node, "room", 1).await;

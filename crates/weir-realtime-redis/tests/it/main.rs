@@ -14,6 +14,7 @@ mod failover;
 mod fault_rounds;
 mod faults;
 mod joining;
+mod layouts;
 mod limits;
 mod node_reports;
 mod permissions;

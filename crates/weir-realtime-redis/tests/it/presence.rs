@@ -33,7 +33,8 @@ fn add_foreign_node(redis: &RedisServer) {
         redis.call('HINCRBY', stem .. ':version:' .. entry, 'number', 1)
         redis.call('INCR', stem .. ':sequence')
         local leases = redis.call('KEYS', '*:leases')[1]
-        redis.call('HSET', leases, 'foreign', 1)";
+        redis.call('HSET', leases, 'foreign', 1)
+        redis.call('HSET', (string.gsub(leases, 'leases$', 'layouts')), 'foreign', 2)";
     redis.run(&["EVAL", script, "0", &MANY.to_string()]);
 }
 

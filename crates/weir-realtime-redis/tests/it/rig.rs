@@ -185,6 +185,16 @@ impl Node {
         self.log.append(channels.iter().map(new).collect()).await
     }
 
+    /// Returns the name of the node's first shard.
+    pub(crate) fn log_name(&self) -> String {
+        self.log.shards().remove(0).name
+    }
+
+    /// Returns why the node can't use its first shard.
+    pub(crate) fn log_problem(&self) -> Option<String> {
+        self.log.shards().remove(0).problem
+    }
+
     /// Waits for this many heartbeats.
     pub(crate) async fn heartbeats(&self, count: u64) {
         let target = self.totals().heartbeats + count;

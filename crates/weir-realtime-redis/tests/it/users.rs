@@ -79,7 +79,9 @@ fn add_foreign_node(redis: &RedisServer, user: &str) {
         redis.call('HSET', stem .. ':version:' .. entry, 'epoch', '00000000000000ab')
         redis.call('HINCRBY', stem .. ':version:' .. entry, 'number', 1)
         redis.call('INCR', stem .. ':sequence')
-        redis.call('HSET', redis.call('KEYS', '*:leases')[1], 'foreign', 1)";
+        local leases = redis.call('KEYS', '*:leases')[1]
+        redis.call('HSET', leases, 'foreign', 1)
+        redis.call('HSET', (string.gsub(leases, 'leases$', 'layouts')), 'foreign', 2)";
     redis.run(&["EVAL", script, "0", user]);
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod client;
 mod counts;
 mod nodes;
 mod presence;
+mod versions;
 mod webhook;
 
 use std::io::{Read, Write};
