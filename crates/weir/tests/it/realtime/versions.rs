@@ -41,9 +41,11 @@ impl Programs {
     }
 
     fn start(site: Site, file: &Path) -> Weir {
-        site.start_program(file, |command| {
+        let weir = site.start_program(file, |command| {
             command.env("WEIR_REALTIME_SECRET", SECRET).env("WEIR_TEST_TOKEN", TOKEN);
-        })
+        });
+        wait_until("the node uses Redis", || publish(weir.front(), "start", "1"));
+        weir
     }
 
     fn start_previous(&self, site: Site) -> Weir {
@@ -53,6 +55,13 @@ impl Programs {
     fn start_present(site: Site) -> Weir {
         Self::start(site, Path::new(env!("CARGO_BIN_EXE_weir")))
     }
+}
+
+/// Publishes an event once, however often it is repeated. Returns whether it was.
+fn publish(address: SocketAddr, channel: &str, number: &str) -> bool {
+    let api = Api { address, app: "1", key: "demo-key", secret: SECRET };
+    let body = json!({"name": "e", "channel": channel, "data": number, "idempotency_key": number});
+    api.post("events", &body).0 == "HTTP/1.1 200 OK"
 }
 
 /// Publishes events through all nodes in turn until it is over. The number of each is its data and its key.
@@ -69,10 +78,7 @@ impl Publisher {
         while !self.is_over.load(Ordering::SeqCst) {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             for address in nodes.iter() {
-                let api = Api { address: *address, app: "1", key: "demo-key", secret: SECRET };
-                let number = (published + 1).to_string();
-                let body = json!({"name": "e", "channel": "news", "data": number, "idempotency_key": number});
-                published += u64::from(api.post("events", &body).0 == "HTTP/1.1 200 OK");
+                published += u64::from(publish(*address, "news", &(published + 1).to_string()));
             }
             drop(nodes);
             std::thread::sleep(Duration::from_millis(4));
