@@ -8,6 +8,7 @@ mod joined;
 mod known;
 
 use std::os::unix::process::parent_id;
+use std::sync::LazyLock;
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -26,6 +27,9 @@ const AWAY_AFTER: Duration = Duration::from_secs(35);
 const TEXT_CHARACTERS_MAX: usize = 100;
 /// Characters of the name that a node gives itself.
 const NAME_CHARACTERS: usize = 12;
+
+/// The parent process when this one first reported: one that ends later is noticed at any time.
+static PARENT: LazyLock<u32> = LazyLock::new(parent_id);
 
 /// A node's process and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,7 +122,7 @@ impl NodeProcess {
             console: console.to_owned(),
             stopped: false,
             orphaned: false,
-            parent: parent_id(),
+            parent: *PARENT,
         }
     }
 
