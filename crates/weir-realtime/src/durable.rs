@@ -18,14 +18,16 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::seldom::Seldom;
-use weir_log::{Disk, OpenError, RealDisk, RecordError, SegmentLog, SegmentLogOptions, Syncer};
+use weir_log::{
+    Disk, OpenError, RealDisk, RecordError, SegmentLog, SegmentLogOptions, SyncError, Syncer,
+};
 
 pub use self::order::DurableFailure;
 pub(crate) use self::order::OwnedEvent;
@@ -38,7 +40,6 @@ use crate::app::App;
 use crate::broker::LocalBroker;
 use crate::channel::{Published, SavedHistory};
 use crate::metrics::{LimitKind, RealtimeMetrics};
-use crate::pusher::position::Epoch;
 use crate::settings::HistoryLimits;
 
 /// The longest record: a channel with [`DURABLE_BYTES_MAX`](crate::settings::DURABLE_BYTES_MAX) of events and
@@ -75,6 +76,7 @@ pub(crate) struct OpenedLog<D: Disk = RealDisk> {
     pub(crate) channels: HashMap<DurableKey, SavedHistory>,
     /// Damaged records and ranges. Their log is set aside.
     damages: u64,
+    failure: DiskFailure,
 }
 
 /// The thread of the log, to which events are passed.
@@ -83,6 +85,8 @@ pub(crate) struct DurableHistories {
     orders: Sender<Order>,
     bytes_max: AtomicUsize,
     metrics: RealtimeMetrics,
+    /// Whether the log was closed with everything on the disk.
+    is_complete: AtomicBool,
 }
 
 impl OpenedLog {
@@ -92,31 +96,28 @@ impl OpenedLog {
         folder: &Path,
         limits: &dyn Fn(&str) -> Option<HistoryLimits>,
     ) -> Result<Self, DurableError> {
-        let (log, replay, damages) = match open_log(folder) {
+        let (log, replay) = match open_log(folder) {
             Ok((log, damages)) => {
-                let replay = Replay::read(&log, limits)?;
-                let damages = damages + replay.damages;
-                (Some(log), replay, damages)
+                let mut replay = Replay::read(&log, limits)?;
+                replay.damages += damages + u64::from(DiskFailure::of(folder).is_noted());
+                (Some(log), replay)
             }
             Err(DurableError::Open { source, .. }) if is_damage(&source) => {
                 tracing::error!("nothing of the log of durable histories can be read: {source}");
-                (None, Replay::default(), 1)
+                (None, Replay::unreadable())
             }
             Err(error) => return Err(error),
         };
         if let Some(found) = replay.later_version {
             return Err(DurableError::Version { folder: folder.to_owned(), found });
         }
-        let is_cut = replay.open_boot.as_ref().is_some_and(|boot| *boot != boot_id());
-        let mut channels = replay.into_channels();
-        if damages > 0 || is_cut {
+        let damages = replay.damages;
+        let (channels, has_cut) = replay.into_channels(&boot_id());
+        if damages > 0 || has_cut {
             tracing::warn!(
                 damages,
-                "durable histories may lack their last events, so all channels begin new epochs"
+                "durable histories may lack their last events, so these channels begin new epochs"
             );
-            for history in channels.values_mut() {
-                *history = history.in_epoch(Epoch(fastrand::u64(..)));
-            }
         }
         let log = match log {
             Some(log) if damages == 0 => log,
@@ -126,7 +127,29 @@ impl OpenedLog {
                 open_log(folder)?.0
             }
         };
-        Ok(Self { log, channels, damages })
+        Ok(Self { log, channels, damages, failure: DiskFailure::of(folder) })
+    }
+}
+
+/// A note in the folder of a log that its disk had an error: events that were acknowledged may not be on it, although
+/// they could still be read. Then channels must begin new epochs.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskFailure(PathBuf);
+
+impl DiskFailure {
+    fn of(folder: &Path) -> Self {
+        Self(folder.join("failed"))
+    }
+
+    fn is_noted(&self) -> bool {
+        self.0.exists()
+    }
+
+    fn note(&self) {
+        if let Err(error) = std::fs::write(&self.0, "the disk had an error\n") {
+            let path = self.0.display();
+            tracing::error!(%error, "cannot note in {path} that the log of durable histories is incomplete");
+        }
     }
 }
 
@@ -139,19 +162,30 @@ impl DurableHistories {
         (metrics, clock, bytes_max): (RealtimeMetrics, Clock, usize),
     ) -> io::Result<Self> {
         metrics.durable_log_damages(opened.damages);
-        let syncer = opened.log.syncer();
+        let (syncer, failure) = (opened.log.syncer(), opened.failure);
         let parts = (metrics.clone(), clock.clone());
         let mut owner = Owner::new(opened.log, broker, histories, boot_id(), parts);
         owner.begin();
         let (orders, received) = channel();
         let (alive, ended) = channel::<()>();
         let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        name("weir-histories-sync").spawn(move || sync(&syncer, &ended, &clock))?;
+        let noted = failure.clone();
+        let syncing =
+            name("weir-histories-sync").spawn(move || sync(&syncer, &ended, &clock, &noted))?;
         name("weir-histories").spawn(move || {
-            owner.run(&received);
+            let (is_complete, reply) = owner.run(&received);
+            if !is_complete {
+                failure.note();
+            }
+            // Nothing may change the folder after the reply: the next process may have opened it.
             drop(alive);
+            let _ = syncing.join();
+            if let Some(reply) = reply {
+                let _ = reply.send(is_complete);
+            }
         })?;
-        Ok(Self { orders, bytes_max: AtomicUsize::new(bytes_max), metrics })
+        let (bytes_max, is_complete) = (AtomicUsize::new(bytes_max), AtomicBool::new(false));
+        Ok(Self { orders, bytes_max, metrics, is_complete })
     }
 
     /// Replaces the limit of the bytes that wait, and notes that there may be other apps.
@@ -184,18 +218,25 @@ impl DurableHistories {
     pub(crate) fn close(&self) {
         let (closed, is_closed) = channel();
         if self.orders.send(Order::Close(closed)).is_ok() {
-            let _ = is_closed.recv();
+            self.is_complete.store(is_closed.recv() == Ok(true), Ordering::SeqCst);
         }
+    }
+
+    /// Returns whether the log was closed, and has all that was published.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::SeqCst)
     }
 }
 
 /// Syncs the log until its owner has ended.
-fn sync<D: Disk>(syncer: &Syncer<D>, ended: &Receiver<()>, clock: &Clock) {
-    let seldom = Seldom::default();
+fn sync<D: Disk>(syncer: &Syncer<D>, ended: &Receiver<()>, clock: &Clock, failure: &DiskFailure) {
+    let (seldom, mut is_noted) = (Seldom::default(), false);
     while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        if let Err(error) = syncer.sync().and_then(|_| syncer.maintain())
-            && seldom.is_due(clock.now())
-        {
+        let Err(error) = syncer.sync().and_then(|_| syncer.maintain()) else { continue };
+        if matches!(error, SyncError::Poisoned(_)) && !std::mem::replace(&mut is_noted, true) {
+            failure.note();
+        }
+        if seldom.is_due(clock.now()) {
             tracing::warn!(%error, "the log of durable histories");
         }
     }

@@ -17,15 +17,17 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use weir_base::clock::Timestamp;
+
 use self::format::{SavedChannel, read_channel, read_record, write_channel, write_record};
 use crate::app::App;
-use crate::channel::{HistoryEntry, SavedHistory};
-use crate::durable::{self, DurableError, OpenedLog};
+use crate::channel::{EventHistory, HistoryEntry, SavedHistory};
+use crate::durable::{self, DurableError, DurableHistories, OpenedLog};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};
-use crate::settings::HistoryLimits;
+use crate::settings::{AppSettings, HistoryLimits};
 
 /// The first bytes of the file: name and version of the format.
 const MAGIC: &[u8; 8] = b"WEIRRT01";
@@ -69,9 +71,10 @@ impl Hub {
         }
         write_file(path, &mut |out| {
             let mut saved = Saved::default();
-            // The log of durable histories has the others. The file of a backup has all.
-            let is_included =
-                |app: &App| !self.is_handed_over() || self.broker.durable_of(app).is_none();
+            // A complete log of durable histories has the others. The file of a backup has all.
+            let is_in_log =
+                |app: &App| self.broker.durable_of(app).is_some_and(DurableHistories::is_complete);
+            let is_included = |app: &App| !self.is_handed_over() || !is_in_log(app);
             for app in self.apps().into_iter().filter(|app| is_included(app)) {
                 let id = app.settings().id.to_string();
                 for channel in app.channels.with_prefix("") {
@@ -167,6 +170,18 @@ pub fn begin_new_epochs(path: &Path, log: &Path) -> Result<Saved, SavedError> {
 }
 
 impl SavedHistory {
+    /// Returns what the settings of the app keep of it. None: nothing, and no client needs its position.
+    pub(crate) fn without_expired(mut self, app: &AppSettings, now: Timestamp) -> Option<Self> {
+        let mut history: EventHistory = self.entries.into_iter().collect();
+        history.trim(now, &app.history);
+        self.entries = history.newest(0, usize::MAX).cloned().collect();
+        self.cached = self.cached.filter(|(_, entry)| now.since(entry.at) < app.cache_age_max);
+        let is_unused = self.entries.is_empty()
+            && self.cached.is_none()
+            && now.since(self.touched) > app.history.age_max;
+        (!is_unused).then_some(self)
+    }
+
     /// Returns the same history in another epoch.
     pub(crate) fn in_epoch(&self, epoch: Epoch) -> Self {
         let moved = |entry: &HistoryEntry| {

@@ -83,6 +83,15 @@ fn begin_new_epochs(path: &Path, log: &Path) -> anyhow::Result<()> {
             fs::remove_file(path).with_context(|| format!("cannot delete {}", path.display()))?;
             begin_new_epochs(path, log)
         }
+        Err(error @ SavedError::Log(_)) if log.exists() => {
+            let aside = log.with_extension("damaged");
+            output::note(&format!(
+                "warning: {error}; the folder is now {}, and its channels begin without a history",
+                aside.display()
+            ));
+            fs::rename(log, &aside).with_context(|| format!("cannot rename {}", log.display()))?;
+            begin_new_epochs(path, log)
+        }
         result => result.map(|_| ()).map_err(Into::into),
     }
 }

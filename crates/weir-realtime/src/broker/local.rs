@@ -235,8 +235,7 @@ impl LocalBroker {
             return false;
         }
         let Ok(channel) = self.channel(app, name) else { return false };
-        self.add_history_bytes(channel.restore(saved));
-        self.bound_cache(app);
+        self.count_delivered(app, &channel, channel.restore(saved));
         true
     }
 

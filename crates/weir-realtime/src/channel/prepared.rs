@@ -1,4 +1,4 @@
-//! Events of a batch, prepared so that their channels stay and their room is reserved.
+//! Events of a batch, prepared so that their channels stay, and then with room on the cores.
 
 use std::sync::Arc;
 
@@ -9,28 +9,34 @@ use crate::cores::Cores;
 #[derive(Debug)]
 pub(crate) struct PreparedEvent {
     channel: Arc<Channel>,
+    /// The most bytes that it takes.
+    bytes: usize,
     reserved: Reserved,
 }
 
 impl Channel {
-    /// Prepares an event of `bytes`. Reserves room on all cores with subscribers, regardless of the
-    /// limits.
-    pub(crate) fn prepare(
-        self: &Arc<Self>,
-        cores: &Cores,
-        bytes: usize,
-    ) -> Result<PreparedEvent, ChannelGone> {
+    /// Prepares an event of at most `bytes`, without room.
+    pub(crate) fn prepare(self: &Arc<Self>, bytes: usize) -> Result<PreparedEvent, ChannelGone> {
         let mut home = self.home();
         home.check_not_gone()?;
         home.prepared += 1;
-        let reserved = home.reserve_always(cores, bytes);
-        Ok(PreparedEvent { channel: Arc::clone(self), reserved })
+        Ok(PreparedEvent { channel: Arc::clone(self), bytes, reserved: Reserved::new() })
     }
 }
 
 impl PreparedEvent {
     pub(crate) const fn channel(&self) -> &Arc<Channel> {
         &self.channel
+    }
+
+    /// Reserves room on all cores with subscribers, regardless of the limits.
+    pub(crate) fn reserve(&mut self, cores: &Cores) {
+        self.reserved = self.channel.home().reserve_always(cores, self.bytes);
+    }
+
+    /// Returns the room.
+    pub(crate) fn release(&mut self) {
+        self.reserved.clear();
     }
 
     /// Returns whether the event has room on this core.

@@ -11,6 +11,7 @@ use weir_log::{AppendError, SyncError};
 
 use crate::app::App;
 use crate::channel::{PreparedEvent, Published};
+use crate::cores::CoreBusy;
 use crate::pusher::socket_id::SocketId;
 
 /// The app and the name of a channel.
@@ -22,8 +23,8 @@ pub(crate) enum Order {
     Publish(Publishing),
     /// The settings may have other apps.
     NoteApps,
-    /// Sync everything, end, and reply.
-    Close(Sender<()>),
+    /// Sync everything, end, and reply whether everything is on the disk.
+    Close(Sender<bool>),
 }
 
 /// Events of which all or none are written, and published then.
@@ -36,7 +37,7 @@ pub(crate) struct Publishing {
     pub(crate) room: WaitingRoom,
 }
 
-/// An event of the application's server, with room for it on the cores.
+/// An event of the application's server.
 #[derive(Debug)]
 pub(crate) struct OwnedEvent {
     pub(crate) prepared: PreparedEvent,
@@ -81,6 +82,9 @@ impl Drop for WaitingRoom {
 /// Why an event of an app with durable histories was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurableFailure {
+    /// Too many events wait for delivery.
+    #[error("{0}")]
+    CoreBusy(#[from] CoreBusy),
     /// Too many events wait for the disk.
     #[error(
         "too many events wait for the log of durable histories (realtime.limits.durable_queue_bytes_max); try again"

@@ -111,8 +111,9 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Serves orders until the log is to be closed, or nobody can give one.
-    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+    /// Serves orders until the log is to be closed, or nobody can give one, and closes it. Returns whether
+    /// everything is on the disk, and the sender for the reply.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) -> (bool, Option<Sender<bool>>) {
         let closed = loop {
             match orders.recv() {
                 Ok(Order::Publish(first)) => {
@@ -125,12 +126,15 @@ impl<D: Disk> Owner<D> {
                 Err(_) => break None,
             }
         };
-        self.close();
-        drop(closed);
+        (self.close(), closed)
     }
 
     /// Publishes an order and those that wait behind it. Returns the sender of an order to close.
-    fn publish_with(&mut self, first: Publishing, orders: &Receiver<Order>) -> Option<Sender<()>> {
+    fn publish_with(
+        &mut self,
+        first: Publishing,
+        orders: &Receiver<Order>,
+    ) -> Option<Sender<bool>> {
         let (mut batch, mut closed, mut has_other_apps) = (vec![first], None, false);
         for order in orders.try_iter().take(BATCH_MAX - 1) {
             match order {
@@ -155,24 +159,28 @@ impl<D: Disk> Owner<D> {
     }
 
     /// Writes a batch, and publishes what was written.
-    fn publish(&mut self, batch: Vec<Publishing>) {
+    fn publish(&mut self, mut batch: Vec<Publishing>) {
         let (mut next, mut written) = (HashMap::new(), Vec::with_capacity(batch.len()));
-        let begun = self.try_begin();
-        for publishing in &batch {
-            // After a failure the offsets of the others would be wrong.
-            let before: Option<&Written> = written.last();
-            written.push(match (begun, before) {
-                (Err(failure), _) => Err(failure),
-                (Ok(()), Some(Err(failure))) => Err(*failure),
-                (Ok(()), _) => self.append_all(publishing, &mut next),
+        let mut appended = self.try_begin();
+        for publishing in &mut batch {
+            let result = appended.and_then(|()| {
+                // Only now: what waits for the disk takes no room from other apps.
+                let events = publishing.events.iter_mut().map(|event| &mut event.prepared);
+                self.broker.reserve_all(&mut events.collect::<Vec<_>>())?;
+                let result = self.append_all(publishing, &mut next);
+                // After a failure the offsets of the others would be wrong.
+                appended = result.as_ref().map(|_| ()).map_err(|failure| *failure);
+                result
             });
+            written.push(result);
         }
         if let Err(failure) = self.flush() {
             // What is in memory may be written later: the offsets are given to other events until then.
+            appended = Err(failure);
             written.fill(Err(failure));
         }
-        if let Some(Err(failure)) = written.last() {
-            self.warn("events are rejected", *failure);
+        if let Err(failure) = appended {
+            self.warn("events are rejected", failure);
         }
         for (publishing, written) in batch.into_iter().zip(written) {
             let Publishing { app, events, now, reply, room } = publishing;
@@ -280,8 +288,9 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Writes all that is left to the disk, so that the next process continues even after a power cut.
-    fn close(&mut self) {
+    /// Writes all that is left to the disk, so that the next process continues even after a power cut. Returns
+    /// whether that has succeeded.
+    fn close(&mut self) -> bool {
         let syncer = self.log.syncer();
         let synced = || syncer.sync().map_err(|error| DurableFailure::from(&error));
         let closed = synced().and_then(|_| {
@@ -292,6 +301,7 @@ impl<D: Disk> Owner<D> {
         if let Err(failure) = closed {
             tracing::warn!("the log of durable histories was not closed in order: {failure}");
         }
+        closed.is_ok()
     }
 }
 

@@ -10,7 +10,7 @@ use super::record::{self, Begin, Header, Record};
 use crate::channel::{EventHistory, HistoryEntry, SavedHistory};
 use crate::frame::Draft;
 use crate::pusher::channel::ChannelKind;
-use crate::pusher::position::ChannelPosition;
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::pusher::server_message::ChannelEvent;
 use crate::saved::format;
 use crate::settings::HistoryLimits;
@@ -21,7 +21,7 @@ pub(super) struct Replay {
     channels: HashMap<DurableKey, ReplayedChannel>,
     /// The start of the machine on which the last process began, unless the process has closed the log.
     pub(super) open_boot: Option<String>,
-    /// Records that can't be read.
+    /// Records and ranges that can't be read.
     pub(super) damages: u64,
     pub(super) later_version: Option<u32>,
 }
@@ -33,9 +33,17 @@ struct ReplayedChannel {
     history: EventHistory,
     cached: Option<(Box<str>, HistoryEntry)>,
     touched: Timestamp,
+    /// Whether its last events may be missing: it is as it was on an earlier start of the machine, whose process had
+    /// not closed the log.
+    is_cut: bool,
 }
 
 impl Replay {
+    /// Returns what is known of a log of which nothing can be read.
+    pub(super) fn unreadable() -> Self {
+        Self { damages: 1, ..Self::default() }
+    }
+
     /// Reads all records.
     pub(super) fn read<D: Disk>(
         log: &SegmentLog<D>,
@@ -72,9 +80,26 @@ impl Replay {
         }
     }
 
-    /// Returns the channels.
-    pub(super) fn into_channels(self) -> HashMap<DurableKey, SavedHistory> {
-        self.channels.into_iter().map(|(key, channel)| (key, channel.into_saved())).collect()
+    /// Returns the channels on this start of the machine, and whether any lack their last events. Those begin new
+    /// epochs: all of them with damage.
+    pub(super) fn into_channels(mut self, boot: &str) -> (HashMap<DurableKey, SavedHistory>, bool) {
+        self.note_start(boot);
+        let (has_damage, mut has_cut) = (self.damages > 0, false);
+        let saved = |(key, channel): (DurableKey, ReplayedChannel)| {
+            let is_cut = channel.is_cut || has_damage;
+            has_cut |= is_cut;
+            let saved = channel.into_saved();
+            (key, if is_cut { saved.in_epoch(Epoch(fastrand::u64(..))) } else { saved })
+        };
+        let channels = self.channels.into_iter().map(saved).collect();
+        (channels, has_cut)
+    }
+
+    /// Notes that a process began. A power cut may have lost events since the last one did.
+    fn note_start(&mut self, boot: &str) {
+        if self.open_boot.as_ref().is_some_and(|open| open != boot) {
+            self.channels.values_mut().for_each(|channel| channel.is_cut = true);
+        }
     }
 
     fn add(&mut self, bytes: &[u8], limits: &dyn Fn(&str) -> Option<HistoryLimits>) {
@@ -91,6 +116,8 @@ impl Replay {
             },
             Some(Record::Begin(Begin { boot, apps, .. })) => {
                 self.channels.retain(|(app, _), _| apps.contains(app));
+                // The process that wrote this may have ended before it wrote the channels in their new epochs.
+                self.note_start(&boot);
                 self.open_boot = Some(boot);
             }
             Some(Record::Closed) => self.open_boot = None,
@@ -117,6 +144,7 @@ impl Replay {
             history: EventHistory::default(),
             cached: None,
             touched: at,
+            is_cut: false,
         });
         channel.continue_at(position);
         if caches {
@@ -134,13 +162,14 @@ impl ReplayedChannel {
         self.history.remove_from(offset);
         let last = self.history.newest(0, 1).next();
         let is_next = last.is_none_or(|last| last.offset + 1 == offset);
+        self.is_cut &= self.position.epoch == epoch;
         if self.position.epoch != epoch || !is_next {
             self.history.clear();
         }
     }
 
     fn into_saved(self) -> SavedHistory {
-        let Self { position, history, cached, touched } = self;
+        let Self { position, history, cached, touched, .. } = self;
         let entries = history.newest(0, usize::MAX).cloned().collect();
         SavedHistory { position, entries, cached, touched }
     }
@@ -149,6 +178,7 @@ impl ReplayedChannel {
 impl From<SavedHistory> for ReplayedChannel {
     fn from(saved: SavedHistory) -> Self {
         let SavedHistory { position, entries, cached, touched } = saved;
-        Self { position, history: entries.into_iter().collect(), cached, touched }
+        let history = entries.into_iter().collect();
+        Self { position, history, cached, touched, is_cut: false }
     }
 }

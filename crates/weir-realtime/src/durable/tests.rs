@@ -11,7 +11,7 @@ use super::record::{Begin, Header};
 use super::*;
 use crate::hub::{Hub, single_core};
 use crate::operations::{OperationError, PublishEvent};
-use crate::pusher::position::ChannelPosition;
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::settings::{AppSettings, Settings};
 
 const EPOCH: Epoch = Epoch(7);
@@ -104,10 +104,17 @@ fn begin(boot: &str, apps: &[&str]) -> Vec<u8> {
     record::encode_begin(&Begin { version: record::VERSION, boot: boot.to_owned(), apps })
 }
 
+/// The time at which hubs begin.
+const NOW_US: u64 = 1_000_000_000;
+
 fn event(offset: u64, data: &str) -> Vec<u8> {
-    let [app, channel, name] = ["1", CHANNEL, "e"].map(str::to_owned);
-    let position = ChannelPosition { epoch: EPOCH, offset };
-    record::encode_event(&Header { app, channel, position, at_us: 1_000_000_000, name }, data)
+    event_at((EPOCH, offset), (CHANNEL, NOW_US), data)
+}
+
+fn event_at((epoch, offset): (Epoch, u64), (channel, at_us): (&str, u64), data: &str) -> Vec<u8> {
+    let [app, channel, name] = ["1", channel, "e"].map(str::to_owned);
+    let position = ChannelPosition { epoch, offset };
+    record::encode_event(&Header { app, channel, position, at_us, name }, data)
 }
 
 #[tokio::test]
@@ -159,6 +166,55 @@ async fn after_a_power_cut_channels_begin_new_epochs_unless_the_log_was_closed()
         let text = String::from_utf8(saved(&hub).unwrap().entries[0].frame.json().to_vec());
         assert!(text.unwrap().contains(&epoch), "events have the epoch of the channel");
     }
+}
+
+/// The process that began after a power cut was killed before it had written the channels in their new epochs.
+#[tokio::test]
+async fn a_start_that_was_not_completed_after_a_power_cut_is_not_the_end_of_old_epochs() {
+    let (boot, other) = (boot_id(), Epoch(8));
+    let cut = [begin("other", &["1"]), event(1, "a"), begin(&boot, &["1"])];
+    let after = event_at((other, 2), (CHANNEL, NOW_US), "b");
+    for (more, expected) in [
+        (None, None),
+        (Some(begin(&boot, &["1"])), None),
+        // An event in a new epoch was acknowledged before the kill.
+        (Some(after), Some(other)),
+    ] {
+        let folder = Folder::new();
+        folder.write(&cut.iter().cloned().chain(more).collect::<Vec<_>>());
+        let (epoch, _) = publish(&folder.hub(), "c").await;
+        assert_ne!(epoch, EPOCH.to_string());
+        assert!(expected.is_none_or(|expected| epoch == expected.to_string()), "{epoch}");
+    }
+}
+
+/// A log has each channel that had an event since it was rewritten.
+#[tokio::test]
+async fn expired_channels_take_no_place_from_others() {
+    let folder = Folder::new();
+    let minute_us = 60_000_000;
+    let channels = [("expired", 3), ("oldest", 1), (CHANNEL, 0)];
+    let records = channels
+        .map(|(name, minutes)| event_at((EPOCH, 1), (name, NOW_US - minutes * minute_us), name));
+    folder.write(&[&[begin(&boot_id(), &["1"])], &records[..]].concat());
+    let names = |channels_max: usize| {
+        let mut settings = Settings::default();
+        settings.limits.channels_max = channels_max;
+        let clock = Clock::manual(Timestamp::from_micros(NOW_US));
+        let hub = single_core::single_core_hub(&clock, settings, vec![app("1", true)], None);
+        hub.open_histories(&folder.killed().log(), &folder.file()).unwrap();
+        let app = hub.app_by_id("1").unwrap();
+        let mut names: Vec<String> = app
+            .channels
+            .with_prefix("")
+            .iter()
+            .map(|channel| channel.name.as_str().to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names(10), [CHANNEL, "oldest"]);
+    assert_eq!(names(1), [CHANNEL], "the latest");
 }
 
 /// The log lacks what was published meanwhile.
@@ -335,12 +391,17 @@ async fn a_log_that_grows_is_rewritten() {
     assert_eq!(publish(&hub, "b").await, (epoch, 8_002));
 }
 
-/// Returns a hub with a log on this disk.
+/// Returns a hub with a log on this disk, whose failure is noted nowhere.
 fn on_disk(disk: &SimulatedDisk) -> Arc<Hub> {
+    on_disk_in(disk, Path::new("/nonexistent"))
+}
+
+fn on_disk_in(disk: &SimulatedDisk, folder: &Path) -> Arc<Hub> {
     let hub = hub_of(vec![app("1", true)]);
     let (log, _) = SegmentLog::open(disk.clone(), options()).unwrap();
     let replay = Replay::read(&log, &|_| Some(app("1", true).history)).unwrap();
-    let mut opened = OpenedLog { log, channels: replay.into_channels(), damages: 0 };
+    let (channels, _) = replay.into_channels(&boot_id());
+    let mut opened = OpenedLog { log, channels, damages: 0, failure: DiskFailure::of(folder) };
     hub.restore_log(&mut opened);
     hub.start_log(opened).unwrap();
     hub
@@ -400,9 +461,10 @@ async fn a_process_that_starts_with_a_full_disk_begins_when_there_is_space() {
 /// After an error of the disk, nothing is published.
 #[tokio::test]
 async fn a_failed_sync_ends_the_log() {
-    let disk = SimulatedDisk::new(1);
-    let hub = on_disk(&disk);
-    publish(&hub, "a").await;
+    let (disk, folder) = (SimulatedDisk::new(1), Folder::new());
+    fs::create_dir(folder.log()).unwrap();
+    let hub = on_disk_in(&disk, &folder.log());
+    let (epoch, _) = publish(&hub, "a").await;
     disk.fail_sync_after(0);
     let mut refused = None;
     for _ in 0..10_000 {
@@ -413,6 +475,64 @@ async fn a_failed_sync_ends_the_log() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(refused.unwrap().contains("restart Weir"));
+    // A restart in order saves what the log may lack: all that was delivered.
+    hub.hand_over();
+    hub.close_durable_histories();
+    assert!(DiskFailure::of(&folder.log()).is_noted(), "after a kill, it is known");
+    let delivered = events(&hub);
+    hub.save(&folder.file()).unwrap();
+    let next = folder.hub();
+    assert_eq!(events(&next), delivered);
+    assert_eq!(publish(&next, "b").await.0, epoch);
+}
+
+/// What was acknowledged can still be read, but may not be on the disk.
+#[tokio::test]
+async fn a_log_whose_disk_had_an_error_is_set_aside() {
+    let folder = Folder::new();
+    folder.write(&[begin(&boot_id(), &["1"]), event(1, "a")]);
+    DiskFailure::of(&folder.log()).note();
+    let hub = folder.hub();
+    assert_eq!(events(&hub), ["a"]);
+    let (epoch, _) = publish(&hub, "b").await;
+    assert_ne!(epoch, EPOCH.to_string());
+    assert!(folder.log().with_extension("damaged").exists());
+    assert_eq!(publish(&folder.killed().hub(), "c").await.0, epoch, "the new log is sound");
+}
+
+/// What waits for the disk takes no room for what waits for delivery, of which other apps need some.
+#[tokio::test]
+async fn events_get_room_on_the_cores_once_they_can_be_written() {
+    use crate::broker::{Broker, ServerEvent};
+    use crate::pusher::channel::ChannelName;
+    use crate::pusher::limits::PusherLimits;
+
+    let hub = Folder::new().hub();
+    let app = hub.app_by_id("1").unwrap();
+    let name = ChannelName::parse(CHANNEL, &PusherLimits::default()).unwrap();
+    let event = ServerEvent { name: "e", data: "1", except: None, idempotency_key: None };
+    let joining = crate::channel::JoinRequest {
+        core: 0,
+        member: None,
+        recover: None,
+        needs_position: true,
+        wants_member_changes: false,
+        now: hub.clock.now(),
+    };
+    hub.broker.subscribe(&app, &name, &joining, |_, _| {}).unwrap();
+    let budget = &hub.cores.get(0).budget;
+    let mut prepared = hub.broker.local.prepare_all(&app, [(&name, event)].into_iter()).unwrap();
+    assert_eq!(budget.waiting().0, 0, "it is prepared, and waits");
+    let mut one: Vec<_> = prepared.iter_mut().map(|(one, _)| one).collect();
+    hub.broker.local.reserve_all(&mut one).unwrap();
+    assert_eq!(budget.waiting().0, 1);
+    drop(prepared);
+    let (events_max, _) = budget.limits();
+    let others: Vec<_> = (0..events_max).map(|_| budget.reserve_always(0)).collect();
+    let refused = try_publish(&hub, "a").await.unwrap_err();
+    assert!(refused.to_string().contains("core_queue_events_max"), "{refused}");
+    drop(others);
+    assert_eq!(publish(&hub, "b").await.1, 1, "the offset of the rejected event was not used");
 }
 
 #[tokio::test]

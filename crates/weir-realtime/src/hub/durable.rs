@@ -50,8 +50,11 @@ impl Hub {
     }
 
     pub(crate) fn restore_log<D: Disk>(&self, opened: &mut OpenedLog<D>) -> Saved {
-        let mut restored = Saved::default();
-        for ((id, name), history) in std::mem::take(&mut opened.channels) {
+        let (mut restored, now) = (Saved::default(), self.clock.now());
+        let mut channels: Vec<_> = std::mem::take(&mut opened.channels).into_iter().collect();
+        // If not all of them have room, the latest do.
+        channels.sort_unstable_by_key(|(_, history)| std::cmp::Reverse(history.touched));
+        for ((id, name), history) in channels {
             let limits = &self.settings().limits.pusher;
             let (Some(app), Ok(name)) = (self.app_by_id(&id), ChannelName::parse(&name, limits))
             else {
@@ -61,6 +64,8 @@ impl Hub {
             if app.channels.get(name.as_str()).is_some() {
                 continue;
             }
+            // The log has each channel that had an event since it was rewritten.
+            let Some(history) = history.without_expired(&app.settings(), now) else { continue };
             let events = history.entries.len();
             if self.broker.local.restore(&app, &name, history) {
                 restored.channels += 1;

@@ -38,13 +38,16 @@ impl LocalBroker {
         app: &App,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
     ) -> Result<(), PublishError> {
-        for (prepared, event) in self.prepare_all(app, events)? {
+        let mut prepared = self.prepare_all(app, events)?;
+        let mut without_room: Vec<_> = prepared.iter_mut().map(|(one, _)| one).collect();
+        self.reserve_all(&mut without_room)?;
+        for (prepared, event) in prepared {
             self.publish_prepared(app, prepared, event, self.clock.now());
         }
         Ok(())
     }
 
-    /// Prepares all of these events, or none of them.
+    /// Prepares all of these events, or none of them, without room on the cores.
     pub(crate) fn prepare_all<'a>(
         &self,
         app: &App,
@@ -54,14 +57,20 @@ impl LocalBroker {
         for (name, event) in events {
             prepared.push((self.prepare(app, name, event)?, event));
         }
+        Ok(prepared)
+    }
+
+    /// Reserves room on the cores for all of these events, or for none of them.
+    pub(crate) fn reserve_all(&self, prepared: &mut [&mut PreparedEvent]) -> Result<(), CoreBusy> {
+        prepared.iter_mut().for_each(|one| one.reserve(&self.cores));
         for (index, core) in self.cores.iter().enumerate() {
-            let own_events = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
+            let own_events = prepared.iter().filter(|one| one.is_for_core(index)).count();
             if own_events > 0 && core.budget.is_full_with(own_events) {
-                // Dropping the prepared events returns their room.
-                return Err(self.count_busy(CoreBusy).into());
+                prepared.iter_mut().for_each(|one| one.release());
+                return Err(self.count_busy(CoreBusy));
             }
         }
-        Ok(prepared)
+        Ok(())
     }
 
     /// Publishes a prepared event, which happens `now`.
@@ -122,7 +131,7 @@ impl LocalBroker {
         for _ in 0..ATTEMPTS_MAX {
             let channel = self.channel(app, name)?;
             let bytes = self.publication(app, &channel, event).draft.bytes_max();
-            if let Ok(prepared) = channel.prepare(&self.cores, bytes) {
+            if let Ok(prepared) = channel.prepare(bytes) {
                 return Ok(prepared);
             }
         }

@@ -167,6 +167,28 @@ fn damaged_histories_do_not_stop_a_restore() {
     assert_eq!(super::jids_of(new).len(), super::refused::JIDS.len());
 }
 
+/// A log of a later version, for example.
+#[test]
+fn durable_histories_that_can_not_be_read_do_not_stop_a_restore() {
+    let (old, backups, _) = super::refused::backed_up();
+    let disk = weir_log::RealDisk::new(&old.path().join("data/realtime-log")).expect("a folder");
+    let (mut log, _) = weir_log::SegmentLog::open(disk, weir_log::SegmentLogOptions::default())
+        .expect("a new log");
+    let later = br#"B{"version":9,"nodes":[]}"#;
+    log.append(weir_log::Class::Essential, &[], &[later]).expect("there is space");
+    log.syncer().sync().expect("it is written");
+    drop(log);
+    old.ok(&["backup", text(backups.path())]);
+    let new = super::site();
+    let output = new.run(&["restore", text(backups.path()), "--data-dir", "data"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("format 9") && error.contains("realtime-log.damaged"), "{error}");
+    assert!(!new.path().join("data/realtime-log").exists());
+    assert!(new.path().join("data/realtime-log.damaged").exists());
+    assert_eq!(super::jids_of(new).len(), super::refused::JIDS.len());
+}
+
 #[test]
 fn gems_outside_of_data_dir_are_named_after_a_restore() {
     let site = Site::new("");
