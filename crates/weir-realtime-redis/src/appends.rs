@@ -3,6 +3,9 @@
 //!
 //! Each is a command of its own with its own reply, so that none depends on the others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 
@@ -17,6 +20,7 @@ const BATCH_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Appends {
     sender: mpsc::Sender<WaitingAppend>,
+    is_ended: Arc<AtomicBool>,
 }
 
 type AppendReply = Result<Value, AppendFailure>;
@@ -32,7 +36,7 @@ struct WaitingAppend {
 /// Why a publication has no position.
 #[derive(Clone, Debug)]
 pub(crate) enum AppendFailure {
-    /// The connection failed before.
+    /// The connection failed before, or has no use any more.
     NotSent,
     /// This process ends.
     NoReply,
@@ -47,7 +51,15 @@ impl Appends {
         waiting_max: usize,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(waiting_max);
-        (Self { sender }, send_all(connection, receiver))
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let sending = send_all(connection, receiver, Arc::clone(&is_ended));
+        (Self { sender, is_ended }, sending)
+    }
+
+    /// Sends nothing more: what waits gets [`AppendFailure::NotSent`]. For a server that another one has replaced, which
+    /// would accept events that are lost with it.
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
     }
 
     /// Sends a command, also if the caller is gone before the reply.
@@ -60,9 +72,16 @@ impl Appends {
     }
 }
 
-async fn send_all(mut connection: CommandConnection, mut receiver: mpsc::Receiver<WaitingAppend>) {
+async fn send_all(
+    mut connection: CommandConnection,
+    mut receiver: mpsc::Receiver<WaitingAppend>,
+    is_ended: Arc<AtomicBool>,
+) {
     let mut batch = Vec::new();
     while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        if is_ended.load(Ordering::SeqCst) {
+            break;
+        }
         let (mut pipeline, mut waiting) = (Pipeline::with_capacity(batch.len()), Vec::new());
         for WaitingAppend { command, reply, room } in batch.drain(..) {
             pipeline.add_command(command);
@@ -80,7 +99,8 @@ async fn send_all(mut connection: CommandConnection, mut receiver: mpsc::Receive
         }
     }
     receiver.close();
-    while let Some(WaitingAppend { reply, .. }) = receiver.recv().await {
+    while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {}
+    for WaitingAppend { reply, .. } in batch {
         let _ = reply.send(Err(AppendFailure::NotSent));
     }
 }

@@ -11,7 +11,7 @@ use redis::{Pipeline, RedisResult, Value};
 use tokio::time::Instant;
 use weir_realtime::hub::Hub;
 use weir_realtime::shared_log::{ChannelKey, SharedChange, SharedWebhook};
-use weir_realtime::webhooks::Receipt;
+use weir_realtime::webhooks::{HeldMax, Receipt};
 
 use crate::command_connection::CommandConnection;
 use crate::identities::Identities;
@@ -20,9 +20,6 @@ use crate::partition::Partition;
 use crate::rejections::{RETRY, accepted};
 use crate::scripts;
 
-/// Webhooks that wait for a change that cancels them, as many as a single node holds by default. Beyond
-/// that, the oldest are released early.
-const HELD_MAX: usize = 65_536;
 /// Webhooks that are released, or reported as settled, in one round trip.
 const BATCH_MAX: usize = 256;
 
@@ -33,6 +30,7 @@ pub(crate) struct Hooks(Mutex<HookQueue>);
 #[derive(Debug, Default)]
 struct HookQueue {
     held: VecDeque<HeldHook>,
+    held_bytes: usize,
     /// The ids of those.
     held_ids: HashSet<String>,
     /// Those that were sent, by id.
@@ -57,6 +55,30 @@ struct NotedHook {
     webhook: SharedWebhook,
     /// What a change that cancels it looks for.
     subject: String,
+}
+
+impl HookQueue {
+    fn push(&mut self, hook: NotedHook, due: Instant, is_first: bool) {
+        self.held_ids.insert(hook.webhook.id.clone());
+        self.held_bytes += hook.bytes();
+        let held = HeldHook { due, hook };
+        if is_first {
+            self.held.push_front(held);
+        } else {
+            self.held.push_back(held);
+        }
+    }
+
+    /// Returns how many of the oldest exceed the limits, of those that are released in one round trip.
+    fn excess(&self, max: HeldMax) -> usize {
+        let (mut events, mut bytes) = (self.held.len(), self.held_bytes);
+        let exceeds = |held: &&HeldHook| {
+            let is_beyond = events > max.events || bytes > max.bytes;
+            (events, bytes) = (events - 1, bytes - held.hook.bytes());
+            is_beyond
+        };
+        self.held.iter().take(BATCH_MAX).take_while(exceeds).count()
+    }
 }
 
 impl Hooks {
@@ -105,9 +127,7 @@ impl Hooks {
             return self.hold(hook, now + hub.vacated_delay());
         }
         // One that nobody receives is only removed from Redis.
-        let mut queue = self.lock();
-        queue.held_ids.insert(hook.webhook.id.clone());
-        queue.held.push_front(HeldHook { due: now, hook });
+        self.lock().push(hook, now, true);
     }
 
     fn send(&self, hub: &Hub, webhook: &SharedWebhook) {
@@ -118,10 +138,10 @@ impl Hooks {
     }
 
     /// Returns when the next webhooks are to be released.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self, max: HeldMax) -> Option<Instant> {
         let queue = self.lock();
         let next = queue.held.front()?;
-        Some(if queue.held.len() > HELD_MAX { Instant::now() } else { next.due })
+        Some(if queue.excess(max) > 0 { Instant::now() } else { next.due })
     }
 
     /// Releases webhooks that are due: sends those that no change has cancelled.
@@ -131,10 +151,11 @@ impl Hooks {
         hub: &Hub,
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
-        let due = self.due();
+        let (due, early) = self.due(hub.webhooks_held_max());
         if due.is_empty() {
             return Ok(());
         }
+        hub.count_early_webhooks(early);
         let mut pipeline = Pipeline::with_capacity(due.len());
         for NotedHook { webhook, subject } in &due {
             let partition = Partition::of(&webhook.key);
@@ -156,22 +177,23 @@ impl Hooks {
 
     /// Holds a webhook until then, after those that are held already.
     fn hold(&self, hook: NotedHook, due: Instant) {
-        let mut queue = self.lock();
-        queue.held_ids.insert(hook.webhook.id.clone());
-        queue.held.push_back(HeldHook { due, hook });
+        self.lock().push(hook, due, false);
     }
 
-    fn due(&self) -> Vec<NotedHook> {
+    /// Returns those that are to be released, and how many of them are because of the limits alone.
+    fn due(&self, max: HeldMax) -> (Vec<NotedHook>, usize) {
         let (queue, now) = (self.lock(), Instant::now());
-        let excess = queue.held.len().saturating_sub(HELD_MAX);
+        let excess = queue.excess(max);
         let some = queue.held.iter().take(BATCH_MAX).enumerate();
         let due = some.take_while(|(index, held)| held.due <= now || *index < excess);
-        due.map(|(_, held)| held.hook.clone()).collect()
+        let early = queue.held.iter().take(excess).filter(|held| held.due > now).count();
+        (due.map(|(_, held)| held.hook.clone()).collect(), early)
     }
 
     fn forget_held(&self, count: usize) {
         let queue = &mut *self.lock();
         for held in queue.held.drain(..count) {
+            queue.held_bytes -= held.hook.bytes();
             queue.held_ids.remove(&held.hook.webhook.id);
         }
     }
@@ -232,6 +254,11 @@ impl Hooks {
 }
 
 impl NotedHook {
+    /// Returns the bytes of its texts.
+    fn bytes(&self) -> usize {
+        self.webhook.id.len() + self.subject.len()
+    }
+
     fn parse(id: &str, text: &str) -> Option<Self> {
         let (letter, rest) = text.split_at_checked(1)?;
         let (entry, user) = rest.split_once('\n')?;
@@ -264,5 +291,28 @@ mod tests {
         for broken in ["", "v", "v1:a", "x1:a\n", "va\n", "ü1:a\n"] {
             assert_eq!(NotedHook::parse("7-0", broken), None, "{broken:?}");
         }
+    }
+
+    #[test]
+    fn the_oldest_webhooks_beyond_the_limits_are_released_early() {
+        let hooks = Hooks::default();
+        let later = Instant::now() + std::time::Duration::from_secs(60);
+        for id in ["1-0", "2-0", "3-0"] {
+            hooks.hold(NotedHook::parse(id, "v1:a\n").unwrap(), later);
+        }
+        let bytes = 3 * ("1-0".len() + "c1:a\n".len());
+        for (max, released) in [
+            (HeldMax { events: 3, bytes }, vec![]),
+            (HeldMax { events: 2, bytes }, vec!["1-0"]),
+            (HeldMax { events: 3, bytes: bytes - 1 }, vec!["1-0"]),
+            (HeldMax { events: 3, bytes: 0 }, vec!["1-0", "2-0", "3-0"]),
+        ] {
+            let (due, early) = hooks.due(max);
+            let ids: Vec<&str> = due.iter().map(|hook| hook.webhook.id.as_str()).collect();
+            assert_eq!((ids, early), (released.clone(), released.len()), "{max:?}");
+            assert_eq!(hooks.next_due(max) < Some(later), !released.is_empty(), "{max:?}");
+        }
+        hooks.forget_held(1);
+        assert_eq!(hooks.due(HeldMax { events: 2, bytes: 2 * bytes / 3 }).0, []);
     }
 }

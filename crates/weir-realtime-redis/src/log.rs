@@ -225,6 +225,14 @@ impl RedisLog {
         (commands.connection, commands.appends) = (connection, appends.flatten());
     }
 
+    /// Ends the use of the connection: publications that were not sent yet are not sent on it any more.
+    pub(crate) fn disconnect(&self) {
+        if let Some(appends) = &self.lock_commands().appends {
+            appends.end();
+        }
+        self.set_commands(None);
+    }
+
     pub(crate) fn commands(&self) -> Option<(u64, CommandConnection)> {
         let commands = self.lock_commands();
         commands.connection.clone().map(|connection| (commands.generation, connection))

@@ -161,7 +161,7 @@ impl LogNode {
                 () = self.shutdown.requested() => break,
                 error = self.run_session() => {
                     if !error.leaves_publications() {
-                        self.log.set_commands(None);
+                        self.log.disconnect();
                     }
                     self.log.metrics.disconnected();
                     let (problem, is_full) = (error.to_string(), error.is_full());
@@ -300,8 +300,9 @@ impl LogNode {
             let (holes_due, shared_at) = (session.holes.due(), session.shared_at);
             let (resume_due, stores) =
                 (session.presence.suspension.retry_at(), !session.presence.suspension.is_active());
+            let held_max = self.hub.webhooks_held_max();
             let removals_due = session.presence.removals.next_due().filter(|_| stores);
-            let hooks_due = self.log.hooks.next_due().filter(|_| stores);
+            let hooks_due = self.log.hooks.next_due(held_max).filter(|_| stores);
             let done = tokio::select! {
                 first = session.pushes.next() => self.on_pushes(session, first),
                 () = self.log.requests.added() => self.compare_requested(session).await,

@@ -168,6 +168,8 @@ impl Presence {
         }
         log.metrics.layout(self.layout);
         self.suspension.end();
+        // Other nodes may resume later.
+        self.settles_at = Some(Instant::now() + log.settings.presence_lease + CONNECT_MARGIN);
         log.metrics.presence_suspended(false);
         let shard = &*log.shard.name;
         tracing::info!(shard, "subscriptions and members are stored in Redis again");
@@ -439,7 +441,7 @@ pub(crate) async fn end(
             tokio::time::sleep_until(due).await;
             removals.step(log, hub, connection).await?;
         }
-        while log.hooks.next_due().is_some_and(|due| due <= Instant::now()) {
+        while log.hooks.next_due(hub.webhooks_held_max()).is_some_and(|due| due <= Instant::now()) {
             log.hooks.release(&log.keys, hub, connection).await?;
         }
         while !log.hooks.settle(&log.keys, &log.identities, connection).await? {

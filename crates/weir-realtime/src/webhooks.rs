@@ -58,6 +58,14 @@ use shared::WebhookContext;
 pub struct Webhooks {
     intake: Intake,
     vacated_delay: Duration,
+    held_max: HeldMax,
+}
+
+/// How many events may wait for one that cancels them: `held_events_max` and `held_bytes_max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldMax {
+    pub events: usize,
+    pub bytes: usize,
 }
 
 impl Webhooks {
@@ -74,6 +82,8 @@ impl Webhooks {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
         let vacated_delay = settings.vacated_delay;
+        let (events, bytes) = (settings.limits.held_events_max, settings.limits.held_bytes_max);
+        let held_max = HeldMax { events, bytes };
         let shared = WebhookContext {
             settings,
             clock,
@@ -82,7 +92,7 @@ impl Webhooks {
             endpoint_shutdown: ShutdownToken::new(),
         };
         (
-            Self { intake, vacated_delay },
+            Self { intake, vacated_delay, held_max },
             WebhookWorker { intake: end, shared: Arc::new(shared), shutdown },
         )
     }
@@ -112,6 +122,14 @@ impl Webhooks {
     /// Returns how long an event waits for one that cancels it.
     pub(crate) const fn vacated_delay(&self) -> Duration {
         self.vacated_delay
+    }
+
+    pub(crate) const fn held_max(&self) -> HeldMax {
+        self.held_max
+    }
+
+    pub(crate) fn count_early(&self, count: u64) {
+        self.metrics().released_early.inc_by(count);
     }
 
     /// Returns the metrics.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Hub;
 use crate::pusher::webhook::WebhookEvent;
 use crate::shared_log::{ChannelKey, SharedChange, SharedWebhook};
-use crate::webhooks::{Receipt, WebhookKind};
+use crate::webhooks::{HeldMax, Receipt, WebhookKind};
 
 /// What the log reports. An endpoint that receives one of two opposite kinds needs both.
 const KINDS: [WebhookKind; 4] = [
@@ -45,5 +45,16 @@ impl Hub {
     #[must_use]
     pub fn vacated_delay(&self) -> Duration {
         self.webhooks.vacated_delay()
+    }
+
+    /// Returns how many webhooks may wait for such a change.
+    #[must_use]
+    pub fn webhooks_held_max(&self) -> HeldMax {
+        self.webhooks.held_max()
+    }
+
+    /// Counts webhooks that are sent before that time, because more would wait.
+    pub fn count_early_webhooks(&self, count: usize) {
+        self.webhooks.count_early(count as u64);
     }
 }
