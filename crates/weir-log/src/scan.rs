@@ -2,6 +2,8 @@
 
 use std::io;
 
+use memchr::memmem;
+
 use crate::disk::{self, DiskFile};
 use crate::error::RecordError;
 use crate::format::{
@@ -243,7 +245,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             if bytes.is_empty() {
                 break;
             }
-            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+            if let Some(last) = last_nonzero(bytes) {
                 found = Some(at + to_u32(last));
             }
             at += to_u32(bytes.len());
@@ -256,12 +258,13 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     /// written.
     fn statements_behind(&mut self, offset: u32, into: &mut Statements) -> io::Result<()> {
         let signatures = format::statement_signatures();
+        let finders = signatures.each_ref().map(memmem::Finder::new);
         let mut at = offset;
         while at + format::MARK_BYTES <= self.size {
             let bytes = self.window(at)?;
-            let found =
-                bytes.windows(10).position(|window| signatures.iter().any(|it| window[4..] == *it));
-            let Some(found) = found else {
+            // A signature follows the first four bytes of a record.
+            let ends = bytes.get(4..).unwrap_or_default();
+            let Some(found) = finders.iter().filter_map(|it| it.find(ends)).min() else {
                 at += to_u32(bytes.len()).saturating_sub(9).max(1);
                 continue;
             };
@@ -293,6 +296,20 @@ pub(crate) fn sealed_heads<F: DiskFile>(
     Ok(())
 }
 
+/// Returns the index of the last byte that is not zero. Whole blocks of zeros are compared at once.
+fn last_nonzero(bytes: &[u8]) -> Option<usize> {
+    const ZEROS: [u8; 4_096] = [0; 4_096];
+    let mut end = bytes.len();
+    for block in bytes.rchunks(ZEROS.len()) {
+        let start = end - block.len();
+        if *block != ZEROS[..block.len()] {
+            return block.iter().rposition(|byte| *byte != 0).map(|last| start + last);
+        }
+        end = start;
+    }
+    None
+}
+
 fn to_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a window lies in one segment")
 }
@@ -306,6 +323,17 @@ mod tests {
     use crate::disk::{Allocation, Disk};
     use crate::format::SegmentHeader;
     use crate::simulated_disk::SimulatedDisk;
+
+    #[test]
+    fn the_last_byte_that_is_not_zero_is_found_across_blocks() {
+        assert_eq!(last_nonzero(&[]), None);
+        assert_eq!(last_nonzero(&[0; 10_000]), None);
+        for at in [0, 1, 1_807, 1_808, 1_809, 5_903, 5_904, 9_999] {
+            let mut bytes = [0; 10_000];
+            (bytes[0], bytes[at]) = (1, 1);
+            assert_eq!(last_nonzero(&bytes), Some(at));
+        }
+    }
 
     #[test]
     fn mark_after_itself_is_damage() {
