@@ -18,6 +18,7 @@ use super::fair_queue::Relaning;
 use super::head::{RecordHead, RemovalReason};
 use super::head_features::BatchJob;
 use super::journal::Journal;
+use super::kept_key::KeptKey;
 use super::reclaim::Reclaim;
 use super::recover::{self, RecoverError};
 use super::state::EngineState;

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::weir::{Site, Weir};
 
 /// How long events are published in each stage.
 const STAGE: Duration = Duration::from_secs(2);
+/// Between two rounds of the publisher: what is published while a node is replaced fits into a history.
+const PAUSE: Duration = Duration::from_millis(25);
 const LAYOUT: &str = "weir_realtime_redis_layout{";
 
 /// A program, of which each node has its own data directory.
@@ -68,22 +70,28 @@ fn publish(address: SocketAddr, channel: &str, number: &str) -> bool {
 #[derive(Default)]
 struct Publisher {
     nodes: Mutex<Vec<SocketAddr>>,
+    published: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Publisher {
-    /// Returns how many events were published.
-    fn run(&self) -> u64 {
-        let mut published = 0;
+    fn run(&self) {
         while !self.is_over.load(Ordering::SeqCst) {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             for address in nodes.iter() {
-                published += u64::from(publish(*address, "news", &(published + 1).to_string()));
+                let number = self.published() + 1;
+                if publish(*address, "news", &number.to_string()) {
+                    self.published.store(number, Ordering::SeqCst);
+                }
             }
             drop(nodes);
-            std::thread::sleep(Duration::from_millis(4));
+            std::thread::sleep(PAUSE);
         }
-        published
+    }
+
+    /// Returns how many events were published.
+    fn published(&self) -> u64 {
+        self.published.load(Ordering::SeqCst)
     }
 
     fn add(&self, node: &Weir) {
@@ -181,14 +189,14 @@ fn nodes_of_an_earlier_version_are_replaced_and_return_while_events_are_publishe
         join_at_both([one, other]);
         std::thread::sleep(STAGE);
     };
-    let (published, nodes) = std::thread::scope(|scope| {
+    let nodes = std::thread::scope(|scope| {
         publisher.add(&one);
         publisher.add(&other);
         let publishing = scope.spawn(|| publisher.run());
         stage(&one, &other);
-        readers.iter_mut().for_each(|reader| reader.read_until(20));
 
         publisher.remove(&one);
+        readers[0].read_until(publisher.published());
         one = Programs::start_present(one.end());
         readers[0].reconnect(&one);
         publisher.add(&one);
@@ -196,6 +204,7 @@ fn nodes_of_an_earlier_version_are_replaced_and_return_while_events_are_publishe
         stage(&one, &other);
 
         publisher.remove(&other);
+        readers[1].read_until(publisher.published());
         other = Programs::start_present(other.end());
         readers[1].reconnect(&other);
         publisher.add(&other);
@@ -207,14 +216,17 @@ fn nodes_of_an_earlier_version_are_replaced_and_return_while_events_are_publishe
 
         // The way back.
         publisher.remove(&other);
+        readers[1].read_until(publisher.published());
         other = programs.start_previous(other.end());
         readers[1].reconnect(&other);
         publisher.add(&other);
         wait_for_layout(&one, "1");
         stage(&one, &other);
         publisher.is_over.store(true, Ordering::SeqCst);
-        (publishing.join().expect("it has published"), [one, other])
+        publishing.join().expect("it has published");
+        [one, other]
     });
+    let published = publisher.published();
     readers.iter_mut().for_each(|reader| reader.read_until(published));
     assert!(published > 100, "{published}");
     for node in nodes {
