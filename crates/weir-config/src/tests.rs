@@ -126,7 +126,7 @@ token = { env = "ABSENT" }
     weir.toml:7:9: jobs.fsync: expected a word, not a boolean
     weir.toml:8:12: jobs.password: a secret must not be in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:10:23: jobs.limits.advanced.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"
-    weir.toml:11:24: jobs.limits.advanced.returns_max: must be from 1 to 255
+    weir.toml:11:24: jobs.limits.advanced.returns_max: must be from 0 to 255
     weir.toml:12:1: jobs.limits.lines_bytes_max is not a setting; did you mean "line_bytes_max"?
     weir.toml:13:18: jobs.limits.line_bytes_max: must be from 1KiB to 1GiB
     weir.toml:14:14: queue name has a character outside [a-zA-Z0-9._-]

@@ -13,6 +13,7 @@ use crate::batches::{Batches, CallbackKind, JobEnd};
 use crate::cron::CronTable;
 use crate::custom::{BatchId, CustomMembers, UniqueKey, UniqueUntil};
 use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::model::{FailureCause, WorkerKills};
 use crate::settings::JobServerLimits;
 use crate::store::error::StoreError;
 use crate::tracks::{Track, TrackState, Tracks};
@@ -28,6 +29,8 @@ pub(crate) struct JobFeatures {
     pub(crate) batch: Option<BatchMember>,
     pub(crate) callback: Option<CallbackJob>,
     pub(crate) cron: Option<CronRun>,
+    /// How often it has killed its worker.
+    pub(crate) kills: Option<WorkerKills>,
 }
 
 /// A job's membership in a batch.
@@ -83,7 +86,7 @@ impl JobFeatures {
         });
         let batch = custom.batch.map(|batch| BatchMember { batch, has_failed: false });
         let (expires_at, tracked) = (custom.expires_at, custom.tracked);
-        Self { expires_at, lock, tracked, batch, callback: None, cron: None }
+        Self { expires_at, lock, tracked, batch, callback: None, cron: None, kills: None }
     }
 
     /// Returns the features of an exported job, whose `custom` is that of these features.
@@ -121,6 +124,15 @@ impl JobFeatures {
     pub(crate) fn failed(self) -> Self {
         let batch = self.batch.map(|member| BatchMember { has_failed: true, ..member });
         Self { batch, ..self }
+    }
+
+    /// Returns the features of a job that failed. The workers of one that is dead because it killed them are
+    /// forgotten: if an operator requeues it, they count anew.
+    pub(crate) fn failed_by(self, cause: FailureCause) -> Self {
+        match cause {
+            FailureCause::Run => self.failed(),
+            FailureCause::WorkerKilled => Self { kills: None, ..self.failed() },
+        }
     }
 
     /// Returns the features of a callback's job, which belongs to no batch.

@@ -26,7 +26,9 @@ use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use crate::cron::CronState;
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
-use crate::model::{Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::model::{
+    Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerEnd,
+};
 use crate::settings::JobServerSettings;
 use crate::store::{
     Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
@@ -303,9 +305,9 @@ impl Store for MemoryStore {
         outcomes
     }
 
-    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
         self.inner.check_open()?;
-        let queues = self.inner.state.borrow_mut().release(wid, self.inner.clock.now());
+        let queues = self.inner.state.borrow_mut().release(wid, end, self.inner.clock.now());
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(queues.len())

@@ -113,6 +113,33 @@ impl fmt::Display for Wid {
     }
 }
 
+/// How a worker ended whose jobs return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// It was cut off while it ran jobs, and reported nothing since: they may be the cause.
+    Killed,
+    /// It was stopping or ended in order, or nothing is known of its end: its jobs are not the cause.
+    Stopped,
+}
+
+/// How often a job has killed its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerKills {
+    pub times: u8,
+    /// When the first one was noticed.
+    pub since: Timestamp,
+}
+
+/// Why a job failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureCause {
+    /// Its worker reported it, or its reservation expired. Its `retry` decides.
+    #[default]
+    Run,
+    /// It has killed too many workers: it is dead, whatever its `retry`.
+    WorkerKilled,
+}
+
 /// The directive for a worker process. It only moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkerDirective {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::model::{FailureReport, FailureState, Wid};
+use crate::model::{FailureCause, FailureReport, FailureState, Wid, WorkerEnd, WorkerKills};
 use crate::store::FailOutcome;
 
 /// Maximum length of a failure's type, in characters.
@@ -34,6 +34,7 @@ pub struct FailedJob {
     pub backtrace: u32,
     /// The failure before this one.
     pub previous: Option<FailureState>,
+    pub cause: FailureCause,
 }
 
 /// Decides the outcome of a job that failed `now`. Returns it with the failure to store in its
@@ -46,6 +47,7 @@ pub fn fail(
 ) -> (FailOutcome, FailureState) {
     let retry_count = job.previous.as_ref().map_or(0, |last| last.retry_count.saturating_add(1));
     let outcome = match u32::try_from(job.retry) {
+        _ if job.cause == FailureCause::WorkerKilled => FailOutcome::Dead,
         Ok(0) => FailOutcome::Discarded,
         Ok(retries) if retry_count < retries => {
             FailOutcome::Retry { next_at: now + retry_delay(retry_count, random) }
@@ -57,7 +59,11 @@ pub fn fail(
         FailOutcome::Retry { next_at } => Some(next_at),
         FailOutcome::Dead | FailOutcome::Discarded => None,
     };
-    let remaining = u32::try_from(job.retry).unwrap_or(0).saturating_sub(retry_count);
+    let retries = match job.cause {
+        FailureCause::Run => u32::try_from(job.retry).unwrap_or(0),
+        FailureCause::WorkerKilled => 0,
+    };
+    let remaining = retries.saturating_sub(retry_count);
     let FailureReport { errtype, message, backtrace, .. } = cut(report, job.backtrace);
     let failure = FailureState {
         retry_count,
@@ -115,32 +121,52 @@ pub fn may_end(holder: Option<&Wid>, reporter: Option<&Wid>) -> bool {
     holder.is_none() || reporter.is_none() || holder == reporter
 }
 
-/// Returns the failure of a job that was returned too often because its workers vanished.
-#[must_use]
-pub fn worker_vanished(jid: Box<str>) -> FailureReport {
-    FailureReport {
-        jid,
-        errtype: "WorkerVanished".to_owned(),
-        message:
-            "its workers vanished too often while they had it (jobs.limits.advanced.returns_max)"
-                .to_owned(),
-        backtrace: Vec::new(),
-    }
-}
+/// Kills count together within this time. A job that lost its workers further apart is not suspected to be the cause.
+pub const KILLS_AGE_MAX: Duration = Duration::from_secs(72 * 3_600);
 
-/// What happens to a job whose worker vanished.
+/// What happens to a job whose worker has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// The job returns to its position in its queue.
-    Waits,
-    /// The job has lost too many workers and fails with [`worker_vanished`].
-    Fails,
+    /// The job returns to its position in its queue. `Some`: with one more kill.
+    Waits(Option<WorkerKills>),
+    /// The job has killed too many workers and is dead, by [`worker_killed`].
+    Dies { times: u8 },
 }
 
-/// Decides by how often the job was returned before.
+/// Decides by how often the job has killed its worker before. `returns_max` = 0: no job dies of it.
 #[must_use]
-pub const fn after_vanishing(returned_before: u8, returns_max: u8) -> Return {
-    if returned_before < returns_max { Return::Waits } else { Return::Fails }
+pub fn after_worker_end(
+    end: WorkerEnd,
+    before: Option<WorkerKills>,
+    returns_max: u8,
+    now: Timestamp,
+) -> Return {
+    if end == WorkerEnd::Stopped {
+        return Return::Waits(before);
+    }
+    let recent = before.filter(|kills| now.since(kills.since) <= KILLS_AGE_MAX);
+    let kills = WorkerKills {
+        times: recent.map_or(1, |kills| kills.times.saturating_add(1)),
+        since: recent.map_or(now, |kills| kills.since),
+    };
+    if returns_max > 0 && kills.times >= returns_max {
+        return Return::Dies { times: kills.times };
+    }
+    Return::Waits(Some(kills))
+}
+
+/// Returns the failure of a job that has killed its worker too often.
+#[must_use]
+pub fn worker_killed(jid: Box<str>, times: u8) -> FailureReport {
+    let workers = if times == 1 { "worker" } else { "workers" };
+    FailureReport {
+        jid,
+        errtype: "WorkerKilled".to_owned(),
+        message: format!(
+            "{times} {workers} died while running it (jobs.limits.advanced.returns_max)"
+        ),
+        backtrace: Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +187,7 @@ mod tests {
     fn after(previous_count: Option<u32>, retry: i32) -> (FailOutcome, FailureState) {
         let previous = previous_count
             .map(|retry_count| FailureState { retry_count, ..FailureState::default() });
-        let job = FailedJob { retry, backtrace: 50, previous };
+        let job = FailedJob { retry, backtrace: 50, previous, cause: FailureCause::Run };
         fail(&job, report(), NOW, &mut fastrand::Rng::with_seed(1))
     }
 
@@ -252,14 +278,32 @@ mod tests {
     }
 
     #[test]
-    fn repeatedly_orphaned_job_fails() {
-        let check = |before: u8, max: u8, expected: Return| {
-            assert_eq!(after_vanishing(before, max), expected);
+    fn the_last_kill_is_the_death() {
+        let at = |hours: u64| NOW + Duration::from_secs(hours * 3_600);
+        let kills = |times, since| Some(WorkerKills { times, since });
+        let check = |before, max: u8, now, expected: Return| {
+            assert_eq!(after_worker_end(WorkerEnd::Killed, before, max, now), expected);
         };
-        check(0, 3, Return::Waits);
-        check(2, 3, Return::Waits);
-        check(3, 3, Return::Fails);
-        check(0, 0, Return::Fails);
-        check(255, 255, Return::Fails);
+        check(None, 3, at(0), Return::Waits(kills(1, at(0))));
+        check(kills(1, at(0)), 3, at(72), Return::Waits(kills(2, at(0))));
+        check(kills(2, at(0)), 3, at(72), Return::Dies { times: 3 });
+        check(kills(2, at(0)), 3, at(73), Return::Waits(kills(1, at(73))));
+        check(None, 1, at(0), Return::Dies { times: 1 });
+        check(kills(u8::MAX, at(0)), 0, at(1), Return::Waits(kills(u8::MAX, at(0))));
+        let stopped = after_worker_end(WorkerEnd::Stopped, kills(2, at(0)), 3, at(1));
+        assert_eq!(stopped, Return::Waits(kills(2, at(0))), "a stop counts for nothing");
+    }
+
+    #[test]
+    fn a_job_that_killed_its_workers_is_dead_whatever_its_retries() {
+        for retry in [25, 0, -1] {
+            let cause = FailureCause::WorkerKilled;
+            let job = FailedJob { retry, backtrace: 50, previous: None, cause };
+            let report = worker_killed("12345678".into(), 3);
+            let (outcome, failure) = fail(&job, report, NOW, &mut fastrand::Rng::with_seed(1));
+            assert_eq!((outcome, failure.remaining, failure.next_at), (FailOutcome::Dead, 0, None));
+            assert_eq!(failure.errtype, "WorkerKilled");
+            assert!(failure.message.starts_with("3 workers died"), "{}", failure.message);
+        }
     }
 }

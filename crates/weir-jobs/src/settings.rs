@@ -347,8 +347,9 @@ pub struct JobServerLimits {
     /// queues.
     #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub heartbeat_timeout: Duration,
-    /// A job that was returned this often because its worker died counts as failed.
-    #[setting(advanced, restart, range = 1..=255, default = 3)]
+    /// A job is dead once it has killed this many workers within three days: they were cut off while they ran it.
+    /// 0: never.
+    #[setting(advanced, restart, range = 0..=255, default = 3)]
     pub returns_max: u8,
     /// Bytes of one log segment.
     #[setting(advanced, size, restart, range = 1 << 20..=1 << 28, default = 64 << 20)]

@@ -26,7 +26,7 @@ pub use crate::features::{CallbackJob, ExportedFeatures};
 use crate::lanes::{BlockedJobs, LaneCounts};
 use crate::model::{
     Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
-    WorkerDirective,
+    WorkerDirective, WorkerEnd,
 };
 use crate::node::{NodeReport, NodeState};
 use crate::tracks::{Track, TrackUpdate};
@@ -455,10 +455,10 @@ pub trait Store: 'static {
         outcome.expect("each report has an outcome")
     }
 
-    /// Releases the reservations of a worker that is gone: the jobs return to their positions, or
-    /// fail if they have returned more than `returns_max` times. Returns the number of
-    /// reservations.
-    async fn release(&self, wid: &Wid) -> Result<usize, StoreError>;
+    /// Releases the reservations of a worker that is gone: the jobs return to their positions. Those
+    /// that have killed `returns_max` workers within [`KILLS_AGE_MAX`](crate::rules::KILLS_AGE_MAX), this one included, are
+    /// dead. Returns the number of reservations.
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError>;
 
     /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
     /// reservation.

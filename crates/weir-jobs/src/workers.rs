@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use crate::faktory::{Signal, SignalLevel};
-use crate::model::{QueueName, Wid, WorkerDirective};
+use crate::model::{QueueName, Wid, WorkerDirective, WorkerEnd};
 use crate::store::WorkerReport;
 use crate::view;
 
@@ -45,6 +45,8 @@ struct RegisteredWorker {
     last_beat: Timestamp,
     state: WorkerDirective,
     connections: Vec<WorkerConnection>,
+    /// How its last connection ended. `None`: it has not connected since this server started.
+    last_end: Option<ConnectionEnd>,
     /// The maximum number of queues to show: the setting at the last change of its queues.
     queues_kept_max: usize,
 }
@@ -57,9 +59,31 @@ impl RegisteredWorker {
             last_beat: now,
             state: WorkerDirective::Running,
             connections: Vec::new(),
+            last_end: None,
             queues_kept_max: 0,
         }
     }
+
+    /// Returns how a worker ended that sends no heartbeat. A process that was asked to stop, that said so itself, or
+    /// whose last connection ended with END, was not killed by a job. Of one that did not connect since this server
+    /// started, nothing is known: it may have ended with the server before.
+    fn end(&self) -> WorkerEnd {
+        let was_cut = self.last_end == Some(ConnectionEnd::Cut) || !self.connections.is_empty();
+        match self.state {
+            WorkerDirective::Running if was_cut => WorkerEnd::Killed,
+            _ => WorkerEnd::Stopped,
+        }
+    }
+}
+
+/// How a connection of a worker ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ConnectionEnd {
+    /// Without END.
+    #[default]
+    Cut,
+    /// With END.
+    Orderly,
 }
 
 /// One connection of a worker process.
@@ -98,6 +122,7 @@ impl WorkerRegistry {
             worker.state = WorkerDirective::Running;
         }
         worker.last_beat = worker.last_beat.max(now);
+        worker.last_end = Some(ConnectionEnd::Cut);
         signal.give(signal_level(worker.state));
         worker.connections.push(WorkerConnection {
             signal,
@@ -134,8 +159,9 @@ impl WorkerRegistry {
     }
 
     /// Removes a closed connection. The worker stays registered until it is reaped.
-    pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>) {
+    pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>, end: ConnectionEnd) {
         if let Some(worker) = self.by_wid.get_mut(wid) {
+            worker.last_end = Some(end);
             worker.connections.retain(|known| !Rc::ptr_eq(&known.signal, signal));
         }
     }
@@ -175,11 +201,11 @@ impl WorkerRegistry {
 
     /// Removes the workers that sent no heartbeat for `timeout`, and closes their connections. The
     /// caller must release their reservations.
-    pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
+    pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<(Wid, WorkerEnd)> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
             worker.connections.iter().for_each(|it| it.signal.give(SignalLevel::Close));
-            wid
+            (wid, worker.end())
         })
         .collect()
     }
@@ -256,6 +282,7 @@ impl RegisteredWorker {
 
 #[cfg(test)]
 mod tests {
+    use super::ConnectionEnd::{Cut, Orderly};
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -289,7 +316,7 @@ mod tests {
         let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
         workers.send_directive(Some("w"), WorkerDirective::Terminate);
-        workers.disconnect(&Wid::new("w"), &signal);
+        workers.disconnect(&Wid::new("w"), &signal, ConnectionEnd::Cut);
         assert_eq!(connect(&mut workers, "w", at(2)).order(), SignalLevel::Serve);
         assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerDirective::Running));
         let started_at = workers.view(|_| 0)[0].started_at;
@@ -304,10 +331,46 @@ mod tests {
         workers.beat("late", None, Some(7), at(1));
         assert_eq!(workers.next_reap(MINUTE), Some(at(60)));
         assert!(workers.reap(at(59), MINUTE).is_empty());
-        assert_eq!(workers.reap(at(60), MINUTE), [Wid::new("early")]);
+        assert_eq!(workers.reap(at(60), MINUTE), [(Wid::new("early"), WorkerEnd::Killed)]);
         assert_eq!((early.order(), late.order()), (SignalLevel::Close, SignalLevel::Serve));
         assert_eq!(workers.beat("early", None, None, at(60)), None);
         assert_eq!(workers.next_reap(MINUTE), Some(at(61)));
+    }
+
+    /// Opens as many connections as there are ends, and closes them in order.
+    fn close(workers: &mut WorkerRegistry, wid: &Wid, ends: &[ConnectionEnd]) {
+        let open: Vec<_> = ends.iter().map(|_| connect(workers, wid.as_str(), at(0))).collect();
+        for (signal, end) in open.iter().zip(ends) {
+            workers.disconnect(wid, signal, *end);
+        }
+    }
+
+    #[test]
+    fn only_a_worker_that_is_cut_off_while_it_runs_was_killed() {
+        let end = |prepare: fn(&mut WorkerRegistry, &Wid)| {
+            let (mut workers, wid) = (WorkerRegistry::default(), Wid::new("w"));
+            workers.expect(&wid, at(0));
+            prepare(&mut workers, &wid);
+            let reaped = workers.reap(at(120), MINUTE);
+            assert_eq!(reaped.len(), 1);
+            reaped[0].1
+        };
+        let silent: fn(&mut WorkerRegistry, &Wid) = |workers, _| drop(connect(workers, "w", at(0)));
+        assert_eq!(end(silent), WorkerEnd::Killed, "connected and silent");
+        assert_eq!(end(|workers, wid| close(workers, wid, &[Orderly, Cut])), WorkerEnd::Killed);
+        assert_eq!(end(|workers, wid| close(workers, wid, &[Cut, Orderly])), WorkerEnd::Stopped);
+        let back: fn(&mut WorkerRegistry, &Wid) = |workers, wid| {
+            close(workers, wid, &[Orderly]);
+            close(workers, wid, &[Cut]);
+        };
+        assert_eq!(end(back), WorkerEnd::Killed, "it came back and was cut off");
+        assert_eq!(end(|_, _| {}), WorkerEnd::Stopped, "known from before the start only");
+        for state in [WorkerDirective::Quiet, WorkerDirective::Terminate] {
+            let (mut workers, wid) = (WorkerRegistry::default(), Wid::new("w"));
+            close(&mut workers, &wid, &[Cut]);
+            workers.beat("w", Some(state), None, at(1));
+            assert_eq!(workers.reap(at(120), MINUTE), [(wid, WorkerEnd::Stopped)]);
+        }
     }
 
     #[test]
@@ -315,7 +378,7 @@ mod tests {
         let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
         connect(&mut workers, "w", at(0));
-        workers.disconnect(&Wid::new("w"), &signal);
+        workers.disconnect(&Wid::new("w"), &signal, ConnectionEnd::Cut);
         let view = workers.view(|_| 3);
         assert_eq!((view[0].connections, view[0].busy), (1, 3));
         assert_eq!(workers.len(), 1);
@@ -340,7 +403,7 @@ mod tests {
         assert_eq!(shown(&workers), ("default mail push".to_owned(), 3));
         workers.record_queues(&wid, &one, &names("a b c d"), 3);
         assert_eq!(shown(&workers), ("a b c".to_owned(), 5));
-        workers.disconnect(&wid, &one);
+        workers.disconnect(&wid, &one, ConnectionEnd::Cut);
         assert_eq!(shown(&workers), ("default mail".to_owned(), 2));
     }
 

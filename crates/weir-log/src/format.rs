@@ -27,14 +27,14 @@
 //! Bytes that a repair overwrote are in `damaged.log`, which has the same header and records under
 //! the segment number 0; see `damage.rs`.
 //!
-//! Version 1 has no records of kind 5. Versions 2, 3 and 4 have the same bytes; in each the owner writes
+//! Version 1 has no records of kind 5. Versions 2 to 5 have the same bytes; in each the owner writes
 //! records that its older versions would misread. Older segments are read, but no jobs are appended to
 //! them.
 
 use crate::position::RecordPosition;
 
 /// The version of segments that are written.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The first version with records of kind 5.
 pub(crate) const VERSION_WITH_FIRST: u32 = 2;
 /// The oldest version that can be read.

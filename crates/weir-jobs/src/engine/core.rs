@@ -5,8 +5,6 @@
 //! The operations are in the files beside this one: `push`, `work` (take, ack, fail), `moves`
 //! (requeue, kill, discard, clear), `due`, `reclaim`, `look` (counts, scan, find).
 
-use std::collections::HashMap;
-
 use weir_base::clock::Timestamp;
 use weir_log::{
     AppendError, Disk, Lsn, OpenError, ReadAhead, RecordError, RecordPosition, RecoveryReport,
@@ -119,8 +117,6 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) unnoted: Vec<KeptKey>,
     /// Callbacks of batches that could not be stored wait until then.
     pub(crate) callbacks_wait_until: Timestamp,
-    /// How often each job was returned because its worker vanished. Few entries, in memory only.
-    pub(crate) returns: HashMap<JobIndex, u8>,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -154,7 +150,6 @@ impl<D: Disk> Engine<D> {
             held_by_log: Vec::new(),
             unnoted: Vec::new(),
             callbacks_wait_until: Timestamp::default(),
-            returns: HashMap::new(),
             buffer: Vec::new(),
         };
         engine.journal.write_snapshot(&engine.state)?;
@@ -222,7 +217,7 @@ impl<D: Disk> Engine<D> {
     /// Removes a job from memory, and a removed queue with its last job.
     pub(crate) fn forget(&mut self, job: JobIndex) {
         let entry = self.state.remove(job);
-        self.forgotten(job, entry);
+        self.forgotten(entry);
     }
 
     /// Removes up to `max` jobs of cleared queues and sets from memory. The end of a job of a batch is
@@ -241,7 +236,7 @@ impl<D: Disk> Engine<D> {
             }
             self.state.cleared.pop();
             let entry = self.state.remove_unplaced(job);
-            self.forgotten(job, entry);
+            self.forgotten(entry);
             if self.state.cleared.is_empty() {
                 self.reclaim.look_again();
             }
@@ -249,8 +244,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    fn forgotten(&mut self, job: JobIndex, entry: ArenaEntry) {
-        self.returns.remove(&job);
+    fn forgotten(&mut self, entry: ArenaEntry) {
         self.note_release(entry.position.segment);
         self.forget_removed(entry.queue);
     }

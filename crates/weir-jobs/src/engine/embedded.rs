@@ -22,7 +22,9 @@ use crate::custom::BatchId;
 use crate::metrics::{
     EMBEDDED_SHARD, EMBEDDED_TIMED_OF, JobsMetrics, StoreMetrics, StoreOperation,
 };
-use crate::model::{Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::model::{
+    Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerEnd,
+};
 use crate::settings::JobServerSettings;
 use crate::store::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, Filter, FindOutcome,
@@ -248,12 +250,12 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.measured.timed(StoreOperation::Fail, self.fail_each(reporter, reports)).await
     }
 
-    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
         let work = async {
             let inner = &*self.inner;
             let mut queues = Vec::new();
             while let Some(queue) =
-                inner.retrying(|engine, now| engine.release_one(wid, now)).await?
+                inner.retrying(|engine, now| engine.release_one(wid, end, now)).await?
             {
                 queues.push(queue);
             }

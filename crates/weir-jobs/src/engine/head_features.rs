@@ -7,6 +7,7 @@ use super::varint::{self, FieldReader, Malformed};
 use crate::batches::CallbackKind;
 use crate::custom::{BatchId, UniqueKey};
 use crate::features::{BatchMember, CallbackJob, CronRun, JobFeatures, JobLock};
+use crate::model::WorkerKills;
 
 const EXPIRES: u8 = 1;
 const LOCK: u8 = 2;
@@ -69,6 +70,11 @@ pub(crate) fn write(features: &JobFeatures, into: &mut Vec<u8>) {
         into.extend_from_slice(&run.key.to_le_bytes());
         varint::put(into, run.at.as_micros());
     }
+    // Since version 5 of the log. All flags are in use, so that the last fields need none.
+    if let Some(kills) = features.kills {
+        into.push(kills.times);
+        varint::put(into, kills.since.as_micros());
+    }
 }
 
 /// Appends a callback of a batch.
@@ -127,6 +133,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<JobFeatures, Malformed> {
         let key = fields.bytes(8)?.try_into().map_err(|_| Malformed)?;
         features.cron = Some(CronRun { key: u64::from_le_bytes(key), at: time(&mut fields)? });
     }
+    if !fields.0.is_empty() {
+        features.kills = Some(WorkerKills { times: fields.byte()?, since: time(&mut fields)? });
+    }
     if fields.0.is_empty() { Ok(features) } else { Err(Malformed) }
 }
 
@@ -154,15 +163,17 @@ mod tests {
             kind: callback_kind(kind).unwrap(),
         });
         let cron = (any::<u64>(), time()).prop_map(|(key, at)| CronRun { key, at });
-        let batch = (option::of(batch), option::of(callback), option::of(cron));
+        let kills = (any::<u8>(), time()).prop_map(|(times, since)| WorkerKills { times, since });
+        let batch = (option::of(batch), option::of(callback), option::of(cron), option::of(kills));
         (option::of(time()), option::of(lock), any::<bool>(), batch).prop_map(
-            |(expires_at, lock, tracked, (batch, callback, cron))| JobFeatures {
+            |(expires_at, lock, tracked, (batch, callback, cron, kills))| JobFeatures {
                 expires_at,
                 lock,
                 tracked,
                 batch,
                 callback,
                 cron,
+                kills,
             },
         )
     }
@@ -174,8 +185,12 @@ mod tests {
             write(&features, &mut bytes);
             prop_assert_eq!(bytes.is_empty(), features.is_empty());
             prop_assert_eq!(read(&bytes), Ok(features));
+            // Without the kills, the rest is what an older version wrote.
+            let older = JobFeatures { kills: None, ..features };
             for cut in 1..bytes.len() {
-                prop_assert_eq!(read(&bytes[..cut]), Err(Malformed));
+                let found = read(&bytes[..cut]);
+                let is_older = features.kills.is_some() && found == Ok(older);
+                prop_assert!(found == Err(Malformed) || is_older, "{:?}", found);
             }
         }
 

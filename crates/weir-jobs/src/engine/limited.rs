@@ -151,7 +151,7 @@ mod tests {
     use crate::allocation::Allocation;
     use crate::job::JobBatch;
     use crate::metrics::JobsMetrics;
-    use crate::model::{QueueName, Wid};
+    use crate::model::{QueueName, Wid, WorkerEnd};
     use crate::settings::{JobServerLimits, JobServerSettings, QueueSettings};
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -206,14 +206,17 @@ mod tests {
             if is_put_back {
                 assert!(engine.put_back(&taken).is_some());
             } else {
-                assert_eq!(engine.release_one(&wid, NOW), Err(EngineError::Behind));
+                assert_eq!(
+                    engine.release_one(&wid, WorkerEnd::Killed, NOW),
+                    Err(EngineError::Behind)
+                );
                 assert!(engine.state.reserved.get("first-job").is_some(), "nothing was done");
             }
             engine.journal.log.syncer().sync().unwrap();
             if is_put_back {
                 engine.note_all_waiting().unwrap();
             } else {
-                assert!(engine.release_one(&wid, NOW).unwrap().is_some());
+                assert!(engine.release_one(&wid, WorkerEnd::Killed, NOW).unwrap().is_some());
             }
             engine.journal.log.flush().unwrap();
             let mut engine = open(&disk.kill());

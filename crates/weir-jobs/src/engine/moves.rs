@@ -13,7 +13,7 @@ use super::state::EngineState;
 use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
-use crate::model::{EntryKey, JobLocation, QueueName, SetName};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName, WorkerKills};
 use crate::store::{Action, QueueAction};
 use crate::tracks::TrackState;
 
@@ -169,7 +169,39 @@ impl<D: Disk> Engine<D> {
         self.state.rest_in(job, queue, stored.rest(), order, lane);
         self.state.relocate(job, position);
         self.note_release(old.segment);
-        self.returns.remove(&job);
+        Ok(())
+    }
+
+    /// Writes that a reserved job has killed its worker so often. Without space for that, or if the record can't be
+    /// read, it is known until a restart.
+    pub(crate) fn note_kills(
+        &mut self,
+        job: JobIndex,
+        kills: Option<WorkerKills>,
+    ) -> Result<(), EngineError> {
+        let features = self.state.features.get(job);
+        if features.kills == kills {
+            return Ok(());
+        }
+        let features = JobFeatures { kills, ..features };
+        let ArenaEntry { position: old, queue, hash, order, .. } = *self.state.arena.get(job);
+        let mut buffer = Vec::new();
+        if let Ok(body) = self.journal.read(old, &mut buffer) {
+            let (cause, stored, replaces) = (Cause::Copied, StoredPlace::Queue, Some(old));
+            let put = Put { cause, stored, queue, order, hash, replaces, features: &[] };
+            let written = self.journal.put(Class::Essential, &put, &features, &body, &self.state);
+            match written.map_err(EngineError::from) {
+                Ok(position) => {
+                    self.state.relocate(job, position);
+                    self.note_release(old.segment);
+                }
+                Err(EngineError::Behind) => return Err(EngineError::Behind),
+                Err(error) => {
+                    tracing::warn!(%error, "a killed worker is not noted in the log");
+                }
+            }
+        }
+        self.state.features.set(job, features);
         Ok(())
     }
 
@@ -308,7 +340,6 @@ impl<D: Disk> Engine<D> {
         // What was enqueued is gone; its times are over all the same.
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();
-        self.returns.clear();
         self.relaning.clear();
         self.dispatcher.forget_running();
         self.reclaim.start_over();

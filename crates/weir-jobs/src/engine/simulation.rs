@@ -20,7 +20,7 @@ use crate::batches::BatchDefinition;
 use crate::custom::BatchId;
 use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
-use crate::model::{Delivery, FailureReport, JobLocation, QueueName, SetName, Wid};
+use crate::model::{Delivery, FailureReport, JobLocation, QueueName, SetName, Wid, WorkerEnd};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 
@@ -467,7 +467,8 @@ impl Run {
 
     fn release(&mut self) {
         let wid = Wid::new("w1");
-        while let Ok(Some(_)) = self.run(|engine, now| engine.release_one(&wid, now)) {}
+        let end = if self.random.bool() { WorkerEnd::Killed } else { WorkerEnd::Stopped };
+        while let Ok(Some(_)) = self.run(|engine, now| engine.release_one(&wid, end, now)) {}
         self.note_vanished();
         self.note(false);
     }

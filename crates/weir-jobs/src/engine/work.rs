@@ -15,7 +15,7 @@ use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
-use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
+use crate::model::{Delivery, FailureCause, FailureReport, QueueName, SetName, Wid, WorkerEnd};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
 use crate::tracks::TrackState;
@@ -341,7 +341,7 @@ impl<D: Disk> Engine<D> {
         let queue = self.state.arena.get(job).queue;
         // A queue that was removed ends with its last job.
         let metrics = self.state.queues.get_mut(queue).metrics.clone();
-        let outcome = self.fail_job(job, report, now)?;
+        let outcome = self.fail_job(job, report, FailureCause::Run, now)?;
         metrics.run.observe(ran);
         Ok((outcome, queue))
     }
@@ -350,6 +350,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         job: JobIndex,
         report: FailureReport,
+        cause: FailureCause,
         now: Timestamp,
     ) -> Result<FailOutcome, EngineError> {
         let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
@@ -365,7 +366,7 @@ impl<D: Disk> Engine<D> {
         let jid = report.jid.clone();
         let previous = job_text::failure(body.json, body.base_bytes);
         let (outcome, failure) = rules::fail(
-            &rules::FailedJob { retry: body.retry, backtrace: body.backtrace, previous },
+            &rules::FailedJob { retry: body.retry, backtrace: body.backtrace, previous, cause },
             report,
             now,
             &mut self.random,
@@ -390,7 +391,7 @@ impl<D: Disk> Engine<D> {
                 return Ok(outcome);
             }
         };
-        let features = self.state.features.get(job).failed();
+        let features = self.state.features.get(job).failed_by(cause);
         self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order, features)?;
         self.state.totals.count_put(Cause::Failed);
         let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
@@ -417,17 +418,18 @@ impl<D: Disk> Engine<D> {
         let queue = self.state.arena.get(job).queue;
         let jid = self.reserved_jid(job);
         self.lapse_charge(&jid, job, queue, now);
-        match self.fail_job(job, rules::reservation_expired(jid), now) {
+        match self.fail_job(job, rules::reservation_expired(jid), FailureCause::Run, now) {
             Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(Some(queue)),
             Err(error) => Err(error),
         }
     }
 
-    /// Releases one job of a vanished worker: it waits again, or fails if it was returned too
-    /// often. Returns the job's queue, or `None` if the worker has no reservations.
+    /// Releases one job of a worker that has ended: it waits again, or is dead if it has killed too many
+    /// workers. Returns the job's queue, or `None` if the worker has no reservations.
     pub(crate) fn release_one(
         &mut self,
         wid: &Wid,
+        end: WorkerEnd,
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
         let held = self
@@ -441,10 +443,12 @@ impl<D: Disk> Engine<D> {
             return Ok(None);
         };
         let queue = self.state.arena.get(job).queue;
-        let returned = self.returns.get(&job).copied().unwrap_or(0);
-        match rules::after_vanishing(returned, self.settings.limits.returns_max) {
-            rules::Return::Waits => {
+        let before = self.state.features.get(job).kills;
+        match rules::after_worker_end(end, before, self.settings.limits.returns_max, now) {
+            rules::Return::Waits(kills) => {
+                // In this order: only the first may be repeated.
                 self.note_waiting(self.state.reserved.logged_of(&jid, job))?;
+                self.note_kills(job, kills)?;
                 let reservation = self.state.reserved.remove_job(&jid, job);
                 if let Some(reservation) = &reservation {
                     self.forget_logged(reservation);
@@ -453,12 +457,13 @@ impl<D: Disk> Engine<D> {
                 self.take_back_charge(queue, charge);
                 self.note_track(job, &jid, TrackState::Enqueued, now);
                 self.wait_again(job, lane);
-                self.returns.insert(job, returned + 1);
             }
-            rules::Return::Fails => {
+            rules::Return::Dies { times } => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 self.lapse_charge(&jid, job, queue, now);
-                match self.fail_job(job, rules::worker_vanished(jid), now) {
+                tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
+                let report = rules::worker_killed(jid, times);
+                match self.fail_job(job, report, FailureCause::WorkerKilled, now) {
                     Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
                     Err(error) => return Err(error),
                 }

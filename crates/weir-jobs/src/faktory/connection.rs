@@ -1,5 +1,6 @@
 //! The phases of one connection: greeting, HELLO, commands, close.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::model::Wid;
 use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
-use crate::workers::Profile;
+use crate::workers::{ConnectionEnd, Profile};
 
 /// Whether a new connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct FaktoryClient {
     /// `None` for a producer.
     pub(crate) wid: Option<Wid>,
     pub(crate) signal: Rc<Signal>,
+    /// How the connection ends, as far as the client has said.
+    pub(crate) end: Cell<ConnectionEnd>,
 }
 
 /// Serves a connection until it ends.
@@ -46,7 +49,7 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     admission: Admission,
 ) {
     let mut wire = Wire::new(io, Rc::clone(&service.buffers), Rc::clone(&signal));
-    let client = FaktoryClient { address, wid: None, signal };
+    let client = FaktoryClient { address, wid: None, signal, end: Cell::default() };
     let end = run_session(&service, &mut wire, client, admission).await;
     let Err(end) = end else { return };
     let limits = &service.settings().limits;
@@ -107,7 +110,7 @@ async fn run_session<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     drop(settings);
     let result = FaktorySession::new(Rc::clone(service), &client).run(wire).await;
     if let Some(wid) = &client.wid {
-        service.workers.borrow_mut().disconnect(wid, &client.signal);
+        service.workers.borrow_mut().disconnect(wid, &client.signal, client.end.get());
     }
     result
 }

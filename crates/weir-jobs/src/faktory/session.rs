@@ -17,6 +17,7 @@ use crate::metrics::{CommandResult, FaktoryVerb, JobServerLimit};
 use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
+use crate::workers::ConnectionEnd;
 
 /// Processes a client's commands after HELLO.
 #[derive(Debug)]
@@ -135,6 +136,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             FaktoryVerb::Ack => return self.ack_batch(wire, command.rest, lines).await,
             FaktoryVerb::End => {
                 self.count(verb, CommandResult::Ok);
+                self.client.end.set(ConnectionEnd::Orderly);
                 return Err(CloseReason::Silent);
             }
             FaktoryVerb::Pushb => push::pushb(&self.service, settings, command.rest).await,

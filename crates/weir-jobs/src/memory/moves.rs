@@ -77,7 +77,6 @@ impl MemoryState {
             self.rest_in(id, queue, base_bytes, order);
             self.note_arrival(id, now);
             self.note_track(id, TrackState::Enqueued, now);
-            self.reset_returns(id);
             moved.jobs += 1;
         }
         moved.queues.extend((moved.jobs > 0).then(|| queue.clone()));
@@ -122,7 +121,6 @@ impl MemoryState {
         self.rewrite(id, json);
         self.rest(id, MemoryJobState::Waiting, order);
         self.note_track(id, TrackState::Enqueued, now);
-        self.reset_returns(id);
         self.note_arrival(id, now);
         name
     }
@@ -130,7 +128,6 @@ impl MemoryState {
     fn kill(&mut self, id: JobId, now: Timestamp) {
         self.rest(id, MemoryJobState::In(SetName::Dead), now.as_micros());
         self.note_track(id, TrackState::Dead, now);
-        self.reset_returns(id);
         self.trim_dead();
     }
 

@@ -44,8 +44,6 @@ pub(super) struct MemoryJob {
     pub(super) rest: MemoryJobState,
     /// If it waits or is reserved, and its queue has `fair_by`.
     pub(super) lane: Option<LaneId>,
-    /// How often it was returned because its worker vanished, since it was enqueued.
-    pub(super) returns: u8,
 }
 
 /// Where a job is.
@@ -213,7 +211,6 @@ impl MemoryState {
             order,
             rest: rest.clone(),
             lane: None,
-            returns: 0,
         };
         self.bytes += job.json.len();
         self.by_jid.entry(job.jid.clone()).or_default().insert(id);

@@ -13,7 +13,9 @@ use crate::dispatch::{Candidate, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
-use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
+use crate::model::{
+    Delivery, FailureCause, FailureReport, NewJob, QueueName, SetName, Wid, WorkerEnd,
+};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
 use crate::tracks::TrackState;
@@ -296,7 +298,7 @@ impl MemoryState {
         match self.reserved(&report.jid, reporter, StaleReport::Fail) {
             ReportedJob::Reserved(id) => {
                 self.observe_run(id, now);
-                Ok(self.fail_job(id, report, now))
+                Ok(self.fail_job(id, report, FailureCause::Run, now))
             }
             ReportedJob::OfAnother | ReportedJob::NotReserved => {
                 Err(StoreError::NotFound(report.jid))
@@ -361,11 +363,13 @@ impl MemoryState {
         &mut self,
         id: JobId,
         report: FailureReport,
+        cause: FailureCause,
         now: Timestamp,
     ) -> (FailOutcome, QueueName) {
         let job = self.jobs.get(&id).expect("an id in a place names a live job");
         let previous = job_text::failure(&job.json, job.base_bytes);
-        let facts = rules::FailedJob { retry: job.retry, backtrace: job.backtrace, previous };
+        let facts =
+            rules::FailedJob { retry: job.retry, backtrace: job.backtrace, previous, cause };
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
         let name = job.queue.clone();
@@ -376,7 +380,7 @@ impl MemoryState {
             FailOutcome::Retry { .. } | FailOutcome::Discarded => TrackState::Failed,
         };
         self.note_track(id, state, now);
-        self.features.set(id, self.features.get(id).failed());
+        self.features.set(id, self.features.get(id).failed_by(cause));
         match outcome {
             FailOutcome::Discarded => self.forget(id),
             FailOutcome::Retry { next_at } => self.settle(id, SetName::Retries, next_at, json),
@@ -392,7 +396,6 @@ impl MemoryState {
     pub(super) fn settle(&mut self, id: JobId, set: SetName, at: Timestamp, json: Vec<u8>) {
         self.rewrite(id, json);
         self.rest(id, MemoryJobState::In(set), at.as_micros());
-        self.reset_returns(id);
     }
 
     /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue.
@@ -400,33 +403,35 @@ impl MemoryState {
         let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
         self.lapse_charge(id, now);
         let report = rules::reservation_expired(self.job(id).jid.clone());
-        Some(self.fail_job(id, report, now).1)
+        Some(self.fail_job(id, report, FailureCause::Run, now).1)
     }
 
-    /// Releases the jobs of a vanished worker: they wait again, or fail if they were returned too
-    /// often. Returns the queue of each.
-    pub(super) fn release(&mut self, wid: &Wid, now: Timestamp) -> Vec<QueueName> {
+    /// Releases the jobs of a worker that has ended: they wait again, or are dead if they have killed too many
+    /// workers. Returns the queue of each.
+    pub(super) fn release(&mut self, wid: &Wid, end: WorkerEnd, now: Timestamp) -> Vec<QueueName> {
         let is_held = |job: &MemoryJob| match &job.rest {
             MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
             _ => false,
         };
         let held = self.expiry.iter().filter(|(_, id)| is_held(self.job(*id)));
         let held: Vec<JobId> = held.map(|(_, id)| *id).collect();
-        held.into_iter().map(|id| self.release_job(id, now)).collect()
+        held.into_iter().map(|id| self.release_job(id, end, now)).collect()
     }
 
-    fn release_job(&mut self, id: JobId, now: Timestamp) -> QueueName {
-        let (jid, returns) = (self.job(id).jid.clone(), self.job(id).returns);
-        match rules::after_vanishing(returns, self.limits.returns_max) {
-            Return::Fails => {
+    fn release_job(&mut self, id: JobId, end: WorkerEnd, now: Timestamp) -> QueueName {
+        let features = self.features.get(id);
+        match rules::after_worker_end(end, features.kills, self.limits.returns_max, now) {
+            Return::Dies { times } => {
                 self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 self.lapse_charge(id, now);
-                self.fail_job(id, rules::worker_vanished(jid), now).1
+                let jid = self.job(id).jid.clone();
+                tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
+                let report = rules::worker_killed(jid, times);
+                self.fail_job(id, report, FailureCause::WorkerKilled, now).1
             }
-            Return::Waits => {
-                let name = self.wait_again(id, now);
-                self.jobs.entry(id).and_modify(|job| job.returns = returns + 1);
-                name
+            Return::Waits(kills) => {
+                self.features.set(id, JobFeatures { kills, ..features });
+                self.wait_again(id, now)
             }
         }
     }
@@ -469,10 +474,6 @@ impl MemoryState {
     ) -> Option<JobId> {
         let twins = self.by_jid.get(jid)?;
         twins.iter().copied().find(|id| wanted(self.job(*id)))
-    }
-
-    pub(super) fn reset_returns(&mut self, id: JobId) {
-        self.jobs.entry(id).and_modify(|job| job.returns = 0);
     }
 }
 

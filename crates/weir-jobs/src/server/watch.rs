@@ -7,7 +7,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use weir_base::clock::Timestamp;
 
 use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
-use crate::model::{QueueName, Wid};
+use crate::model::{QueueName, Wid, WorkerEnd};
 use crate::server::rates::SAMPLE_INTERVAL;
 use crate::server::{JobService, node_report};
 use crate::store::{Counts, QueueCounts, QueueTraffic, Store, StoreError, WORKER_REPORT_EVERY};
@@ -15,6 +15,8 @@ use crate::store::{Counts, QueueCounts, QueueTraffic, Store, StoreError, WORKER_
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
 /// may be set.
 const REAP_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// If the reaper was away for longer, the process was paused, or it waited for the store.
+const REAP_PAUSE_MIN: Duration = Duration::from_secs(10);
 /// The interval at which the metrics' snapshot is published.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a failed release is retried.
@@ -22,15 +24,20 @@ const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reaps each worker once its last BEAT is `limits.heartbeat_timeout` ago.
 pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
+    let mut looked_at = None;
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
         let now = service.clock.now();
+        // After a pause of this process itself, the heartbeats of all workers are late.
+        let was_paused = looked_at.is_some_and(|last| now.since(last) > REAP_PAUSE_MIN);
         let reaped = service.workers.borrow_mut().reap(now, limit);
-        for wid in reaped {
+        for (wid, end) in reaped {
             service.metrics.limit_hit(JobServerLimit::HeartbeatTimeout);
             service.metrics.tasks().worker_reaped();
-            release(&service, &wid).await;
+            let end = if was_paused { WorkerEnd::Stopped } else { end };
+            release(&service, &wid, end).await;
         }
+        looked_at = Some(service.clock.now());
         let next = service.workers.borrow().next_reap(limit);
         let wait = next.map_or(REAP_INTERVAL_MAX, |next| next.since(now)).min(REAP_INTERVAL_MAX);
         // New settings may shorten the timeout.
@@ -38,11 +45,12 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     }
 }
 
-async fn release<S: Store>(service: &JobService<S>, wid: &Wid) {
+async fn release<S: Store>(service: &JobService<S>, wid: &Wid, end: WorkerEnd) {
     loop {
-        match service.store.release(wid).await {
+        match service.store.release(wid, end).await {
             Ok(jobs) => {
-                tracing::warn!(%wid, jobs, "worker stopped beating: its jobs are waiting again");
+                let is_counted = end == WorkerEnd::Killed;
+                tracing::warn!(%wid, jobs, is_counted, "worker stopped beating: its jobs return");
                 return;
             }
             Err(error @ StoreError::Closed) => {

@@ -21,6 +21,7 @@ use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
 use crate::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+    WorkerEnd,
 };
 use crate::node::NodeReport;
 use crate::settings::JobServerSettings;
@@ -71,7 +72,7 @@ macro_rules! operations {
                 -> Result<Vec<usize>, StoreError>;
             fail_from(reporter: Option<&$a Wid>, reports: Vec<FailureReport>)
                 -> Vec<Result<FailOutcome, StoreError>>;
-            release(wid: &$a Wid) -> Result<usize, StoreError>;
+            release(wid: &$a Wid, end: WorkerEnd) -> Result<usize, StoreError>;
             extend(jid: &$a str, until: Timestamp) -> Result<bool, StoreError>;
             track(jid: &$a str) -> Result<Option<Track>, StoreError>;
             set_track(jid: &$a str, update: TrackUpdate) -> Result<(), StoreError>;

@@ -419,7 +419,7 @@ fn a_store_of_the_second_format_opens_and_its_jobs_have_no_locks() {
         let now = disk.file_bytes(name).expect("there");
         assert!(now.starts_with(before), "what stood there stays");
         let newest = disk.file_bytes("0000000003.log").expect("a new segment");
-        assert_eq!(newest[8..12], 4u32.to_le_bytes(), "an older Weir rejects the store");
+        assert_eq!(newest[8..12], 5u32.to_le_bytes(), "an older Weir rejects the store");
         let store = open_with(&disk, 2 << 20);
         assert_eq!((contents(&store).await.jobs.len(), store.storage().await.damages), (5, 0));
     });
@@ -451,7 +451,7 @@ fn a_store_of_the_third_format_opens_with_its_locks_and_without_reservations() {
         drop(store);
         let disk = disk.kill();
         let newest = disk.file_bytes("0000000003.log").expect("a new segment");
-        assert_eq!(newest[8..12], 4u32.to_le_bytes(), "an older Weir rejects the store");
+        assert_eq!(newest[8..12], 5u32.to_le_bytes(), "an older Weir rejects the store");
         let store = open_with(&disk, 2 << 20);
         assert_eq!((contents(&store).await.jobs.len(), store.storage().await.damages), (5, 0));
     });

@@ -7,7 +7,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::model::{FailureReport, QueueName, Wid};
+use weir_jobs::model::{FailureReport, QueueName, Wid, WorkerEnd};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings, QueueSettings};
 use weir_jobs::store::{BatchSize, FetchRequest, Store, StoreError};
 use weir_log::SimulatedDisk;
@@ -162,7 +162,7 @@ fn the_job_of_a_worker_that_was_given_up_waits_also_after_a_power_cut() {
     for seed in 0..SEEDS {
         run(async {
             let limited = restarted(seed).await;
-            assert_eq!(limited.store.release(&wid()).await, Ok(1));
+            assert_eq!(limited.store.release(&wid(), WorkerEnd::Killed).await, Ok(1));
             let limited = limited.restart();
             assert_eq!(limited.reserved().await, [], "seed {seed}");
             assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));

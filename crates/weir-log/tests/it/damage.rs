@@ -321,16 +321,16 @@ fn segment_of_another_log_is_not_touched() {
 fn newer_format_is_rejected_by_version() {
     let (disk, _) = closed(8);
     let header = disk.file_bytes(&file(2)).expect("there");
-    assert_eq!((&header[..8], &header[8..12]), (&b"WEIRLOG\n"[..], &4u32.to_le_bytes()[..]));
+    assert_eq!((&header[..8], &header[8..12]), (&b"WEIRLOG\n"[..], &5u32.to_le_bytes()[..]));
     assert_eq!(crc32c::crc32c(&header[..28]).to_le_bytes(), header[28..32]);
     damage(&disk, &file(2), |bytes| {
-        bytes[8] = 5;
+        bytes[8] = 6;
         let checksum = crc32c::crc32c(&bytes[..28]);
         bytes[28..32].copy_from_slice(&checksum.to_le_bytes());
     });
     for result in [try_open(&disk).err(), salvage(&disk).err(), verify(&disk).err()] {
         let said = result.expect("refused").to_string();
-        let expected = "0000000002.log has format version 5; this program reads versions up to 4";
+        let expected = "0000000002.log has format version 6; this program reads versions up to 5";
         assert_eq!(said, expected);
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::{JobServerLimit, StaleReport};
-use weir_jobs::model::{FailureReport, FailureState, QueueName, SetName, Wid};
+use weir_jobs::model::{FailureCause, FailureReport, FailureState, QueueName, SetName, Wid};
 use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
@@ -74,7 +74,7 @@ impl StoreCore {
             let state = self.state.borrow();
             state.reservations.get(number).map(|job| (job.queue.clone(), job.since))
         };
-        let outcome = self.fail_job(&mut connection, number, report).await;
+        let outcome = self.fail_job(&mut connection, number, report, FailureCause::Run).await;
         if let Err(StoreError::NotFound(_)) = &outcome {
             self.metrics.stale_report(StaleReport::Fail);
         }
@@ -90,12 +90,13 @@ impl StoreCore {
         connection: &mut LinkConnection,
         number: u64,
         report: FailureReport,
+        cause: FailureCause,
     ) -> Result<FailOutcome, StoreError> {
         let jid = report.jid.clone();
         let job = self.state.borrow().reservations.get(number).cloned();
         let job = job.ok_or_else(|| StoreError::NotFound(jid.clone()))?;
         let now = self.now();
-        let (outcome, text) = self.decide_failure(&job, report, now);
+        let (outcome, text) = self.decide_failure(&job, report, cause, now);
         let queue = &job.queue;
         let Some(owner) = self.owner.borrow().clone() else {
             return Err(StoreError::NotFound(jid));
@@ -127,7 +128,8 @@ impl StoreCore {
         }
         let found = self.foreign_reservation(connection, reporter, &report.jid).await?;
         let found = found.ok_or_else(|| not_found.clone())?;
-        let (outcome, text) = self.decide_failure(&found.job, report, self.now());
+        let (outcome, text) =
+            self.decide_failure(&found.job, report, FailureCause::Run, self.now());
         let (queue, field) = (&found.job.queue, found.field());
         if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
             return Err(not_found);
@@ -177,6 +179,7 @@ impl StoreCore {
         &self,
         job: &Reservation,
         report: FailureReport,
+        cause: FailureCause,
         now: Timestamp,
     ) -> (FailOutcome, Vec<u8>) {
         let Ok(text) = StoredText::parse(&job.payload, usize::MAX) else {
@@ -187,11 +190,15 @@ impl StoreCore {
             retry: text.retry(),
             backtrace: text.backtrace_lines(),
             previous: text.previous_failure(),
+            cause,
         };
         let random = &mut self.state.borrow_mut().random;
         let (outcome, failure) = rules::fail(&facts, report, now, random);
         let outcome = match outcome {
-            FailOutcome::Dead if !text.may_die() => FailOutcome::Discarded,
+            // Why workers died must not go unseen.
+            FailOutcome::Dead if cause == FailureCause::Run && !text.may_die() => {
+                FailOutcome::Discarded
+            }
             outcome => outcome,
         };
         (outcome, translate::failed(&text, &without_lines(failure, text.backtrace_lines())))

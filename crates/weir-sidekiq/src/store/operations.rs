@@ -4,7 +4,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
-    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective, WorkerEnd,
 };
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
@@ -111,8 +111,8 @@ impl Store for RedisStore {
         self.timed(StoreOperation::Fail, self.core.fail_all(reporter, reports)).await
     }
 
-    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
-        self.timed(StoreOperation::Release, self.core.release(wid)).await
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
+        self.timed(StoreOperation::Release, self.core.release(wid, end)).await
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

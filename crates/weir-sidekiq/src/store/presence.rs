@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use redis::{Pipeline, Value};
 use weir_base::clock::Timestamp;
-use weir_jobs::model::{Wid, WorkerDirective};
+use weir_jobs::model::{Wid, WorkerDirective, WorkerEnd};
 use weir_jobs::node::NodeReport;
 use weir_jobs::store::{StoreError, WorkerReport};
 
@@ -47,7 +47,7 @@ impl StoreCore {
         let now = self.now();
         let overdue = self.state.borrow_mut().adopted_workers.overdue(connected, now);
         for wid in overdue {
-            let jobs = self.release(&wid).await?;
+            let jobs = self.release(&wid, WorkerEnd::Stopped).await?;
             self.state.borrow_mut().adopted_workers.remove(&wid);
             tracing::warn!(%wid, jobs, "worker did not return: its jobs are waiting again");
         }

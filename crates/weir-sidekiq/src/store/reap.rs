@@ -12,9 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
-use weir_jobs::metrics::JobServerLimit;
-use weir_jobs::model::{FailureReport, FailureState, QueueName};
-use weir_jobs::rules;
+use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
@@ -23,7 +21,6 @@ use super::prune::Unused;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
-use super::translate;
 use super::undelivered::RETURNED_PER_SCRIPT_MAX;
 
 /// Reservations that one script reads, more or less.
@@ -196,8 +193,7 @@ impl StoreCore {
         }
     }
 
-    /// Returns some jobs of an owner whose lease is over, the last one to be served first. Those
-    /// that have vanished too often go to the dead set.
+    /// Returns some jobs of an owner whose lease is over, the last one to be served first.
     async fn reap_step(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
@@ -216,60 +212,15 @@ impl StoreCore {
         let values: Vec<Option<Vec<u8>>> = values.map_err(|error| self.link.failed(&error))?;
         let jids: Vec<Option<String>> =
             values.iter().map(|value| jid_of(value.as_deref()?)).collect();
-        let counted = jids.iter().flatten().map(String::as_str);
-        let counts = self.return_counts(connection, queue.as_str(), counted).await?;
-        let mut returning = Vec::new();
-        for ((field, value), jid) in fields.into_iter().zip(&values).zip(jids) {
-            match (value, jid) {
-                (Some(value), Some(jid)) if self.is_poison(&counts, &jid) => {
-                    self.move_poison_to_dead_set(connection, queue, by, &field, value, &jid)
-                        .await?;
-                }
-                (_, jid) => returning.push((field, jid.unwrap_or_default())),
+        // Their workers may live: that a node ended is not counted against a job.
+        let returning: Vec<_> = fields.into_iter().map(|field| (field, String::new())).collect();
+        let moved = self.return_fields(connection, queue.as_str(), by, &returning).await?;
+        for (jid, _) in jids.into_iter().zip(moved).filter(|(_, moved)| *moved) {
+            if let Some(jid) = jid {
+                self.state.borrow_mut().returned.insert(&jid, queue.clone());
             }
         }
-        let moved = self.return_fields(connection, queue.as_str(), by, &returning).await?;
-        let moved = returning.iter().zip(moved).filter(|(_, moved)| *moved);
-        for ((_, jid), _) in moved.filter(|((_, jid), _)| !jid.is_empty()) {
-            self.state.borrow_mut().returned.insert(jid, queue.clone());
-        }
         Ok(())
-    }
-
-    async fn move_poison_to_dead_set(
-        &self,
-        connection: &mut LinkConnection,
-        queue: &QueueName,
-        by: Settlement<'_>,
-        field: &str,
-        value: &[u8],
-        jid: &str,
-    ) -> Result<(), StoreError> {
-        let text = payload_of(value).and_then(|it| StoredText::parse(it, usize::MAX).ok());
-        let text = text.map(|text| translate::failed(&text, &self.poison_failure(&text, jid)));
-        let (dead, now) = (self.keys.dead(), self.now());
-        let text = text.unwrap_or_default();
-        let queue_name = queue.as_str();
-        let moved = self.settle_field(connection, queue_name, field, by, &dead, now, &text).await?;
-        if moved {
-            self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-            tracing::warn!(%queue, jid, "a job has lost too many workers: moved to the dead set");
-            self.forget_returns(connection, queue.as_str(), jid).await?;
-            self.trim_dead(connection, by.token).await?;
-        }
-        Ok(())
-    }
-
-    fn poison_failure(&self, text: &StoredText<'_>, jid: &str) -> FailureState {
-        let FailureReport { errtype, message, .. } = rules::worker_vanished(jid.into());
-        let previous = text.previous_failure();
-        FailureState {
-            retry_count: previous.map_or(0, |last| last.retry_count.saturating_add(1)),
-            failed_at: self.now(),
-            errtype,
-            message,
-            ..FailureState::default()
-        }
     }
 }
 

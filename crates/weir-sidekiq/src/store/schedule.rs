@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_jobs::model::SetName;
+use weir_jobs::model::{FailureCause, SetName};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
@@ -44,7 +44,7 @@ impl StoreCore {
             };
             let Some((number, jid)) = expired else { return Ok(()) };
             let report = rules::reservation_expired(jid);
-            ignore_lost(self.fail_job(connection, number, report).await)?;
+            ignore_lost(self.fail_job(connection, number, report, FailureCause::Run).await)?;
         }
     }
 

@@ -1,6 +1,6 @@
-//! Jobs whose worker vanished: they return to their queue, or fail if that happens too often.
+//! Jobs whose worker ended: they return to their queue, or are dead if they have killed too many workers.
 //!
-//! How often is counted in Redis for all nodes, by jid, and forgotten after three days.
+//! How often a job did is counted in Redis for all nodes, by jid, and forgotten after three days.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,37 +9,33 @@ use std::time::Duration;
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::JobServerLimit;
-use weir_jobs::model::{QueueName, Wid};
+use weir_jobs::model::{FailureCause, QueueName, Wid, WorkerEnd, WorkerKills};
 use weir_jobs::rules::{self, Return};
 use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
 
-/// A job that lost its workers further apart is not suspected to be the cause.
-pub(super) const COUNT_AGE_MAX: Duration = Duration::from_secs(72 * 3_600);
+/// The age at which a count starts again.
+pub(super) const COUNT_AGE_MAX: Duration = rules::KILLS_AGE_MAX;
 
-/// How often jobs were returned, by jid.
-pub(super) type ReturnCounts = BTreeMap<Box<str>, ReturnCount>;
+/// How often jobs have killed their workers, by jid.
+pub(super) type KillCounts = BTreeMap<Box<str>, WorkerKills>;
 
-/// How often one job was returned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReturnCount {
-    times: u8,
-}
-
-impl ReturnCount {
-    fn parse(text: &str, now: Timestamp) -> Option<Self> {
-        let (times, since) = text.split_once(' ')?;
-        let since: u64 = since.parse().ok()?;
-        let age = now.since(Timestamp::from_millis(since.saturating_mul(1_000)));
-        Some(Self { times: times.parse().ok()? }).filter(|_| age <= COUNT_AGE_MAX)
-    }
+fn parse_kills(text: &str) -> Option<WorkerKills> {
+    let (times, since) = text.split_once(' ')?;
+    let since: u64 = since.parse().ok()?;
+    let since = Timestamp::from_millis(since.saturating_mul(1_000));
+    Some(WorkerKills { times: times.parse().ok()?, since })
 }
 
 impl StoreCore {
     /// Releases the reservations of a worker that is gone. Returns their number.
-    pub(super) async fn release(self: &Rc<Self>, wid: &Wid) -> Result<usize, StoreError> {
+    pub(super) async fn release(
+        self: &Rc<Self>,
+        wid: &Wid,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
         let mut connection = self.ready().await?;
         let held: Vec<(u64, Box<str>, QueueName)> = {
             let state = self.state.borrow();
@@ -54,41 +50,50 @@ impl StoreCore {
         for (_, jid, queue) in &held {
             jids.entry(queue.as_str()).or_default().push(jid);
         }
-        let mut counts = ReturnCounts::new();
-        for (queue, jids) in jids {
-            counts.extend(self.return_counts(&mut connection, queue, jids.into_iter()).await?);
+        let mut counts = KillCounts::new();
+        if end == WorkerEnd::Killed {
+            for (queue, jids) in jids {
+                counts.extend(self.kill_counts(&mut connection, queue, jids.into_iter()).await?);
+            }
         }
         let mut returning: BTreeMap<QueueName, Vec<(u64, Box<str>)>> = BTreeMap::new();
-        let released = held.len();
+        let (released, now) = (held.len(), self.now());
         for (number, jid, queue) in held {
-            if self.is_poison(&counts, &jid) {
-                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-                let report = rules::worker_vanished(jid.clone());
-                ignore_lost(self.fail_job(&mut connection, number, report).await)?;
-                self.forget_returns(&mut connection, queue.as_str(), &jid).await?;
-            } else {
-                returning.entry(queue).or_default().push((number, jid));
+            let before = counts.get(&jid).copied();
+            match rules::after_worker_end(end, before, self.limits.returns_max, now) {
+                Return::Dies { times } => {
+                    self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                    tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
+                    let report = rules::worker_killed(jid.clone(), times);
+                    let cause = FailureCause::WorkerKilled;
+                    ignore_lost(self.fail_job(&mut connection, number, report, cause).await)?;
+                    self.forget_kills(&mut connection, queue.as_str(), &jid).await?;
+                }
+                Return::Waits(_) => returning.entry(queue).or_default().push((number, jid)),
             }
         }
         for (queue, jobs) in returning {
-            let counted: Vec<_> = jobs.iter().map(|(number, jid)| (*number, &**jid)).collect();
-            self.put_back(&mut connection, &queue, &counted).await?;
+            // The script counts the kill of a job with a jid.
+            let counted = |jid| if end == WorkerEnd::Killed { jid } else { "" };
+            let fields: Vec<_> =
+                jobs.iter().map(|(number, jid)| (*number, counted(&**jid))).collect();
+            self.put_back(&mut connection, &queue, &fields).await?;
             self.state.borrow_mut().note_returned(&queue, &jobs);
         }
         self.wake_waiting_fetches();
         Ok(released)
     }
 
-    /// Reads how often each of these jobs of a queue was returned before.
-    pub(super) async fn return_counts<'j>(
+    /// Reads how often each of these jobs of a queue has killed its worker before.
+    async fn kill_counts<'j>(
         &self,
         connection: &mut LinkConnection,
         queue: &str,
         jids: impl Iterator<Item = &'j str>,
-    ) -> Result<ReturnCounts, StoreError> {
+    ) -> Result<KillCounts, StoreError> {
         let jids: Vec<&str> = jids.collect();
         if jids.is_empty() {
-            return Ok(ReturnCounts::new());
+            return Ok(KillCounts::new());
         }
         let counts = connection.hmget(self.vanished_key(queue), &jids).await;
         let counts: Vec<redis::Value> = match counts {
@@ -97,21 +102,14 @@ impl StoreCore {
             counts => counts.map_err(|error| self.link.failed(&error))?,
         };
         let counts = counts.into_iter().map(|it| redis::from_redis_value::<String>(it).ok());
-        let now = self.now();
         let known = jids
             .iter()
             .zip(counts)
-            .filter_map(|(jid, count)| Some(((*jid).into(), ReturnCount::parse(&count?, now)?)));
+            .filter_map(|(jid, count)| Some(((*jid).into(), parse_kills(&count?)?)));
         Ok(known.collect())
     }
 
-    /// Returns whether a job has vanished with its worker too often to be tried again.
-    pub(super) fn is_poison(&self, counts: &ReturnCounts, jid: &str) -> bool {
-        let times = counts.get(jid).map_or(0, |count| count.times);
-        rules::after_vanishing(times, self.limits.returns_max) == Return::Fails
-    }
-
-    pub(super) async fn forget_returns(
+    async fn forget_kills(
         &self,
         connection: &mut LinkConnection,
         queue: &str,

@@ -15,6 +15,7 @@ mod hostile;
 mod http;
 mod job_workers;
 mod jobs_in_redis;
+mod killed_workers;
 mod lifecycle;
 mod lock;
 mod move_jobs;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_jobs::allocation::{Allocation, DispatchPolicy, QueueAllocation};
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::Store;
 
 use super::harness::Harness;
@@ -155,7 +155,7 @@ pub(crate) async fn by_targets_each_end_of_a_new_job_frees_its_place<H: Harness>
             "ack" => drop(world.ack(&jid).await),
             "fail" => drop(world.fail(&jid).await),
             "lapse" => world.advance(seconds(3_600)).await,
-            "vanish" => drop(world.store().release(&Wid::new("w")).await),
+            "vanish" => drop(world.store().release(&Wid::new("w"), WorkerEnd::Killed).await),
             _ => world.store().flush().await.unwrap(),
         }
     }

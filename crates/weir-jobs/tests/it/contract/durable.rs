@@ -3,7 +3,8 @@
 //! An ACK alone is promised only after a bounded time (its job may be served again after a crash);
 //! a push that is acknowledged after it carries it along.
 
-use weir_jobs::store::{Action, JobState, QueueAction, Selection};
+use weir_jobs::model::{Wid, WorkerEnd};
+use weir_jobs::store::{Action, JobState, QueueAction, Selection, Store};
 
 use super::harness::Durable;
 use super::queues::{THOUSANDS, many_jids};
@@ -103,4 +104,22 @@ pub(crate) async fn a_removed_queue_stays_away_while_its_jobs_are_in_sets<H: Dur
     assert_eq!(world.depth("default").await, 1, "its retry brings the queue back");
     let world = world.restart().await;
     assert_eq!(world.drain("default").await, "retry-001");
+}
+
+pub(crate) async fn kills_count_over_crashes<H: Durable>(mut world: World<H>) {
+    world.push_with("job-00001", r#""custom":{"track":1}"#).await;
+    for _ in 0..2 {
+        // What a worker holds when the server crashes does not count.
+        world.fetch("default").await;
+        world = world.crash().await;
+        world.fetch("default").await;
+        world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
+        assert_eq!(world.depth("default").await, 1);
+        world = world.crash().await;
+    }
+    world.fetch("default").await;
+    world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
+    assert_eq!(world.census().await, (0, 0, 0, 0, 1));
+    let world = world.crash().await;
+    assert_eq!(world.census().await, (0, 0, 0, 0, 1));
 }

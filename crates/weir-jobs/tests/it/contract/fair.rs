@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_jobs::allocation::{Allocation, FairRules, LaneLimits, QueueAllocation, TenantLimits};
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::{Action, QueueAction, Selection, Store};
 
 use super::harness::{Durable, Harness};
@@ -112,7 +112,7 @@ pub(crate) async fn jobs_of_a_vanished_worker_return_in_their_order<H: Harness>(
     push(&world, 1, "h h h q h q h q").await;
     let first = served(&world, 5).await;
     assert_eq!(first, "h1 q4 h2 q6 h3");
-    assert_eq!(world.store().release(&Wid::new("w1")).await, Ok(5));
+    assert_eq!(world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(5));
     // Nothing was charged.
     assert_eq!(served(&world, 8).await, "h1 q4 h2 q6 h3 q8 h5 h7");
     assert_eq!(world.census().await, (0, 8, 0, 0, 0));
@@ -157,7 +157,7 @@ pub(crate) async fn a_tenant_at_its_limit_waits_for_the_end_of_its_jobs<H: Harne
     assert_eq!(waiting.jid().await.as_deref(), Some("h-000003"));
     world.fail("h-000002").await;
     assert_eq!(served(&world, 2).await, "h4 -");
-    assert_eq!(world.store().release(&Wid::new("w2")).await, Ok(1));
+    assert_eq!(world.store().release(&Wid::new("w2"), WorkerEnd::Killed).await, Ok(1));
     assert_eq!(served(&world, 2).await, "h3 -");
     let waiting = world.wait_as("w2", "a").await;
     world.advance(seconds(1_800)).await;
@@ -207,7 +207,7 @@ pub(crate) async fn a_change_of_the_tenants_leaves_them_in_order<H: Harness>(wor
     world.ack("h-000001").await;
     allocate(&world, with(|rules| rules.by = "/jobtype".parse().unwrap()));
     assert_eq!(served(&world, 1).await, "h4", "all are of one tenant");
-    world.store().release(&Wid::new("w1")).await.unwrap();
+    world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
     allocate(&world, by_tenant());
     world.advance(seconds(0)).await;
     assert_eq!(served(&world, 7).await, "h2 q5 h3 q6 h4 q7 h8");

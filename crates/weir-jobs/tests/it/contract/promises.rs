@@ -71,7 +71,10 @@ macro_rules! promises_of_every_store {
                 a_reservation_lapses_to_the_microsecond,
                 a_reservation_can_be_extended_but_not_shortened,
                 a_vanished_worker_gives_its_jobs_back_in_order,
-                a_job_that_outlives_too_many_workers_fails,
+                a_job_that_kills_three_workers_is_dead,
+                only_what_kills_workers_counts,
+                kills_are_forgotten_after_three_days,
+                without_a_limit_kills_change_nothing,
                 a_late_ack_removes_the_job_that_waits_again,
                 a_late_ack_leaves_a_retry_alone,
                 reservations_are_listed_oldest_first;
@@ -116,6 +119,7 @@ macro_rules! promises_of_durable_stores {
                 a_restart_keeps_every_state,
                 a_crash_puts_reserved_jobs_back_in_their_places,
                 a_late_ack_after_a_crash_removes_the_job,
+                kills_count_over_crashes,
                 order_goes_on_after_a_restart,
                 what_was_emptied_stays_empty,
                 a_removed_queue_stays_away_while_its_jobs_are_in_sets;

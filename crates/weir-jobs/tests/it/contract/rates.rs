@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::token_bucket::Rate;
 use weir_jobs::allocation::{Allocation, LaneLimits, QueueAllocation};
 use weir_jobs::lanes::BlockedJobs;
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::{QueueAction, Store};
 
 use super::fair::{allocate, by_tenant, push, served, with};
@@ -202,7 +202,7 @@ pub(crate) async fn only_jobs_that_are_handed_out_count_as_starts<H: Harness>(wo
         push(&world, 1, "h h").await;
         assert_eq!(served(&world, 2).await, "h1 -");
         // A job that its worker had counts, although it waits again.
-        assert_eq!(world.store().release(&Wid::new("w1")).await, Ok(1));
+        assert_eq!(world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(1));
         assert_eq!(served(&world, 1).await, "-");
         world.advance(seconds(1)).await;
         assert_eq!(served(&world, 2).await, "h1 -");

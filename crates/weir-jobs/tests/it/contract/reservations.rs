@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_jobs::model::Wid;
-use weir_jobs::store::{JobState, Store, StoreError};
+use weir_jobs::model::{Wid, WorkerEnd};
+use weir_jobs::store::{Action, JobState, Store, StoreError};
 
 use super::harness::Harness;
 use super::world::{World, report, seconds};
@@ -22,7 +22,7 @@ pub(crate) async fn a_late_report_leaves_the_job_of_another_worker<H: Harness>(w
     world.push_to("default", "job-00001").await;
     let (late, next) = (Wid::new("late"), Wid::new("next"));
     assert!(world.fetch_as("late", "default").await.is_some());
-    assert_eq!(world.store().release(&late).await, Ok(1));
+    assert_eq!(world.store().release(&late, WorkerEnd::Killed).await, Ok(1));
     assert!(world.fetch_as("next", "default").await.is_some());
     assert_eq!(world.store().ack_from(Some(&late), &["job-00001"]).await, Ok(vec![0]));
     let failed = world.store().fail_from(Some(&late), vec![report("job-00001")]).await;
@@ -84,38 +84,90 @@ pub(crate) async fn a_vanished_worker_gives_its_jobs_back_in_order<H: Harness>(w
     assert!(world.fetch_as("w1", "b").await.is_some());
     let (first, second) = (Wid::new("w1"), Wid::new("w2"));
     assert_eq!((world.store().busy(&first), world.store().busy(&second)), (3, 1));
-    assert_eq!(world.store().release(&first).await, Ok(3));
+    assert_eq!(world.store().release(&first, WorkerEnd::Killed).await, Ok(3));
     assert_eq!((world.store().busy(&first), world.store().busy(&second)), (0, 1));
     assert_eq!(world.drain("a b").await, "job-a-01 job-a-03 job-a-04 job-b-01");
-    assert_eq!(world.store().release(&Wid::new("nobody")).await, Ok(0));
+    assert_eq!(world.store().release(&Wid::new("nobody"), WorkerEnd::Killed).await, Ok(0));
     assert_eq!(world.counts().await.failed_total, 0);
 }
 
-pub(crate) async fn a_job_that_outlives_too_many_workers_fails<H: Harness>(_: World<H>) {
-    let world = World::<H>::with_limits(|limits| limits.returns_max = 2);
-    let wid = Wid::new("w1");
+/// Fetches the next job of `default`, whose worker then ends.
+async fn lose_worker<H: Harness>(world: &World<H>, end: WorkerEnd) {
+    assert!(world.fetch("default").await.is_some());
+    assert_eq!(world.store().release(&Wid::new("w1"), end).await, Ok(1));
+}
+
+/// Returns the failure of the only job, which is dead.
+async fn death<H: Harness>(world: &World<H>, jid: &str) -> (String, String) {
+    assert_eq!(world.census().await, (0, 0, 0, 0, 1));
+    let failure = world.found(jid).await.unwrap().failure.unwrap();
+    assert_eq!(failure.next_at, None);
+    (failure.errtype, failure.message)
+}
+
+pub(crate) async fn a_job_that_kills_three_workers_is_dead<H: Harness>(world: World<H>) {
+    // Neither many retries nor none change that.
+    for (jid, retry) in [("job-00001", r#""retry":25"#), ("job-00002", r#""retry":0"#)] {
+        world.push_with(jid, retry).await;
+        for _ in 0..2 {
+            lose_worker(&world, WorkerEnd::Killed).await;
+            assert_eq!(world.depth("default").await, 1);
+        }
+        lose_worker(&world, WorkerEnd::Killed).await;
+        let (errtype, message) = death(&world, jid).await;
+        assert_eq!(errtype, "WorkerKilled");
+        assert_eq!(message, "3 workers died while running it (jobs.limits.advanced.returns_max)");
+        world.act_on("dead", jid, Action::Requeue).await;
+        // It has three more.
+        for _ in 0..2 {
+            lose_worker(&world, WorkerEnd::Killed).await;
+        }
+        assert_eq!(world.depth("default").await, 1);
+        assert_eq!(world.drain("default").await, jid);
+        assert_eq!(world.ack(jid).await, 1);
+    }
+}
+
+pub(crate) async fn only_what_kills_workers_counts<H: Harness>(world: World<H>) {
+    world.push_with("job-00001", r#""reserve_for":60"#).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    for _ in 0..5 {
+        lose_worker(&world, WorkerEnd::Stopped).await;
+    }
+    // A reservation that expires is a failure like others, and does not forgive the kill.
+    world.fetch("default").await;
+    world.advance(seconds(60)).await;
+    assert_eq!(world.census().await, (0, 0, 0, 1, 0));
+    world.advance(seconds(60)).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    assert_eq!(world.depth("default").await, 1);
+    lose_worker(&world, WorkerEnd::Stopped).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    assert_eq!(death(&world, "job-00001").await.0, "WorkerKilled");
+}
+
+pub(crate) async fn kills_are_forgotten_after_three_days<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001").await;
-    for _ in 0..2 {
-        world.fetch("default").await;
-        assert_eq!(world.store().release(&wid).await, Ok(1));
+    lose_worker(&world, WorkerEnd::Killed).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    world.advance(seconds(72 * 3_600 + 1)).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    assert_eq!(world.depth("default").await, 1);
+}
+
+pub(crate) async fn without_a_limit_kills_change_nothing<H: Harness>(_: World<H>) {
+    let world = World::<H>::with_limits(|limits| limits.returns_max = 0);
+    world.push_to("default", "job-00001").await;
+    for _ in 0..10 {
+        lose_worker(&world, WorkerEnd::Killed).await;
         assert_eq!(world.depth("default").await, 1);
     }
-    world.fetch("default").await;
-    assert_eq!(world.store().release(&wid).await, Ok(1));
-    assert_eq!(world.census().await, (0, 0, 0, 1, 0));
-    let failure = world.found("job-00001").await.unwrap().failure.unwrap();
-    assert_eq!(failure.errtype, "WorkerVanished");
-    // Its retry starts with a clean slate.
-    world.advance(seconds(60)).await;
-    world.fetch("default").await;
-    world.store().release(&wid).await.unwrap();
-    assert_eq!(world.depth("default").await, 1);
 }
 
 pub(crate) async fn a_late_ack_removes_the_job_that_waits_again<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001 job-00002").await;
     world.fetch("default").await;
-    world.store().release(&Wid::new("w1")).await.unwrap();
+    world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
     assert_eq!(world.depth("default").await, 2);
     assert_eq!(world.ack("job-00001").await, 1);
     assert_eq!(world.drain("default").await, "job-00002");

@@ -1,5 +1,6 @@
 //! The progress of tracked jobs: `custom.track` and TRACK.
 
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::{Action, Store};
 use weir_jobs::tracks::{Track, TrackUpdate};
 
@@ -58,7 +59,7 @@ pub(crate) async fn a_track_follows_its_job<H: Harness>(world: World<H>) {
 pub(crate) async fn operators_and_vanished_workers_change_the_state<H: Harness>(world: World<H>) {
     world.push_with("track-001", TRACKED).await;
     world.drain("default").await;
-    world.store().release(&weir_jobs::model::Wid::new("w1")).await.unwrap();
+    world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
     assert_eq!(state(&world, "track-001").await, "enqueued");
     assert_eq!(world.act_on("queue:default", "track-001", Action::Kill).await, 1);
     assert_eq!(state(&world, "track-001").await, "dead");

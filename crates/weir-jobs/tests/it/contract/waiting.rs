@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_jobs::allocation::{Allocation, QueueAllocation};
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::{Action, BatchSize, FetchRequest, QueueAction, Store, StoreError};
 
 use super::harness::Harness;
@@ -108,7 +108,7 @@ pub(crate) async fn what_another_worker_holds_by_now_is_not_given_back<H: Harnes
 ) {
     let fetching = world.stuck_fetch("w1", "a").await;
     world.push_to("a", "job-a-01").await;
-    world.store().release(&Wid::new("w1")).await.unwrap();
+    world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
     world.advance(seconds(1)).await;
     assert!(world.fetch_as("w2", "a").await.is_some());
     drop(fetching);
@@ -147,7 +147,7 @@ pub(crate) async fn a_fetch_wakes_for_everything_that_brings_work<H: Harness>(wo
     assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "a retry");
 
     let fetching = world.wait_as("w2", "default").await;
-    assert_eq!(world.store().release(&Wid::new("w1")).await, Ok(1));
+    assert_eq!(world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(1));
     assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "a vanished worker's job");
 
     world.fail("sched-001").await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::StoreOperation;
-use weir_jobs::model::{FailureReport, Wid};
+use weir_jobs::model::{FailureReport, Wid, WorkerEnd};
 use weir_jobs::store::{FailOutcome, Store as _, StoreError};
 
 use super::shard::Shard;
@@ -114,16 +114,22 @@ impl ShardedCore {
 
     /// Releases the reservations of a worker that is gone. Those on a shard that can't be used
     /// follow when it can. Returns the number of jobs released now.
-    pub(super) async fn release(self: &Rc<Self>, wid: &Wid) -> Result<usize, StoreError> {
+    pub(super) async fn release(
+        self: &Rc<Self>,
+        wid: &Wid,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
         self.check_open()?;
         let with_jobs = self.shards.iter().filter(|shard| shard.store.busy(wid) > 0);
         let releasing = with_jobs.map(async |shard: &Shard| {
             let outcome = match shard.check() {
-                Ok(()) => shard.timed(StoreOperation::Release, shard.core().release(wid)).await,
+                Ok(()) => {
+                    shard.timed(StoreOperation::Release, shard.core().release(wid, end)).await
+                }
                 Err(error) => Err(error),
             };
             if outcome.is_err() && !shard.is_usable() {
-                shard.owed_releases.borrow_mut().insert(wid.clone());
+                shard.owed_releases.borrow_mut().insert(wid.clone(), end);
                 return Ok(0);
             }
             outcome

@@ -5,7 +5,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{
-    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective, WorkerEnd,
 };
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
@@ -121,8 +121,8 @@ impl Store for ShardedStore {
         self.core.fail_all(reporter, reports).await
     }
 
-    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
-        self.core.release(wid).await
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
+        self.core.release(wid, end).await
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

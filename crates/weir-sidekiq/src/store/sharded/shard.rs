@@ -4,12 +4,12 @@
 //! again after a probe that has written to it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::metrics::StoreOperation;
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::StoreError;
 use weir_redis::RedisEndpoint;
 
@@ -36,7 +36,7 @@ pub(super) struct Shard {
     clock: Clock,
     absence: RefCell<Option<ShardAbsence>>,
     /// Workers that vanished while the shard could not be used: their jobs return with it.
-    pub(super) owed_releases: RefCell<BTreeSet<Wid>>,
+    pub(super) owed_releases: RefCell<BTreeMap<Wid, WorkerEnd>>,
     /// When it was last read.
     pub(super) memory_bytes: Cell<u64>,
 }
@@ -147,8 +147,12 @@ impl Shard {
     /// Returns the jobs of workers that vanished meanwhile, before anybody can fetch new ones.
     async fn release_owed(&self) -> Result<(), StoreError> {
         loop {
-            let Some(wid) = self.owed_releases.borrow().first().cloned() else { return Ok(()) };
-            self.core().release(&wid).await?;
+            let first = |owed: &BTreeMap<Wid, WorkerEnd>| {
+                owed.first_key_value().map(|(wid, end)| (wid.clone(), *end))
+            };
+            let owed = first(&self.owed_releases.borrow());
+            let Some((wid, end)) = owed else { return Ok(()) };
+            self.core().release(&wid, end).await?;
             self.owed_releases.borrow_mut().remove(&wid);
         }
     }

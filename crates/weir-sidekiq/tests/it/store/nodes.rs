@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_jobs::model::Wid;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{FailOutcome, Store, StoreError, WorkerReport};
@@ -126,7 +126,7 @@ fn a_worker_may_acknowledge_to_another_node() {
 }
 
 #[test]
-fn a_job_that_kills_its_nodes_goes_to_the_dead_set() {
+fn nodes_that_end_do_not_count_against_a_job_but_killed_workers_do() {
     run(async |redis| {
         let first = Node::open(&redis);
         first.push(&job("job-00001")).await.unwrap();
@@ -136,12 +136,19 @@ fn a_job_that_kills_its_nodes_goes_to_the_dead_set() {
             assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
             directory = node.crash();
         }
+        // The kills of workers are counted for all nodes.
+        for left in [1, 1, 0] {
+            let node = Node::open_in(directory, &redis, LEASE);
+            let fetched = node.fetch("w1", "q", LONG).await.unwrap();
+            assert_eq!(&*fetched.jid, "job-00001");
+            node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await.unwrap();
+            let counts = node.store.counts().await;
+            assert_eq!((counts.queues[0].depth, counts.dead), (left, 1 - left));
+            directory = node.crash();
+        }
         let node = Node::open_in(directory, &redis, LEASE);
-        assert_eq!(node.fetch_now("q").await, None);
-        let counts = node.store.counts().await;
-        assert_eq!((counts.reserved, counts.dead), (0, 1));
         let dead = node.store.find("job-00001").await.unwrap().job().unwrap();
-        assert_eq!(dead.failure.unwrap().errtype, "WorkerVanished");
+        assert_eq!(dead.failure.unwrap().errtype, "WorkerKilled");
     });
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_jobs::model::{JobLocation, SetName, Wid};
+use weir_jobs::model::{JobLocation, SetName, Wid, WorkerEnd};
 use weir_jobs::node::NodeReport;
 use weir_jobs::stamp::rfc3339;
 use weir_jobs::store::{
@@ -348,7 +348,7 @@ fn a_workers_jobs_return_with_the_shard_that_was_away() {
         one.kill();
         eventually(async || node.shard("one").await.away_since.is_some()).await;
         // The living shard's jobs return at once.
-        assert_eq!(node.store.release(&Wid::new("w1")).await, Ok(2));
+        assert_eq!(node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(2));
         assert_eq!(node.drain(&queues).await.len(), 2);
         one.start_again();
         node.until_whole().await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_base::clock::Clock;
 use weir_jobs::allocation::{Allocation, QueueAllocation};
 use weir_jobs::job::JobBatch;
-use weir_jobs::model::{Delivery, EntryKey, SetName, Wid};
+use weir_jobs::model::{Delivery, EntryKey, SetName, Wid, WorkerEnd};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{Action, BatchSize, FailOutcome, FetchRequest, Selection, Store};
 
@@ -245,7 +245,7 @@ impl Pair {
         let held = held.into_iter().filter(|held| held.wid.as_ref() == Some(&wid));
         let queues: BTreeSet<_> = held.map(|held| held.queue).collect();
         if self.waits.is_empty() || queues.len() < 2 {
-            both!(self, |world| world.store().release(&wid).await);
+            both!(self, |world| world.store().release(&wid, WorkerEnd::Killed).await);
         }
     }
 
@@ -308,8 +308,8 @@ impl Pair {
         self.embedded = Some(World { harness: old.harness.reopen(), clock: self.clock.clone() });
         for worker in WORKERS {
             // Jobs under a limit are still reserved.
-            self.embedded().store().release(&Wid::new(worker)).await.unwrap();
-            self.memory.store().release(&Wid::new(worker)).await.unwrap();
+            self.embedded().store().release(&Wid::new(worker), WorkerEnd::Killed).await.unwrap();
+            self.memory.store().release(&Wid::new(worker), WorkerEnd::Killed).await.unwrap();
         }
         self.restarted = true;
         // Whose turn it is is forgotten by a restart; the model forgets it with the allocation.
