@@ -232,5 +232,10 @@ mod tests {
         let until = Some(earlier + Duration::from_secs(1));
         assert_eq!(queue.wait_until(earlier), until, "the clock was set back");
         assert_eq!(queue.blocked_until(earlier), until);
+        queue.set(Some(Rate::new(1, Duration::from_secs(3_600))));
+        let later = earlier + Duration::from_secs(1);
+        queue.start(later);
+        queue.set(Some(Rate::new(1, Duration::from_secs(1))));
+        assert_eq!(queue.blocked_until(later + Duration::from_secs(1)), None, "by the new rate");
     }
 }

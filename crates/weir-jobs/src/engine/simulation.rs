@@ -45,6 +45,8 @@ struct Ledger {
     unique: BTreeMap<String, u8>,
     /// The jobs under a limit that workers have, or that are on their way to them.
     leases: BTreeMap<String, Lease>,
+    /// The jobs whose leases have ended, each with the log's end then.
+    leases_ended: BTreeMap<String, u64>,
 }
 
 /// A job that was taken under a limit.
@@ -347,6 +349,11 @@ impl Run {
             let Delivery { jid, json } = taken.delivery.clone();
             self.note_lease(&jid, wid, json);
         }
+        if let Some(undelivered) = taken.as_ref().filter(|_| self.random.u8(0..6) == 0) {
+            assert!(self.engine.put_back(undelivered).is_some());
+            let _ = self.run(|engine, _| engine.note_all_waiting());
+            self.note(false);
+        }
         if let Some(taken) = taken {
             self.note_start(&taken.delivery.jid);
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
@@ -379,6 +386,7 @@ impl Run {
         let queue = state.queues.get(state.arena.get(held.job).queue).name.clone();
         let lease = Lease { reserved_at: self.engine.end().0, queue: queue.clone(), wid, json };
         self.ledger.leases.insert(jid.to_owned(), lease);
+        self.ledger.leases_ended.remove(jid);
         let running = || self.ledger.leases.values().filter(|lease| lease.queue == queue);
         let rules = self.allocation.of(&queue);
         if let Some(most) = rules.concurrency {
@@ -397,13 +405,25 @@ impl Run {
 
     /// Forgets the leases that the last step has ended.
     fn note_ended_leases(&mut self) {
-        let reserved = &self.engine.state.reserved;
-        self.ledger.leases.retain(|jid, _| reserved.get(jid).is_some());
+        let (reserved, end) = (&self.engine.state.reserved, self.engine.end().0);
+        let Ledger { leases, leases_ended, .. } = &mut self.ledger;
+        for jid in leases.extract_if(.., |jid, _| reserved.get(jid).is_none()).map(|(jid, _)| jid) {
+            // A full disk may not have room for the end of a reservation.
+            if !self.full {
+                leases_ended.insert(jid, end);
+            }
+        }
     }
 
-    /// Checks after a restart that every job that a worker has is reserved by it.
+    /// Checks after a restart that every job that a worker has is reserved by it, and none that waited.
     fn check_leases(&mut self, promised: u64) {
         let reserved = &self.engine.state.reserved;
+        for (jid, end) in std::mem::take(&mut self.ledger.leases_ended) {
+            assert!(
+                end > promised || reserved.get(&jid).is_none(),
+                "{jid} waited, and is reserved"
+            );
+        }
         self.ledger.leases.retain(|jid, lease| {
             let held = reserved.get(jid);
             if lease.reserved_at <= promised {

@@ -43,6 +43,11 @@ fn each_waiting_fetch_is_served(queue: &QueueSettings) {
         }
         jids.sort_unstable();
         assert_eq!(jids, ["job-000000", "job-000001", "job-000002", "job-000003"]);
+        // Nothing but the FETCH itself happens while it waits.
+        server.producer().talk(&format!("> PUSHB [{},{}]\n< ${{}}", job(10), job(11)));
+        for jid in ["job-000010", "job-000011"] {
+            workers[0].talk(&format!("> FETCH rated\n< $*{jid}*"));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{FailureReport, QueueName, Wid, WorkerEnd};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings, QueueSettings};
-use weir_jobs::store::{BatchSize, FetchRequest, Store, StoreError};
+use weir_jobs::store::{BatchSize, FetchRequest, QueueAction, Store, StoreError};
 use weir_log::SimulatedDisk;
 
 /// Which sectors a power cut keeps depends on the seed of the disk.
@@ -231,5 +231,87 @@ fn a_job_under_a_limit_is_not_handed_out_if_its_reservation_cannot_be_synced() {
         let fetched = limited.try_fetch("one").await;
         assert!(matches!(fetched, Err(StoreError::Failed(_))), "{fetched:?}");
         assert_eq!(limited.reserved().await, []);
+    });
+}
+
+#[test]
+fn a_lease_that_ends_while_weir_is_down_fails_no_job() {
+    for seed in 0..SEEDS {
+        run(async {
+            let limited = Limited::new(seed);
+            limited.push("first-job", "one", r#","retry":0"#).await;
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+            limited.clock.advance(2 * LEASE);
+            let limited = limited.restart();
+            limited.store.tick().await.expect("ticks");
+            assert_eq!(limited.reserved().await.len(), 1, "seed {seed}: its worker may return");
+            limited.clock.advance(JobServerLimits::default().heartbeat_timeout);
+            limited.store.tick().await.expect("ticks");
+            // Its worker sent no heartbeat.
+            assert_eq!(limited.store.release(&wid(), WorkerEnd::Killed).await, Ok(1), "seed {seed}");
+            assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+            limited.clock.advance(2 * LEASE);
+            let limited = limited.restart();
+            limited.store.tick().await.expect("ticks");
+            assert_eq!(limited.store.ack_from(Some(&wid()), &["first-job"]).await, Ok(vec![]));
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_ends_at_the_start_is_free_while_the_job_runs_after_a_power_cut() {
+    run(async {
+        let limited = Limited::new(1);
+        let members = r#","custom":{"unique_for":7200,"unique_until":"start"}"#;
+        limited.push("first-job", "one", members).await;
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        let limited = limited.restart();
+        assert_eq!(limited.reserved().await.len(), 1);
+        assert_eq!(limited.store.counts().await.unique_locks, 0);
+    });
+}
+
+#[test]
+fn a_fetch_that_the_client_gives_up_gives_back_the_lock_that_ended_at_the_start() {
+    run(async {
+        let limited = Limited::new(1);
+        let members = r#","custom":{"unique_for":7200,"unique_until":"start"}"#;
+        limited.push("first-job", "one", members).await;
+        {
+            let mut fetch = Box::pin(limited.fetch("one"));
+            let is_pending = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(fetch.as_mut().poll(context).is_pending())
+            });
+            assert!(is_pending.await, "the job is delivered once its reservation is durable");
+            assert_eq!(limited.store.counts().await.unique_locks, 0);
+        }
+        assert_eq!(limited.store.counts().await.unique_locks, 1);
+    });
+}
+
+#[test]
+fn a_running_job_is_tracked_as_working_after_a_power_cut() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", r#","custom":{"track":1}"#).await;
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        let limited = limited.restart();
+        let track = limited.store.track("first-job").await.unwrap().expect("it is tracked");
+        assert_eq!(track.state.as_str(), "working");
+    });
+}
+
+#[test]
+fn a_removed_queue_stays_removed_after_a_power_cut_while_its_last_job_runs() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        limited.store.act_on_queues(&[queue("one")], QueueAction::Remove).await.expect("removed");
+        assert!(limited.store.counts().await.queues.is_empty());
+        let limited = limited.restart();
+        assert_eq!(limited.reserved().await.len(), 1);
+        assert!(limited.store.counts().await.queues.is_empty());
+        assert_eq!(limited.store.ack_from(Some(&wid()), &["first-job"]).await, Ok(vec![]));
     });
 }
