@@ -16,6 +16,7 @@ use super::head::RecordHead;
 use super::kept_key::KeptKey;
 use super::reservation_record::{LoggedReservation, reservation_key};
 use super::reservations::EngineReservation;
+use crate::tracks::TrackState;
 
 /// What happened to the lease of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,11 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn extend_restored(&mut self, now: Timestamp) {
         let until = now + 2 * self.settings.limits.heartbeat_timeout;
         self.state.reserved.extend_all(until);
+        let held = self.state.reserved.iter();
+        let held: Vec<_> = held.map(|held| (held.job, held.jid.clone())).collect();
+        for (job, jid) in held {
+            self.note_track(job, &jid, TrackState::Working, now);
+        }
     }
 
     /// Forgets the record of a reservation whose job was removed or moved.

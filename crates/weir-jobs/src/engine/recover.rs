@@ -172,6 +172,13 @@ pub(crate) fn recover<D: Disk>(
     for (job, reservation) in reserved {
         restore_reservation(log, job, reservation, &mut state)?;
     }
+    // Their reserved jobs have shown them again.
+    for facts in ended.queues.values().filter(|facts| facts.hidden) {
+        if state.queues.contains(facts.number) {
+            let queue = state.queues.get_mut(facts.number);
+            queue.hidden = queue.lane.first().is_none();
+        }
+    }
     state.queues.forget_removed();
     state.has_counted_lost = !filter.lost.is_empty();
     state.features.batches.restored(&filter.lost, &ended.batches.callbacks);

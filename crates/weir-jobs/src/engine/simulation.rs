@@ -353,9 +353,10 @@ impl Run {
             assert!(self.engine.put_back(undelivered).is_some());
             let _ = self.run(|engine, _| engine.note_all_waiting());
             self.note(false);
+        } else if let Some(taken) = &taken {
+            self.note_start(&taken.delivery.jid);
         }
         if let Some(taken) = taken {
-            self.note_start(&taken.delivery.jid);
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
             assert!(text.contains(&*taken.delivery.jid), "a worker got another job's text");
             assert!(
@@ -652,6 +653,7 @@ impl Run {
             views: Vec::new(),
             unique: std::mem::take(&mut self.ledger.unique),
             leases: std::mem::take(&mut self.ledger.leases),
+            leases_ended: BTreeMap::new(),
         };
         for lease in self.ledger.leases.values_mut() {
             lease.reserved_at = 0;

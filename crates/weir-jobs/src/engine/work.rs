@@ -13,6 +13,7 @@ use super::reservations::EngineReservation;
 use crate::allocation::DispatchPolicy;
 use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
+use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{Delivery, FailureCause, FailureReport, QueueName, SetName, Wid, WorkerEnd};
@@ -30,6 +31,8 @@ pub(crate) struct EngineFetch {
     pub(crate) ticket: u64,
     /// Whether its reservation must be durable before it is delivered.
     pub(crate) is_logged: bool,
+    /// The features of the job before it started, among them a lock that ends at the start.
+    pub(crate) features: JobFeatures,
     pub(crate) delivery: Delivery,
 }
 
@@ -249,11 +252,12 @@ impl<D: Disk> Engine<D> {
         }
         let is_logged = reservation.logged.is_some();
         self.state.reserved.insert(reservation);
-        self.state.features.set(job, self.state.features.get(job).started());
+        let features = self.state.features.get(job);
+        self.state.features.set(job, features.started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
-        Ok(EngineFetch { ticket, is_logged, delivery })
+        Ok(EngineFetch { ticket, is_logged, features, delivery })
     }
 
     /// Returns a job that was not delivered to its former position, unless its reservation has
@@ -262,6 +266,9 @@ impl<D: Disk> Engine<D> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
         self.end_logged(&reservation);
+        if !self.state.features.is_locked(&taken.features, reservation.since) {
+            self.state.features.set(reservation.job, taken.features);
+        }
         self.note_track(reservation.job, jid, TrackState::Enqueued, reservation.since);
         let queue = self.wait_again(reservation.job, reservation.lane);
         self.take_back_charge(queue, reservation.charge);

@@ -248,7 +248,11 @@ fn a_lease_that_ends_while_weir_is_down_fails_no_job() {
             limited.clock.advance(JobServerLimits::default().heartbeat_timeout);
             limited.store.tick().await.expect("ticks");
             // Its worker sent no heartbeat.
-            assert_eq!(limited.store.release(&wid(), WorkerEnd::Killed).await, Ok(1), "seed {seed}");
+            assert_eq!(
+                limited.store.release(&wid(), WorkerEnd::Killed).await,
+                Ok(1),
+                "seed {seed}"
+            );
             assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
             limited.clock.advance(2 * LEASE);
             let limited = limited.restart();
