@@ -21,7 +21,7 @@ mod table;
 mod tests;
 mod wheel;
 
-pub use lane::{LaneId, TenantKey};
+pub use lane::{BlockedJobs, LaneId, TenantKey};
 pub use limits::LaneLimits;
 pub use room::Room;
-pub use table::{BlockedJobs, LaneCounts, Lanes};
+pub use table::{LaneCounts, Lanes};

@@ -19,7 +19,7 @@ use weir_realtime::shared_log::{
 use weir_redis::error_kind;
 
 use crate::command_connection::CommandConnection;
-use crate::layout::{self, LaterLayout, Layout};
+use crate::layout::{self, LAYOUT, LaterLayout, Layout};
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
 use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
@@ -476,7 +476,7 @@ async fn renew(
     node: &str,
     connection: &mut CommandConnection,
 ) -> RedisResult<Renewed> {
-    let reply = scripts::renew_lease(&log.keys, node).query_async(connection).await;
+    let reply = scripts::renew_lease(&log.keys, node, LAYOUT).query_async(connection).await;
     let (number, leases, layouts, needed): (i64, Vec<String>, Vec<String>, u32) = reply?;
     let (leases, layouts) = (pairs(&leases), pairs(&layouts));
     let (layout, check) =

@@ -14,7 +14,6 @@ use weir_realtime::shared_log::{
 
 use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
-use crate::layout::LAYOUT;
 use crate::partition::Partition;
 use crate::record;
 use crate::settings::RedisLogSettings;
@@ -452,12 +451,13 @@ pub(crate) fn share_connections(
     command
 }
 
-/// Returns the command that renews a node's lease and reads those of all nodes, with their layouts.
-pub(crate) fn renew_lease(keys: &Keys, node: &str) -> Cmd {
+/// Returns the command that renews the lease of a node, which knows `layout`, and reads those of all nodes, with their
+/// layouts.
+pub(crate) fn renew_lease(keys: &Keys, node: &str, layout: u32) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(LEASE.get_hash()).arg(3);
     command.arg(keys.leases()).arg(keys.layouts()).arg(keys.layout());
-    command.arg(node).arg(LAYOUT);
+    command.arg(node).arg(layout);
     command
 }
 

@@ -2,10 +2,39 @@
 
 use weir_base::token_bucket::TokenBucket;
 
-use super::table::BlockedJobs;
-
 /// The limit of a tenant without one.
 pub(super) const UNLIMITED: u32 = u32::MAX;
+
+/// Jobs that wait because of a limit, by the kind of the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockedJobs {
+    /// As many jobs are in progress as may be.
+    pub concurrency: u64,
+    /// The next one may not start yet.
+    pub rate: u64,
+}
+
+impl BlockedJobs {
+    /// Returns the sum.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.concurrency + self.rate
+    }
+}
+
+impl std::ops::AddAssign for BlockedJobs {
+    fn add_assign(&mut self, other: Self) {
+        self.concurrency += other.concurrency;
+        self.rate += other.rate;
+    }
+}
+
+impl std::ops::SubAssign for BlockedJobs {
+    fn sub_assign(&mut self, other: Self) {
+        self.concurrency -= other.concurrency;
+        self.rate -= other.rate;
+    }
+}
 
 /// The identity of a tenant: a hash of its name, so that long names cost no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

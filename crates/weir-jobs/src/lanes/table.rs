@@ -9,7 +9,7 @@ use weir_base::token_bucket::TokenBucket;
 
 use super::heap::LaneHeap;
 use super::lane::{
-    Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, UNLIMITED, micros_of,
+    BlockedJobs, Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, UNLIMITED, micros_of,
 };
 use super::levels::Levels;
 use super::limits::{LaneLimits, LimitTable};
@@ -34,37 +34,6 @@ pub struct LaneCounts {
     pub shared: u64,
     /// Lanes with jobs that wait for their rate.
     pub sleeping: u64,
-}
-
-/// Jobs that wait because of a limit, by the kind of the limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockedJobs {
-    /// As many jobs are in progress as may be.
-    pub concurrency: u64,
-    /// The next one may not start yet.
-    pub rate: u64,
-}
-
-impl BlockedJobs {
-    /// Returns the sum.
-    #[must_use]
-    pub const fn total(self) -> u64 {
-        self.concurrency + self.rate
-    }
-}
-
-impl std::ops::AddAssign for BlockedJobs {
-    fn add_assign(&mut self, other: Self) {
-        self.concurrency += other.concurrency;
-        self.rate += other.rate;
-    }
-}
-
-impl std::ops::SubAssign for BlockedJobs {
-    fn sub_assign(&mut self, other: Self) {
-        self.concurrency -= other.concurrency;
-        self.rate -= other.rate;
-    }
 }
 
 /// The lanes of one queue.
