@@ -28,7 +28,7 @@ const TEXT_CHARACTERS_MAX: usize = 100;
 /// Characters of the name that a node gives itself.
 const NAME_CHARACTERS: usize = 12;
 
-/// The parent process when this one first reported: one that ends later is noticed at any time.
+/// The parent process at the first report. Once it has ended, this process has another parent.
 static PARENT: LazyLock<u32> = LazyLock::new(parent_id);
 
 /// A node's process and its machine.

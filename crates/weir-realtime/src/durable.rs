@@ -173,15 +173,16 @@ impl DurableHistories {
         let syncing =
             name("weir-histories-sync").spawn(move || sync(&syncer, &ended, &clock, &noted))?;
         name("weir-histories").spawn(move || {
-            let (is_complete, reply) = owner.run(&received);
-            if !is_complete {
+            let (closed, reply) = owner.run(&received);
+            // A full disk is none: what was delivered is in the page cache.
+            if closed == Err(DurableFailure::Ended) {
                 failure.note();
             }
             // Nothing may change the folder after the reply: the next process may have opened it.
             drop(alive);
             let _ = syncing.join();
             if let Some(reply) = reply {
-                let _ = reply.send(is_complete);
+                let _ = reply.send(closed.is_ok());
             }
         })?;
         let (bytes_max, is_complete) = (AtomicUsize::new(bytes_max), AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Rates of queues and of their tenants: jobs that may not start yet are never looked at. A fetch that waits for
+//! Rates of queues and of their tenants. No fetch examines jobs that may not start yet. A fetch that waits for
 //! them is served by the timer when the next one may.
 //!
 //! Rates are in memory only. After a restart, all begin with their burst.

@@ -111,9 +111,12 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Serves orders until the log is to be closed, or nobody can give one, and closes it. Returns whether
-    /// everything is on the disk, and the sender for the reply.
-    pub(super) fn run(mut self, orders: &Receiver<Order>) -> (bool, Option<Sender<bool>>) {
+    /// Serves orders until the log is to be closed, or nobody can give one, and closes it. Returns why not everything is
+    /// on the disk, and the sender for the reply.
+    pub(super) fn run(
+        mut self,
+        orders: &Receiver<Order>,
+    ) -> (Result<(), DurableFailure>, Option<Sender<bool>>) {
         let closed = loop {
             match orders.recv() {
                 Ok(Order::Publish(first)) => {
@@ -288,9 +291,8 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Writes all that is left to the disk, so that the next process continues even after a power cut. Returns
-    /// whether that has succeeded.
-    fn close(&mut self) -> bool {
+    /// Writes all that is left to the disk, so that the next process continues even after a power cut.
+    fn close(&mut self) -> Result<(), DurableFailure> {
         let syncer = self.log.syncer();
         let synced = || syncer.sync().map_err(|error| DurableFailure::from(&error));
         let closed = synced().and_then(|_| {
@@ -301,7 +303,7 @@ impl<D: Disk> Owner<D> {
         if let Err(failure) = closed {
             tracing::warn!("the log of durable histories was not closed in order: {failure}");
         }
-        closed.is_ok()
+        closed.map(drop)
     }
 }
 

@@ -411,7 +411,9 @@ fn on_disk_in(disk: &SimulatedDisk, folder: &Path) -> Arc<Hub> {
 async fn with_a_full_disk_events_are_rejected_until_there_is_space() {
     let disk = SimulatedDisk::new(1);
     disk.set_allocates(false);
-    let hub = on_disk(&disk);
+    let folder = Folder::new();
+    fs::create_dir(folder.log()).unwrap();
+    let hub = on_disk_in(&disk, &folder.log());
     let (epoch, _) = publish(&hub, "a").await;
     disk.set_space(Some(disk.used_bytes()));
     for _ in 0..3 {
@@ -426,6 +428,11 @@ async fn with_a_full_disk_events_are_rejected_until_there_is_space() {
         published = try_publish(&hub, "b").await;
     }
     assert_eq!(published.unwrap(), (epoch.clone(), 2));
+    // A full disk at the end is no reason to distrust the log.
+    disk.set_space(Some(0));
+    hub.close_durable_histories();
+    assert!(!DiskFailure::of(&folder.log()).is_noted());
+    disk.set_space(None);
     let next = on_disk(&disk.kill());
     assert_eq!(events(&next), ["a", "b"]);
     assert_eq!(publish(&next, "c").await, (epoch, 3));
