@@ -201,14 +201,16 @@ fn event_stream_does_not_prevent_eviction() {
 
 #[test]
 fn recovered_worker_receives_requests_again() {
-    let weir = start_workers(1, "concurrency = 2\nevict_after = \"8s\"\n");
+    // A busy machine has ten seconds to send the second request before the first one is too old, and ten to see
+    // the worker stuck before both are.
+    let weir = start_workers(1, "concurrency = 2\nevict_after = \"20s\"\n");
     let (front, before) = (weir.front(), serving_pids(&weir));
     let mut stream = listen(front, "/events/enough");
     let worker = |weir: &Weir| listed(weir)["workers"][0].clone();
     let ask = || std::thread::spawn(move || get(front, "/until/enough", "").0);
     let old = ask();
     wait_until_true(|| {
-        worker(&weir)["oldest_request_seconds"].as_f64().is_some_and(|age| age > 5.0)
+        worker(&weir)["oldest_request_seconds"].as_f64().is_some_and(|age| age > 10.0)
     });
     // It is not too old when the other one is, so the worker is not evicted at once.
     let bystander = ask();
