@@ -122,7 +122,8 @@ class Weir:
         shards = ", ".join(f'{{ url = "redis://127.0.0.1:{port}/{database}" }}' for port in ports)
         config = os.path.join(folder, "weir.toml")
         with open(config, "w") as file:
-            jobs = jobs or f'store = {{ redis = [{shards}] }}\nredis.placement = "turn"'
+            if jobs is None:
+                jobs = f'store = {{ redis = [{shards}] }}\nredis.placement = "turn"'
             file.write(f'data_dir = "{folder}/data"\n[jobs]\nlisten = "127.0.0.1:0"\n{jobs}\n'
                        f'[console]\nlisten = "127.0.0.1:0"\n')
         log = os.path.join(folder, "weir.log")

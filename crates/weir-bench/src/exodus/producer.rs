@@ -25,7 +25,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Returns the JSON of the jobs of a queue.
 pub(super) fn template(queue: usize) -> Result<JobTemplate> {
-    JobTemplate::new(TAG, QUEUES[queue].name, JOB_BYTES)
+    JobTemplate::new(TAG, QUEUES[queue].name, None, JOB_BYTES)
 }
 
 #[derive(Debug)]

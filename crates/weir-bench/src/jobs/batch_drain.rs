@@ -59,7 +59,7 @@ impl<'run> BatchDrainer<'run> {
     }
 
     fn send_fetchb(&mut self, now: Instant, batch_size: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("FETCHB {batch_size} {}\r\n", self.plan.queue).as_bytes());
+        out.extend_from_slice(format!("FETCHB {batch_size} {}\r\n", self.plan.queues).as_bytes());
         self.send(now, Kind::Fetchb { batch_size, array: None });
     }
 
@@ -208,7 +208,7 @@ mod tests {
     use crate::jobs::payload::JobTemplate;
 
     fn template() -> JobTemplate {
-        JobTemplate::new(1, "q", 120).expect("large enough")
+        JobTemplate::new(1, "q", None, 120).expect("large enough")
     }
 
     /// Drains 3 jobs in batches of 2, answering each chunk of `replies` in turn; returns what was sent and
@@ -218,7 +218,7 @@ mod tests {
         let progress = Progress::default();
         let plan = DrainPlan {
             template: &template,
-            queue: "q",
+            queues: "q",
             fetches: &fetches,
             ledger: &ledger,
             progress: &progress,

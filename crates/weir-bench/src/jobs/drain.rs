@@ -15,7 +15,8 @@ use crate::tally::Faults;
 #[derive(Debug)]
 pub(crate) struct DrainPlan<'run> {
     pub(crate) template: &'run JobTemplate,
-    pub(crate) queue: &'run str,
+    /// What FETCH and FETCHB ask for: queues in their order, with spaces between them.
+    pub(crate) queues: &'run str,
     /// One number per job to drain, so that a FETCH is only sent while jobs are left.
     pub(crate) fetches: &'run Numbers,
     pub(crate) ledger: &'run Ledger,
@@ -99,7 +100,7 @@ impl<'run> Drainer<'run> {
 
     fn send_fetch(&mut self, now: Instant, out: &mut Vec<u8>) {
         out.extend_from_slice(b"FETCH ");
-        out.extend_from_slice(self.plan.queue.as_bytes());
+        out.extend_from_slice(self.plan.queues.as_bytes());
         out.extend_from_slice(b"\r\n");
         self.send(now, Kind::Fetch);
     }
@@ -209,13 +210,13 @@ mod tests {
 
     /// Drains `jobs` jobs, answering each chunk of `replies` in turn; returns what was sent and counted.
     fn talk(jobs: u64, in_flight: usize, replies: &[&[u8]]) -> (String, JobTallies, u64) {
-        let template = JobTemplate::new(1, "q", 120).expect("large enough");
+        let template = JobTemplate::new(1, "q", None, 120).expect("large enough");
         let (fetches, ledger) = (Numbers::new(jobs), Ledger::new(jobs));
         let progress = Progress::default();
         let (template, progress) = (&template, &progress);
         let plan = DrainPlan {
             template,
-            queue: "q",
+            queues: "q",
             fetches: &fetches,
             ledger: &ledger,
             progress,
@@ -235,7 +236,7 @@ mod tests {
 
     fn job_0() -> Vec<u8> {
         let mut reply = b"$120\r\n".to_vec();
-        JobTemplate::new(1, "q", 120).expect("large enough").append(0, &mut reply);
+        JobTemplate::new(1, "q", None, 120).expect("large enough").append(0, &mut reply);
         reply.extend_from_slice(b"\r\n");
         reply
     }

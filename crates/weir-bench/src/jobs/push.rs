@@ -169,7 +169,7 @@ mod tests {
     use crate::clock::now;
 
     fn talk(mode: PushMode, jobs: u64, replies: &[u8]) -> (String, JobTallies) {
-        let template = JobTemplate::new(1, "q", 120).expect("large enough");
+        let template = JobTemplate::new(1, "q", None, 120).expect("large enough");
         let (numbers, progress) = (Numbers::new(jobs), Progress::default());
         let mut pusher = Pusher::new(&template, &numbers, &progress, mode, 4);
         let (mut out, mut tallies) = (Vec::new(), JobTallies::new());

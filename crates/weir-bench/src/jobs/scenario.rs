@@ -60,7 +60,8 @@ struct Bench<'run> {
 impl<'run> Bench<'run> {
     fn prepare(target: &'run Target, settings: &'run LoadSettings) -> Result<Self> {
         let tag = random_tag();
-        let template = JobTemplate::new(tag, &settings.queue, settings.payload_bytes)?;
+        let template =
+            JobTemplate::new(tag, &settings.queue, settings.tenants, settings.payload_bytes)?;
         let mut run = Run {
             server_version: String::new(),
             phases: Vec::new(),
@@ -194,7 +195,7 @@ impl<'run> Bench<'run> {
     ) -> DrainPlan<'plan> {
         DrainPlan {
             template: &self.template,
-            queue: &self.settings.queue,
+            queues: &self.settings.fetched_queues,
             fetches,
             ledger: &self.ledger,
             progress,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::payload::JOBS_MAX;
+use super::payload::{JOBS_MAX, TENANTS_MAX};
 use crate::checks::check_range;
 use crate::event_loop::Timeouts;
 
@@ -72,6 +72,12 @@ pub(crate) struct LoadFlags {
     /// Must be empty at the start; removed at the end, unless --keep.
     #[arg(long, default_value = "weir-bench")]
     pub(crate) queue: String,
+    /// Another queue, which each FETCH names before --queue; none of its jobs may be delivered. Repeatable.
+    #[arg(long = "fetch-first")]
+    pub(crate) fetch_first: Vec<String>,
+    /// The first argument of each job is one of as many names of tenants (tenant-000042), in no order.
+    #[arg(long)]
+    pub(crate) tenants: Option<u32>,
     /// Leave in the queue what the run did not drain.
     #[arg(long)]
     pub(crate) keep: bool,
@@ -104,6 +110,9 @@ pub(crate) struct LoadSettings {
     /// Jobs that the drain takes.
     pub(crate) drain: u64,
     pub(crate) queue: String,
+    /// As FETCH has them: `--fetch-first`, then `--queue`.
+    pub(crate) fetched_queues: String,
+    pub(crate) tenants: Option<u32>,
     #[serde(skip)]
     pub(crate) keep: bool,
     pub(crate) threads: usize,
@@ -129,6 +138,8 @@ impl LoadFlags {
             payload_bytes: self.payload_bytes,
             drain: self.drain.unwrap_or(self.jobs),
             queue: self.queue.clone(),
+            fetched_queues: self.fetched_queues().collect::<Vec<_>>().join(" "),
+            tenants: self.tenants,
             keep: self.keep,
             threads: self.threads.min(connections),
             operation_timeout: Duration::from_secs(self.operation_timeout_seconds),
@@ -159,13 +170,17 @@ impl LoadFlags {
         let is_mixed = scenario == Scenario::Mixed;
         ensure!(!is_mixed || connections >= 2, "--scenario mixed needs --connections 2 or more");
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let is_valid_name = !self.queue.is_empty() && self.queue.bytes().all(is_allowed);
-        ensure!(
-            is_valid_name,
-            "--queue {}: a queue name is made of a-z, A-Z, 0-9, '.', '_', '-'",
-            self.queue
-        );
-        Ok(())
+        for queue in self.fetched_queues() {
+            ensure!(
+                !queue.is_empty() && queue.bytes().all(is_allowed),
+                "queue {queue:?}: a queue name is made of a-z, A-Z, 0-9, '.', '_', '-'"
+            );
+        }
+        check_range("--tenants", self.tenants.unwrap_or(1).into(), 1, TENANTS_MAX.into())
+    }
+
+    fn fetched_queues(&self) -> impl Iterator<Item = &str> {
+        self.fetch_first.iter().chain([&self.queue]).map(String::as_str)
     }
 }
 
