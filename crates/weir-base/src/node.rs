@@ -105,15 +105,21 @@ pub enum NodeCondition {
     Stopped,
 }
 
+/// Returns the name of this machine, or an empty text if the system does not say.
+#[must_use]
+pub fn hostname() -> String {
+    let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    hostname.trim().to_owned()
+}
+
 impl NodeProcess {
     /// Describes this process.
     #[must_use]
     pub fn this(version: &str, uptime: Duration, console: &str) -> Self {
         let cores = thread::available_parallelism().map_or(0, std::num::NonZero::get);
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
-            hostname: hostname.trim().to_owned(),
+            hostname: hostname(),
             version: version.to_owned(),
             pid: std::process::id(),
             cores: u32::try_from(cores).unwrap_or(u32::MAX),

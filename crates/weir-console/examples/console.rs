@@ -73,12 +73,11 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
 fn job_server(port: u16, stop: &JobServerStop) -> Result<RunningJobServer, Box<dyn Error>> {
     let settings =
         weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
-    let queues_max = settings.limits.metrics_queues_max;
     Ok(weir_jobs::server::start(JobServerOptions {
         console: String::new(),
         external: None,
         listeners: vec![TcpListener::bind(("127.0.0.1", port))?],
-        metrics: JobsMetrics::register(&mut Registry::default(), queues_max),
+        metrics: JobsMetrics::register(&mut Registry::default(), &settings.limits),
         settings,
         clock: Clock::system(),
         tls: None,

@@ -5,6 +5,7 @@
 //! `limits.admin_requests_max` wait or run at once. A read request is cancelled when its future is
 //! dropped; an action that has started is completed.
 
+mod job_types;
 mod request;
 mod step;
 mod xray;
@@ -14,11 +15,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+pub use job_types::{JobTypeQuery, JobTypesQuery, TypeOrder};
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 pub use step::{StepAction, StepQuery};
 pub use xray::{SAMPLE_JOBS, SAMPLE_JOBS_MAX, XRAY_TOP, XRAY_TOP_MAX, XrayQuery};
 
 use crate::export_lines::StatePlace;
+use crate::job_types::JobTypes;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
@@ -174,6 +177,28 @@ impl Handle {
     /// Finds out what the jobs of a queue or set consist of, by samples or from all of them.
     pub async fn xray(&self, query: XrayQuery) -> Result<view::XrayView, HandleError> {
         self.ask(|reply| HandleRequest::Xray(query, reply)).await
+    }
+
+    /// Returns the statistics of all types of jobs that had one, in the requested order.
+    pub fn job_types(&self, query: &JobTypesQuery) -> Result<view::JobTypesView, HandleError> {
+        let mut view = self
+            .statistics()?
+            .read(query.window().map_err(HandleError::Invalid)?, query.queue.as_deref());
+        query.sort.sort(&mut view.types);
+        Ok(view)
+    }
+
+    /// Returns the statistics of one type of job, if it had one.
+    pub fn job_type(
+        &self,
+        query: &JobTypeQuery,
+    ) -> Result<Option<view::JobTypeDetails>, HandleError> {
+        Ok(self.statistics()?.read_one(&query.name, query.window().map_err(HandleError::Invalid)?))
+    }
+
+    /// They are read without the server's thread.
+    fn statistics(&self) -> Result<&JobTypes, HandleError> {
+        if self.is_running() { Ok(self.metrics.types()) } else { Err(HandleError::Gone) }
     }
 
     /// Finds a job by its jid in all queues, sets and reservations.

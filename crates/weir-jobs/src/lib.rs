@@ -16,6 +16,7 @@
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
 //! - [`view`]: plain data for the console, the command line and the admin API.
 //! - [`quarantine`]: the queues of jobs that were set apart.
+//! - [`job_types`]: counts, durations and errors by type of job.
 //! - [`xray`]: what the jobs of a queue or set consist of.
 //! - [`export_lines`]: the lines of an export, and the check that all of them are there.
 //! - [`salvage`]: recovers jobs from the bytes that were set aside from a damaged log.
@@ -35,6 +36,7 @@ pub mod filter;
 pub mod handle;
 pub mod job;
 pub mod job_text;
+pub mod job_types;
 pub mod key_path;
 pub mod lanes;
 pub mod memory;

@@ -1,8 +1,8 @@
 //! All metrics of the job server, named `weir_jobs_*`.
 //!
 //! An event costs a few tens of nanoseconds (one uncontended lock or one atomic add). No label is
-//! unbounded: queues beyond `limits.metrics_queues_max` share the label `other`; verbs and limits
-//! are fixed lists. Depths, set sizes and totals are published once a second as a
+//! unbounded: queues beyond `limits.metrics_queues_max` and types of jobs beyond `limits.job_types_max` share the
+//! label `other`; verbs and limits are fixed lists. Depths, set sizes and totals are published once a second as a
 //! [`MetricsSnapshot`] and only encoded during a scrape.
 
 mod latency;
@@ -17,6 +17,7 @@ mod store;
 mod store_collector;
 mod store_view;
 mod tasks;
+mod type_collector;
 mod verb;
 
 use std::collections::HashSet;
@@ -40,6 +41,8 @@ pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, FaktoryVerb};
 
 use crate::job::IgnoredMember;
+use crate::job_types::{JobTypes, TypeLimitHits, TypeLimits};
+use crate::settings::JobServerLimits;
 use crate::view::{LimitHit, StoreShardView};
 
 /// The label shared by all queues beyond the limit.
@@ -71,6 +74,7 @@ struct JobServerCounters {
     commands: [[Counter; CommandResult::ALL.len()]; FaktoryVerb::ALL.len()],
     snapshot: Arc<Mutex<MetricsSnapshot>>,
     shards: Shards,
+    types: JobTypes,
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
     stale_reports: stale::StaleReports,
@@ -113,20 +117,23 @@ pub struct QueueMetrics {
 }
 
 impl JobsMetrics {
-    /// Creates the metrics and registers them under `weir_jobs_`. `queue_labels_max` is
-    /// `limits.metrics_queues_max`.
-    pub fn register(registry: &mut Registry, queue_labels_max: usize) -> Self {
+    /// Creates the metrics and registers them under `weir_jobs_`.
+    pub fn register(registry: &mut Registry, limits: &JobServerLimits) -> Self {
+        let queue_labels_max = limits.metrics_queues_max;
         let registry = registry.sub_registry_with_prefix("weir_jobs");
+        let limit_counters = register_limits(registry);
+        let types = job_types(limits, &limit_counters);
         let inner = JobServerCounters {
             wait_seconds: QueueHistograms::new_with_constructor(job_histogram),
             run_seconds: QueueHistograms::new_with_constructor(job_histogram),
             queue_labels: Mutex::default(),
             queue_labels_max,
             sync_seconds: Histogram::new(SYNC_BUCKETS),
-            limits: register_limits(registry),
+            limits: limit_counters,
             commands: register_commands(registry),
             snapshot: Arc::default(),
             shards: Shards::default(),
+            types,
             tasks: Tasks::default(),
             ignored_members: register_ignored_members(registry),
             stale_reports: stale::register(registry),
@@ -176,16 +183,14 @@ impl JobsMetrics {
         }));
         registry
             .register_collector(Box::new(store_collector::StoreCollector(inner.shards.clone())));
+        registry.register_collector(Box::new(type_collector::TypeCollector(inner.types.clone())));
         Self(Arc::new(inner))
     }
 
     /// Returns metrics that are not scraped, for tests and tools.
     #[must_use]
     pub fn detached() -> Self {
-        Self::register(
-            &mut Registry::default(),
-            crate::settings::JobServerLimits::default().metrics_queues_max,
-        )
+        Self::register(&mut Registry::default(), &JobServerLimits::default())
     }
 
     /// Returns the histograms of a queue. This takes a lock, so call it once per queue and keep the
@@ -230,6 +235,12 @@ impl JobsMetrics {
     /// Returns the figures of all shards over the last minute.
     pub(crate) fn stores(&self, now: Timestamp) -> Vec<StoreShardView> {
         self.0.shards.all().iter().map(|shard| shard.view(now)).collect()
+    }
+
+    /// Returns the statistics by type of job.
+    #[must_use]
+    pub fn types(&self) -> &JobTypes {
+        &self.0.types
     }
 
     /// Counts pushed jobs that were stored before.
@@ -300,6 +311,16 @@ impl JobsMetrics {
     }
 }
 
+fn job_types(limits: &JobServerLimits, counters: &[Counter]) -> JobTypes {
+    let hits = |limit: JobServerLimit| counters[limit as usize].clone();
+    let hits = TypeLimitHits {
+        types: hits(JobServerLimit::JobTypesMax),
+        groups: hits(JobServerLimit::JobTypeGroupsMax),
+    };
+    let JobServerLimits { job_types_max, job_type_groups_max, .. } = *limits;
+    JobTypes::new(TypeLimits { types_max: job_types_max, groups_max: job_type_groups_max }, hits)
+}
+
 fn job_histogram() -> Histogram {
     Histogram::new(JOB_BUCKETS)
 }
@@ -346,6 +367,12 @@ mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode;
 
+    /// With metrics of their own for so many queues.
+    fn registered(registry: &mut Registry, metrics_queues_max: usize) -> JobsMetrics {
+        let limits = JobServerLimits { metrics_queues_max, ..JobServerLimits::default() };
+        JobsMetrics::register(registry, &limits)
+    }
+
     fn scrape(registry: &Registry) -> String {
         let mut text = String::new();
         encode(&mut text, registry).expect("writing to a String succeeds");
@@ -355,7 +382,7 @@ mod tests {
     #[test]
     fn queues_beyond_the_limit_share_one_label() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 2);
+        let metrics = registered(&mut registry, 2);
         for name in ["a", "b", "c", "d", "a"] {
             metrics.queue(name).wait.observe(0.5);
         }
@@ -366,9 +393,45 @@ mod tests {
     }
 
     #[test]
+    fn types_beyond_the_limit_share_one_label_and_their_names_are_escaped() {
+        let mut registry = Registry::default();
+        let limits = JobServerLimits { job_types_max: 2, ..JobServerLimits::default() };
+        let metrics = JobsMetrics::register(&mut registry, &limits);
+        assert!(!scrape(&registry).contains("jobtype"));
+        let hostile = "a\"} 1\nweir_up 0\\";
+        let now = Timestamp::from_millis(1_000);
+        for jobtype in [hostile, "b", "c", "d", "other"] {
+            let run = metrics.types().run_of(jobtype, now);
+            let job = crate::job_types::StartedJob { jid: "1", queue: "q", ready_at: Some(now) };
+            run.start(&job, now);
+            run.succeeded(Timestamp::from_millis(3_000));
+        }
+        let text = scrape(&registry);
+        for line in [
+            r#"started_total{jobtype="a\"} 1\nweir_up 0\\"} 1"#,
+            r#"ended_total{jobtype="b",result="ok"} 1"#,
+            r#"ended_total{jobtype="other",result="ok"} 3"#,
+            r#"ended_total{jobtype="other",result="failed"} 0"#,
+            r#"returned_total{jobtype="b"} 0"#,
+            r#"running{jobtype="b"} 0"#,
+            r#"run_seconds_total{jobtype="other"} 6.0"#,
+            r#"wait_seconds_total{jobtype="b"} 0.0"#,
+            r#"run_quantile_seconds{jobtype="b",quantile="0.99"} 1."#,
+            r#"wait_quantile_seconds{jobtype="b",quantile="0.5"} 0.0"#,
+        ] {
+            assert!(text.contains(&format!("weir_jobs_type_{line}")), "{line}: {text}");
+        }
+        assert!(!text.contains("jobtype=\"c\"") && !text.contains("\nweir_up"), "{text}");
+        let others = text.matches("weir_jobs_type_started_total{jobtype=\"other\"}").count();
+        assert_eq!(others, 1, "no series twice");
+        let hits = "weir_jobs_limit_hits_total{limit=\"job_types_max\"} 3";
+        assert!(text.contains(hits), "{text}");
+    }
+
+    #[test]
     fn every_limit_and_verb_is_exported_from_the_start() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 2);
+        let metrics = registered(&mut registry, 2);
         metrics.limit_hit(JobServerLimit::LineBytesMax);
         metrics.command(FaktoryVerb::Push, CommandResult::Error);
         let text = scrape(&registry);
@@ -385,7 +448,7 @@ mod tests {
     #[test]
     fn shards_are_exported_with_their_operations_and_their_server() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 1);
+        let metrics = registered(&mut registry, 1);
         let shard = metrics.store("a:6379/0", 1);
         shard.end(StoreOperation::Ack, shard.begin(StoreOperation::Ack));
         shard.malformed(3);
@@ -426,7 +489,7 @@ mod tests {
     #[test]
     fn the_nodes_of_a_cluster_are_exported_instead_of_their_sum() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 1);
+        let metrics = registered(&mut registry, 1);
         let shard = metrics.store("cluster:6379", 1);
         let of = |memory_bytes| StoreServerFigures { memory_bytes, ..Default::default() };
         shard.publish_server(Some(of(5)));
@@ -441,7 +504,7 @@ mod tests {
     #[test]
     fn each_shard_has_its_own_series() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 1);
+        let metrics = registered(&mut registry, 1);
         assert!(!scrape(&registry).contains("shard"));
         let shard = crate::store::ShardState {
             name: "a".to_owned(),
@@ -458,7 +521,7 @@ mod tests {
     #[test]
     fn nodes_are_counted_by_state() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 1);
+        let metrics = registered(&mut registry, 1);
         assert!(!scrape(&registry).contains("weir_jobs_nodes"));
         let node = |age| crate::node::NodeState {
             report: Some(Default::default()),
@@ -476,7 +539,7 @@ mod tests {
     #[test]
     fn snapshot_is_exported_with_remaining_queues_summed() {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, 1);
+        let metrics = registered(&mut registry, 1);
         let queue = |name: &str, depth| QueueSnapshot {
             name: name.into(),
             depth,

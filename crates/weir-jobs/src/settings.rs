@@ -424,6 +424,15 @@ pub struct JobServerLimits {
     /// metrics; further ones are left out.
     #[setting(advanced, restart, range = COUNT, default = 1_000)]
     pub metrics_classes_max: usize,
+    /// Types of jobs (jobtypes) with statistics and metrics of their own; the rest share those of "other". A new type
+    /// takes the place of one that had no job for an hour. One takes about 14 KB of memory, and up to 0.8 KB for each
+    /// class of errors.
+    #[setting(advanced, restart, range = 1..=10_000, default = 200)]
+    pub job_types_max: usize,
+    /// Classes of errors of each type of job that are counted on their own, and as many queues; the rest share
+    /// those of "other". A new one takes the place of one that did not occur for an hour.
+    #[setting(advanced, restart, range = 1..=1_000, default = 10)]
+    pub job_type_groups_max: usize,
 }
 
 /// Bytes of a batch in the snapshot at the start of each segment.

@@ -3,12 +3,17 @@
 //! Times are seconds since the Unix epoch with a fraction; durations are seconds. Both are `f64`,
 //! which JavaScript and Python read without conversion.
 
+mod job_types;
 mod step;
 mod xray;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::node::NodeView;
+pub use job_types::{
+    DurationsView, ErrorGroupView, JobTypeDetails, JobTypeView, JobTypesView, LastFailureView,
+    TypeCounts, TypeFiguresSource, TypeQueueView, TypeSliceView,
+};
 pub use step::StepView;
 pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 

@@ -98,6 +98,7 @@ mod stored;
 mod tasks;
 mod transfer;
 mod translate;
+mod type_runs;
 mod undelivered;
 mod unsupported;
 mod vanish;

@@ -192,8 +192,7 @@ fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr, JobsMetric
     let mut settings =
         weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = Duration::from_millis(50);
-    let metrics =
-        JobsMetrics::register(&mut Registry::default(), settings.limits.metrics_queues_max);
+    let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
     let running = weir_jobs::server::start(JobServerOptions {
         console: String::new(),
         external: None,

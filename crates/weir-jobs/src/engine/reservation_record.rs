@@ -84,6 +84,7 @@ impl EngineState {
             charge: None,
             lane: None,
             logged: Some(reservation_key(entry.order)),
+            run: None,
         });
     }
 }

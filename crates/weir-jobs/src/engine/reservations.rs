@@ -11,11 +11,12 @@ use super::fair_queue::RunningLane;
 use super::index::hash_of;
 use super::kept_key::KeptKey;
 use crate::dispatch::DispatchCharge;
+use crate::job_types::TypeRun;
 use crate::model::Wid;
 use crate::rules;
 
 /// A worker's reservation of a job.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct EngineReservation {
     /// A number that is never reused, unlike the index of a job.
     pub(crate) ticket: u64,
@@ -30,6 +31,8 @@ pub(crate) struct EngineReservation {
     pub(crate) lane: Option<RunningLane>,
     /// The key of its record in the log, if it has one.
     pub(crate) logged: Option<KeptKey>,
+    /// Of the statistics by type. `None`: it was reserved before the restart.
+    pub(crate) run: Option<TypeRun>,
 }
 
 /// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.

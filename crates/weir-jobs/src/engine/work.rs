@@ -15,8 +15,11 @@ use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
 use crate::job_text;
+use crate::job_types::{StartedJob, TypeRun};
 use crate::metrics::{JobServerLimit, StaleReport};
-use crate::model::{Delivery, FailureCause, FailureReport, QueueName, SetName, Wid, WorkerEnd};
+use crate::model::{
+    Delivery, FailureCause, FailureReport, FailureState, QueueName, SetName, Wid, WorkerEnd,
+};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
 use crate::tracks::TrackState;
@@ -191,9 +194,15 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Ends the reservation of a job of `queue`.
-    fn end_reservation(&mut self, jid: &str, job: JobIndex, queue: u16, now: Timestamp) {
-        let Some(reservation) = self.state.reserved.remove_job(jid, job) else { return };
+    /// Ends the reservation of a job of `queue`. Returns its run, for its outcome.
+    fn end_reservation(
+        &mut self,
+        jid: &str,
+        job: JobIndex,
+        queue: u16,
+        now: Timestamp,
+    ) -> Option<TypeRun> {
+        let reservation = self.state.reserved.remove_job(jid, job)?;
         self.forget_logged(&reservation);
         self.end_lane(queue, reservation.lane, Some(reservation.since), now);
         if let Some(charge) = reservation.charge
@@ -201,6 +210,7 @@ impl<D: Disk> Engine<D> {
         {
             self.dispatcher.ended(&name, charge, now.since(reservation.since));
         }
+        reservation.run
     }
 
     /// Ends the charge of a reserved job whose worker has not reported its end.
@@ -241,6 +251,7 @@ impl<D: Disk> Engine<D> {
             charge,
             lane,
             logged: None,
+            run: Some(self.metrics.types().run_of(body.jobtype, now)),
         };
         if self.is_limited(job, lane)
             && let Err(error) = self.log_reservation(&mut reservation)
@@ -251,6 +262,11 @@ impl<D: Disk> Engine<D> {
             return Err(HandOutError::JustNow);
         }
         let is_logged = reservation.logged.is_some();
+        if let Some(run) = &reservation.run {
+            let queue = self.state.queues.get(queue).name.as_str();
+            let ready_at = Some(Timestamp::from_micros(order));
+            run.start(&StartedJob { jid: &delivery.jid, queue, ready_at }, now);
+        }
         self.state.reserved.insert(reservation);
         let features = self.state.features.get(job);
         self.state.features.set(job, features.started());
@@ -300,7 +316,9 @@ impl<D: Disk> Engine<D> {
         self.state.totals.count_gone(RemovalReason::Acked);
         let is_tracked = self.state.features.get(job).tracked;
         self.state.features.end(job, JobEnd::Succeeded);
-        self.end_reservation(jid, job, queue, now);
+        if let Some(run) = self.end_reservation(jid, job, queue, now) {
+            run.succeeded(now);
+        }
         let counted = self.state.queues.get_mut(queue);
         counted.processed_total += 1;
         counted.metrics.run.observe(ran);
@@ -389,7 +407,7 @@ impl<D: Disk> Engine<D> {
                 self.state.totals.count_gone(RemovalReason::FailedForGood);
                 self.count_failure(queue);
                 let is_tracked = self.state.features.get(job).tracked;
-                self.end_reservation(&jid, job, queue, now);
+                self.end_run(&jid, job, queue, &failure, now);
                 self.forget(job);
                 if is_tracked {
                     self.note_tracked(&jid, TrackState::Failed, now);
@@ -404,10 +422,24 @@ impl<D: Disk> Engine<D> {
         let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
         self.note_track(job, &jid, state, now);
         self.count_failure(queue);
-        self.end_reservation(&jid, job, queue, now);
+        self.end_run(&jid, job, queue, &failure, now);
         self.trim_dead()?;
         self.run_batches(now);
         Ok(outcome)
+    }
+
+    /// Ends the reservation of a job that failed.
+    fn end_run(
+        &mut self,
+        jid: &str,
+        job: JobIndex,
+        queue: u16,
+        failure: &FailureState,
+        now: Timestamp,
+    ) {
+        if let Some(run) = self.end_reservation(jid, job, queue, now) {
+            run.failed(jid, failure, now);
+        }
     }
 
     fn count_failure(&mut self, queue: u16) {
@@ -459,6 +491,9 @@ impl<D: Disk> Engine<D> {
                 let reservation = self.state.reserved.remove_job(&jid, job);
                 if let Some(reservation) = &reservation {
                     self.forget_logged(reservation);
+                    if let Some(run) = &reservation.run {
+                        run.returned(&jid, now);
+                    }
                 }
                 let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
                 self.take_back_charge(queue, charge);

@@ -4,6 +4,7 @@
 //! reservations. Only [`MemoryState::leave`] and [`MemoryState::enter`] change its place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
 
@@ -12,6 +13,7 @@ use crate::allocation::{Allocation, DispatchPolicy};
 use crate::batches::JobEnd;
 use crate::dispatch::{DispatchCharge, Dispatcher};
 use crate::features::{FeatureTable, JobFeatures};
+use crate::job_types::TypeRun;
 use crate::lanes::LaneId;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
@@ -62,6 +64,8 @@ pub(super) struct MemoryReservation {
     pub(super) expires_at: Timestamp,
     /// Of dispatch, until the end of the job.
     pub(super) charge: Option<DispatchCharge>,
+    /// Of the statistics by type.
+    pub(super) run: Rc<TypeRun>,
 }
 
 /// One queue.

@@ -1,5 +1,6 @@
 //! Storing, fetching and finishing jobs: push, take, ack, fail, expiry of reservations, release.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
@@ -12,6 +13,7 @@ use crate::custom::UniqueKey;
 use crate::dispatch::{Candidate, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
 use crate::job_text;
+use crate::job_types::{StartedJob, TypeRun};
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{
     Delivery, FailureCause, FailureReport, NewJob, QueueName, SetName, Wid, WorkerEnd,
@@ -238,12 +240,16 @@ impl MemoryState {
         charge: Option<DispatchCharge>,
         now: Timestamp,
     ) -> MemoryFetch {
-        let MemoryJob { jid, json, queue, order, .. } = self.job(id);
-        let (queue, order) = (queue.clone(), *order);
+        let MemoryJob { jid, jobtype, json, queue, order, .. } = self.job(id);
+        let run = self.metrics.types().run_of(jobtype, now);
+        let ready_at = Some(Timestamp::from_micros(*order));
+        run.start(&StartedJob { jid, queue: queue.as_str(), ready_at }, now);
+        let (queue, order, run) = (queue.clone(), *order, Rc::new(run));
         let delivery = Delivery { jid: jid.clone(), json: json.clone() };
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
-        let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge };
+        let reservation =
+            MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge, run };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
         self.count_start(id, now);
         self.features.set(id, self.features.get(id).started());
@@ -280,6 +286,9 @@ impl MemoryState {
         };
         let name = self.job(id).queue.clone();
         self.observe_run(id, now);
+        if let Some(run) = self.run(id) {
+            run.succeeded(now);
+        }
         self.note_track(id, TrackState::Success, now);
         self.features.end(id, JobEnd::Succeeded);
         self.totals.processed += 1;
@@ -359,6 +368,14 @@ impl MemoryState {
         }
     }
 
+    /// Returns the run of a reserved job.
+    fn run(&self, id: JobId) -> Option<&TypeRun> {
+        match &self.job(id).rest {
+            MemoryJobState::Reserved(held) => Some(&held.run),
+            _ => None,
+        }
+    }
+
     fn fail_job(
         &mut self,
         id: JobId,
@@ -372,6 +389,9 @@ impl MemoryState {
             rules::FailedJob { retry: job.retry, backtrace: job.backtrace, previous, cause };
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
+        if let MemoryJobState::Reserved(held) = &job.rest {
+            held.run.failed(&job.jid, &failure, now);
+        }
         let name = job.queue.clone();
         self.totals.count_failure();
         self.queue(&name).totals.count_failure();
@@ -431,6 +451,9 @@ impl MemoryState {
             }
             Return::Waits(kills) => {
                 self.features.set(id, JobFeatures { kills, ..features });
+                if let Some(run) = self.run(id) {
+                    run.returned(&self.job(id).jid, now);
+                }
                 self.wait_again(id, now)
             }
         }

@@ -49,6 +49,8 @@ pub enum JobServerLimit {
     BatchesMax,
     BatchDefinitionBytesMax,
     BatchMemoryBytesMax,
+    JobTypesMax,
+    JobTypeGroupsMax,
 }
 
 impl JobServerLimit {
@@ -92,6 +94,8 @@ impl JobServerLimit {
         Self::BatchesMax,
         Self::BatchDefinitionBytesMax,
         Self::BatchMemoryBytesMax,
+        Self::JobTypesMax,
+        Self::JobTypeGroupsMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -151,6 +155,8 @@ impl JobServerLimit {
             Self::BatchesMax => JobServerLimits::BATCHES_MAX,
             Self::BatchDefinitionBytesMax => JobServerLimits::BATCH_DEFINITION_BYTES_MAX,
             Self::BatchMemoryBytesMax => JobServerLimits::BATCH_MEMORY_BYTES_MAX,
+            Self::JobTypesMax => JobServerLimits::JOB_TYPES_MAX,
+            Self::JobTypeGroupsMax => JobServerLimits::JOB_TYPE_GROUPS_MAX,
         })
     }
 }

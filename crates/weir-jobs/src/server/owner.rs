@@ -121,6 +121,7 @@ async fn serve<S: Store>(
     let JobServerOptions { listeners, mut settings, console, clock, metrics, tls, stop, .. } =
         start;
     descriptors::limit_connections(&mut settings.limits);
+    metrics.types().begin(clock.now(), store.capabilities().shared);
     let mut service = JobService::new(store, settings, clock, metrics);
     service.console = console;
     let service = Rc::new(service);

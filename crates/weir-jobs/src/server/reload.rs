@@ -52,6 +52,8 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(limits.batch_age_max, JobServerLimits::BATCH_AGE_MAX);
     keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
     keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
+    keep!(limits.job_types_max, JobServerLimits::JOB_TYPES_MAX);
+    keep!(limits.job_type_groups_max, JobServerLimits::JOB_TYPE_GROUPS_MAX);
     keep!(limits.metrics_classes_max, JobServerLimits::METRICS_CLASSES_MAX);
     needing_restart
 }

@@ -85,6 +85,7 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
             sampled = Some(now);
         }
         service.metrics.sample_stores(now);
+        service.metrics.types().tick(now);
         service.metrics.publish(snapshot(&service, &counts, now).await);
     }
 }

@@ -15,6 +15,7 @@ mod dispatch;
 mod durable;
 mod fair;
 mod harness;
+mod job_types;
 mod limits;
 mod model;
 mod moving;

@@ -53,7 +53,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
+        let metrics = JobsMetrics::register(&mut registry, &settings.limits);
         let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),

@@ -49,6 +49,7 @@ impl StoreCore {
                 Some(job) => {
                     self.observe_run(&job.queue, job.since);
                     self.record_class(&job, self.done_now(&job));
+                    self.end_run(&job, None);
                     self.count(&job.queue, |totals| totals.processed += 1);
                 }
                 None if lost.contains(&number) => unknown.push(place),

@@ -22,9 +22,8 @@ impl StoreCore {
         if self.class_metrics_layout == ClassMetricsLayout::Off {
             return;
         }
-        let class = job.wrapped.as_deref().unwrap_or(&job.jobtype);
         let max = self.limits.metrics_classes_max;
-        let recorded = self.state.borrow_mut().class_metrics.record(class, outcome, max);
+        let recorded = self.state.borrow_mut().class_metrics.record(job.class(), outcome, max);
         if recorded == Recorded::LeftOut {
             self.metrics.limit_hit(JobServerLimit::MetricsClassesMax);
         }

@@ -96,7 +96,7 @@ impl StoreCore {
         let job = self.state.borrow().reservations.get(number).cloned();
         let job = job.ok_or_else(|| StoreError::NotFound(jid.clone()))?;
         let now = self.now();
-        let (outcome, text) = self.decide_failure(&job, report, cause, now);
+        let (outcome, text, failure) = self.decide_failure(&job, report, cause, now);
         let queue = &job.queue;
         let Some(owner) = self.owner.borrow().clone() else {
             return Err(StoreError::NotFound(jid));
@@ -108,6 +108,7 @@ impl StoreCore {
             return Err(StoreError::NotFound(jid));
         }
         self.record_class(&job, RunOutcome::Failed);
+        self.end_run(&job, Some(&failure));
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -128,13 +129,14 @@ impl StoreCore {
         }
         let found = self.foreign_reservation(connection, reporter, &report.jid).await?;
         let found = found.ok_or_else(|| not_found.clone())?;
-        let (outcome, text) =
+        let (outcome, text, failure) =
             self.decide_failure(&found.job, report, FailureCause::Run, self.now());
         let (queue, field) = (&found.job.queue, found.field());
         if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
             return Err(not_found);
         }
         self.record_class(&found.job, RunOutcome::Failed);
+        self.end_foreign_run(&found.job, Some(&failure));
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -174,17 +176,17 @@ impl StoreCore {
         }
     }
 
-    /// Decides how a failure ends. Returns the text to store.
+    /// Decides how a failure ends. Returns the text to store, and what is known of the failure.
     fn decide_failure(
         &self,
         job: &Reservation,
         report: FailureReport,
         cause: FailureCause,
         now: Timestamp,
-    ) -> (FailOutcome, Vec<u8>) {
+    ) -> (FailOutcome, Vec<u8>, FailureState) {
         let Ok(text) = StoredText::parse(&job.payload, usize::MAX) else {
             // It was parsed when it was reserved.
-            return (FailOutcome::Dead, job.payload.clone());
+            return (FailOutcome::Dead, job.payload.clone(), FailureState::default());
         };
         let facts = rules::FailedJob {
             retry: text.retry(),
@@ -201,7 +203,8 @@ impl StoreCore {
             }
             outcome => outcome,
         };
-        (outcome, translate::failed(&text, &without_lines(failure, text.backtrace_lines())))
+        let failure = without_lines(failure, text.backtrace_lines());
+        (outcome, translate::failed(&text, &failure), failure)
     }
 
     /// Moves one of this node's reserved jobs to `set`. An empty `text` keeps the stored one.

@@ -202,10 +202,11 @@ impl StoreCore {
             self.count_traffic(queue, |traffic| traffic.taken += 1);
             match StoredText::parse(&payload, self.limits.line_bytes_max) {
                 Ok(text) => {
-                    let reservation =
+                    let mut reservation =
                         reservation_of(&text, &payload, queue, fetch.wid.clone(), since);
                     let json = translate::to_faktory(&text, queue.as_str(), None);
                     self.observe_wait(queue, text.enqueued_at());
+                    reservation.run = Some(self.started_run(&reservation, text.enqueued_at()));
                     let delivery = Delivery { jid: reservation.jid.clone(), json };
                     self.state.borrow_mut().reservations.insert(number, reservation);
                     handovers[job.worker].add(number, delivery);
@@ -268,6 +269,7 @@ pub(super) fn reservation_of(
         since,
         expires_at: since + reserve_for,
         payload: payload.to_vec(),
+        run: None,
     }
 }
 

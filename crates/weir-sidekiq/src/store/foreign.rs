@@ -123,6 +123,7 @@ impl StoreCore {
         let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
         if deleted == 1 {
             self.record_class(&found.job, self.done_now(&found.job));
+            self.end_foreign_run(&found.job, None);
         }
         Ok((deleted == 1).then_some(found.job.queue))
     }
@@ -146,13 +147,15 @@ impl StoreCore {
         let own = self.owner.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
         let found = self.stored_reservations(connection).await?;
         let state = &mut *self.state.borrow_mut();
-        for StoredReservation { number, job, .. } in found.into_iter().filter(|it| it.owner == own)
+        for StoredReservation { number, mut job, .. } in
+            found.into_iter().filter(|it| it.owner == own)
         {
             state.next_number = state.next_number.max(number + 1);
             if let Some(wid) = &job.wid {
                 let release_at = self.now() + self.limits.heartbeat_timeout;
                 state.adopted_workers.add(wid.clone(), release_at);
             }
+            job.run = Some(self.resumed_run(&job));
             state.reservations.insert(number, job);
         }
         Ok(())

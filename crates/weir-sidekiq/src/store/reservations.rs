@@ -1,13 +1,15 @@
 //! The reservations of this node, in memory. Redis has the same jobs in the hash of their queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
+use weir_jobs::job_types::TypeRun;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules;
 
 /// A job that a worker of this node has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Reservation {
     pub(super) jid: Box<str>,
     pub(super) jobtype: Box<str>,
@@ -19,6 +21,15 @@ pub(super) struct Reservation {
     pub(super) expires_at: Timestamp,
     /// As it was in the list.
     pub(super) payload: Vec<u8>,
+    /// Of the statistics by type. `None`: it is not a job of this process.
+    pub(super) run: Option<Rc<TypeRun>>,
+}
+
+impl Reservation {
+    /// Returns the class of the job, that of the wrapped job where there is one.
+    pub(super) fn class(&self) -> &str {
+        self.wrapped.as_deref().unwrap_or(&self.jobtype)
+    }
 }
 
 /// All reservations by number. A later one has a higher number.
@@ -124,6 +135,7 @@ mod tests {
             since: Timestamp::from_millis(1),
             expires_at: Timestamp::from_millis(expires),
             payload: Vec::new(),
+            run: None,
         }
     }
 

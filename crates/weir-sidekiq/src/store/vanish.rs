@@ -78,7 +78,7 @@ impl StoreCore {
             let fields: Vec<_> =
                 jobs.iter().map(|(number, jid)| (*number, counted(&**jid))).collect();
             self.put_back(&mut connection, &queue, &fields).await?;
-            self.state.borrow_mut().note_returned(&queue, &jobs);
+            self.state.borrow_mut().note_returned(&queue, &jobs, now);
         }
         self.wake_waiting_fetches();
         Ok(released)
@@ -122,9 +122,12 @@ impl StoreCore {
 
 impl super::store_core::StoreState {
     /// Ends reservations whose jobs wait again, and remembers them for a late ACK.
-    fn note_returned(&mut self, queue: &QueueName, jobs: &[(u64, Box<str>)]) {
+    fn note_returned(&mut self, queue: &QueueName, jobs: &[(u64, Box<str>)], now: Timestamp) {
         for (number, jid) in jobs {
-            self.reservations.remove(*number);
+            let ended = self.reservations.remove(*number);
+            if let Some(run) = ended.and_then(|job| job.run) {
+                run.returned(jid, now);
+            }
             self.returned.insert(jid, queue.clone());
         }
     }

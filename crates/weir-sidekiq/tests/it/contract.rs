@@ -19,6 +19,8 @@ mod dead;
 mod dispatch;
 #[path = "../../../weir-jobs/tests/it/contract/durable.rs"]
 mod durable;
+#[path = "../../../weir-jobs/tests/it/contract/job_types.rs"]
+mod job_types;
 #[path = "../../../weir-jobs/tests/it/contract/order.rs"]
 mod order;
 #[path = "../../../weir-jobs/tests/it/contract/queues.rs"]

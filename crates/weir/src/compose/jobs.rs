@@ -66,7 +66,6 @@ impl Jobs {
         registry: &mut Registry,
         clock: &Clock,
     ) -> anyhow::Result<Self> {
-        let labels_max = settings.jobs.settings.limits.metrics_queues_max;
         let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
@@ -80,7 +79,7 @@ impl Jobs {
             settings: settings.jobs.settings.clone(),
             console: settings.console.address().unwrap_or_default(),
             clock: clock.clone(),
-            metrics: JobsMetrics::register(registry, labels_max),
+            metrics: JobsMetrics::register(registry, &settings.jobs.settings.limits),
             tls: tls.clone(),
             stop: stop.clone(),
             external: redis_store(settings),

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::memory::MemoryStore;
@@ -17,6 +18,8 @@ pub(crate) trait Harness: Sized {
 
     fn store(&self) -> &Rc<Self::Store>;
 
+    fn metrics(&self) -> &JobsMetrics;
+
     /// Does what is due by the clock now.
     async fn tick(&self);
 }
@@ -27,21 +30,30 @@ pub(crate) trait Durable: Harness {
     fn reopen(self) -> Self;
 }
 
-pub(crate) struct MemoryHarness(Rc<MemoryStore>);
+pub(crate) struct MemoryHarness {
+    store: Rc<MemoryStore>,
+    metrics: JobsMetrics,
+}
 
 impl Harness for MemoryHarness {
     type Store = MemoryStore;
 
     fn open(settings: JobServerSettings, clock: Clock) -> Self {
-        Self(Rc::new(MemoryStore::open(&settings, clock, JobsMetrics::detached())))
+        let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
+        let store = MemoryStore::open(&settings, clock, metrics.clone());
+        Self { store: Rc::new(store), metrics }
     }
 
     fn store(&self) -> &Rc<MemoryStore> {
-        &self.0
+        &self.store
+    }
+
+    fn metrics(&self) -> &JobsMetrics {
+        &self.metrics
     }
 
     async fn tick(&self) {
-        self.0.tick();
+        self.store.tick();
     }
 }
 
@@ -51,6 +63,7 @@ const RESERVE_BYTES: u32 = 64 << 10;
 
 pub(crate) struct EmbeddedHarness {
     store: Rc<EmbeddedStore>,
+    metrics: JobsMetrics,
     settings: JobServerSettings,
     clock: Clock,
     directory: tempfile::TempDir,
@@ -63,9 +76,10 @@ impl EmbeddedHarness {
         clock: Clock,
     ) -> Self {
         settings.directory = directory.path().join("jobs");
-        let opened = EmbeddedStore::open(&settings, clock.clone(), JobsMetrics::detached());
+        let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
+        let opened = EmbeddedStore::open(&settings, clock.clone(), metrics.clone());
         let (store, _) = opened.unwrap();
-        Self { store: Rc::new(store), settings, clock, directory }
+        Self { store: Rc::new(store), metrics, settings, clock, directory }
     }
 }
 
@@ -85,6 +99,10 @@ impl Harness for EmbeddedHarness {
         &self.store
     }
 
+    fn metrics(&self) -> &JobsMetrics {
+        &self.metrics
+    }
+
     async fn tick(&self) {
         self.store.tick().await.unwrap();
     }
@@ -92,7 +110,7 @@ impl Harness for EmbeddedHarness {
 
 impl Durable for EmbeddedHarness {
     fn reopen(self) -> Self {
-        let Self { store, settings, clock, directory } = self;
+        let Self { store, settings, clock, directory, metrics: _ } = self;
         assert_eq!(Rc::strong_count(&store), 1, "somebody still uses the old store");
         drop(store);
         Self::open_in(directory, settings, clock)

@@ -103,6 +103,14 @@ macro_rules! promises_of_every_store {
                 shares_are_kept,
                 queues_without_rules_of_their_own_have_shares,
                 a_late_queue_serves_the_newest_and_a_share_of_the_backlog;
+            job_types:
+                a_type_counts_starts_ends_and_failures,
+                failures_are_grouped_by_their_class,
+                a_wait_begins_when_a_job_is_ready,
+                a_job_of_a_worker_that_ended_waits_from_then_on,
+                what_does_not_end_is_returned,
+                a_lapsed_reservation_is_a_failure_of_its_type,
+                types_beyond_the_limit_share_their_figures;
             counts:
                 counts_follow_a_job_through_its_life,
                 flush_forgets_everything,

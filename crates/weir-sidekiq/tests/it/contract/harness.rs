@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use weir_base::clock::Clock;
 use weir_jobs::metrics::JobsMetrics;
@@ -22,6 +23,8 @@ pub(crate) trait Harness: Sized {
 
     fn store(&self) -> &Rc<Self::Store>;
 
+    fn metrics(&self) -> &JobsMetrics;
+
     /// Does what is due by the clock now.
     async fn tick(&self);
 }
@@ -36,6 +39,7 @@ pub(crate) trait Durable: Harness {
 /// than any test.
 pub(crate) struct RedisHarness {
     store: Rc<RedisStore>,
+    metrics: JobsMetrics,
     endpoint: RedisEndpoint,
     settings: JobServerSettings,
     clock: Clock,
@@ -63,6 +67,10 @@ impl Harness for OneAddressHarness {
         self.node.store()
     }
 
+    fn metrics(&self) -> &JobsMetrics {
+        self.node.metrics()
+    }
+
     async fn tick(&self) {
         self.node.tick().await;
     }
@@ -83,9 +91,10 @@ impl RedisHarness {
     ) -> Self {
         let lease = std::time::Duration::from_secs(600);
         let options = options(&endpoint, &directory, lease);
-        let metrics = JobsMetrics::detached();
-        let store = RedisStore::open(&options, &settings, clock.clone(), metrics).unwrap();
-        Self { store: Rc::new(store), endpoint, settings, clock, directory }
+        let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
+        let opened = RedisStore::open(&options, &settings, clock.clone(), metrics.clone());
+        let store = opened.unwrap();
+        Self { store: Rc::new(store), metrics, endpoint, settings, clock, directory }
     }
 }
 
@@ -101,6 +110,10 @@ impl Harness for RedisHarness {
         &self.store
     }
 
+    fn metrics(&self) -> &JobsMetrics {
+        &self.metrics
+    }
+
     async fn tick(&self) {
         self.store.tick().await.unwrap();
     }
@@ -108,7 +121,7 @@ impl Harness for RedisHarness {
 
 impl Durable for RedisHarness {
     fn reopen(self) -> Self {
-        let Self { store, endpoint, settings, clock, directory } = self;
+        let Self { store, endpoint, settings, clock, directory, metrics: _ } = self;
         assert_eq!(Rc::strong_count(&store), 1, "somebody still uses the old store");
         drop(store);
         Self::open_in(directory, endpoint, settings, clock)

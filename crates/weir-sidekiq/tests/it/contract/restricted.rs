@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::secret::Secret;
+use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::Wid;
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
@@ -55,6 +56,10 @@ impl Harness for RestrictedHarness {
         self.0.store()
     }
 
+    fn metrics(&self) -> &JobsMetrics {
+        self.0.metrics()
+    }
+
     async fn tick(&self) {
         self.0.tick().await;
     }
@@ -85,6 +90,10 @@ impl Harness for RestrictedClusterHarness {
 
     fn store(&self) -> &std::rc::Rc<Self::Store> {
         self.0.store()
+    }
+
+    fn metrics(&self) -> &JobsMetrics {
+        self.0.metrics()
     }
 
     async fn tick(&self) {

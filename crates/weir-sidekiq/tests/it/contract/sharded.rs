@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 use weir_base::clock::Clock;
 use weir_jobs::metrics::JobsMetrics;
@@ -16,6 +17,7 @@ use crate::store::sharded_rig::sharded_options;
 /// A node with a database of its own on each of two servers.
 pub(crate) struct ShardedHarness {
     store: Rc<ShardedStore>,
+    metrics: JobsMetrics,
     endpoints: [RedisEndpoint; 2],
     settings: JobServerSettings,
     clock: Clock,
@@ -30,9 +32,10 @@ impl ShardedHarness {
         clock: Clock,
     ) -> Self {
         let options = sharded_options(&endpoints, directory.path());
-        let metrics = JobsMetrics::detached();
-        let store = ShardedStore::open(&options, &settings, clock.clone(), metrics).unwrap();
-        Self { store: Rc::new(store), endpoints, settings, clock, directory }
+        let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
+        let opened = ShardedStore::open(&options, &settings, clock.clone(), metrics.clone());
+        let store = opened.unwrap();
+        Self { store: Rc::new(store), metrics, endpoints, settings, clock, directory }
     }
 }
 
@@ -48,6 +51,10 @@ impl Harness for ShardedHarness {
         &self.store
     }
 
+    fn metrics(&self) -> &JobsMetrics {
+        &self.metrics
+    }
+
     async fn tick(&self) {
         self.store.tick().await.unwrap();
     }
@@ -55,7 +62,7 @@ impl Harness for ShardedHarness {
 
 impl Durable for ShardedHarness {
     fn reopen(self) -> Self {
-        let Self { store, endpoints, settings, clock, directory } = self;
+        let Self { store, endpoints, settings, clock, directory, metrics: _ } = self;
         assert_eq!(Rc::strong_count(&store), 1, "somebody still uses the old store");
         drop(store);
         Self::open_in(directory, endpoints, settings, clock)

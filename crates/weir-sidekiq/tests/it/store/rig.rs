@@ -42,7 +42,7 @@ impl Node {
         settings: &JobServerSettings,
     ) -> Self {
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
+        let metrics = JobsMetrics::register(&mut registry, &settings.limits);
         let store = RedisStore::open(options, settings, Clock::system(), metrics.clone()).unwrap();
         Self { store, metrics, registry, directory }
     }

@@ -71,7 +71,7 @@ impl ShardedNode {
         change(&mut options);
         let settings = JobServerSettings::default();
         let mut registry = Registry::default();
-        let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
+        let metrics = JobsMetrics::register(&mut registry, &settings.limits);
         let store = ShardedStore::open(&options, &settings, Clock::system(), metrics).unwrap();
         Self { store, registry, directory }
     }
