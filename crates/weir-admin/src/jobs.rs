@@ -6,6 +6,8 @@
 //! | `GET list?place=&search=&jobtype=&jid=&after=&limit=&newest_first=` | [`view::JobListPage`] |
 //! | `GET count?place=&search=&jobtype=&jid=` | `{"count":n}` |
 //! | `GET xray?place=&by=&sample=&full=&seconds=&top=` | [`view::XrayView`] |
+//! | `GET types?sort=&minutes=&queue=` | [`view::JobTypesView`] |
+//! | `GET type?name=&minutes=` | [`view::JobTypeDetails`], or 404 |
 //! | `GET job/{jid}` | [`view::JobView`], or 404 |
 //! | `GET export?place=&search=&jobtype=` | JSON lines, page by page; also of `cron`, `batches`, `batch-commits` and `tracks` |
 //! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
@@ -36,7 +38,8 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
 use weir_jobs::handle::{
-    CronAction, Handle, ImportMode, JobQuery, Queues, StepQuery, Which, WorkerSignal, XrayQuery,
+    CronAction, Handle, ImportMode, JobQuery, JobTypeQuery, JobTypesQuery, Queues, StepQuery,
+    Which, WorkerSignal, XrayQuery,
 };
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
@@ -129,6 +132,8 @@ pub fn router(handle: Handle) -> Router {
         .route("/list", get(list))
         .route("/count", get(count))
         .route("/xray", get(xray))
+        .route("/types", get(types))
+        .route("/type", get(one_type))
         .route("/job/{jid}", get(job))
         .route("/workers", get(workers))
         .route("/workers/signal", post(signal_workers))
@@ -187,6 +192,21 @@ async fn xray(
     Params(query): Params<XrayQuery>,
 ) -> AdminResult<view::XrayView> {
     Ok(Json(handle.xray(query).await.map_err(errors::handle_error)?))
+}
+
+async fn types(
+    State(handle): State<Handle>,
+    Params(query): Params<JobTypesQuery>,
+) -> AdminResult<view::JobTypesView> {
+    Ok(Json(handle.job_types(&query).map_err(errors::statistics_error)?))
+}
+
+async fn one_type(
+    State(handle): State<Handle>,
+    Params(query): Params<JobTypeQuery>,
+) -> AdminResult<view::JobTypeDetails> {
+    let found = handle.job_type(&query).map_err(errors::statistics_error)?;
+    found.map(Json).ok_or_else(|| errors::no_such_type(&query.name))
 }
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {

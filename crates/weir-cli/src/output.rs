@@ -97,9 +97,32 @@ pub(crate) fn seconds(seconds: f64) -> String {
     if seconds >= 10.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") }
 }
 
+/// Formats seconds like [`seconds`], with milliseconds below a second: `<1ms`, `80ms`, `1.2s`.
+pub(crate) fn fine_seconds(duration: f64) -> String {
+    match duration {
+        ..0.000_5 => "<1ms".to_owned(),
+        ..0.999_5 => format!("{:.0}ms", duration * 1e3),
+        _ => seconds(duration),
+    }
+}
+
+/// Formats a share between 0 and 1: `2.5 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{printable, seconds};
+    use super::{fine_seconds, printable, seconds};
+
+    #[test]
+    fn durations_below_a_second_have_milliseconds() {
+        let cases =
+            [(0.0, "<1ms"), (0.000_6, "1ms"), (0.08, "80ms"), (0.9996, "1.0s"), (302.0, "5m 2s")];
+        for (value, text) in cases {
+            assert_eq!(fine_seconds(value), text);
+        }
+    }
 
     #[test]
     fn control_characters_in_names_are_not_printed() {

@@ -16,6 +16,23 @@ pub(super) fn no_such_worker(wid: &str) -> AdminError {
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
 }
 
+pub(super) fn no_such_type(name: &str) -> AdminError {
+    let hint = "the figures begin with each start of Weir; GET types lists the types that had a job since then";
+    let text = format!("no job of the type {name:?} has started");
+    AdminError::new(StatusCode::NOT_FOUND, text, hint)
+}
+
+/// Converts an error of a request for statistics by type.
+pub(super) fn statistics_error(error: HandleError) -> AdminError {
+    match error {
+        HandleError::Invalid(text) => {
+            let hint = "older figures are only in the totals";
+            AdminError::new(StatusCode::BAD_REQUEST, text, hint)
+        }
+        error => handle_error(error),
+    }
+}
+
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
 /// Converts an error of the job server's handle.

@@ -504,3 +504,46 @@ fn too_many_requests_are_rejected_as_busy() {
     });
     assert!(busy.count() >= 1, "two at once, and the rest is told so");
 }
+
+#[test]
+fn types_of_jobs_have_statistics() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        fill(&server);
+        assert_eq!(get(&server, "/types")["types"], json!([]));
+        let mut worker = server.worker("w1");
+        worker.talk(
+            "> FETCH mail\n< $*ready-01*\n> FAIL {\"jid\":\"ready-01\",\"errtype\":\"Oops\",\"message\":\"m\"}\n< +OK\n\
+             > FETCH mail\n< $*ready-02*",
+        );
+        let types = get(&server, "/types?sort=started&minutes=5&queue=mail");
+        let names: Vec<_> =
+            types["types"].as_array().unwrap().iter().map(|it| it["jobtype"].clone()).collect();
+        assert_eq!(names, [json!("Mail"), json!("Post")]);
+        assert_eq!(get(&server, "/types?sort=failed")["types"][0]["recent"]["failed"], 1);
+        assert_eq!(get(&server, "/types?queue=other")["types"], json!([]));
+        let mail = get(&server, "/type?name=Mail");
+        assert_eq!(
+            (&mail["errors"][0]["errtype"], &mail["errors"][0]["jid"]),
+            (&json!("Oops"), &json!("ready-01"))
+        );
+        assert_eq!(mail["queues"][0]["queue"], "mail");
+        assert_eq!(
+            (&mail["total"]["failed_share"], &mail["is_shared"]),
+            (&json!(1.0), &json!(false))
+        );
+        assert_eq!(get(&server, "/type?name=Post")["running"], 1);
+        let (status, body) = ask(&server, Method::GET, "/type?name=Nobody", Body::empty());
+        assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
+        for wrong in [
+            "/types?minutes=61",
+            "/types?minutes=0",
+            "/type?name=Mail&minutes=61",
+            "/types?sort=x",
+            "/type",
+        ] {
+            let (status, body) = ask(&server, Method::GET, wrong, Body::empty());
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{wrong}: {body}");
+        }
+    }
+}

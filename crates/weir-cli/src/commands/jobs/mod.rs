@@ -18,6 +18,8 @@ mod query;
 mod salvage;
 mod show;
 mod steps;
+mod type_details;
+mod types;
 mod verify;
 mod workers;
 mod working;
@@ -37,6 +39,10 @@ pub(crate) enum JobsCommand {
     List(list::JobsListArgs),
     /// Show what the jobs of a queue or set consist of: types, errors, ages, sizes, keys
     Xray(xray::JobsXrayArgs),
+    /// List the types of jobs: how many started and failed, how long they waited and ran
+    Types(types::JobsTypesArgs),
+    /// Show one type of job: its errors, its queues and its course over the last hour
+    Type(type_details::JobsTypeArgs),
     /// Show one job with its payload and its last error
     Show(show::JobsShowArgs),
     /// Enqueue scheduled, failed or dead jobs now
@@ -83,6 +89,8 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Push(arguments) => push::run(&arguments).await,
             JobsCommand::List(arguments) => list::run(&arguments).await,
             JobsCommand::Xray(arguments) => xray::run(&arguments).await,
+            JobsCommand::Types(arguments) => types::run(&arguments).await,
+            JobsCommand::Type(arguments) => type_details::run(&arguments).await,
             JobsCommand::Show(arguments) => show::run(&arguments).await,
             JobsCommand::Retry(arguments) => act::run(&arguments, Verb::Retry).await,
             JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
