@@ -11,6 +11,8 @@ mod front;
 mod gems;
 mod job;
 mod job_history;
+mod job_type;
+mod job_types;
 mod jobs;
 mod live_page;
 mod named_value;
@@ -71,6 +73,9 @@ fn job_routes() -> Router<Arc<Console>> {
         .route("/xray", get_page(|request| Box::pin(xray::page(request))))
         .route("/damage", get_page(|request| Box::pin(damage::page(request))))
         .route("/damage/acknowledge", post_form(|request| Box::pin(damage::acknowledge(request))))
+        .merge(live_page("/types", |request| Box::pin(job_types::page(request))))
+        .merge(live_page("/type", |request| Box::pin(job_type::page(request))))
+        .route("/type/chart", get_page(|request| Box::pin(job_type::points(request))))
         .route("/job", get_page(|request| Box::pin(job::page(request))))
         .route("/job/payload", get_page(|request| Box::pin(job::payload(request))))
         .merge(live_page("/workers", |request| Box::pin(workers::page(request))))

@@ -23,12 +23,12 @@ struct ChartQuery {
 
 /// Times in seconds since the Unix epoch; a gap is null.
 #[derive(Debug, Serialize)]
-struct ChartPoints {
-    times: Vec<f64>,
+pub(super) struct ChartPoints {
+    pub(super) times: Vec<f64>,
     /// Means, one list per series in the requested order.
-    means: Vec<Vec<Option<f64>>>,
+    pub(super) means: Vec<Vec<Option<f64>>>,
     /// Maximums.
-    peaks: Vec<Vec<Option<f64>>>,
+    pub(super) peaks: Vec<Vec<Option<f64>>>,
 }
 
 pub(crate) async fn points(request: PageRequest) -> PageResult {

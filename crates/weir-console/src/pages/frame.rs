@@ -40,6 +40,7 @@ pub(crate) enum Section {
     Retries,
     Scheduled,
     Dead,
+    Types,
     Workers,
     Store,
     Front,
@@ -230,7 +231,7 @@ fn group<const N: usize>(
     NavigationGroup { name, entries: entries.into() }
 }
 
-fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 6] {
+fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 7] {
     let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(
@@ -252,6 +253,7 @@ fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 6] {
             count("scheduled", |overview| overview.scheduled),
         ),
         entry(Section::Dead, "/dead", "Dead", count("dead", |overview| overview.dead)),
+        entry(Section::Types, "/types", "Types", None),
         entry(
             Section::Workers,
             "/workers",

@@ -9,6 +9,7 @@ use weir_jobs::view;
 use super::act::JobAction;
 use super::frame::{PageFrame, Section, html};
 use super::job_history::{self, JobEvent};
+use super::job_types::type_address;
 use super::request::{PageRequest, PageResult};
 use crate::address::address;
 use crate::console::Console;
@@ -39,6 +40,7 @@ struct JobPage {
     payload_shown: String,
     is_cut: bool,
     download: String,
+    type_address: String,
     job: view::JobView,
 }
 
@@ -78,6 +80,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         payload_size: figures::bytes(job.payload.len() as u64),
         payload_shown: figures::bytes(bytes_max as u64),
         download: download(&job.jid),
+        type_address: type_address(&job.jobtype),
         location,
         job: with_visible_text(job),
     }))

@@ -10,6 +10,7 @@ use weir_jobs::{handle, view};
 use super::act::{self, JobAction};
 use super::frame::{PageFrame, Section, html};
 use super::job::{self, job_address};
+use super::job_types::{queue_types_address, type_address};
 use super::live_page::RequestedPart;
 use super::queue;
 use super::queues::{QueueFlash, QueueNameQuery};
@@ -61,6 +62,8 @@ struct JobsPage {
     next: Option<String>,
     first: Option<String>,
     xray: String,
+    /// The types of the jobs of a queue.
+    types: Option<String>,
     other_end: OtherEnd,
     all: Vec<AllAction>,
 }
@@ -71,6 +74,7 @@ struct JobRow {
     address: String,
     jid: String,
     jobtype: String,
+    type_address: String,
     queue: String,
     relative_time: String,
     moment: String,
@@ -160,6 +164,10 @@ async fn list(request: &PageRequest, location: JobLocation) -> PageResult {
         next: page.next.as_ref().map(after),
         first: (!query.after.is_empty()).then(|| location.address(&page_fields)),
         xray: xray_address(&location),
+        types: match &location {
+            JobLocation::Queue(name) => Some(queue_types_address(name)),
+            JobLocation::Scheduled | JobLocation::Retries | JobLocation::Dead => None,
+        },
         other_end: query.other_end(&location),
         all: JobAction::possible_at(&location).iter().map(action).collect(),
         queue,
@@ -278,6 +286,7 @@ impl JobRow {
             address: job_address(&job.jid),
             jid: visible(&job.jid).into_owned(),
             jobtype: visible(&job.jobtype).into_owned(),
+            type_address: type_address(&job.jobtype),
             queue: job.queue.clone(),
             relative_time: figures::relative(now, job.at),
             moment: figures::moment(job.at),

@@ -44,6 +44,10 @@ pub(crate) const QUEUE: [RangeChoice; 5] = [
     ("2d", "2 d", 172_800),
 ];
 
+/// Ranges of the statistics by type of job, which go back one hour.
+pub(crate) const TYPES: [RangeChoice; 3] =
+    [("1h", "1 h", 3_600), ("30m", "30 min", 1_800), ("10m", "10 min", 600)];
+
 /// Returns all `choices`; the one whose key is `selected` is chosen, or else the first.
 pub(crate) fn all(
     choices: &[RangeChoice],

@@ -5,6 +5,7 @@ mod escaping;
 mod front;
 mod gems;
 mod guarding;
+mod job_types;
 mod live;
 mod observed;
 mod pages;

@@ -1,4 +1,6 @@
-"""Works off jobs over Faktory's protocol, one at a time, and prints what it does. SIGTERM: not another one."""
+"""Works off jobs over Faktory's protocol, one at a time, and prints what it does. SIGTERM: not another one.
+
+The first argument of a job is its duration in seconds; two more are the class and the message of its error."""
 
 import json
 import os
@@ -67,5 +69,9 @@ while not stopping:
     if job["jobtype"] == "Grow":
         grown.append(os.urandom(1 << 20) * 100)
     time.sleep(job["args"][0])
-    print("answered", ask("ACK " + json.dumps({"jid": job["jid"]})), flush=True)
+    if error := job["args"][1:]:
+        report = {"jid": job["jid"], "errtype": error[0], "message": error[1]}
+        print("answered", ask("FAIL " + json.dumps(report)), flush=True)
+    else:
+        print("answered", ask("ACK " + json.dumps({"jid": job["jid"]})), flush=True)
 print("ends", flush=True)
