@@ -1,20 +1,21 @@
-//! The dashboard of the job store: latency by operation, commands, memory, by shard.
+//! The dashboards of the job store (latency by operation, commands, memory, by shard) and of the types of jobs.
 
 use serde_json::{Value, json};
 
 use super::grafana::{PANEL_HEIGHT, PANEL_WIDTH, datasource_json, source_variable};
 
 /// A chart.
-struct StorePanel {
+struct JobsPanel {
     title: &'static str,
     description: &'static str,
     unit: &'static str,
-    /// Each with its legend. `$S` stands for the selector of the series.
+    /// Each with its legend. `$S` stands for the selector of the series with the interval of rates, `$G` for the
+    /// selector alone, `$I` for the condition in it, `$R` for the interval.
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [StorePanel; 12] = [
-    StorePanel {
+const STORE_PANELS: [JobsPanel; 12] = [
+    JobsPanel {
         title: "Median duration of an operation",
         description: "As Weir measures it, with the way to Redis and back. The embedded store times one of eight",
         unit: "s",
@@ -23,7 +24,7 @@ const PANELS: [StorePanel; 12] = [
             "{{operation}} {{shard}}",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "99th percentile of the duration of an operation",
         description: "As Weir measures it, with the way to Redis and back. The embedded store times one of eight",
         unit: "s",
@@ -32,7 +33,7 @@ const PANELS: [StorePanel; 12] = [
             "{{operation}} {{shard}}",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "Operations",
         description: "Operations of the store, of all Weir nodes",
         unit: "ops",
@@ -41,7 +42,7 @@ const PANELS: [StorePanel; 12] = [
             "{{operation}} {{shard}}",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "Commands of Redis",
         description: "Of all clients, by what they do. The commands in a script count as well",
         unit: "ops",
@@ -50,7 +51,7 @@ const PANELS: [StorePanel; 12] = [
             "{{kind}} {{shard}}",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "Mean duration of a command inside Redis",
         description: "That of a script includes its commands",
         unit: "s",
@@ -59,13 +60,13 @@ const PANELS: [StorePanel; 12] = [
             "{{kind}} {{shard}}",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "CPU of Redis",
         description: "Of the thread that runs the commands: one core is its limit",
         unit: "percentunit",
         queries: &[("max by (shard) (rate(weir_jobs_store_cpu_seconds_total$S))", "{{shard}}")],
     },
-    StorePanel {
+    JobsPanel {
         title: "CPU time of Redis per job",
         description: "Of all shards, by the jobs that ended on these Weir nodes. Too high where Sidekiq works as well",
         unit: "s",
@@ -74,7 +75,7 @@ const PANELS: [StorePanel; 12] = [
             "per job",
         )],
     },
-    StorePanel {
+    JobsPanel {
         title: "Memory of Redis",
         description: "With its limit (maxmemory), if it has one",
         unit: "bytes",
@@ -83,25 +84,25 @@ const PANELS: [StorePanel; 12] = [
             ("max by (shard) (weir_jobs_store_memory_max_bytes$G) > 0", "limit {{shard}}"),
         ],
     },
-    StorePanel {
+    JobsPanel {
         title: "Payloads that are no jobs",
         description: "Moved to the dead set, since the start of each node",
         unit: "short",
         queries: &[("sum by (shard) (weir_jobs_store_malformed_payloads_total$G)", "{{shard}}")],
     },
-    StorePanel {
+    JobsPanel {
         title: "Nodes",
         description: "Nodes that share the store, by state. Stopped: in order, within the last hour",
         unit: "short",
         queries: &[("max by (state) (weir_jobs_nodes$G)", "{{state}}")],
     },
-    StorePanel {
+    JobsPanel {
         title: "Shards that can be used",
         description: "1: each node can use the shard; 0: at least one node can't",
         unit: "short",
         queries: &[("min by (shard) (weir_jobs_shard_up$G)", "{{shard}}")],
     },
-    StorePanel {
+    JobsPanel {
         title: "Jobs on a shard",
         description: "In all states, when last read",
         unit: "short",
@@ -112,33 +113,121 @@ const PANELS: [StorePanel; 12] = [
     },
 ];
 
-const INSTANCE: &str = "{instance=~\"$instance\"}";
+/// The panels of types show those that are first at present, because there may be 200.
+const TYPE_PANELS: [JobsPanel; 6] = [
+    JobsPanel {
+        title: "Workers' time by type",
+        description: "Workers that are busy with each type: the sum of its runs per second. The first 15 types",
+        unit: "short",
+        queries: &[(
+            "topk(15, sum by (jobtype) (rate(weir_jobs_type_run_seconds_total$S)))",
+            "{{jobtype}}",
+        )],
+    },
+    JobsPanel {
+        title: "Jobs in progress by type",
+        description: "The first 15 types",
+        unit: "short",
+        queries: &[("topk(15, sum by (jobtype) (weir_jobs_type_running$G))", "{{jobtype}}")],
+    },
+    JobsPanel {
+        title: "Jobs that ended by type",
+        description: "With or without an error. The first 15 types",
+        unit: "ops",
+        queries: &[(
+            "topk(15, sum by (jobtype) (rate(weir_jobs_type_ended_total$S)))",
+            "{{jobtype}}",
+        )],
+    },
+    JobsPanel {
+        title: "Failures by type",
+        description: "The first 15 types",
+        unit: "ops",
+        queries: &[(
+            "topk(15, sum by (jobtype) (rate(weir_jobs_type_ended_total{result=\"failed\",$I}$R)))",
+            "{{jobtype}}",
+        )],
+    },
+    JobsPanel {
+        title: "95th percentile of the wait by type",
+        description: "Over the last hour, of the node where it is longest. The first 15 types",
+        unit: "s",
+        queries: &[(
+            "topk(15, max by (jobtype) (weir_jobs_type_wait_quantile_seconds{quantile=\"0.95\",$I}))",
+            "{{jobtype}}",
+        )],
+    },
+    JobsPanel {
+        title: "95th percentile of the run by type",
+        description: "Over the last hour, of the node where it is longest. The first 15 types",
+        unit: "s",
+        queries: &[(
+            "topk(15, max by (jobtype) (weir_jobs_type_run_quantile_seconds{quantile=\"0.95\",$I}))",
+            "{{jobtype}}",
+        )],
+    },
+];
 
-/// Returns the text of the dashboard.
+const INSTANCE: &str = "instance=~\"$instance\"";
+const INTERVAL: &str = "[$__rate_interval]";
+
+/// A dashboard of jobs.
+struct JobsDashboard {
+    uid: &'static str,
+    title: &'static str,
+    description: &'static str,
+    /// The metric whose instances can be chosen.
+    metric: &'static str,
+    panels: &'static [JobsPanel],
+}
+
+/// Returns the text of the dashboard of the store.
 pub(super) fn text() -> String {
-    let panels = PANELS.iter().enumerate().map(|(at, panel)| panel_json(at, panel));
+    dashboard_text(&JobsDashboard {
+        uid: "weir-job-store",
+        title: "Weir: the job store",
+        description: "Latency, commands and memory of the store of jobs, by shard.",
+        metric: "weir_jobs_store_operations_total",
+        panels: &STORE_PANELS,
+    })
+}
+
+/// Returns the text of the dashboard of the types of jobs.
+pub(super) fn types_text() -> String {
+    dashboard_text(&JobsDashboard {
+        uid: "weir-job-types",
+        title: "Weir: types of jobs",
+        description: "Run time, failures and waits by type of job.",
+        metric: "weir_jobs_type_started_total",
+        panels: &TYPE_PANELS,
+    })
+}
+
+fn dashboard_text(dashboard: &JobsDashboard) -> String {
+    let panels = dashboard.panels.iter().enumerate().map(|(at, panel)| panel_json(at, panel));
+    let made = "Made by cargo run -p xtask -- dashboards write.";
     let dashboard = json!({
-        "uid": "weir-job-store",
-        "title": "Weir: the job store",
-        "description": "Latency, commands and memory of the store of jobs, by shard. Made by cargo run -p xtask -- dashboards write.",
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": format!("{} {made}", dashboard.description),
         "tags": ["weir"],
         "schemaVersion": 39,
         "editable": true,
         "refresh": "30s",
         "time": { "from": "now-3h", "to": "now" },
-        "templating": { "list": [datasource_json(), instance_json()] },
+        "templating": { "list": [datasource_json(), instance_json(dashboard.metric)] },
         "panels": panels.collect::<Vec<_>>(),
     });
     format!("{}\n", serde_json::to_string_pretty(&dashboard).unwrap_or_default())
 }
 
-fn instance_json() -> Value {
+fn instance_json(metric: &str) -> Value {
     json!({
         "name": "instance",
         "label": "Weir",
         "type": "query",
         "datasource": source_variable(),
-        "query": "label_values(weir_jobs_store_operations_total, instance)",
+        "query": format!("label_values({metric}, instance)"),
         "refresh": 2,
         "multi": true,
         "includeAll": true,
@@ -147,7 +236,7 @@ fn instance_json() -> Value {
     })
 }
 
-fn panel_json(at: usize, panel: &StorePanel) -> Value {
+fn panel_json(at: usize, panel: &JobsPanel) -> Value {
     let place = json!({
         "x": at % 2 * PANEL_WIDTH,
         "y": at / 2 * PANEL_HEIGHT,
@@ -156,8 +245,10 @@ fn panel_json(at: usize, panel: &StorePanel) -> Value {
     });
     let targets = panel.queries.iter().enumerate().map(|(at, (query, legend))| {
         let expression = query
-            .replace("$S", &format!("{INSTANCE}[$__rate_interval]"))
-            .replace("$G", INSTANCE);
+            .replace("$S", &format!("{{{INSTANCE}}}{INTERVAL}"))
+            .replace("$G", &format!("{{{INSTANCE}}}"))
+            .replace("$I", INSTANCE)
+            .replace("$R", INTERVAL);
         let letter = char::from(b'A' + u8::try_from(at).unwrap_or_default());
         json!({ "refId": letter.to_string(), "expr": expression, "legendFormat": legend, "datasource": source_variable() })
     });
@@ -180,17 +271,22 @@ mod tests {
 
     #[test]
     fn each_query_is_of_the_chosen_instances_and_panels_do_not_overlap() {
-        let dashboard: Value = serde_json::from_str(&text()).expect("JSON");
-        let panels = dashboard["panels"].as_array().expect("panels");
-        let mut places = std::collections::BTreeSet::new();
-        for panel in panels {
-            let place = &panel["gridPos"];
-            assert!(places.insert((place["y"].as_u64(), place["x"].as_u64())), "{panel}");
-            for target in panel["targets"].as_array().expect("targets") {
-                let query = target["expr"].as_str().expect("a query");
-                let metrics = query.matches("weir_jobs_").count();
-                assert_eq!(query.matches(INSTANCE).count(), metrics, "{query}");
-                assert!(!query.contains("$S") && !query.contains("$G"), "{query}");
+        for text in [text(), types_text()] {
+            let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+            let panels = dashboard["panels"].as_array().expect("panels");
+            let mut places = std::collections::BTreeSet::new();
+            for panel in panels {
+                let place = &panel["gridPos"];
+                assert!(places.insert((place["y"].as_u64(), place["x"].as_u64())), "{panel}");
+                for target in panel["targets"].as_array().expect("targets") {
+                    let query = target["expr"].as_str().expect("a query");
+                    let metrics = query.matches("weir_jobs_").count();
+                    assert_eq!(query.matches(INSTANCE).count(), metrics, "{query}");
+                    assert!(
+                        !["$S", "$G", "$I", "$R"].iter().any(|it| query.contains(it)),
+                        "{query}"
+                    );
+                }
             }
         }
     }

@@ -40,6 +40,8 @@ struct JobTypePage {
     ranges: Vec<ChartRange>,
     range_seconds: u64,
     chart_source: String,
+    /// Of which the script derives how often it reads them again.
+    chart_points: u64,
     retries: String,
     dead: String,
 }
@@ -120,12 +122,14 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let fields = [("name", query.name.as_str()), ("range", &query.range)];
     request.live_response(live.render(), &fields, |live| {
         let jobtype = visible(&figures::shortened(&query.name, NAME_CHARACTERS)).into_owned();
+        let range_seconds = ranges::chosen_seconds(&ranges);
         let of_type = [("jobtype", query.name.as_str())];
         Ok(html(&JobTypePage {
             frame: request.frame(Section::Types, format!("Type {jobtype}")).refreshed(),
             jobtype,
             live,
-            range_seconds: ranges::chosen_seconds(&ranges),
+            range_seconds,
+            chart_points: range_seconds / CHART_SECONDS,
             ranges,
             chart_source: address("/type/chart", &[("name", &query.name)]),
             retries: JobLocation::Retries.address(&of_type),
@@ -134,6 +138,8 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     })
 }
 
+/// How often charts are read again.
+const CHART_SECONDS: u64 = 10;
 /// Characters of a type's name on its page, which may be any text of an address.
 const NAME_CHARACTERS: usize = 255;
 
@@ -163,11 +169,13 @@ const SERIES: [(&str, SliceSeries); 6] = [
     ("run_p95", |it| it.run.map(|run| run.p95)),
 ];
 
-/// `GET /type/chart?name=..&series=..&seconds=..`: a point for each slice of five minutes.
+/// `GET /type/chart?name=..&series=..&seconds=..`: a point for each slice of five minutes at its start, and one for the
+/// present slice now.
 pub(crate) async fn points(request: PageRequest) -> PageResult {
     let query: TypeChartQuery = request.query()?;
     let minutes = u32::try_from(query.seconds.div_ceil(60)).unwrap_or(u32::MAX);
     let details = read(&request.console, &query.name, minutes)?;
+    let now = details.as_ref().map(|details| details.source.now);
     let slices = details.map(|details| details.slices).unwrap_or_default();
     let mut columns = Vec::new();
     for name in query.series.split(',').take(SERIES.len()) {
@@ -176,9 +184,9 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
             let name = figures::shortened(name, 100);
             PageError::Invalid(format!("there is no series {name:?}"))
         })?;
-        columns.push(slices.iter().map(value).collect::<Vec<_>>());
+        columns.push(slices.iter().chain(slices.last()).map(value).collect::<Vec<_>>());
     }
-    let times = slices.iter().map(|slice| slice.at).collect();
+    let times = slices.iter().map(|slice| slice.at).chain(now).collect();
     Ok(Json(ChartPoints { times, means: columns.clone(), peaks: columns }).into_response())
 }
 

@@ -55,12 +55,15 @@ fn a_type_that_was_named_is_not_replaced_before_its_job_starts() {
 
 #[test]
 fn a_type_named_other_is_one_of_the_others() {
-    let types = types(5);
-    start(&types, OTHER_TYPES, 1).succeeded(second(2));
-    let shown = types.read(60, None);
-    assert!(shown.types.is_empty());
-    assert_eq!(shown.other.unwrap().total.ended, 1);
-    assert_eq!(types.read_one(OTHER_TYPES, 60).unwrap().figures.total.ended, 1);
+    let types = types(1);
+    for name in [OTHER_TYPES, "a", "b"] {
+        start(&types, name, 1).succeeded(second(2));
+    }
+    assert_eq!(names(&types), ["a"]);
+    assert_eq!(types.read(60, None).other.unwrap().total.ended, 2);
+    assert_eq!(types.read_one(OTHER_TYPES, 60).unwrap().figures.total.ended, 2);
+    let exported: Vec<_> = types.totals().into_iter().map(|it| it.jobtype).collect();
+    assert_eq!(exported, [OTHER_TYPES, "a"], "no series twice");
 }
 
 #[test]
@@ -117,6 +120,7 @@ fn recent_figures_are_those_of_the_last_minutes() {
     assert_eq!(started(6), (1, 310.0, 2));
     types.tick(second(4_000));
     assert_eq!(started(60), (1, 3_400.0, 12));
+    assert_eq!((started(20).0, started(15).0), (1, 0), "it was in the fourth slice from the end");
     types.tick(second(40_000));
     assert_eq!(started(60).0, 0);
     let figures = types.read_one("a", 60).unwrap().figures;
