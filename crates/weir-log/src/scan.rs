@@ -257,22 +257,74 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     /// Tries every offset that looks like one; the checksum matches only at the offset where it was
     /// written.
     fn statements_behind(&mut self, offset: u32, into: &mut Statements) -> io::Result<()> {
-        let signatures = format::statement_signatures();
-        let finders = signatures.each_ref().map(memmem::Finder::new);
+        let mut search = StatementSearch::new();
+        self.statements_found(offset, &mut search, into)
+    }
+
+    fn statements_found(
+        &mut self,
+        offset: u32,
+        search: &mut StatementSearch,
+        into: &mut Statements,
+    ) -> io::Result<()> {
         let mut at = offset;
         while at + format::MARK_BYTES <= self.size {
             let bytes = self.window(at)?;
-            // A signature follows the first four bytes of a record.
-            let ends = bytes.get(4..).unwrap_or_default();
-            let Some(found) = finders.iter().filter_map(|it| it.find(ends)).min() else {
-                at += to_u32(bytes.len()).saturating_sub(9).max(1);
+            let end = at + to_u32(bytes.len());
+            let Some(found) = search.next(at, bytes) else {
+                at = end.saturating_sub(9).max(at + 1);
                 continue;
             };
-            at += to_u32(found);
-            into.note(at, &self.step(at)?.0);
-            at += 1;
+            into.note(found, &self.step(found)?.0);
+            at = found + 1;
         }
         Ok(())
+    }
+}
+
+/// Finds the offsets that look like those of marks and first records. What was searched is not searched again for each
+/// of them: first records are rare, so each search for one goes through the rest of the window.
+struct StatementSearch {
+    finders: [memmem::Finder<'static>; 2],
+    /// The next offset of each signature at or after those that were returned. None: the window has no more.
+    next: [Option<u32>; 2],
+    /// The end of the window in which these were found.
+    window_end: u32,
+    #[cfg(test)]
+    searched: usize,
+}
+
+impl StatementSearch {
+    fn new() -> Self {
+        let signatures = format::statement_signatures();
+        Self {
+            finders: signatures.each_ref().map(|it| memmem::Finder::new(it).into_owned()),
+            next: [None; 2],
+            window_end: 0,
+            #[cfg(test)]
+            searched: 0,
+        }
+    }
+
+    /// Returns the first offset in `bytes`, which begin at offset `at` and end with the window.
+    fn next(&mut self, at: u32, bytes: &[u8]) -> Option<u32> {
+        let end = at + to_u32(bytes.len());
+        let is_same = self.window_end == end;
+        self.window_end = end;
+        // A signature follows the first four bytes of a record.
+        let ends = bytes.get(4..).unwrap_or_default();
+        for (finder, next) in self.finders.iter().zip(&mut self.next) {
+            if is_same && next.is_none_or(|next| next >= at) {
+                continue;
+            }
+            let found = finder.find(ends);
+            #[cfg(test)]
+            {
+                self.searched += found.unwrap_or(ends.len());
+            }
+            *next = found.map(|found| at + to_u32(found));
+        }
+        self.next.into_iter().flatten().min()
     }
 }
 
@@ -380,24 +432,41 @@ mod tests {
         }
     }
 
-    /// Every sync leaves a mark, so a segment may hold hundreds of thousands of them.
-    #[test]
-    fn damaged_segment_is_read_a_bounded_number_of_times() {
-        let (seed, size) = (Seed::new(7, 3), 4 * WINDOW_BYTES as usize);
+    /// Returns a segment of marks, one every `distance` bytes, of which only these can be read, and the highest mark.
+    fn damaged_with_marks(size: usize, distance: usize) -> (Counted, RecordPosition) {
+        let seed = Seed::new(7, 3);
         let mut bytes = SegmentHeader::encode(7, 3);
         bytes.resize(size, b'x');
         let mut highest = RecordPosition::default();
-        for at in (1000..size - 100).step_by(50_000) {
+        for at in (1000..size - 100).step_by(distance) {
             let offset = to_u32(at);
             let mut mark = Vec::new();
             highest = RecordPosition { segment: 3, offset };
             format::encode_mark(&mut mark, seed, offset, highest);
             bytes[at..at + mark.len()].copy_from_slice(&mark);
         }
-        let file = Counted { bytes, read: AtomicUsize::new(0) };
+        (Counted { bytes, read: AtomicUsize::new(0) }, highest)
+    }
+
+    /// Every sync leaves a mark, so a segment may hold hundreds of thousands of them.
+    #[test]
+    fn damaged_segment_is_read_a_bounded_number_of_times() {
+        let size = 4 * WINDOW_BYTES as usize;
+        let (file, highest) = damaged_with_marks(size, 50_000);
         let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
         assert_eq!(scanned.statements.durable, highest);
         let read = file.read.load(Ordering::Relaxed);
         assert!(read <= 3 * size, "{read} bytes of {size} were read");
+    }
+
+    #[test]
+    fn damaged_segment_with_many_marks_is_searched_a_bounded_number_of_times() {
+        let size = 4 * WINDOW_BYTES as usize;
+        let (file, highest) = damaged_with_marks(size, 80);
+        let (mut search, mut statements) = (StatementSearch::new(), Statements::default());
+        let mut scanner = Scanner::new(&file, 7, 3).expect("readable");
+        scanner.statements_found(HEADER_BYTES, &mut search, &mut statements).expect("readable");
+        assert_eq!(statements.durable, highest);
+        assert!(search.searched <= 4 * size, "{} bytes of {size} were searched", search.searched);
     }
 }
