@@ -262,12 +262,12 @@ impl Channel {
     }
 
     /// Continues a saved history, on a channel that has no events yet. Returns the bytes of the
-    /// history.
+    /// history. The channel was used when it was created, which is now: its clients, which were connected to the
+    /// previous process however old the last event is, have time to return.
     pub(crate) fn restore(&self, saved: SavedHistory) -> isize {
         let mut home = self.home();
-        let SavedHistory { position, entries, cached, touched } = saved;
+        let SavedHistory { position, entries, cached, touched: _ } = saved;
         (home.epoch, home.offset) = (position.epoch, position.offset);
-        home.touched = touched;
         home.has_sent_position = true;
         home.history = entries.into_iter().collect();
         if let Some((data, HistoryEntry { frame, at, .. })) = cached {

@@ -7,7 +7,8 @@
 //! the log was not closed.
 //!
 //! A damaged log never prevents a start: what can be read is restored, in new epochs, and the folder of the
-//! log is set aside as a whole. A log of a later version does prevent it.
+//! log is set aside as a whole. If not even that is possible on a damaged disk, events are rejected. A log of a later
+//! version does prevent a start.
 
 mod order;
 mod owner;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::seldom::Seldom;
@@ -30,8 +32,9 @@ use weir_log::{
 };
 
 pub use self::order::DurableFailure;
+pub(crate) use self::order::DurableKey;
 pub(crate) use self::order::OwnedEvent;
-use self::order::{DurableKey, Order, Publishing, WaitingRoom};
+use self::order::{Order, Publishing, WaitingRoom};
 pub(crate) use self::owner::Histories;
 use self::owner::Owner;
 pub(crate) use self::record::encode_channel;
@@ -96,14 +99,22 @@ impl OpenedLog {
         folder: &Path,
         limits: &dyn Fn(&str) -> Option<HistoryLimits>,
     ) -> Result<Self, DurableError> {
-        let (log, replay) = match open_log(folder) {
+        Self::replay(folder, open_log(folder), limits)
+    }
+
+    fn replay(
+        folder: &Path,
+        opened: Result<(SegmentLog<RealDisk>, u64), DurableError>,
+        limits: &dyn Fn(&str) -> Option<HistoryLimits>,
+    ) -> Result<Self, DurableError> {
+        let (log, replay) = match opened {
             Ok((log, damages)) => {
                 let mut replay = Replay::read(&log, limits)?;
                 replay.damages += damages + u64::from(DiskFailure::of(folder).is_noted());
                 (Some(log), replay)
             }
-            Err(DurableError::Open { source, .. }) if is_damage(&source) => {
-                tracing::error!("nothing of the log of durable histories can be read: {source}");
+            Err(error) if error.is_damage() => {
+                tracing::error!("nothing of the log of durable histories can be read: {error}");
                 (None, Replay::unreadable())
             }
             Err(error) => return Err(error),
@@ -189,6 +200,16 @@ impl DurableHistories {
         Ok(Self { orders, bytes_max, metrics, is_complete })
     }
 
+    /// Returns what rejects all events, because the disk of the log is damaged.
+    pub(crate) fn ended(folder: &Path, metrics: RealtimeMetrics, bytes_max: usize) -> Self {
+        // If the log can be read again later, it may lack what a saved file had.
+        DiskFailure::of(folder).note();
+        metrics.durable_log_damages(1);
+        let (orders, _) = channel();
+        let (bytes_max, is_complete) = (AtomicUsize::new(bytes_max), AtomicBool::new(false));
+        Self { orders, bytes_max, metrics, is_complete }
+    }
+
     /// Replaces the limit of the bytes that wait, and notes that there may be other apps.
     pub(crate) fn reload(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
@@ -252,12 +273,29 @@ fn open_log(folder: &Path) -> Result<(SegmentLog<RealDisk>, u64), DurableError> 
     Ok((log, report.damages))
 }
 
-/// Returns whether the error is due to the bytes of the log, and not to the system or the version.
-const fn is_damage(error: &OpenError) -> bool {
-    use OpenError as E;
-    match error {
-        E::Corrupt { .. } | E::Foreign { .. } | E::NoIdentity => true,
-        E::Io { .. } | E::Version { .. } | E::Options(_) | E::Poisoned(_) => false,
+impl DurableError {
+    /// Returns whether the error is due to the bytes of the log or to the disk, and not to the system or the version.
+    fn is_damage(&self) -> bool {
+        use OpenError as E;
+        let Self::Open { source, .. } = self else { return self.is_of_disk() };
+        match source {
+            E::Corrupt { .. } | E::Foreign { .. } | E::NoIdentity => true,
+            E::Io { .. } => self.is_of_disk(),
+            E::Version { .. } | E::Options(_) | E::Poisoned(_) => false,
+        }
+    }
+
+    /// Returns whether the disk, or the structure of its file system, is damaged: another attempt has the same result.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        const DAMAGES: [Errno; 5] =
+            [Errno::IO, Errno::NODATA, Errno::BADMSG, Errno::UCLEAN, Errno::REMOTEIO];
+        let (Self::Open { source: OpenError::Io { source, .. }, .. } | Self::Io { source, .. }) =
+            self
+        else {
+            return false;
+        };
+        let code = source.raw_os_error();
+        DAMAGES.iter().any(|damage| code == Some(damage.raw_os_error()))
     }
 }
 

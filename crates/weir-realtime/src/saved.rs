@@ -149,7 +149,11 @@ pub fn begin_new_epochs(path: &Path, log: &Path) -> Result<Saved, SavedError> {
         }
     }
     if log.exists() {
-        channels.extend(OpenedLog::open(log, &|_| Some(HistoryLimits::NONE))?.channels);
+        let of_log = OpenedLog::open(log, &|_| Some(HistoryLimits::NONE))?.channels;
+        for (key, history) in of_log {
+            // A file with channels of the log is newer, as at a start.
+            channels.entry(key).or_insert(history);
+        }
     }
     if channels.is_empty() {
         durable::remove_folder(log)?;
@@ -170,16 +174,18 @@ pub fn begin_new_epochs(path: &Path, log: &Path) -> Result<Saved, SavedError> {
 }
 
 impl SavedHistory {
-    /// Returns what the settings of the app keep of it. None: nothing, and no client needs its position.
-    pub(crate) fn without_expired(mut self, app: &AppSettings, now: Timestamp) -> Option<Self> {
+    /// Returns what the settings of the app keep of it.
+    pub(crate) fn without_expired(mut self, app: &AppSettings, now: Timestamp) -> Self {
         let mut history: EventHistory = self.entries.into_iter().collect();
         history.trim(now, &app.history);
         self.entries = history.newest(0, usize::MAX).cloned().collect();
         self.cached = self.cached.filter(|(_, entry)| now.since(entry.at) < app.cache_age_max);
-        let is_unused = self.entries.is_empty()
-            && self.cached.is_none()
-            && now.since(self.touched) > app.history.age_max;
-        (!is_unused).then_some(self)
+        self
+    }
+
+    /// Returns whether there is a position, and no event.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.cached.is_none()
     }
 
     /// Returns the same history in another epoch.

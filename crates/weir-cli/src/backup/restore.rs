@@ -85,6 +85,16 @@ fn begin_new_epochs(path: &Path, log: &Path) -> anyhow::Result<()> {
         }
         Err(error @ SavedError::Log(_)) if log.exists() => {
             let aside = log.with_extension("damaged");
+            if aside.exists() {
+                // The log is there already, and this folder is the one that was to replace it.
+                output::note(&format!(
+                    "warning: {error}; the log is now {}, and its channels begin without a history",
+                    aside.display()
+                ));
+                fs::remove_dir_all(log)
+                    .with_context(|| format!("cannot delete {}", log.display()))?;
+                return begin_new_epochs(path, log);
+            }
             output::note(&format!(
                 "warning: {error}; the folder is now {}, and its channels begin without a history",
                 aside.display()

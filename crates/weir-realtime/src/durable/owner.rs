@@ -1,6 +1,6 @@
 //! The thread that owns the log of durable histories. It writes each event, and publishes it then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -8,10 +8,11 @@ use weir_base::clock::Clock;
 use weir_base::seldom::Seldom;
 use weir_log::{AppendError, Class, Disk, SegmentLog};
 
-use super::order::{DurableFailure, Order, OwnedEvent, Publishing};
+use super::order::{DurableFailure, DurableKey, Order, OwnedEvent, Publishing};
 use super::record::{self, Begin, Header};
+use crate::app::App;
 use crate::broker::{LocalBroker, ServerEvent};
-use crate::channel::Published;
+use crate::channel::{Channel, Published, SavedHistory};
 use crate::cores::ChannelId;
 use crate::metrics::RealtimeMetrics;
 use crate::pusher::position::ChannelPosition;
@@ -30,11 +31,15 @@ pub(crate) trait Histories: Send {
     /// Returns the ids of the apps with durable histories.
     fn apps(&self) -> Vec<String>;
 
-    /// Calls `write` with the record of each of their channels, until it returns an error.
+    /// Calls `write` with the record of each of their channels whose history is included, until it returns an error.
     fn each_channel(
         &self,
+        is_included: &dyn Fn(&SavedHistory) -> bool,
         write: &mut dyn FnMut(&[u8]) -> Result<(), DurableFailure>,
     ) -> Result<(), DurableFailure>;
+
+    /// Returns the record of a channel, if it exists.
+    fn channel(&self, key: &DurableKey) -> Option<Vec<u8>>;
 }
 
 /// The state of the thread.
@@ -47,12 +52,26 @@ pub(super) struct Owner<D: Disk> {
     /// Whether the log has that record. Events are rejected before: the next process must know on which start of
     /// the machine they were written, and of which apps the log is.
     is_begun: bool,
+    /// Whether it has what each channel had when this process began.
+    has_snapshot: bool,
+    /// Channels with events in the log that were rejected, because they could not be written at once. The next event of
+    /// the channel replaces them, or a record of the whole channel.
+    rejected: HashSet<DurableKey>,
     /// Bytes of the histories when the log was last rewritten, and of what was appended since.
     rewritten: u64,
     appended: u64,
     metrics: RealtimeMetrics,
     clock: Clock,
     seldom: Seldom,
+}
+
+/// The last positions that events of a batch get, of each channel.
+type NextPositions = HashMap<ChannelId, NextPosition>;
+
+struct NextPosition {
+    app: Arc<App>,
+    channel: Arc<Channel>,
+    position: ChannelPosition,
 }
 
 /// What was written of one publication.
@@ -67,13 +86,16 @@ impl<D: Disk> Owner<D> {
         (metrics, clock): (RealtimeMetrics, Clock),
     ) -> Self {
         let begin = Begin { version: record::VERSION, boot, apps: histories.apps() };
-        let (is_begun, rewritten, appended, seldom) = (false, 0, 0, Seldom::default());
+        let (is_begun, has_snapshot, rejected) = (false, false, HashSet::new());
+        let (rewritten, appended, seldom) = (0, 0, Seldom::default());
         Self {
             log,
             broker,
             histories,
             begin,
             is_begun,
+            has_snapshot,
+            rejected,
             rewritten,
             appended,
             metrics,
@@ -96,7 +118,7 @@ impl<D: Disk> Owner<D> {
         }
         self.append(Class::Essential, &record::encode_begin(&self.begin))?;
         self.flush()?;
-        self.is_begun = true;
+        (self.is_begun, self.has_snapshot) = (true, false);
         self.rewrite();
         Ok(())
     }
@@ -163,7 +185,7 @@ impl<D: Disk> Owner<D> {
 
     /// Writes a batch, and publishes what was written.
     fn publish(&mut self, mut batch: Vec<Publishing>) {
-        let (mut next, mut written) = (HashMap::new(), Vec::with_capacity(batch.len()));
+        let (mut next, mut written) = (NextPositions::new(), Vec::with_capacity(batch.len()));
         let mut appended = self.try_begin();
         for publishing in &mut batch {
             let result = appended.and_then(|()| {
@@ -205,19 +227,51 @@ impl<D: Disk> Owner<D> {
             // The request may have ended.
             let _ = reply.send(published);
         }
+        self.note_rejected(next);
+        if appended.is_ok()
+            && let Err(failure) = self.replace_rejected()
+        {
+            self.warn("it has rejected events", failure);
+        }
+    }
+
+    /// Notes which channels have events in the log that were not published.
+    fn note_rejected(&mut self, next: NextPositions) {
+        for NextPosition { app, channel, position } in next.into_values() {
+            let is_published = channel.info().position == position;
+            if is_published && self.rejected.is_empty() {
+                continue;
+            }
+            let key = (app.settings().id.to_string(), channel.name.to_string());
+            match is_published {
+                true => self.rejected.remove(&key),
+                false => self.rejected.insert(key),
+            };
+        }
+    }
+
+    /// Replaces rejected events by what their channels have.
+    fn replace_rejected(&mut self) -> Result<(), DurableFailure> {
+        if self.rejected.is_empty() {
+            return Ok(());
+        }
+        let Self { log, histories, appended, rejected, .. } = self;
+        for record in rejected.iter().filter_map(|key| histories.channel(key)) {
+            append(log, Class::Job, &record, appended)?;
+        }
+        self.flush()?;
+        self.rejected.clear();
+        Ok(())
     }
 
     /// Appends the events of a publication, at the positions that they will get. `next` has those of earlier
     /// ones of the batch.
-    fn append_all(
-        &mut self,
-        publishing: &Publishing,
-        next: &mut HashMap<ChannelId, ChannelPosition>,
-    ) -> Written {
+    fn append_all(&mut self, publishing: &Publishing, next: &mut NextPositions) -> Written {
         let mut positions = Vec::with_capacity(publishing.events.len());
         for event in &publishing.events {
             let channel = event.prepared.channel();
-            let last = next.get(&channel.id).copied().unwrap_or_else(|| channel.info().position);
+            let last = next.get(&channel.id).map(|next| next.position);
+            let last = last.unwrap_or_else(|| channel.info().position);
             let position = ChannelPosition { offset: last.offset + 1, ..last };
             let header = Header {
                 app: publishing.app.settings().id.to_string(),
@@ -227,7 +281,8 @@ impl<D: Disk> Owner<D> {
                 name: event.name.to_string(),
             };
             self.append(Class::Job, &record::encode_event(&header, &event.data))?;
-            next.insert(channel.id, position);
+            let (app, channel) = (Arc::clone(&publishing.app), Arc::clone(channel));
+            next.insert(channel.id, NextPosition { app, channel, position });
             positions.push(position);
         }
         Ok(positions)
@@ -241,6 +296,8 @@ impl<D: Disk> Owner<D> {
         match self.append_snapshot() {
             Ok(last_before) => {
                 (self.rewritten, self.appended) = (self.appended, 0);
+                self.has_snapshot = true;
+                self.rejected.clear();
                 while self.first_segment() <= last_before && self.log.remove_first_segment() {}
             }
             Err(failure) => {
@@ -257,7 +314,8 @@ impl<D: Disk> Owner<D> {
         self.appended = 0;
         self.append(Class::Essential, &record::encode_begin(&self.begin))?;
         let Self { log, histories, appended, .. } = self;
-        histories.each_channel(&mut |record| append(log, Class::Job, record, appended))?;
+        let mut write = |record: &[u8]| append(log, Class::Job, record, appended);
+        histories.each_channel(&|_| true, &mut write)?;
         self.flush()?;
         Ok(before)
     }
@@ -295,7 +353,10 @@ impl<D: Disk> Owner<D> {
     fn close(&mut self) -> Result<(), DurableFailure> {
         let syncer = self.log.syncer();
         let synced = || syncer.sync().map_err(|error| DurableFailure::from(&error));
+        // What was left of rejected events is written first, so that there is room for what replaces them.
         let closed = synced().and_then(|_| {
+            self.complete()?;
+            synced()?;
             self.append(Class::Essential, record::CLOSED)?;
             self.log.mark();
             synced()
@@ -304,6 +365,18 @@ impl<D: Disk> Owner<D> {
             tracing::warn!("the log of durable histories was not closed in order: {failure}");
         }
         closed.map(drop)
+    }
+
+    /// Appends what the log lacks of the channels: positions of those without events, and what replaces rejected ones.
+    fn complete(&mut self) -> Result<(), DurableFailure> {
+        self.try_begin()?;
+        if !self.has_snapshot {
+            return self.append_snapshot().map(drop);
+        }
+        self.replace_rejected()?;
+        let Self { log, histories, appended, .. } = self;
+        let mut write = |record: &[u8]| append(log, Class::Job, record, appended);
+        histories.each_channel(&SavedHistory::is_empty, &mut write)
     }
 }
 

@@ -77,7 +77,11 @@ fn app(id: &str, is_durable: bool) -> AppSettings {
 }
 
 async fn try_publish(hub: &Hub, data: &str) -> Result<(String, u64), OperationError> {
-    let [app, channel, event] = ["1", CHANNEL, "e"].map(str::to_owned);
+    publish_on(hub, CHANNEL, data).await
+}
+
+async fn publish_on(hub: &Hub, channel: &str, data: &str) -> Result<(String, u64), OperationError> {
+    let [app, channel, event] = ["1", channel, "e"].map(str::to_owned);
     let data = serde_json::value::to_raw_value(data).unwrap();
     let published = hub.publish_event(&PublishEvent { app, channel, event, data }).await?;
     Ok((published.epoch.unwrap(), published.offset.unwrap()))
@@ -190,7 +194,7 @@ async fn a_start_that_was_not_completed_after_a_power_cut_is_not_the_end_of_old_
 
 /// A log has each channel that had an event since it was rewritten.
 #[tokio::test]
-async fn expired_channels_take_no_place_from_others() {
+async fn channels_without_events_take_no_place_from_others() {
     let folder = Folder::new();
     let minute_us = 60_000_000;
     let channels = [("expired", 3), ("oldest", 1), (CHANNEL, 0)];
@@ -213,8 +217,64 @@ async fn expired_channels_take_no_place_from_others() {
         names.sort_unstable();
         names
     };
-    assert_eq!(names(10), [CHANNEL, "oldest"]);
+    assert_eq!(names(10), [CHANNEL, "expired", "oldest"]);
+    assert_eq!(names(3), [CHANNEL, "oldest"], "new channels have room");
     assert_eq!(names(1), [CHANNEL], "the latest");
+}
+
+fn position(hub: &Hub, channel: &str) -> Option<ChannelPosition> {
+    Some(hub.app_by_id("1").unwrap().channels.get(channel)?.info().position)
+}
+
+fn sweep(hub: &Hub) {
+    (0..Hub::expiry_parts()).for_each(|part| hub.remove_expired(part));
+}
+
+/// Its clients were connected to the previous process, and have missed nothing.
+#[tokio::test]
+async fn a_channel_without_recent_events_continues_and_its_clients_have_time_to_return() {
+    let (folder, minute) = (Folder::new(), Duration::from_secs(60));
+    let expected = ChannelPosition { epoch: EPOCH, offset: 10 };
+    folder.write(&[
+        begin(&boot_id(), &["1"]),
+        event_at((EPOCH, 10), ("quiet", NOW_US - 180_000_000), "old"),
+    ]);
+    let clock = Clock::manual(Timestamp::from_micros(NOW_US));
+    let hub = single_core::single_core_hub(&clock, Settings::default(), vec![app("1", true)], None);
+    hub.open_histories(&folder.log(), &folder.file()).unwrap();
+    sweep(&hub);
+    assert_eq!(position(&hub, "quiet"), Some(expected));
+    assert_eq!(hub.history("1", "quiet", 9).len(), 0);
+    clock.advance(2 * minute);
+    sweep(&hub);
+    assert_eq!(position(&hub, "quiet"), Some(expected));
+    clock.advance(minute);
+    sweep(&hub);
+    assert_eq!(position(&hub, "quiet"), None, "nobody has returned");
+}
+
+#[tokio::test]
+async fn a_graceful_stop_keeps_the_positions_of_channels_that_had_no_event() {
+    use crate::broker::Broker as _;
+    use crate::pusher::channel::ChannelName;
+
+    let folder = Folder::new();
+    let hub = folder.hub();
+    let app = hub.app_by_id("1").unwrap();
+    let name = ChannelName::parse("quiet", &hub.settings().limits.pusher).unwrap();
+    let joining = crate::channel::JoinRequest {
+        core: 0,
+        member: None,
+        recover: None,
+        needs_position: true,
+        wants_member_changes: false,
+        now: hub.clock.now(),
+    };
+    let (_, joined) = hub.broker.subscribe(&app, &name, &joining, |_, _| {}).unwrap();
+    hub.hand_over();
+    hub.close_durable_histories();
+    assert_eq!(hub.save(&folder.file()).unwrap().channels, 0, "the log has them");
+    assert_eq!(position(&folder.hub(), "quiet"), joined.joined.position);
 }
 
 /// The log lacks what was published meanwhile.
@@ -438,6 +498,34 @@ async fn with_a_full_disk_events_are_rejected_until_there_is_space() {
     assert_eq!(publish(&next, "c").await, (epoch, 3));
 }
 
+/// Events that could not be written at once are written with the next ones, or at the end.
+#[tokio::test]
+async fn events_that_were_rejected_for_a_full_disk_do_not_appear_after_a_restart() {
+    for next in [None, Some("other")] {
+        let disk = SimulatedDisk::new(1);
+        disk.set_allocates(false);
+        let hub = on_disk(&disk);
+        let (epoch, _) = publish(&hub, "a").await;
+        disk.set_space(Some(disk.used_bytes()));
+        for _ in 0..3 {
+            try_publish(&hub, "rejected").await.unwrap_err();
+        }
+        disk.set_space(None);
+        if let Some(channel) = next {
+            let publish = || publish_on(&hub, channel, "b");
+            // The first attempt may only write what was left, and the last one follows what the others have caused.
+            let _ = publish().await;
+            publish().await.unwrap();
+            publish().await.unwrap();
+        } else {
+            hub.close_durable_histories();
+        }
+        let next = on_disk(&disk.kill());
+        assert_eq!(events(&next), ["a"]);
+        assert_eq!(publish(&next, "c").await, (epoch, 2));
+    }
+}
+
 /// Without space for its first record, the next event is the next attempt.
 #[tokio::test]
 async fn a_process_that_starts_with_a_full_disk_begins_when_there_is_space() {
@@ -488,6 +576,14 @@ async fn a_failed_sync_ends_the_log() {
     assert!(DiskFailure::of(&folder.log()).is_noted(), "after a kill, it is known");
     let delivered = events(&hub);
     hub.save(&folder.file()).unwrap();
+    // The log has what was on the disk before the error.
+    let position = saved(&hub).unwrap().position;
+    let first = event_at((position.epoch, 1), (CHANNEL, NOW_US), "a");
+    folder.write(&[begin(&boot_id(), &["1"]), first]);
+    let copy = folder.killed();
+    let killed = copy.hub();
+    assert_eq!(events(&killed), ["a"]);
+    assert_ne!(publish(&killed, "b").await.0, epoch, "its last events are not known");
     let next = folder.hub();
     assert_eq!(events(&next), delivered);
     assert_eq!(publish(&next, "b").await.0, epoch);
@@ -505,6 +601,47 @@ async fn a_log_whose_disk_had_an_error_is_set_aside() {
     assert_ne!(epoch, EPOCH.to_string());
     assert!(folder.log().with_extension("damaged").exists());
     assert_eq!(publish(&folder.killed().hub(), "c").await.0, epoch, "the new log is sound");
+}
+
+fn disk_error(folder: &Folder, code: i32) -> DurableError {
+    let source = io::Error::from_raw_os_error(code);
+    let source = OpenError::Io { what: "read 0000000001.log".to_owned(), source };
+    DurableError::Open { folder: folder.log(), source }
+}
+
+/// A bad sector under the log, which is found when the log is opened.
+#[tokio::test]
+async fn a_log_that_the_disk_can_not_read_is_set_aside() {
+    let folder = Folder::new();
+    folder.write(&[begin(&boot_id(), &["1"]), event(1, "a")]);
+    let limits = |_: &str| Some(app("1", true).history);
+    let of_process = disk_error(&folder, Errno::MFILE.raw_os_error());
+    OpenedLog::replay(&folder.log(), Err(of_process), &limits).unwrap_err();
+    assert!(!folder.log().with_extension("damaged").exists());
+    let of_disk = disk_error(&folder, Errno::IO.raw_os_error());
+    let opened = OpenedLog::replay(&folder.log(), Err(of_disk), &limits).unwrap();
+    assert!(opened.channels.is_empty() && opened.damages > 0);
+    assert!(folder.log().with_extension("damaged").exists());
+}
+
+/// Other apps, subscriptions and jobs go on.
+#[tokio::test]
+async fn a_log_that_can_not_be_set_aside_rejects_events_and_prevents_no_start() {
+    let folder = Folder::new();
+    folder.write(&[begin(&boot_id(), &["1"]), event(1, "a")]);
+    let hub = hub_of(vec![app("1", true), app("2", false)]);
+    let error = Err(disk_error(&folder, Errno::UCLEAN.raw_os_error()));
+    hub.begin_histories(Some(error), true, &folder.log(), &folder.file()).unwrap();
+    let refused = try_publish(&hub, "b").await.unwrap_err().to_string();
+    assert!(refused.contains("restart Weir"), "{refused}");
+    let [app_id, channel, event] = ["2", CHANNEL, "e"].map(str::to_owned);
+    let data = serde_json::value::to_raw_value("c").unwrap();
+    hub.publish_event(&PublishEvent { app: app_id, channel, event, data }).await.unwrap();
+    hub.close_durable_histories();
+    assert!(DiskFailure::of(&folder.log()).is_noted());
+    let next = folder.hub();
+    assert_eq!(events(&next), ["a"], "the disk works again");
+    assert_ne!(publish(&next, "b").await.0, EPOCH.to_string());
 }
 
 /// What waits for the disk takes no room for what waits for delivery, of which other apps need some.
@@ -572,4 +709,19 @@ async fn a_restored_backup_has_the_log_in_new_epochs() {
     assert_eq!(events(&hub), ["a"]);
     let (new, offset) = publish(&hub, "b").await;
     assert!(new != epoch && offset == 2);
+}
+
+/// After an error of the disk, the file has what was delivered, and the log may lack the last events.
+#[tokio::test]
+async fn a_restored_backup_with_a_file_and_a_log_has_what_the_file_has() {
+    let folder = Folder::new();
+    folder.write(&[begin(&boot_id(), &["1"]), event(1, "of the log")]);
+    let hub = hub_of(vec![app("1", false)]);
+    for data in ["of the file", "and another"] {
+        publish(&hub, data).await;
+    }
+    hub.save(&folder.file()).unwrap();
+    let restored = crate::saved::begin_new_epochs(&folder.file(), &folder.log()).unwrap();
+    assert_eq!((restored.channels, restored.events), (1, 2));
+    assert_eq!(events(&folder.hub()), ["of the file", "and another"]);
 }

@@ -114,6 +114,8 @@ fn expired_events_are_not_saved() {
     folder.clock.advance(Duration::from_secs(3_600));
     let hub = hub(&folder.clock);
     hub.restore(&folder.path()).unwrap();
+    // The first sweep comes before all clients have returned.
+    (0..Hub::expiry_parts()).for_each(|part| hub.remove_expired(part));
     let missed = join(&hub, "news", Some(ChannelPosition { offset: 1, ..position }));
     assert_eq!(missed.joined.recovery, Some(Recovery::Gap));
     let nothing_missed = join(&hub, "news", Some(position)).joined.recovery;
