@@ -33,6 +33,8 @@ struct HookQueue {
     held_bytes: usize,
     /// The ids of those.
     held_ids: HashSet<String>,
+    /// When they are released again, after Redis has rejected some.
+    resumes_at: Option<Instant>,
     /// Those that were sent, by id.
     sent: HashMap<String, SentHook>,
 }
@@ -141,7 +143,8 @@ impl Hooks {
     pub(crate) fn next_due(&self, max: HeldMax) -> Option<Instant> {
         let queue = self.lock();
         let next = queue.held.front()?;
-        Some(if queue.excess(max) > 0 { Instant::now() } else { next.due })
+        let due = if queue.excess(max) > 0 { Instant::now() } else { next.due };
+        Some(queue.resumes_at.map_or(due, |resumes_at| due.max(resumes_at)))
     }
 
     /// Releases webhooks that are due: sends those that no change has cancelled.
@@ -151,13 +154,12 @@ impl Hooks {
         hub: &Hub,
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
-        let (due, early) = self.due(hub.webhooks_held_max());
+        let due = self.due(hub.webhooks_held_max());
         if due.is_empty() {
             return Ok(());
         }
-        hub.count_early_webhooks(early);
         let mut pipeline = Pipeline::with_capacity(due.len());
-        for NotedHook { webhook, subject } in &due {
+        for (NotedHook { webhook, subject }, _) in &due {
             let partition = Partition::of(&webhook.key);
             pipeline.add_command(scripts::release_hook(keys, partition, subject, &webhook.id));
         }
@@ -165,14 +167,36 @@ impl Hooks {
         let results: Vec<Option<bool>> =
             replies.into_iter().map(accepted).collect::<RedisResult<_>>()?;
         self.forget_held(due.len());
-        for (hook, is_due) in due.into_iter().zip(results) {
-            match is_due {
-                Some(true) => self.send(hub, &hook.webhook),
-                Some(false) => {}
-                None => self.hold(hook, Instant::now() + RETRY),
-            }
+        let (early, sent) = self.settle_released(due, &results);
+        hub.count_early_webhooks(early);
+        for hook in sent {
+            self.send(hub, &hook.webhook);
         }
         Ok(())
+    }
+
+    /// Holds those that Redis has rejected. Returns the others that no change has cancelled, and how many of them are
+    /// sent early.
+    fn settle_released(
+        &self,
+        released: Vec<(NotedHook, bool)>,
+        results: &[Option<bool>],
+    ) -> (usize, Vec<NotedHook>) {
+        let (mut early, mut sent) = (0, Vec::new());
+        let retry_at = Instant::now() + RETRY;
+        for ((hook, is_early), result) in released.into_iter().zip(results) {
+            match result {
+                Some(true) => {
+                    early += usize::from(is_early);
+                    sent.push(hook);
+                }
+                Some(false) => {}
+                None => self.hold(hook, retry_at),
+            }
+        }
+        // Also those beyond the limits wait: Redis is asked again for all of them.
+        self.lock().resumes_at = results.contains(&None).then_some(retry_at);
+        (early, sent)
     }
 
     /// Holds a webhook until then, after those that are held already.
@@ -180,14 +204,13 @@ impl Hooks {
         self.lock().push(hook, due, false);
     }
 
-    /// Returns those that are to be released, and how many of them are because of the limits alone.
-    fn due(&self, max: HeldMax) -> (Vec<NotedHook>, usize) {
+    /// Returns those that are to be released, each with whether that is because of the limits alone.
+    fn due(&self, max: HeldMax) -> Vec<(NotedHook, bool)> {
         let (queue, now) = (self.lock(), Instant::now());
         let excess = queue.excess(max);
         let some = queue.held.iter().take(BATCH_MAX).enumerate();
         let due = some.take_while(|(index, held)| held.due <= now || *index < excess);
-        let early = queue.held.iter().take(excess).filter(|held| held.due > now).count();
-        (due.map(|(_, held)| held.hook.clone()).collect(), early)
+        due.map(|(_, held)| (held.hook.clone(), held.due > now)).collect()
     }
 
     fn forget_held(&self, count: usize) {
@@ -307,12 +330,36 @@ mod tests {
             (HeldMax { events: 3, bytes: bytes - 1 }, vec!["1-0"]),
             (HeldMax { events: 3, bytes: 0 }, vec!["1-0", "2-0", "3-0"]),
         ] {
-            let (due, early) = hooks.due(max);
-            let ids: Vec<&str> = due.iter().map(|hook| hook.webhook.id.as_str()).collect();
-            assert_eq!((ids, early), (released.clone(), released.len()), "{max:?}");
+            let due = hooks.due(max);
+            let ids: Vec<&str> = due.iter().map(|(hook, _)| hook.webhook.id.as_str()).collect();
+            assert_eq!(ids, released, "{max:?}");
+            assert!(due.iter().all(|(_, is_early)| *is_early), "{max:?}");
             assert_eq!(hooks.next_due(max) < Some(later), !released.is_empty(), "{max:?}");
         }
         hooks.forget_held(1);
-        assert_eq!(hooks.due(HeldMax { events: 2, bytes: 2 * bytes / 3 }).0, []);
+        assert_eq!(hooks.due(HeldMax { events: 2, bytes: 2 * bytes / 3 }), []);
+    }
+
+    #[test]
+    fn webhooks_that_redis_rejects_wait_also_beyond_the_limits_and_only_sent_ones_are_early() {
+        let hooks = Hooks::default();
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(60);
+        for id in ["1-0", "2-0", "3-0", "4-0"] {
+            hooks.hold(NotedHook::parse(id, "v1:a\n").unwrap(), later);
+        }
+        let none = HeldMax { events: 0, bytes: 0 };
+        let due = hooks.due(none);
+        hooks.forget_held(due.len());
+        let (early, sent) =
+            hooks.settle_released(due, &[Some(true), Some(false), None, Some(true)]);
+        let ids: Vec<&str> = sent.iter().map(|hook| hook.webhook.id.as_str()).collect();
+        assert_eq!((early, ids), (2, vec!["1-0", "4-0"]));
+        assert!(hooks.next_due(none).unwrap() >= now + RETRY);
+        let due = hooks.due(none);
+        hooks.forget_held(due.len());
+        assert_eq!(hooks.settle_released(due, &[Some(true)]).0, 1);
+        hooks.hold(NotedHook::parse("5-0", "v1:a\n").unwrap(), later);
+        assert!(hooks.lock().resumes_at.is_none(), "at once");
     }
 }
