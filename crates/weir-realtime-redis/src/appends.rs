@@ -21,6 +21,8 @@ const BATCH_MAX: usize = 256;
 pub(crate) struct Appends {
     sender: mpsc::Sender<WaitingAppend>,
     is_ended: Arc<AtomicBool>,
+    /// Identifies the process of the server.
+    server: Arc<str>,
 }
 
 type AppendReply = Result<Value, AppendFailure>;
@@ -45,15 +47,26 @@ pub(crate) enum AppendFailure {
 
 impl Appends {
     /// Returns a way over a connection, and its task, which ends when the connection fails, or when nobody can add
-    /// anything any more.
+    /// anything any more. `server` identifies the process of the server.
     pub(crate) fn begin(
         connection: CommandConnection,
+        server: &str,
         waiting_max: usize,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(waiting_max);
         let is_ended = Arc::new(AtomicBool::new(false));
         let sending = send_all(connection, receiver, Arc::clone(&is_ended));
-        (Self { sender, is_ended }, sending)
+        (Self { sender, is_ended, server: server.into() }, sending)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether both lead to the same server.
+    pub(crate) fn has_server_of(&self, other: &Self) -> bool {
+        self.server == other.server
     }
 
     /// Sends nothing more: what waits gets [`AppendFailure::NotSent`]. For a server that another one has replaced, which

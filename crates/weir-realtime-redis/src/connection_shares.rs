@@ -26,6 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct ConnectionShares {
     is_requested: AtomicBool,
     requested: Notify,
+    /// Whether Redis rejects the exchange.
+    is_rejected: AtomicBool,
 }
 
 impl ConnectionShares {
@@ -34,6 +36,11 @@ impl ConnectionShares {
         if !self.is_requested.swap(true, Ordering::SeqCst) {
             self.requested.notify_one();
         }
+    }
+
+    /// Notes whether Redis rejects the exchange. Returns whether that is news.
+    pub(crate) fn note_rejected(&self, is_rejected: bool) -> bool {
+        self.is_rejected.swap(is_rejected, Ordering::Relaxed) != is_rejected
     }
 
     /// Waits until an exchange is requested, and the last one was not just now.

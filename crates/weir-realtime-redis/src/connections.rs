@@ -294,7 +294,7 @@ pub async fn check_server(endpoint: &RedisEndpoint, settings: &RedisLogSettings)
 /// Returns why this version must not touch what is in Redis.
 async fn layout_problem(keys: &Keys, commands: &mut CommandConnection) -> Option<String> {
     match layout::read(keys, commands).await {
-        Ok(checked) => checked.err().map(|later| later.to_string()),
+        Ok(checked) => checked.err().map(|unknown| unknown.to_string()),
         Err(error) => Some(error.to_string()),
     }
 }

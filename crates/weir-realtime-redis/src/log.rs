@@ -20,6 +20,7 @@ use crate::data_ids::DataIds;
 use crate::hooks::Hooks;
 use crate::identities::Identities;
 use crate::keys::Keys;
+use crate::layout::NeededLayout;
 use crate::metrics::{LogQueue, RedisLogMetrics};
 use crate::node_reports::{NodeOptions, Reports};
 use crate::placement::{Placement, ShardOptions};
@@ -67,6 +68,7 @@ pub(crate) struct RedisLog {
     /// Webhooks that this node must send.
     pub(crate) hooks: Hooks,
     pub(crate) connections: ConnectionShares,
+    pub(crate) needed_layout: NeededLayout,
     /// Identifies this node to itself.
     pub(crate) node: String,
     /// What the nodes report about themselves.
@@ -106,6 +108,33 @@ struct Commands {
     connection: Option<CommandConnection>,
     /// Publications to one server. None: also if there are several, which may not wait for each other.
     appends: Option<Appends>,
+}
+
+impl Commands {
+    /// Replaces the connection. What waits for another server is not sent any more.
+    fn replace(&mut self, next: Option<(CommandConnection, Option<Appends>)>) {
+        let (connection, appends) = next.unzip();
+        let appends = appends.flatten();
+        if let Some(before) = &self.appends
+            && connection.is_some()
+            && !appends.as_ref().is_some_and(|appends| appends.has_server_of(before))
+        {
+            before.end();
+        }
+        self.generation += u64::from(connection.is_some());
+        (self.connection, self.appends) = (connection, appends);
+    }
+
+    /// Ends the use of a connection, and of what waits for it. Returns false if there is another one already.
+    fn end(&mut self, generation: u64) -> bool {
+        if self.generation != generation || self.connection.take().is_none() {
+            return false;
+        }
+        if let Some(appends) = self.appends.take() {
+            appends.end();
+        }
+        true
+    }
 }
 
 /// What the logs of all shards have in common.
@@ -150,6 +179,7 @@ impl RedisLog {
             reports: Reports::new(options),
             hooks: Hooks::default(),
             connections: ConnectionShares::default(),
+            needed_layout: NeededLayout::default(),
             commands: Mutex::default(),
             condition: ShardCondition::default(),
             seeds: Seeds::default(),
@@ -219,10 +249,7 @@ impl RedisLog {
     pub(crate) fn set_commands(&self, connection: Option<(CommandConnection, Option<Appends>)>) {
         self.metrics.connected(connection.is_some());
         self.condition.set_connected(connection.is_some());
-        let mut commands = self.lock_commands();
-        commands.generation += u64::from(connection.is_some());
-        let (connection, appends) = connection.unzip();
-        (commands.connection, commands.appends) = (connection, appends.flatten());
+        self.lock_commands().replace(connection);
     }
 
     /// Ends the use of the connection: publications that were not sent yet are not sent on it any more.
@@ -258,9 +285,7 @@ impl RedisLog {
     /// Ends the use of a connection. Publications are rejected at once until the node has connected
     /// again.
     fn end_commands(&self, generation: u64) {
-        let mut commands = self.lock_commands();
-        if commands.generation == generation && commands.connection.take().is_some() {
-            commands.appends = None;
+        if self.lock_commands().end(generation) {
             self.metrics.connected(false);
             self.condition.set_connected(false);
             self.failed.notify_one();
@@ -508,4 +533,41 @@ const fn is_of_no_use(kind: &RedisErrorKind) -> bool {
             | ClusterRedirect
             | NodeAway
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::RedisConnectionInfo;
+    use redis::aio::MultiplexedConnection;
+    use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Returns a connection, and its server, which is silent.
+    async fn connection() -> (CommandConnection, DuplexStream) {
+        let (client, mut server) = duplex(1024);
+        // What a client says first is accepted.
+        server.write_all("+OK\r\n".repeat(8).as_bytes()).await.unwrap();
+        let info = RedisConnectionInfo::default();
+        let (connection, _) = MultiplexedConnection::new(&info, client).await.unwrap();
+        (CommandConnection::Server(connection), server)
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_server_that_has_failed_or_was_replaced_is_not_sent() {
+        let (connection, _server) = connection().await;
+        let appends = |server| Appends::begin(connection.clone(), server, 1).0;
+        let mut commands = Commands::default();
+        let mut replace = |appends: &Appends| {
+            commands.replace(Some((connection.clone(), Some(appends.clone()))));
+            commands.generation
+        };
+        let (first, again, other) = (appends("one"), appends("one"), appends("two"));
+        assert_eq!([replace(&first), replace(&again)], [1, 2]);
+        assert!(!first.is_ended(), "it leads to the same server");
+        replace(&other);
+        assert!(again.is_ended());
+        assert!(!commands.end(1) && !other.is_ended(), "an error of an earlier connection");
+        assert!(commands.end(3) && other.is_ended());
+    }
 }

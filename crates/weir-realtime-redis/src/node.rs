@@ -25,7 +25,7 @@ use crate::connections::{Connections, OpenError};
 use crate::fence;
 use crate::heartbeat::Sequences;
 use crate::holes::Holes;
-use crate::layout::{self, LaterLayout};
+use crate::layout::{self, UnknownLayout};
 use crate::log::RedisLog;
 use crate::moves;
 use crate::node_changes;
@@ -95,9 +95,9 @@ impl From<LeaseLost> for SessionError {
     }
 }
 
-impl From<LaterLayout> for SessionError {
-    fn from(later: LaterLayout) -> Self {
-        PresenceEnd::from(later).into()
+impl From<UnknownLayout> for SessionError {
+    fn from(unknown: UnknownLayout) -> Self {
+        PresenceEnd::from(unknown).into()
     }
 }
 
@@ -107,7 +107,7 @@ impl SessionError {
     const fn leaves_publications(&self) -> bool {
         match self {
             Self::SubscriptionLost => true,
-            Self::Presence(end) => !matches!(end, PresenceEnd::LaterLayout(_)),
+            Self::Presence(end) => !matches!(end, PresenceEnd::UnknownLayout(_)),
             _ => false,
         }
     }
@@ -140,6 +140,16 @@ struct Session {
     /// When this node last got its parts of the apps' limits.
     shared_at: Instant,
     primary: Option<NamedPrimary>,
+}
+
+/// The servers of a session, besides what the session has itself.
+struct OpenedServers {
+    /// The connection for publications.
+    commands: CommandConnection,
+    /// Identifies the process of the first server.
+    id: String,
+    /// The nodes of a cluster.
+    nodes: Vec<NodeAddress>,
 }
 
 impl LogNode {
@@ -188,7 +198,7 @@ impl LogNode {
 
     /// Connects and runs until a connection fails.
     async fn run_session(&self) -> SessionError {
-        let (mut session, commands, nodes) = match self.open().await {
+        let (mut session, OpenedServers { commands, id, nodes }) = match self.open().await {
             Ok(opened) => opened,
             Err(error) => {
                 self.log.seeds.on_failed();
@@ -201,7 +211,7 @@ impl LogNode {
         let (failed, primary) = (self.log.failed.notified(), session.primary.take());
         let broadcast_commands = session.commands.clone();
         // In this order: a channel that is created after the list was made requests its own comparison.
-        let appends = self.begin_appends(&commands);
+        let appends = self.begin_appends(&commands, &id);
         self.log.set_commands(Some((commands, appends)));
         session.presence.request_all(&self.log, &self.hub);
         self.request_all(|_| true);
@@ -223,19 +233,19 @@ impl LogNode {
     }
 
     /// Begins to send publications, if there is one server: a slot of a cluster that can't be used would delay the others.
-    fn begin_appends(&self, commands: &CommandConnection) -> Option<Appends> {
+    fn begin_appends(&self, commands: &CommandConnection, server: &str) -> Option<Appends> {
         let CommandConnection::Server(_) = commands else { return None };
         let waiting_max = self.log.settings.appends_max;
-        let (appends, sending) = Appends::begin(commands.clone(), waiting_max);
+        let (appends, sending) = Appends::begin(commands.clone(), server, waiting_max);
         self.shutdown.spawn(sending);
         Some(appends)
     }
 
-    /// Connects. Returns also the connection for publications, and the nodes of a cluster.
-    async fn open(&self) -> Result<(Session, CommandConnection, Vec<NodeAddress>), SessionError> {
+    async fn open(&self) -> Result<(Session, OpenedServers), SessionError> {
         let log = &self.log;
         let opened = log.open_connections().await?;
         let nodes = opened.cluster_nodes();
+        let id = opened.servers.first().map(|server| server.id.clone()).unwrap_or_default();
         let Connections { mut commands, subscriptions, pushes, servers, primary } = opened;
         scripts::load(&mut commands).await?;
         let links = servers.iter().map(|server| server.commands.clone()).collect();
@@ -269,7 +279,7 @@ impl LogNode {
             shared_at: now,
             primary,
         };
-        Ok((session, commands, nodes))
+        Ok((session, OpenedServers { commands, id, nodes }))
     }
 
     /// Asks the Sentinels, if there are any, until they name another primary: one that was cut off
@@ -481,10 +491,18 @@ impl LogNode {
         }
         self.read_terminations(session).await?;
         let Session { presence, commands, .. } = &mut *session;
-        if !presence.suspension.is_active() {
+        if presence.suspension.is_active() {
+            // There is no lease, with which it is read otherwise.
+            if let Some(checked) = unless_rejected(layout::read(&self.log.keys, commands).await)? {
+                checked?;
+            }
+            if self.is_common {
+                self.hub.end_connection_grants();
+            }
+        } else {
             match presence.on_heartbeat(&self.log, commands).await {
                 Ok(renewed) => renewed?,
-                Err(error) => presence.suspend(&self.log, &self.hub, error)?,
+                Err(error) => self.suspend(presence, error)?,
             }
         }
         if session.presence.settles() {
@@ -574,7 +592,16 @@ impl LogNode {
         presence: &mut Presence,
         result: RedisResult<()>,
     ) -> Result<(), SessionError> {
-        Ok(result.or_else(|error| presence.suspend(&self.log, &self.hub, error))?)
+        result.or_else(|error| self.suspend(presence, error))
+    }
+
+    /// Goes on without subscriptions, members and parts of limits: other nodes end the lease with which they are stored.
+    fn suspend(&self, presence: &mut Presence, error: RedisError) -> Result<(), SessionError> {
+        presence.suspend(&self.log, &self.hub, error)?;
+        if self.is_common {
+            self.hub.end_connection_grants();
+        }
+        Ok(())
     }
 
     /// Tries to store subscriptions and members again.
@@ -606,7 +633,9 @@ impl LogNode {
     /// Returns whether limits of connections are divided among the nodes through this shard. Otherwise they hold
     /// for each node.
     fn shares_limits(&self, session: &Session) -> bool {
-        self.is_common && session.presence.layout().shares_users_and_limits()
+        self.is_common
+            && session.presence.layout().shares_users_and_limits()
+            && !session.presence.suspension.is_active()
     }
 
     /// Renews this node's parts of the apps' limits of connections.
@@ -622,7 +651,26 @@ impl LogNode {
         }
         let earlier = self.log.identities.earlier_than(node);
         let shares = &self.log.connections;
-        Ok(shares.exchange(&self.log.keys, &self.hub, (node, &earlier), commands).await?)
+        let shared = shares.exchange(&self.log.keys, &self.hub, (node, &earlier), commands).await;
+        match shared {
+            // Nothing else needs them.
+            Err(error) if is_of_command(&error) => {
+                self.hub.end_connection_grants();
+                if shares.note_rejected(true) {
+                    let (shard, error) = (&*self.log.shard.name, error_kind::message(&error));
+                    tracing::warn!(
+                        shard,
+                        error,
+                        "Redis rejects what nodes share of connections_max: it holds for each node for now"
+                    );
+                }
+                Ok(())
+            }
+            shared => {
+                shares.note_rejected(false);
+                Ok(shared?)
+            }
+        }
     }
 
     async fn release_hooks(&self, session: &mut Session) -> Result<(), SessionError> {

@@ -57,8 +57,13 @@ pub(crate) async fn send(
     let has_directory = presence.layout().shares_users_and_limits();
     for key in log.subscribers.take(CHANNELS_MAX) {
         if key.is_directory() && !has_directory {
-            // All of its members are sent in the session in which all nodes know them.
-            presence.on_sent(&key);
+            // All of its members are sent in the session in which all nodes know them. Until then nobody takes the
+            // changes.
+            let (_, has_more) = hub.take_member_changes(&key, CHANGES_MAX);
+            match has_more {
+                true => log.subscribers.add(key),
+                false => presence.on_sent(&key),
+            }
             continue;
         }
         let max = CHANNEL_CHANGES_MAX.min(left);

@@ -19,7 +19,7 @@ use weir_realtime::shared_log::{
 use weir_redis::error_kind;
 
 use crate::command_connection::CommandConnection;
-use crate::layout::{self, LAYOUT, LaterLayout, Layout};
+use crate::layout::{LAYOUT, Layout, SessionLayout, UnknownLayout};
 use crate::leases::{CONNECT_MARGIN, Lease, LeaseWatch};
 use crate::log::RedisLog;
 use crate::member_lists::{MemberList, MemberLists, USERS_MAX};
@@ -39,7 +39,7 @@ const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Presence {
     node: Arc<str>,
-    layout: Layout,
+    layout: SessionLayout,
     leases: LeaseWatch,
     /// When members that Redis lacks are removed: until then, their nodes may be connecting.
     settles_at: Option<Instant>,
@@ -63,7 +63,7 @@ pub(crate) enum PresenceEnd {
     #[error("all realtime nodes know layout {now} now, instead of {before}", now = now.0, before = before.0)]
     OtherLayout { before: Layout, now: Layout },
     #[error("{0}")]
-    LaterLayout(#[from] LaterLayout),
+    UnknownLayout(#[from] UnknownLayout),
 }
 
 /// The lease of this node was removed, because it was not renewed, or Redis was emptied.
@@ -96,7 +96,7 @@ impl Presence {
     pub(crate) async fn begin(
         log: &RedisLog,
         connection: &mut CommandConnection,
-    ) -> RedisResult<Result<Self, LaterLayout>> {
+    ) -> RedisResult<Result<Self, UnknownLayout>> {
         let duration = log.settings.presence_lease;
         let mut suspension = Suspension::default();
         let (node, layout) = match begin_identity(log, connection).await {
@@ -109,13 +109,13 @@ impl Presence {
                 log.metrics.presence_suspended(false);
                 match begun? {
                     Ok(begun) => begun,
-                    Err(later) => return Ok(Err(later)),
+                    Err(unknown) => return Ok(Err(unknown)),
                 }
             }
         };
         Ok(Ok(Self {
             node,
-            layout,
+            layout: SessionLayout::new(layout),
             leases: LeaseWatch::new(duration),
             settles_at: Some(Instant::now() + duration + CONNECT_MARGIN),
             unsent: HashSet::new(),
@@ -128,7 +128,7 @@ impl Presence {
 
     /// Returns the layout of this session: the first one while no identity could begin.
     pub(crate) const fn layout(&self) -> Layout {
-        self.layout
+        self.layout.used
     }
 
     /// Sends and reads nothing from now on, until [`resume`](Self::resume). Returns the error if it is another one
@@ -156,17 +156,23 @@ impl Presence {
         log: &RedisLog,
         hub: &Hub,
         connection: &mut CommandConnection,
-    ) -> RedisResult<Result<(), LaterLayout>> {
+    ) -> RedisResult<Result<(), PresenceEnd>> {
         match begin_identity(log, connection).await {
-            Ok(Ok(begun)) => (self.node, self.layout) = begun,
-            Ok(Err(later)) => return Ok(Err(later)),
+            Ok(Ok((_, now))) if !self.node.is_empty() && now != self.layout.used => {
+                let before = self.layout.used;
+                return Ok(Err(PresenceEnd::OtherLayout { before, now }));
+            }
+            Ok(Ok((node, layout))) => {
+                (self.node, self.layout) = (node, SessionLayout::new(layout));
+            }
+            Ok(Err(unknown)) => return Ok(Err(unknown.into())),
             Err(error) if is_of_command(&error) || is_rejected(&error) => {
                 self.suspension.begin(&error);
                 return Ok(Ok(()));
             }
             Err(error) => return Err(error),
         }
-        log.metrics.layout(self.layout);
+        log.metrics.layout(self.layout.used);
         self.suspension.end();
         // Other nodes may resume later.
         self.settles_at = Some(Instant::now() + log.settings.presence_lease + CONNECT_MARGIN);
@@ -210,15 +216,15 @@ impl Presence {
         // While no lease can be renewed, none lapses.
         let renewed = unless_rejected(renew(log, &self.node, connection).await)?;
         let Some(Renewed { number, leases, layout, check }) = renewed else { return Ok(Ok(())) };
-        if let Err(later) = check {
-            return Ok(Err(later.into()));
+        if let Err(unknown) = check {
+            return Ok(Err(unknown.into()));
         }
         // The first one was when this identity began.
         if number <= 1 {
             return Ok(Err(LeaseLost.into()));
         }
-        if layout != self.layout {
-            return Ok(Err(PresenceEnd::OtherLayout { before: self.layout, now: layout }));
+        if let Some(now) = self.layout.on_heartbeat(layout) {
+            return Ok(Err(PresenceEnd::OtherLayout { before: self.layout.used, now }));
         }
         log.metrics.nodes(leases.len());
         if self.unsent.is_empty() {
@@ -399,7 +405,7 @@ impl Presence {
 async fn begin_identity(
     log: &RedisLog,
     connection: &mut CommandConnection,
-) -> RedisResult<Result<(Arc<str>, Layout), LaterLayout>> {
+) -> RedisResult<Result<(Arc<str>, Layout), UnknownLayout>> {
     let node = log.identities.begin();
     let renewed = renew(log, &node, connection).await;
     let is_stored = match &renewed {
@@ -431,7 +437,10 @@ pub(crate) async fn end(
 ) -> RedisResult<()> {
     let Some(present) = log.identities.present() else { return Ok(()) };
     let removing = async {
-        let Renewed { leases, .. } = renew(log, &present, connection).await?;
+        let Renewed { leases, check, .. } = renew(log, &present, connection).await?;
+        if check.is_err() {
+            return Ok(());
+        }
         let mut removals = Removals::default();
         for lease in leases.iter().filter(|(node, _)| log.identities.contains(node)) {
             end_lease(log, connection, lease).await?;
@@ -467,7 +476,7 @@ struct Renewed {
     /// The layout that all nodes know.
     layout: Layout,
     /// Whether this node knows the layout that it must know.
-    check: Result<(), LaterLayout>,
+    check: Result<(), UnknownLayout>,
 }
 
 /// Renews a lease.
@@ -476,11 +485,12 @@ async fn renew(
     node: &str,
     connection: &mut CommandConnection,
 ) -> RedisResult<Renewed> {
-    let reply = scripts::renew_lease(&log.keys, node, LAYOUT).query_async(connection).await;
-    let (number, leases, layouts, needed): (i64, Vec<String>, Vec<String>, u32) = reply?;
+    let command = scripts::renew_lease(&log.keys, node, LAYOUT, log.needed_layout.get());
+    let reply = command.query_async(connection).await;
+    let (number, leases, layouts, needed): (i64, Vec<String>, Vec<String>, Vec<u8>) = reply?;
     let (leases, layouts) = (pairs(&leases), pairs(&layouts));
-    let (layout, check) =
-        (Layout::of_all(&leases, &layouts), layout::check(&log.keys, Some(needed)));
+    let layout = Layout::of_all(&leases, &layouts);
+    let check = log.needed_layout.check(&log.keys, &String::from_utf8_lossy(&needed));
     Ok(Renewed { number, leases, layout, check })
 }
 

@@ -453,11 +453,11 @@ pub(crate) fn share_connections(
 
 /// Returns the command that renews the lease of a node, which knows `layout`, and reads those of all nodes, with their
 /// layouts.
-pub(crate) fn renew_lease(keys: &Keys, node: &str, layout: u32) -> Cmd {
+pub(crate) fn renew_lease(keys: &Keys, node: &str, layout: u32, needed: u32) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(LEASE.get_hash()).arg(3);
     command.arg(keys.leases()).arg(keys.layouts()).arg(keys.layout());
-    command.arg(node).arg(layout);
+    command.arg(node).arg(layout).arg(needed);
     command
 }
 

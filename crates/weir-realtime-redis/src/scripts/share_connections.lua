@@ -6,7 +6,8 @@
 -- Returns the node's part, how many connections more than it has it should keep, and the connections to others.
 local node, own, held, max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local leases, nodes, granted, others = redis.call('HGETALL', KEYS[2]), {}, 0, 0
-for i = 1, #leases, 2 do nodes[leases[i]] = tonumber(leases[i + 1]) >= 0 or nil end
+-- A lease that is no number counts as none, as everywhere.
+for i = 1, #leases, 2 do nodes[leases[i]] = (tonumber(leases[i + 1]) or -1) >= 0 or nil end
 for i = 7, #ARGV do nodes[ARGV[i]] = nil end
 nodes[node] = true
 local parts = redis.call('HGETALL', KEYS[1])

@@ -263,6 +263,14 @@ pub(crate) fn key(channel: &str) -> ChannelKey {
     ChannelKey { app: "1".into(), channel: channel.into() }
 }
 
+/// Waits until a node stores no subscriptions and members, or stores them again.
+pub(crate) async fn until_suspended(node: &Node, is_suspended: bool) {
+    let name = node.log_name();
+    let name = format!("weir_realtime_redis_presence_suspended{{shard=\"{name}\"}}");
+    let expected = u8::from(is_suspended).to_string();
+    loop_until(async || (node.metric(&name)? == expected).then_some(())).await;
+}
+
 /// Tries until there is a result.
 pub(crate) async fn loop_until<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
     let trying = async {

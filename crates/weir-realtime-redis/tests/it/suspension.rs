@@ -10,7 +10,7 @@ use weir_redis::RedisEndpoint;
 
 use crate::client::Client;
 use crate::redis_server::RedisServer;
-use crate::rig::{Node, loop_until, new_event, settings};
+use crate::rig::{Node, loop_until, new_event, settings, until_suspended};
 
 const ROOM: &str = "presence-room";
 const APPENDS_MAX: usize = 4;
@@ -37,14 +37,6 @@ fn users(node: &Node) -> Vec<String> {
         .unwrap_or_default();
     users.sort();
     users
-}
-
-async fn until_suspended(node: &Node, is_suspended: bool) {
-    let name = "weir_realtime_redis_presence_suspended";
-    let expected = u8::from(is_suspended).to_string();
-    let shard = node.log.shards().remove(0).name;
-    let name = format!("{name}{{shard=\"{shard}\"}}");
-    loop_until(async || (node.metric(&name)? == expected).then_some(())).await;
 }
 
 /// Users that Redis counts, each with the number of its nodes.
