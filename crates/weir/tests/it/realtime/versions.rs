@@ -22,6 +22,7 @@ const STAGE: Duration = Duration::from_secs(2);
 /// Between two rounds of the publisher: what is published while a node is replaced fits into a history.
 const PAUSE: Duration = Duration::from_millis(25);
 const LAYOUT: &str = "weir_realtime_redis_layout{";
+const OK: &str = "HTTP/1.1 200 OK";
 
 /// A program, of which each node has its own data directory.
 struct Programs {
@@ -61,9 +62,14 @@ impl Programs {
 
 /// Publishes an event once, however often it is repeated. Returns whether it was.
 fn publish(address: SocketAddr, channel: &str, number: &str) -> bool {
+    status_of(address, channel, number) == OK
+}
+
+/// Publishes an event. Returns the status.
+fn status_of(address: SocketAddr, channel: &str, number: &str) -> String {
     let api = Api { address, app: "1", key: "demo-key", secret: SECRET };
     let body = json!({"name": "e", "channel": channel, "data": number, "idempotency_key": number});
-    api.post("events", &body).0 == "HTTP/1.1 200 OK"
+    api.post("events", &body).0
 }
 
 /// Publishes events through all nodes in turn until it is over. The number of each is its data and its key.
@@ -71,6 +77,8 @@ fn publish(address: SocketAddr, channel: &str, number: &str) -> bool {
 struct Publisher {
     nodes: Mutex<Vec<SocketAddr>>,
     published: AtomicU64,
+    /// The statuses of those that were not published.
+    rejected: Mutex<Vec<String>>,
     is_over: AtomicBool,
 }
 
@@ -80,8 +88,11 @@ impl Publisher {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             for address in nodes.iter() {
                 let number = self.published() + 1;
-                if publish(*address, "news", &number.to_string()) {
+                let status = status_of(*address, "news", &number.to_string());
+                if status == OK {
                     self.published.store(number, Ordering::SeqCst);
+                } else {
+                    self.rejected.lock().unwrap_or_else(PoisonError::into_inner).push(status);
                 }
             }
             drop(nodes);
@@ -229,6 +240,8 @@ fn nodes_of_an_earlier_version_are_replaced_and_return_while_events_are_publishe
     let published = publisher.published();
     readers.iter_mut().for_each(|reader| reader.read_until(published));
     assert!(published > 100, "{published}");
+    let rejected = publisher.rejected.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(rejected.is_empty(), "publications go on while the layout changes: {rejected:?}");
     for node in nodes {
         assert!(node.stop().success());
     }
