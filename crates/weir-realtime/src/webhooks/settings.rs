@@ -86,8 +86,8 @@ pub struct WebhookLimits {
     /// Bytes of the events that wait to be sorted.
     #[setting(size, range = 1 << 10..=1 << 40, default = 16 << 20)]
     pub queue_bytes_max: usize,
-    /// Events that are delayed by vacated_delay, over all apps; for one more, the oldest is sent
-    /// early.
+    /// Events that are delayed by vacated_delay, over all apps (with a broker in Redis, for each shard); for one more,
+    /// the oldest is sent early.
     #[setting(advanced, range = COUNT, default = 65_536)]
     pub held_events_max: usize,
     /// Bytes of the events that are delayed by vacated_delay.
