@@ -101,8 +101,8 @@ fn suspend(redis: &RedisServer) {
     redis.run(&["SET", &format!("{STEM}:leases"), "x"]);
 }
 
-/// Connects as often as the node allows.
-fn connections(node: &Node) -> usize {
+/// Connects as often as the node allows, and ends these connections. Returns their number.
+pub(crate) fn connections(node: &Node) -> usize {
     let clients: Vec<Client<'_>> = (0..12).map_while(|_| Client::try_connect(node)).collect();
     clients.iter().for_each(Client::end);
     clients.len()

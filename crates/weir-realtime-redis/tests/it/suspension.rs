@@ -4,13 +4,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use serde_json::json;
 use weir_base::secret::Secret;
+use weir_realtime::settings::AppSettings;
 use weir_realtime::shared_log::{AppendError, SharedLog as _};
 use weir_realtime_redis::{RedisLogSettings, acl_line};
 use weir_redis::RedisEndpoint;
 
 use crate::client::Client;
+use crate::layouts::connections;
 use crate::redis_server::RedisServer;
-use crate::rig::{Node, loop_until, new_event, settings, until_suspended};
+use crate::rig::{Node, app, loop_until, new_event, settings, until_suspended};
 
 const ROOM: &str = "presence-room";
 const APPENDS_MAX: usize = 4;
@@ -131,6 +133,26 @@ async fn a_key_of_members_with_another_type_stops_no_events() {
     until_suspended(&node, false).await;
     loop_until(async || (stored_users(&redis) == 2).then_some(())).await;
     assert_eq!(node.totals().disconnects, 0);
+}
+
+/// Other nodes end the lease of a session that stores nothing, and a later version may have come meanwhile.
+#[tokio::test]
+async fn a_session_without_members_has_no_part_of_limits_and_notices_a_later_layout() {
+    let redis = RedisServer::start();
+    let app = AppSettings { connections_max: 10, ..app() };
+    let node = Node::start_with_app(endpoint(&redis), settings(), app);
+    node.publish("other", 1).await;
+    loop_until(async || (connections(&node) < 10).then_some(())).await;
+    redis.run(&["ACL", "SETUSER", "weir", "-sadd"]);
+    let ada = Client::connect(&node);
+    ada.join(ROOM, "ada", &json!({})).await;
+    until_suspended(&node, true).await;
+    loop_until(async || (connections(&node) == 9).then_some(())).await;
+    node.publish("other", 2).await;
+    assert_eq!(node.totals().disconnects, 0);
+    redis.run(&["SET", "weir:realtime:{afj}:layout", "3"]);
+    loop_until(async || node.try_publish("other", 3).await.is_err().then_some(())).await;
+    assert!(ada.is_open());
 }
 
 /// What waits for a Redis that does not respond is limited. The rest is refused at once, clients stay connected and
