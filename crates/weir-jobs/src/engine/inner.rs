@@ -177,8 +177,8 @@ impl<D: Disk> EngineShared<D> {
         }
     }
 
-    /// Returns the jobs for the reply once their reservations are as durable as they must be. If that fails, or if the
-    /// future is dropped, the jobs wait again.
+    /// Returns the jobs for the reply once their reservations are as durable as they must be, without those whose
+    /// reservations have ended by then. If that fails, or if the future is dropped, the jobs wait again.
     pub(super) async fn deliver(
         &self,
         taken: Vec<EngineFetch>,
@@ -188,7 +188,11 @@ impl<D: Disk> EngineShared<D> {
         }
         let mut undelivered = Undelivered { store: self, taken };
         self.promise().await?;
-        let taken = std::mem::take(&mut undelivered.taken);
+        let mut taken = std::mem::take(&mut undelivered.taken);
+        let mut engine = self.engine.borrow_mut();
+        // FLUSH, or the end of the worker, may have ended some in the meantime.
+        let reserved = &mut engine.state.reserved;
+        taken.retain(|taken| reserved.with_ticket(&taken.delivery.jid, taken.ticket).is_some());
         Ok(taken.into_iter().map(|taken| taken.delivery).collect())
     }
 

@@ -337,6 +337,7 @@ impl<D: Disk> Engine<D> {
         fresh.queues.restore_fair_rules(self.state.queues.fair_rules());
         let old = std::mem::replace(&mut self.state, fresh);
         self.state.next_order = old.next_order;
+        self.state.reserved.continue_tickets(&old.reserved);
         // What was enqueued is gone; its times are over all the same.
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();

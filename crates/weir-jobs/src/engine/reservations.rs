@@ -64,6 +64,11 @@ impl Reservations {
         self.next_ticket
     }
 
+    /// Gives no ticket that `earlier` has given: a job of a fetch that is not delivered yet may have it.
+    pub(crate) const fn continue_tickets(&mut self, earlier: &Self) {
+        self.next_ticket = earlier.next_ticket;
+    }
+
     pub(crate) fn insert(&mut self, reservation: EngineReservation) {
         self.by_expiry.insert((reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid {

@@ -32,7 +32,7 @@ fn wid() -> Wid {
 }
 
 impl Limited {
-    /// A store whose queue `one` runs one job at once.
+    /// A store whose queue `one` runs one job at once, and `pair` two.
     fn open(disk: SimulatedDisk, clock: Clock) -> Self {
         let limits = JobServerLimits {
             segment_bytes: 64 << 10,
@@ -42,6 +42,8 @@ impl Limited {
         let mut settings = JobServerSettings { limits, ..JobServerSettings::default() };
         let one = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
         settings.queues.insert(queue("one"), one);
+        let pair = QueueSettings { concurrency: Some(2), ..QueueSettings::default() };
+        settings.queues.insert(queue("pair"), pair);
         let metrics = JobsMetrics::detached();
         let store = EmbeddedStore::open_on(disk.clone(), &settings, clock.clone(), metrics);
         Self { disk, clock, store: store.expect("the log opens").0 }
@@ -68,10 +70,19 @@ impl Limited {
         self.store.push(&[job]).await.expect("stored");
     }
 
-    async fn try_fetch(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let (queues, wid) = ([queue(name)], wid());
+    async fn try_fetch(&self, names: &str) -> Result<Option<String>, StoreError> {
+        self.fetch_within(names, Duration::ZERO).await
+    }
+
+    async fn fetch_within(
+        &self,
+        names: &str,
+        wait: Duration,
+    ) -> Result<Option<String>, StoreError> {
+        let queues: Vec<QueueName> = names.split(' ').map(queue).collect();
+        let wid = wid();
         let max = BatchSize::ONE;
-        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait: Duration::ZERO };
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait };
         Ok(self.store.fetch(request).await?.pop().map(|delivery| delivery.jid.to_string()))
     }
 
@@ -231,6 +242,43 @@ fn a_job_under_a_limit_is_not_handed_out_if_its_reservation_cannot_be_synced() {
         let fetched = limited.try_fetch("one").await;
         assert!(matches!(fetched, Err(StoreError::Failed(_))), "{fetched:?}");
         assert_eq!(limited.reserved().await, []);
+    });
+}
+
+/// Runs a future until it waits.
+async fn begin<F: Future + Unpin>(future: &mut F) -> bool {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
+    })
+    .await
+}
+
+#[test]
+fn a_job_whose_reservation_ends_before_it_is_durable_is_not_delivered() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        let mut first = Box::pin(limited.try_fetch("one"));
+        assert!(begin(&mut first).await);
+        assert_eq!(limited.store.release(&wid(), WorkerEnd::Killed).await, Ok(1));
+        assert_eq!(first.await, Ok(None));
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+    });
+}
+
+#[test]
+fn a_fetch_that_is_given_up_after_a_flush_takes_back_no_later_job() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        let mut first = Box::pin(limited.try_fetch("one"));
+        assert!(begin(&mut first).await);
+        limited.store.flush().await.expect("flushes");
+        limited.push("first-job", "one", "").await;
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        // It is another job of the same jid.
+        drop(first);
+        assert_eq!(limited.reserved().await.len(), 1);
     });
 }
 
