@@ -31,8 +31,26 @@ pub(crate) struct Ticked {
 
 impl<D: Disk> Engine<D> {
     /// Handles up to one slice of the work that is due.
+    ///
+    /// # Errors
+    /// The next call returns the queues of this one as well.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
         let mut queues = std::mem::take(&mut self.woken);
+        match self.tick_slice(&mut queues, now) {
+            Ok(next) => Ok(Ticked { next, queues }),
+            Err(error) => {
+                queues.append(&mut self.woken);
+                self.woken = queues;
+                Err(error)
+            }
+        }
+    }
+
+    fn tick_slice(
+        &mut self,
+        queues: &mut Vec<u16>,
+        now: Timestamp,
+    ) -> Result<NextCall, EngineError> {
         queues.extend(self.take_awake(now, SLICE_JOBS));
         let mut left = SLICE_JOBS;
         while left > 0
@@ -67,8 +85,7 @@ impl<D: Disk> Engine<D> {
         queues.extend(self.relane_slice());
         queues.append(&mut self.woken);
         let more_to_reclaim = self.reclaim_slice()?;
-        let next = if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() };
-        Ok(Ticked { next, queues })
+        Ok(if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() })
     }
 
     fn due(&self, set: SetName, micros: u64) -> bool {

@@ -161,6 +161,8 @@ impl<D: Disk> EmbeddedStore<D> {
                 outcome
             }));
         }
+        // A job that could not be read has left a free slot.
+        inner.rearm();
         if outcomes.iter().any(Result::is_ok)
             && let Err(error) = inner.promise().await
         {

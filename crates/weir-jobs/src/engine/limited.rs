@@ -204,11 +204,7 @@ mod tests {
             let wid = Wid::new("w1");
             let taken = engine.take(Some(&wid), &[name("one")], |_| 1, NOW).unwrap();
             assert!(taken.is_logged);
-            let padding = format!(r#""queue":"two","custom":{{"x":"{}"}}"#, "x".repeat(100_000));
-            let mut number = 0;
-            while store(&mut engine, &format!("filler-{number:04}"), &padding) {
-                number += 1;
-            }
+            fall_behind(&mut engine);
             if is_put_back {
                 assert!(engine.put_back(&taken).is_some());
             } else {
@@ -229,6 +225,31 @@ mod tests {
             assert_eq!(engine.state.reserved.len(), 0, "{is_put_back}");
             assert_eq!(take(&mut engine).as_deref(), Some("first-job"));
         }
+    }
+
+    /// Stores jobs in another queue until the log is behind.
+    fn fall_behind(engine: &mut Engine<SimulatedDisk>) {
+        let padding = format!(r#""queue":"two","custom":{{"x":"{}"}}"#, "x".repeat(100_000));
+        let mut number = 0;
+        while store(engine, &format!("filler-{number:04}"), &padding) {
+            number += 1;
+        }
+    }
+
+    #[test]
+    fn a_tick_that_the_log_holds_up_loses_no_queue() {
+        let mut engine = open(&SimulatedDisk::new(1));
+        assert!(store(&mut engine, "later-job", r#""queue":"one","at":"2023-11-14T22:13:30Z""#));
+        fall_behind(&mut engine);
+        engine.woken.push(7);
+        let later = NOW + Duration::from_secs(60);
+        for _ in 0..2 {
+            assert_eq!(engine.tick(later).map(|ticked| ticked.queues), Err(EngineError::Behind));
+        }
+        engine.journal.log.syncer().sync().unwrap();
+        let queues = engine.tick(later).unwrap().queues;
+        assert_eq!(queues.first(), Some(&7));
+        assert_eq!(queues.len(), 2, "and that of the job that is due");
     }
 
     #[test]

@@ -57,7 +57,14 @@ impl<D: Disk> EngineShared<D> {
     /// Processes one slice of what is due. Returns when to continue.
     pub(super) async fn tick(&self) -> Result<NextCall, StoreError> {
         let start = self.clock.now();
-        let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
+        let ticked = match self.retrying(|engine, now| engine.tick(now)).await {
+            Ok(ticked) => ticked,
+            Err(error) => {
+                let woken = std::mem::take(&mut self.engine.borrow_mut().woken);
+                self.offer_numbered(woken);
+                return Err(error);
+            }
+        };
         self.metrics.tasks().passed(self.clock.now().since(start));
         self.offer_numbered(ticked.queues);
         Ok(match ticked.next {

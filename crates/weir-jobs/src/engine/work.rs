@@ -385,6 +385,8 @@ impl<D: Disk> Engine<D> {
             Err(error) => {
                 self.drop_unreadable(job, &error).or_stop()?;
                 self.end_reservation(&report.jid, job, queue, now);
+                // The caller learns of no queue, but another job may run now.
+                self.woken.push(queue);
                 return Err(StoreError::NotFound(report.jid).into());
             }
         };

@@ -253,6 +253,9 @@ async fn begin<F: Future + Unpin>(future: &mut F) -> bool {
     .await
 }
 
+/// Longer than any wait of a test that succeeds.
+const WAIT: Duration = Duration::from_secs(20);
+
 #[test]
 fn a_job_whose_reservation_ends_before_it_is_durable_is_not_delivered() {
     run(async {
@@ -279,6 +282,24 @@ fn a_fetch_that_is_given_up_after_a_flush_takes_back_no_later_job() {
         // It is another job of the same jid.
         drop(first);
         assert_eq!(limited.reserved().await.len(), 1);
+    });
+}
+
+#[test]
+fn a_waiting_fetch_gets_the_slot_of_a_job_that_cannot_be_read() {
+    run(async {
+        let limited = Limited::new(1);
+        limited.push("first-job", "one", "").await;
+        limited.push("second-job", "one", "").await;
+        assert_eq!(limited.fetch("one").await.as_deref(), Some("first-job"));
+        let mut waiting = Box::pin(limited.fetch_within("one", WAIT));
+        assert!(begin(&mut waiting).await);
+        limited.disk.fail_reads(Some(5));
+        let report = FailureReport { jid: "first-job".into(), ..FailureReport::default() };
+        let failed = limited.store.fail_from(Some(&wid()), vec![report]).await;
+        limited.disk.fail_reads(None);
+        assert!(matches!(failed[0], Err(StoreError::NotFound(_))), "{failed:?}");
+        assert_eq!(waiting.await.expect("fetch works").as_deref(), Some("second-job"));
     });
 }
 
