@@ -113,6 +113,8 @@ pub(crate) struct Engine<D: Disk> {
     /// Queues with a job that was not handed out because the log had no room for its reservation. Their jobs are
     /// offered again after the next round of the sync thread.
     pub(crate) held_by_log: Vec<u16>,
+    /// The same of a full disk: after it has space again.
+    pub(crate) held_by_space: Vec<u16>,
     /// Reservations of jobs that wait again, which the log does not know yet.
     pub(crate) unnoted: Vec<KeptKey>,
     /// Callbacks of batches that could not be stored wait until then.
@@ -148,6 +150,7 @@ impl<D: Disk> Engine<D> {
             relaning: Vec::new(),
             woken: Vec::new(),
             held_by_log: Vec::new(),
+            held_by_space: Vec::new(),
             unnoted: Vec::new(),
             callbacks_wait_until: Timestamp::default(),
             buffer: Vec::new(),

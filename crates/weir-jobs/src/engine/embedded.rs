@@ -220,6 +220,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let timer = self.measured.begin(StoreOperation::Fetch);
         let taken = inner.take(request.wid, request.queues, request.max, now);
         self.measured.end(StoreOperation::Fetch, timer);
+        let taken = taken?;
         if !taken.is_empty() || request.wait.is_zero() {
             return inner.deliver(taken).await;
         }

@@ -119,21 +119,30 @@ impl<D: Disk> EngineShared<D> {
         queues: &[QueueName],
         max: BatchSize,
         now: Timestamp,
-    ) -> Vec<EngineFetch> {
+    ) -> Result<Vec<EngineFetch>, StoreError> {
         let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
+        let mut failure = None;
         let mut engine = self.engine.borrow_mut();
-        while !max.is_reached(size)
-            && let Some(next) =
-                engine.take(wid, queues, |queue| self.waiters.waiting_for(queue), now)
-        {
-            size.jobs += 1;
-            size.bytes += next.delivery.json.len();
-            taken.push(next);
+        while !max.is_reached(size) {
+            match engine.take(wid, queues, |queue| self.waiters.waiting_for(queue), now) {
+                Ok(Some(next)) => {
+                    size.jobs += 1;
+                    size.bytes += next.delivery.json.len();
+                    taken.push(next);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
         }
         // The last job of a batch may have expired.
         let has_callback = engine.state.features.batches.has_due();
         if !engine.held_by_log.is_empty() || !engine.unnoted.is_empty() {
             self.sync.borrow().request_room();
+        } else if !engine.held_by_space.is_empty() {
+            self.sync.borrow().request_space();
         }
         let is_sleeping = !engine.state.sleeping.is_empty();
         let is_changed =
@@ -142,7 +151,10 @@ impl<D: Disk> EngineShared<D> {
         if is_changed {
             self.rearm();
         }
-        taken
+        match failure {
+            Some(failure) if taken.is_empty() => Err(failure),
+            _ => Ok(taken),
+        }
     }
 
     /// Delivers jobs of `queue` to the fetches that wait for it, the longest waiting first.
@@ -152,11 +164,11 @@ impl<D: Disk> EngineShared<D> {
                 return;
             };
             let now = self.clock.now();
-            let taken = self.take(fetcher.wid.as_ref(), queues, fetcher.max, now);
-            if taken.is_empty() {
-                return;
+            // A fetch that waits learns of an error when its client repeats it.
+            match self.take(fetcher.wid.as_ref(), queues, fetcher.max, now) {
+                Ok(taken) if !taken.is_empty() => picked.serve(taken),
+                Ok(_) | Err(_) => return,
             }
-            picked.serve(taken);
         }
     }
 
@@ -202,7 +214,9 @@ impl<D: Disk> EngineShared<D> {
             let mut engine = self.engine.borrow_mut();
             // If the log is behind again, after the next round.
             let _ = engine.note_all_waiting();
-            std::mem::take(&mut engine.held_by_log)
+            let mut held = std::mem::take(&mut engine.held_by_log);
+            held.append(&mut engine.held_by_space);
+            held
         };
         self.offer_numbered(held);
     }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn take(engine: &mut Engine<SimulatedDisk>) -> Option<String> {
-        let taken = engine.take(Some(&Wid::new("w1")), &[name("one")], |_| 1, NOW)?;
+        let taken = engine.take(Some(&Wid::new("w1")), &[name("one")], |_| 1, NOW).unwrap()?;
         Some(taken.delivery.jid.to_string())
     }
 
@@ -202,7 +202,7 @@ mod tests {
             let mut engine = open(&disk);
             assert!(store(&mut engine, "first-job", r#""queue":"one""#));
             let wid = Wid::new("w1");
-            let taken = engine.take(Some(&wid), &[name("one")], |_| 1, NOW).unwrap();
+            let taken = engine.take(Some(&wid), &[name("one")], |_| 1, NOW).unwrap().unwrap();
             assert!(taken.is_logged);
             fall_behind(&mut engine);
             if is_put_back {

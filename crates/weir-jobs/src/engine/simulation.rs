@@ -288,7 +288,7 @@ impl Run {
         for _ in 0..20 {
             self.now = self.now + Duration::from_secs(2_000);
             while self.run(|engine, now| engine.tick(now)).unwrap().next == NextCall::Now {}
-            while let Some(taken) = self.engine.take(None, &queues, |_| 0, self.now) {
+            while let Ok(Some(taken)) = self.engine.take(None, &queues, |_| 0, self.now) {
                 let jid = taken.delivery.jid;
                 if jid.starts_with("cb-") {
                     *callbacks.entry(jid.to_string()).or_default() += 1;
@@ -339,7 +339,7 @@ impl Run {
         let queues = [queue(QUEUES[first]), queue(QUEUES[(first + 1) % 3])];
         let wid = Wid::new(["w1", "w2"][self.random.usize(0..2)]);
         let before = self.engine.end();
-        let taken = self.engine.take(Some(&wid), &queues, |_| 0, self.now);
+        let taken = self.engine.take(Some(&wid), &queues, |_| 0, self.now).ok().flatten();
         if self.engine.end() > before {
             // Expired jobs were dropped, or the reservation was written.
             self.note_vanished();
@@ -800,7 +800,8 @@ fn counts_agree_after_a_restart_wherever_a_segment_ends() {
         let job = jobs.parse_one(json.as_bytes(), run.now, &JobServerLimits::default()).unwrap();
         run.run(|engine, now| engine.store(&job, now)).unwrap();
         restarts += run.restart_in_new_segment(batch);
-        let jid = run.engine.take(None, &queues, |_| 0, run.now).unwrap().delivery.jid;
+        let taken = run.engine.take(None, &queues, |_| 0, run.now);
+        let jid = taken.unwrap().unwrap().delivery.jid;
         let report = FailureReport { jid, ..FailureReport::default() };
         run.run(|engine, now| engine.fail(None, report.clone(), now)).unwrap();
         restarts += run.restart_in_new_segment(batch);

@@ -101,6 +101,15 @@ impl SyncThread {
         self.shared.want(SyncRequest::Now);
     }
 
+    /// Like [`SyncThread::request_room`], but for a full disk: while the thread retries that at intervals, no
+    /// earlier than it does.
+    pub(crate) fn request_space(&self) {
+        self.shared.held_up.store(true, Ordering::Release);
+        if !self.shared.has_problem() {
+            self.shared.want(SyncRequest::Now);
+        }
+    }
+
     /// Requests a sync within the lazy wait.
     pub(crate) fn request_soon(&self) {
         self.shared.want(SyncRequest::Soon);
@@ -156,6 +165,16 @@ impl SyncState {
         *wanted = wish;
         self.changed.notify_one();
     }
+
+    /// Returns whether the last error is retried without a request: a full disk is, a failed sync
+    /// is not.
+    fn has_problem(&self) -> bool {
+        let retried = |problem: &Mutex<Option<SyncError>>| {
+            let problem = locked(problem);
+            matches!(*problem, Some(SyncError::NoSpace | SyncError::Upkeep { .. }))
+        };
+        retried(&self.problem) || retried(&self.upkeep)
+    }
 }
 
 struct SyncWorker<D: Disk> {
@@ -201,7 +220,7 @@ impl<D: Disk> SyncWorker<D> {
                         break;
                     }
                 }
-                SyncRequest::Nothing if self.has_problem() => {
+                SyncRequest::Nothing if self.shared.has_problem() => {
                     let changed = &self.shared.changed;
                     let (again, _) = changed
                         .wait_timeout_while(wanted, RETRY_INTERVAL, |w| *w == SyncRequest::Nothing)
@@ -219,16 +238,6 @@ impl<D: Disk> SyncWorker<D> {
         }
         *wanted = SyncRequest::Nothing;
         false
-    }
-
-    /// Returns whether the last error is retried without a request: a full disk is, a failed sync
-    /// is not.
-    fn has_problem(&self) -> bool {
-        let retried = |problem: &Mutex<Option<SyncError>>| {
-            let problem = locked(problem);
-            matches!(*problem, Some(SyncError::NoSpace | SyncError::Upkeep { .. }))
-        };
-        retried(&self.shared.problem) || retried(&self.shared.upkeep)
     }
 
     fn round(&mut self) {

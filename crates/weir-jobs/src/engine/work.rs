@@ -52,8 +52,18 @@ pub(crate) struct AckedJob {
 enum HandOutError {
     /// It can't be read and was dropped.
     Dropped,
-    /// It waits again.
+    /// It can't be read at the moment, or the log is behind. It waits again.
     JustNow,
+    /// The log does not accept its reservation. It waits again.
+    NotLogged(StoreError),
+}
+
+/// The queues whose jobs one fetch can't hand out.
+#[derive(Debug, Default)]
+struct LeftOut {
+    queues: Vec<u16>,
+    /// Why, if waiting does not help.
+    failure: Option<StoreError>,
 }
 
 impl From<Unreadable> for HandOutError {
@@ -68,53 +78,74 @@ impl From<Unreadable> for HandOutError {
 impl<D: Disk> Engine<D> {
     /// Reserves the next job of `queues`, and drops expired ones before it. Returns `None` if no job is
     /// available.
+    ///
+    /// # Errors
+    /// Returns an error if only jobs are available whose reservations must be in the log, which has failed. On a full
+    /// disk, they are offered after it has space again.
     pub(crate) fn take(
         &mut self,
         wid: Option<&Wid>,
         queues: &[QueueName],
         fetches_waiting: impl Fn(&QueueName) -> u32,
         now: Timestamp,
-    ) -> Option<EngineFetch> {
+    ) -> Result<Option<EngineFetch>, StoreError> {
         self.relane_for_fetch(queues);
         self.wake_for_fetch(queues, now);
-        let mut expired = 0;
+        let (mut expired, mut left_out) = (0, LeftOut::default());
         loop {
             let Some((queue, Choice { end, charge, .. })) =
-                self.choose(queues, &fetches_waiting, now)
+                self.choose(queues, &left_out, &fetches_waiting, now)
             else {
                 self.sleep_for_fetch(queues, now);
-                return None;
+                return left_out.failure.map_or(Ok(None), Err);
             };
             if expired == EXPIRED_PER_FETCH {
                 self.take_back_charge(queue, charge);
                 self.woken.push(queue);
-                return None;
+                return Ok(None);
             }
             let newest_from = (end == QueueEnd::Newest).then(|| self.in_time_from(queue, now));
             let rules = self.state.queues.get(queue);
             let room = Self::room(rules, || fetches_waiting(&rules.name));
-            let (job, lane) = self.state.take(queue, newest_from, room, now)?;
+            let Some((job, lane)) = self.state.take(queue, newest_from, room, now) else {
+                return Ok(None);
+            };
             if self.state.features.get(job).has_expired(now) {
                 self.take_back_charge(queue, charge);
                 self.take_back_start(queue, lane);
-                self.drop_expired(job, lane, now)?;
+                if self.drop_expired(job, lane, now).is_none() {
+                    return Ok(None);
+                }
                 expired += 1;
                 continue;
             }
-            match self.hand_out(job, wid, charge, lane, now) {
-                Ok(taken) => return Some(taken),
-                Err(HandOutError::Dropped) => {
-                    self.take_back_charge(queue, charge);
-                    self.take_back_start(queue, lane);
-                    self.end_lane(queue, lane, None, now);
-                }
-                Err(HandOutError::JustNow) => {
-                    self.take_back_charge(queue, charge);
-                    self.take_back_start(queue, lane);
+            let error = match self.hand_out(job, wid, charge, lane, now) {
+                Ok(taken) => return Ok(Some(taken)),
+                Err(error) => error,
+            };
+            self.take_back_charge(queue, charge);
+            self.take_back_start(queue, lane);
+            match error {
+                HandOutError::Dropped => self.end_lane(queue, lane, None, now),
+                HandOutError::JustNow => {
                     self.wait_again(job, lane);
-                    return None;
+                    return Ok(None);
+                }
+                HandOutError::NotLogged(error) => {
+                    self.wait_again(job, lane);
+                    self.leave_out(queue, error, &mut left_out);
                 }
             }
+        }
+    }
+
+    /// Leaves a queue out of one fetch, so that it does not keep the jobs of other queues from workers.
+    fn leave_out(&mut self, queue: u16, error: StoreError, left_out: &mut LeftOut) {
+        left_out.queues.push(queue);
+        if error != StoreError::DiskFull {
+            left_out.failure = Some(error);
+        } else if !self.held_by_space.contains(&queue) {
+            self.held_by_space.push(queue);
         }
     }
 
@@ -153,6 +184,7 @@ impl<D: Disk> Engine<D> {
     fn choose(
         &mut self,
         queues: &[QueueName],
+        left_out: &LeftOut,
         fetches_waiting: &impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<(u16, Choice)> {
@@ -160,6 +192,9 @@ impl<D: Disk> Engine<D> {
         let wait = |job| now.since(Timestamp::from_micros(state.arena.get(job).order));
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let number = state.queues.number(name.as_str())?;
+            if left_out.queues.contains(&number) {
+                return None;
+            }
             let queue = state.queues.get(number);
             let first = queue.lane.first().filter(|_| !queue.paused)?;
             let is_held_back =
@@ -256,10 +291,13 @@ impl<D: Disk> Engine<D> {
         if self.is_limited(job, lane)
             && let Err(error) = self.log_reservation(&mut reservation)
         {
-            if error == EngineError::Behind {
-                self.held_by_log.push(queue);
-            }
-            return Err(HandOutError::JustNow);
+            return Err(match error {
+                EngineError::Behind => {
+                    self.held_by_log.push(queue);
+                    HandOutError::JustNow
+                }
+                EngineError::Store(error) => HandOutError::NotLogged(error),
+            });
         }
         let is_logged = reservation.logged.is_some();
         if let Some(run) = &reservation.run {

@@ -257,6 +257,50 @@ async fn begin<F: Future + Unpin>(future: &mut F) -> bool {
 const WAIT: Duration = Duration::from_secs(20);
 
 #[test]
+fn a_full_disk_keeps_only_jobs_under_a_limit_from_workers() {
+    run(async {
+        let limited = Limited::new(1);
+        for (jid, queue) in [("first-job", "pair"), ("second-job", "pair"), ("plain-job", "many")] {
+            limited.push(jid, queue, "").await;
+        }
+        assert_eq!(limited.fetch("pair").await.as_deref(), Some("first-job"));
+        limited.disk.set_space(Some(limited.disk.used_bytes()));
+        let mut until = limited.clock.now() + LEASE;
+        let full = loop {
+            until = until + Duration::from_secs(1);
+            match limited.store.extend("first-job", until).await {
+                Ok(extended) => assert!(extended),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, StoreError::DiskFull);
+        assert_eq!(limited.fetch("pair many").await.as_deref(), Some("plain-job"));
+        // After a restart, no sync has found the disk full yet.
+        let disk = limited.disk.kill();
+        let limited = Limited::open(disk, limited.clock.clone());
+        let mut waiting = Box::pin(limited.fetch_within("pair", WAIT));
+        assert!(begin(&mut waiting).await);
+        limited.disk.set_space(None);
+        assert_eq!(waiting.await.expect("fetch works").as_deref(), Some("second-job"));
+    });
+}
+
+#[test]
+fn a_failed_log_keeps_only_jobs_under_a_limit_from_workers() {
+    run(async {
+        let limited = Limited::new(1);
+        for (jid, queue) in [("first-job", "one"), ("plain-job", "many")] {
+            limited.push(jid, queue, "").await;
+        }
+        limited.disk.fail_sync_after(0);
+        assert!(limited.try_fetch("one").await.is_err());
+        assert_eq!(limited.fetch("one many").await.as_deref(), Some("plain-job"));
+        let failed = limited.fetch_within("one many", WAIT).await;
+        assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+    });
+}
+
+#[test]
 fn a_job_whose_reservation_ends_before_it_is_durable_is_not_delivered() {
     run(async {
         let limited = Limited::new(1);
