@@ -207,7 +207,10 @@ impl MemoryStoreInner {
             self.waiters.register_within(&state.limits, &state.metrics, request.queues, fetcher)?
         };
         let taken = tokio::time::timeout(request.wait, waiting).await;
-        Ok(taken.ok().flatten().unwrap_or_default())
+        let mut taken = taken.ok().flatten().unwrap_or_default();
+        let state = self.state.borrow();
+        taken.retain(|taken| state.is_held(taken));
+        Ok(taken)
     }
 }
 

@@ -232,7 +232,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             fetcher,
         )?;
         match tokio::time::timeout(request.wait, waiting).await {
-            Ok(Some(taken)) => inner.deliver(taken).await,
+            Ok(Some(taken)) => inner.deliver(inner.without_ended(taken)).await,
             Ok(None) | Err(_) => Ok(Vec::new()),
         }
     }

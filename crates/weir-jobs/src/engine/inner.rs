@@ -200,12 +200,16 @@ impl<D: Disk> EngineShared<D> {
         }
         let mut undelivered = Undelivered { store: self, taken };
         self.promise().await?;
-        let mut taken = std::mem::take(&mut undelivered.taken);
-        let mut engine = self.engine.borrow_mut();
-        // FLUSH, or the end of the worker, may have ended some in the meantime.
-        let reserved = &mut engine.state.reserved;
-        taken.retain(|taken| reserved.with_ticket(&taken.delivery.jid, taken.ticket).is_some());
+        let taken = self.without_ended(std::mem::take(&mut undelivered.taken));
         Ok(taken.into_iter().map(|taken| taken.delivery).collect())
+    }
+
+    /// Leaves out the jobs whose reservations have ended since they were taken: by FLUSH, an ACK, or the end of the
+    /// worker.
+    pub(super) fn without_ended(&self, mut taken: Vec<EngineFetch>) -> Vec<EngineFetch> {
+        let reserved = &mut self.engine.borrow_mut().state.reserved;
+        taken.retain(|taken| reserved.with_ticket(&taken.delivery.jid, taken.ticket).is_some());
+        taken
     }
 
     /// Offers the jobs that were not handed out because the log had no room for their reservations.

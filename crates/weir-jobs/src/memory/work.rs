@@ -259,15 +259,16 @@ impl MemoryState {
         MemoryFetch { id, since: now, delivery }
     }
 
+    /// Returns whether the reservation of a job that was taken has not ended.
+    pub(super) fn is_held(&self, taken: &MemoryFetch) -> bool {
+        let rest = self.jobs.get(&taken.id).map(|job| &job.rest);
+        matches!(rest, Some(MemoryJobState::Reserved(held)) if held.since == taken.since)
+    }
+
     /// Returns a job that was not delivered to its former position, unless its reservation has
     /// ended since. Returns its queue.
     pub(super) fn put_back(&mut self, taken: &MemoryFetch) -> Option<QueueName> {
-        let job = self.jobs.get(&taken.id)?;
-        let MemoryJobState::Reserved(reservation) = &job.rest else {
-            return None;
-        };
-        let is_this_one = reservation.since == taken.since;
-        is_this_one.then(|| self.wait_again(taken.id, taken.since))
+        self.is_held(taken).then(|| self.wait_again(taken.id, taken.since))
     }
 
     /// Ends a reservation, or removes a job that waits again. Returns the job's queue, or `None` if
