@@ -12,6 +12,14 @@ use crate::model::QueueName;
 use crate::settings::{Dispatch, JobServerSettings, QueueSettings, StoreKind};
 use crate::start_rate::StartRate;
 
+/// The part of a limit of jobs at once that runs without a record in the log.
+const UNRECORDED_PART: u32 = 4;
+
+/// Returns how many jobs under a limit run without a record in the log.
+pub(crate) const fn unrecorded_max(limit: u32) -> u32 {
+    limit / UNRECORDED_PART
+}
+
 /// How the queue is chosen that serves a FETCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DispatchPolicy {
@@ -122,6 +130,17 @@ impl FairRules {
     }
 }
 
+impl QueueAllocation {
+    /// Returns whether a limit of the queue or of a tenant says how many of its jobs may run at once.
+    pub(crate) fn limits_running(&self) -> bool {
+        let of_tenants = |fair: &FairRules| {
+            let mut all = fair.limits.of.values().chain([&fair.limits.each]);
+            all.any(|limits| limits.concurrency.is_some())
+        };
+        self.concurrency.is_some() || self.fair.as_ref().is_some_and(of_tenants)
+    }
+}
+
 impl Allocation {
     /// Returns the rules that the settings define.
     #[must_use]
@@ -143,6 +162,21 @@ impl Allocation {
         let queues = queues.collect();
         let others = QueueAllocation { share: share(1), ..QueueAllocation::default() };
         Self { policy, queues, others }
+    }
+
+    /// Returns the same rules while jobs may run that have no record: their limits are lower.
+    pub(crate) fn with_presumed(&self) -> Self {
+        let lower =
+            |limit: &mut Option<u32>| *limit = limit.map(|most| most - unrecorded_max(most));
+        let mut rules = self.clone();
+        for queue in rules.queues.values_mut() {
+            lower(&mut queue.concurrency);
+            if let Some(fair) = &mut queue.fair {
+                lower(&mut fair.limits.each.concurrency);
+                fair.limits.of.values_mut().for_each(|limits| lower(&mut limits.concurrency));
+            }
+        }
+        rules
     }
 
     /// Returns the rules of a queue.

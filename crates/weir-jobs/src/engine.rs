@@ -53,6 +53,7 @@ mod state;
 mod sync_thread;
 mod timer;
 mod tracking;
+mod unrecorded;
 mod waiting_list;
 
 mod varint;

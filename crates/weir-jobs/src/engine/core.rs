@@ -101,7 +101,14 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) ahead: ReadAhead<D>,
     pub(crate) state: EngineState,
     pub(crate) settings: JobServerSettings,
+    /// The rules as set.
+    pub(crate) rules: Allocation,
+    /// The rules in force: those set, with lower limits until `presumed_until`.
     pub(crate) allocation: Allocation,
+    /// Until when jobs may run whose reservations were lost; see [`super::unrecorded`].
+    pub(crate) presumed_until: Option<Timestamp>,
+    /// Where the log says that the store was opened. `None`: nowhere.
+    pub(crate) opened_at: Option<Lsn>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) metrics: JobsMetrics,
     pub(crate) random: fastrand::Rng,
@@ -142,7 +149,10 @@ impl<D: Disk> Engine<D> {
             journal: Journal::new(log),
             state,
             settings: settings.clone(),
+            rules: Allocation::default(),
             allocation: Allocation::default(),
+            presumed_until: None,
+            opened_at: None,
             dispatcher: Dispatcher::default(),
             metrics,
             random,
@@ -159,6 +169,7 @@ impl<D: Disk> Engine<D> {
         if engine.state.rehashed || engine.state.has_counted_lost {
             engine.journal.replace_snapshot();
         }
+        engine.note_opened(empty);
         Ok((engine, report))
     }
 

@@ -52,6 +52,7 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<NextCall, EngineError> {
         queues.extend(self.take_awake(now, SLICE_JOBS));
+        queues.extend(self.end_presumption(now));
         let mut left = SLICE_JOBS;
         while left > 0
             && let Some(queue) = self.lapse_one(now)?
@@ -112,6 +113,7 @@ impl<D: Disk> Engine<D> {
             self.state.features.tracks.next_expiry(self.settings.limits.track_age_max),
             self.next_batch_time(),
             self.state.sleeping.first().map(|(at, _)| *at),
+            self.presumed_until,
         ];
         times.into_iter().flatten().min().map_or(NextCall::Idle, NextCall::At)
     }

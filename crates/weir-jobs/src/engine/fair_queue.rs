@@ -10,7 +10,7 @@ use weir_base::clock::Timestamp;
 
 use super::arena::{Arena, JobIndex};
 use super::lane_jobs::{LaneJobs, LaneLinks};
-use crate::allocation::{FairRules, TenantLimits};
+use crate::allocation::{FairRules, TenantLimits, unrecorded_max};
 use crate::key_path::KeyPath;
 use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
@@ -248,6 +248,15 @@ impl FairQueue {
     /// Returns whether the tenants of a lane have a limit.
     pub(crate) fn is_limited(&self, running: RunningLane) -> bool {
         self.is_current(running) && self.lanes.is_limited(running.lane)
+    }
+
+    /// Returns whether so few jobs of a lane run that their reservations need no record.
+    pub(crate) fn is_far_from_limit(&self, running: RunningLane) -> bool {
+        if !self.is_current(running) {
+            return false;
+        }
+        let (running, most) = self.lanes.running_of(running.lane);
+        running <= unrecorded_max(most)
     }
 
     pub(crate) const fn is_current(&self, running: RunningLane) -> bool {

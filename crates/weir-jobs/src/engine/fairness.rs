@@ -23,11 +23,15 @@ const JOBS_PER_FETCH: usize = if cfg!(test) { 1 } else { 32 };
 impl<D: Disk> Engine<D> {
     /// Applies the rules of dispatch.
     pub(crate) fn allocate(&mut self, allocation: Allocation) {
-        let old = std::mem::replace(&mut self.allocation, allocation);
+        self.rules = allocation;
+        let rules = self.rules_in_force();
+        let old = std::mem::replace(&mut self.allocation, rules);
         self.dispatcher.retain(&old, &self.allocation);
         for queue in self.state.queues.allocate(&self.allocation, &mut self.random) {
             self.begin_relaning(queue);
         }
+        // Without space for the records, a crash presumes what the new limits allow to presume.
+        let _ = self.record_limited();
     }
 
     fn begin_relaning(&mut self, queue: u16) {

@@ -105,6 +105,11 @@ pub(crate) enum RecordHead<'a> {
     Kept {
         key: KeptKey,
     },
+    /// The store was closed, and every reservation under a limit is in the log. Says nothing if other records follow.
+    /// Since version 5 of the log.
+    Closed,
+    /// The store was opened: it is no longer closed. Since version 5 of the log.
+    Opened,
 }
 
 const PUT: u8 = 0x80;
@@ -153,6 +158,8 @@ impl RecordHead<'_> {
                 into.extend_from_slice(&[10, key.kind.code()]);
                 into.extend_from_slice(&key.key.to_le_bytes());
             }
+            Self::Closed => into.push(11),
+            Self::Opened => into.push(12),
         }
     }
 }
@@ -187,6 +194,8 @@ impl<'a> RecordHead<'a> {
             8 => Self::Flushed,
             9 => Self::QueueHidden { queue: fields.narrow()? },
             10 => Self::Kept { key: read_key(&mut fields)? },
+            11 => Self::Closed,
+            12 => Self::Opened,
             _ => return Err(Malformed),
         })
     }
@@ -387,6 +396,8 @@ mod tests {
             any::<u16>().prop_map(|queue| RecordHead::QueueHidden { queue }),
             set.prop_map(|set| RecordHead::SetCleared { set }),
             Just(RecordHead::Flushed),
+            Just(RecordHead::Closed),
+            Just(RecordHead::Opened),
             any::<u64>()
                 .prop_map(|key| RecordHead::Kept { key: KeptKey { kind: KeptKind::Track, key } }),
         ]

@@ -87,6 +87,7 @@ impl<D: Disk> EngineShared<D> {
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocate(Allocation::of_settings(settings));
         engine.extend_restored(clock.now());
+        engine.presume_running(clock.now());
         engine.journal.clock = Some(clock.clone());
         let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
         let syncer = engine.journal.log.syncer();
@@ -319,8 +320,14 @@ impl<D: Disk> EngineShared<D> {
         // No client is served any more, so this thread may wait for the disk. The mark records how
         // far the log was durable, so damage below it is never mistaken for a torn tail.
         let mut engine = self.engine.borrow_mut();
+        let syncer = engine.journal.log.syncer();
+        if engine.note_closed() == Err(EngineError::Behind) {
+            // If it fails again, a restart presumes jobs that may still run.
+            let _ = syncer.sync().map(|_| engine.note_closed());
+        }
+        let _ = syncer.sync();
         engine.journal.log.mark();
-        let (end, syncer) = (engine.end(), engine.journal.log.syncer());
+        let end = engine.end();
         let result = syncer.sync();
         let durable = syncer.durable();
         self.promises.keep(durable);

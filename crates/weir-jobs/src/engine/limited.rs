@@ -1,6 +1,7 @@
 //! Reservations in the log: those of jobs under a limit, which must not run twice at once.
 //!
-//! Such a job is handed out only after the record of its reservation is durable. After a restart it is
+//! Such a job is handed out only after the record of its reservation is durable, unless far fewer jobs run than the limit
+//! allows ([`super::unrecorded`]). After a restart it is
 //! reserved again by the same worker, and counts until ACK, FAIL or the end of its lease. A reservation has a
 //! kept record ([`super::kept`]) under the job's order in its queue: the job's own record ends it when it
 //! is removed or moved, so ACK and FAIL need no record more. A job that waits again keeps its order, so an empty
@@ -36,12 +37,13 @@ impl<D: Disk> Engine<D> {
             let fair = queue.fair.as_ref().zip(lane);
             fair.is_some_and(|(fair, lane)| fair.is_limited(lane))
         };
-        let holds_lock = || {
-            let lock = self.state.features.get(job).lock;
-            lock.is_some_and(|lock| !lock.ends_at_start)
-        };
         let has_concurrency = self.allocation.of(&queue.name).concurrency.is_some();
-        has_concurrency || is_tenant_limited() || holds_lock()
+        has_concurrency || is_tenant_limited() || self.holds_lock(job)
+    }
+
+    /// Returns whether a job holds a unique lock while it runs.
+    pub(super) fn holds_lock(&self, job: JobIndex) -> bool {
+        self.state.features.get(job).lock.is_some_and(|lock| !lock.ends_at_start)
     }
 
     /// Writes the record of a reservation.
@@ -72,13 +74,20 @@ impl<D: Disk> Engine<D> {
         until: Timestamp,
     ) -> Result<ExtendOutcome, EngineError> {
         let Some(held) = self.state.reserved.get(jid) else { return Ok(ExtendOutcome::Unknown) };
-        let logged = held.logged;
+        let is_longer =
+            self.outlasts_presumption(held.since, until) && self.is_limited(held.job, held.lane);
+        let order = self.state.arena.get(held.job).order;
+        let logged = held.logged.or_else(|| is_longer.then(|| reservation_key(order)));
         if let Some(key) = logged
             && until > held.expires_at
         {
+            let ticket = held.ticket;
             let mut body = Vec::new();
             LoggedReservation::of(held, until).write(&mut body);
             self.keep(key, &body)?;
+            if let Some(held) = self.state.reserved.with_ticket(jid, ticket) {
+                held.logged = logged;
+            }
         }
         self.state.reserved.extend(jid, until);
         Ok(if logged.is_some() { ExtendOutcome::InLog } else { ExtendOutcome::InMemory })

@@ -65,6 +65,8 @@ struct FirstPass {
     /// The position of the first readable snapshot. The seed of the records before it is unknown.
     seed_known_from: Option<RecordPosition>,
     next_order: u64,
+    /// Whether the last record says that the store was closed.
+    is_closed: bool,
 }
 
 /// What the records of jobs tell of batches and cron jobs, beside their own records.
@@ -136,6 +138,7 @@ pub(crate) fn recover<D: Disk>(
             queue.hidden = facts.hidden;
         }
     }
+    state.was_closed = ended.is_closed;
     state.next_order = ended.next_order;
     state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
     for (key, position) in &ended.kept {
@@ -300,6 +303,7 @@ impl FirstPass {
         let reader = log.reader();
         let mut buffer = Vec::new();
         walk(log, |position, head| {
+            ended.is_closed = head == RecordHead::Closed;
             match head {
                 RecordHead::Snapshot => {
                     if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
@@ -392,7 +396,10 @@ impl FirstPass {
                 self.reservations.insert(key.key, position);
             }
             RecordHead::Kept { key } => drop(self.kept.insert(key, position)),
-            RecordHead::Snapshot | RecordHead::QueueCleared { .. } => {}
+            RecordHead::Snapshot
+            | RecordHead::QueueCleared { .. }
+            | RecordHead::Closed
+            | RecordHead::Opened => {}
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct EngineState {
     pub(crate) unindexed: usize,
     /// Whether some records in the log have other hashes than their jobs in memory.
     pub(crate) rehashed: bool,
+    /// Whether the store was closed before it was opened, or is new.
+    pub(crate) was_closed: bool,
     /// Whether recovery counted jobs of batches as lost that no snapshot counts.
     pub(crate) has_counted_lost: bool,
     pub(crate) totals: EngineTotals,
@@ -110,6 +112,7 @@ impl EngineState {
             segments: LiveCounts::default(),
             unindexed: 0,
             rehashed: false,
+            was_closed: true,
             has_counted_lost: false,
             totals: EngineTotals::default(),
             features: FeatureTable::default(),

@@ -288,7 +288,7 @@ impl<D: Disk> Engine<D> {
             logged: None,
             run: Some(self.metrics.types().run_of(body.jobtype, now)),
         };
-        if self.is_limited(job, lane)
+        if self.needs_record(job, lane, expires_at.since(now))
             && let Err(error) = self.log_reservation(&mut reservation)
         {
             return Err(match error {

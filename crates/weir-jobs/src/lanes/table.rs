@@ -135,6 +135,13 @@ impl Lanes {
         self.lanes[id.index()].running_max < UNLIMITED
     }
 
+    /// Returns the number of jobs of a lane that are in progress, and how many may be.
+    #[must_use]
+    pub fn running_of(&self, id: LaneId) -> (u32, u32) {
+        let lane = &self.lanes[id.index()];
+        (lane.running, lane.running_max)
+    }
+
     /// Returns the number of jobs that wait because of a limit of their tenants, as of the last [`Lanes::wake`].
     #[must_use]
     pub const fn blocked(&self) -> BlockedJobs {

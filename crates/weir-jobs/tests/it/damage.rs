@@ -174,7 +174,8 @@ impl Closed {
     /// The newest segment that holds anything: its end is the end of the log.
     fn newest(&self) -> usize {
         let used = |bytes: &Vec<u8>| bytes.iter().skip(32).any(|byte| *byte != 0);
-        self.files.iter().rposition(|(_, bytes)| used(bytes)).expect("a used one")
+        let is_used = |(name, bytes): &(String, Vec<u8>)| name.ends_with(".log") && used(bytes);
+        self.files.iter().rposition(is_used).expect("a used one")
     }
 
     /// Opens the damaged store, reads all of it, and checks the rule. Returns whether the damage was

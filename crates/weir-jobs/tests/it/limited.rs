@@ -32,7 +32,7 @@ fn wid() -> Wid {
 }
 
 impl Limited {
-    /// A store whose queue `one` runs one job at once, and `pair` two.
+    /// A store whose queue `one` runs one job at once, `pair` two, and `eight` eight.
     fn open(disk: SimulatedDisk, clock: Clock) -> Self {
         let limits = JobServerLimits {
             segment_bytes: 64 << 10,
@@ -40,10 +40,10 @@ impl Limited {
             ..JobServerLimits::default()
         };
         let mut settings = JobServerSettings { limits, ..JobServerSettings::default() };
-        let one = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
-        settings.queues.insert(queue("one"), one);
-        let pair = QueueSettings { concurrency: Some(2), ..QueueSettings::default() };
-        settings.queues.insert(queue("pair"), pair);
+        for (name, most) in [("one", 1), ("pair", 2), ("eight", 8)] {
+            let rules = QueueSettings { concurrency: Some(most), ..QueueSettings::default() };
+            settings.queues.insert(queue(name), rules);
+        }
         let metrics = JobsMetrics::detached();
         let store = EmbeddedStore::open_on(disk.clone(), &settings, clock.clone(), metrics);
         Self { disk, clock, store: store.expect("the log opens").0 }
@@ -430,5 +430,80 @@ fn a_removed_queue_stays_removed_after_a_power_cut_while_its_last_job_runs() {
         assert_eq!(limited.reserved().await.len(), 1);
         assert!(limited.store.counts().await.queues.is_empty());
         assert_eq!(limited.store.ack_from(Some(&wid()), &["first-job"]).await, Ok(vec![]));
+    });
+}
+
+/// Fetches all jobs of `eight` that may run now. Returns their numbers.
+async fn fetch_all(store: &Limited) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while let Some(jid) = store.fetch("eight").await {
+        numbers.push(jid.trim_start_matches("job-").parse().expect("a number"));
+    }
+    numbers
+}
+
+#[test]
+fn few_jobs_under_a_limit_have_no_record_and_a_power_cut_presumes_that_they_run() {
+    run(async {
+        let mut store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "eight", "").await;
+        }
+        for _ in 0..3 {
+            assert!(store.fetch("eight").await.is_some());
+        }
+        store = store.restart();
+        assert_eq!(fetch_all(&store).await, [0, 1, 3, 4, 5], "the third is reserved, two may run");
+        store.clock.advance(LEASE);
+        store.store.tick().await.expect("a tick");
+        assert_eq!(fetch_all(&store).await.len(), 8, "those leases have ended");
+    });
+}
+
+#[test]
+fn a_closed_store_knows_all_jobs_under_limits_and_presumes_none() {
+    run(async {
+        let mut store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "eight", "").await;
+        }
+        for _ in 0..2 {
+            assert!(store.fetch("eight").await.is_some());
+        }
+        store.store.close().await.expect("closed");
+        store = store.restart();
+        assert_eq!(fetch_all(&store).await, [2, 3, 4, 5, 6, 7], "two run");
+        // What follows is no end of a closed store.
+        store = store.restart();
+        assert_eq!(fetch_all(&store).await.len(), 0, "eight run");
+    });
+}
+
+#[test]
+fn a_crash_right_after_a_restart_presumes_the_jobs_of_that_time() {
+    run(async {
+        let mut store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "eight", "").await;
+        }
+        store.store.close().await.expect("closed");
+        store = store.restart();
+        assert!(store.fetch("eight").await.is_some());
+        assert!(store.fetch("eight").await.is_some());
+        store = store.restart();
+        assert_eq!(fetch_all(&store).await.len(), 5, "one is reserved, two may run");
+    });
+}
+
+#[test]
+fn a_lease_that_is_extended_for_long_is_in_the_log() {
+    run(async {
+        let mut store = Limited::new(1);
+        store.push("job-0001", "eight", "").await;
+        assert!(store.fetch("eight").await.is_some());
+        let until = store.clock.now() + 2 * LEASE;
+        assert_eq!(store.store.extend("job-0001", until).await, Ok(true));
+        store = store.restart();
+        assert_eq!(store.fetch("eight").await, None, "it is reserved");
     });
 }

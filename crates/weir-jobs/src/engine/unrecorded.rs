@@ -1,0 +1,141 @@
+//! Jobs under a limit whose reservations are in memory only, because far fewer run than the limit allows.
+//!
+//! A record must be durable before the job is handed out, which costs a sync for each FETCH and each ACK. A quarter of a
+//! limit goes without: a job gets no record while so few run. If the process is killed, a restart knows none of these
+//! jobs, and some may still run, so for [`PRESUMED_LEASE`] it takes the limits for a quarter lower. A store that is
+//! closed writes the missing records and then [`RecordHead::Closed`]: after that, nothing is presumed.
+//!
+//! A limit that is lowered or set while jobs run counts those that have a record by then.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_log::{Disk, Lsn};
+
+use super::arena::JobIndex;
+use super::core::{Engine, EngineError};
+use super::fair_queue::RunningLane;
+use super::head::RecordHead;
+use super::reservation_record::{LoggedReservation, reservation_key};
+use crate::allocation::{Allocation, unrecorded_max};
+use crate::settings::Fsync;
+
+/// The longest lease of a reservation without a record: the default of `reserve_for`.
+const PRESUMED_LEASE: Duration = Duration::from_secs(1_800);
+
+impl<D: Disk> Engine<D> {
+    /// Presumes that jobs run which the log does not know, unless the store was closed.
+    pub(crate) fn presume_running(&mut self, now: Timestamp) {
+        if self.state.was_closed {
+            return;
+        }
+        self.presumed_until = Some(now + PRESUMED_LEASE);
+        let rules = self.rules.clone();
+        if rules != rules.with_presumed() {
+            tracing::warn!(
+                seconds = PRESUMED_LEASE.as_secs(),
+                "the job store was not closed: limits of jobs at once are a quarter lower until jobs have ended that may \
+                 still run"
+            );
+        }
+        self.allocate(rules);
+    }
+
+    /// Applies the full limits again once the jobs have ended that may have run. Returns the queues with limits.
+    pub(crate) fn end_presumption(&mut self, now: Timestamp) -> Vec<u16> {
+        if self.presumed_until.is_none_or(|until| now < until) {
+            return Vec::new();
+        }
+        self.presumed_until = None;
+        tracing::info!("limits of jobs at once apply in full again");
+        self.allocate(self.rules.clone());
+        let names = self.rules.queues.keys();
+        names.filter_map(|name| self.state.queues.number(name.as_str())).collect()
+    }
+
+    /// Writes that a closed store is open, so that a crash is not mistaken for its end.
+    pub(crate) fn note_opened(&mut self, is_new: bool) {
+        if is_new || !self.state.was_closed {
+            self.opened_at = Some(Lsn::default());
+            return;
+        }
+        // On a full disk, all reservations get a record.
+        let is_noted = self.journal.note(&RecordHead::Opened, &self.state).is_ok();
+        self.opened_at = is_noted.then(|| self.end());
+    }
+
+    /// Returns the rules in force.
+    pub(super) fn rules_in_force(&self) -> Allocation {
+        if self.presumed_until.is_some() { self.rules.with_presumed() } else { self.rules.clone() }
+    }
+
+    /// Returns whether a job that was taken may run only if its reservation is in the log.
+    pub(super) fn needs_record(
+        &self,
+        job: JobIndex,
+        lane: Option<RunningLane>,
+        lease: Duration,
+    ) -> bool {
+        self.is_limited(job, lane)
+            && (self.presumed_until.is_some()
+                || !self.is_known_to_be_open()
+                || lease > PRESUMED_LEASE
+                || self.holds_lock(job)
+                || !self.is_far_from_limits(job, lane))
+    }
+
+    /// Returns whether a restart after a crash knows that the store was open. With other settings than `fsync = "always"`,
+    /// a record waits for no sync.
+    fn is_known_to_be_open(&self) -> bool {
+        let durable = self.journal.log.durable();
+        self.settings.fsync == Fsync::Always && self.opened_at.is_some_and(|at| at <= durable)
+    }
+
+    fn is_far_from_limits(&self, job: JobIndex, lane: Option<RunningLane>) -> bool {
+        let queue = self.state.queues.get(self.state.arena.get(job).queue);
+        let concurrency = self.allocation.of(&queue.name).concurrency;
+        let fair = queue.fair.as_ref().zip(lane);
+        concurrency.is_none_or(|most| queue.reserved <= unrecorded_max(most))
+            && fair.is_none_or(|(fair, lane)| fair.is_far_from_limit(lane))
+    }
+
+    /// Returns whether a reservation without a record may not last until `until`.
+    pub(super) fn outlasts_presumption(&self, since: Timestamp, until: Timestamp) -> bool {
+        until > since + PRESUMED_LEASE
+    }
+
+    /// Writes the missing records of reservations in queues with limits: before the store is closed, and when limits
+    /// change.
+    pub(crate) fn record_limited(&mut self) -> Result<(), EngineError> {
+        let is_limited = |job: JobIndex| {
+            let queue = self.state.queues.get(self.state.arena.get(job).queue);
+            self.allocation.of(&queue.name).limits_running() || self.holds_lock(job)
+        };
+        let held = self.state.reserved.iter();
+        let held = held.filter(|held| held.logged.is_none() && is_limited(held.job));
+        let missing: Vec<_> = held
+            .map(|held| {
+                let key = reservation_key(self.state.arena.get(held.job).order);
+                let mut body = Vec::new();
+                LoggedReservation::of(held, held.expires_at).write(&mut body);
+                (held.jid.clone(), held.ticket, key, body)
+            })
+            .collect();
+        for (jid, ticket, key, body) in missing {
+            self.keep(key, &body)?;
+            if let Some(reservation) = self.state.reserved.with_ticket(&jid, ticket) {
+                reservation.logged = Some(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what a restart needs to know all reservations under limits.
+    pub(crate) fn note_closed(&mut self) -> Result<(), EngineError> {
+        self.record_limited()?;
+        if self.presumed_until.is_none() {
+            self.journal.note(&RecordHead::Closed, &self.state)?;
+        }
+        Ok(())
+    }
+}
