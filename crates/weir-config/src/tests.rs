@@ -140,13 +140,10 @@ token = { env = "ABSENT" }
 #[test]
 fn planned_settings_are_rejected_by_name() {
     let text = r#"
-[jobs.resources]
-ffmpeg = 2
 [budget]
 "#;
     insta::assert_snapshot!(errors(text), @r"
-    weir.toml:2:7: jobs.resources is not in this version of Weir yet
-    weir.toml:4:2: budget is not in this version of Weir yet
+    weir.toml:2:2: budget is not in this version of Weir yet
     ");
 }
 
@@ -479,6 +476,43 @@ fn tenants_are_a_setting_of_the_embedded_store() {
         format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
     insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");
     insta::assert_snapshot!(errors("[jobs.queues.crawl]\nfair_by = \"domain\"\n"), @r#"weir.toml:2:11: jobs.queues.crawl.fair_by: "domain" is no key: write custom.NAME or a JSON pointer such as /args/0/domain, of at most 256 bytes"#);
+}
+
+#[test]
+fn resources_are_a_setting_of_the_embedded_store() {
+    let rules = |text: &str| {
+        let resources = Allocation::of_settings(&settings(text).jobs.settings).resources;
+        resources.of.into_iter().next().expect("a resource")
+    };
+    let text = "[jobs.resources.payments]\nconcurrency = 5\nrate = \"100/s burst 10\"\ntypes = [\"Charge\", \"Refund\"]\nqueues = [\"exports\"]\n";
+    let (name, limits) = rules(text);
+    assert_eq!((name.as_str(), limits.concurrency), ("payments", Some(5)));
+    assert_eq!(limits.rate.map(|rate| rate.to_string()).as_deref(), Some("100/s burst 10"));
+    assert_eq!(limits.types.iter().collect::<Vec<_>>(), ["Charge", "Refund"]);
+    assert_eq!(limits.queues.iter().map(|it| it.as_str()).collect::<Vec<_>>(), ["exports"]);
+    insta::assert_snapshot!(errors("[jobs.resources.a]\ntypes = []\n[jobs.resources.b]\nconcurrency = 0\ntype = [\"A\"]\nqueues = [\"a b\"]\n[jobs.resources.c]\nrate = \"5/s\"\n"), @r#"
+    weir.toml:1:17: jobs.resources.a: write concurrency or rate: a resource without a limit has no effect
+    weir.toml:2:9: jobs.resources.a.types: the list is empty
+    weir.toml:4:15: jobs.resources.b.concurrency: must be from 1 to 4294967295
+    weir.toml:5:1: jobs.resources.b.type is not a setting; did you mean "types"?
+    weir.toml:6:10: jobs.resources.b.queues: queue name has a character outside [a-zA-Z0-9._-]
+    weir.toml:7:17: jobs.resources.c: write types or queues: they say which jobs use the resource
+    "#);
+    let many = |resources: usize, members: &str| -> String {
+        let one = |number| format!("[jobs.resources.r{number}]\nconcurrency = 1\n{members}");
+        (0..resources).map(one).collect()
+    };
+    insta::assert_snapshot!(errors(&many(9, "types = [\"A\"]\n")), @"weir.toml:1:2: jobs.resources: jobs of type A use 9 resources (r0, r1, r2, r3, r4, r5, r6, r7, r8), and a job may use 8 (jobs.limits.advanced.resources_per_job_max)");
+    let of_type = many(4, "types = [\"A\"]\n");
+    let of_queue = many(5, "queues = [\"q\"]\n").replace("resources.r", "resources.q");
+    insta::assert_snapshot!(errors(&format!("{of_type}{of_queue}")), @"weir.toml:1:2: jobs.resources: jobs of type A in queue q use 9 resources (q0, q1, q2, q3, q4, r0, r1, r2, r3), and a job may use 8 (jobs.limits.advanced.resources_per_job_max)");
+    let raised = "jobs.limits.advanced.resources_per_job_max = 9\n";
+    let of_all =
+        Allocation::of_settings(&settings(&format!("{raised}{of_type}{of_queue}")).jobs.settings);
+    assert_eq!(of_all.resources.of.len(), 9);
+    insta::assert_snapshot!(errors(&many(65, "types = [\"A\"]\n")).lines().next().unwrap_or_default(), @"weir.toml:1:2: jobs.resources: 65 resources, and at most 64 may be defined");
+    let in_redis = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\n[jobs.resources.a]\nconcurrency = 1\ntypes = [\"A\"]\n";
+    insta::assert_snapshot!(errors(in_redis), @"weir.toml:2:17: jobs.resources.a: shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without a look at them: use the concurrency of a queue, which holds for workers of Weir");
 }
 
 #[test]

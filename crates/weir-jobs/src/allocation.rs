@@ -1,7 +1,7 @@
 //! How workers are shared among queues. The settings fix these rules today; an advisor may compute
 //! them later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weir_base::token_bucket::Rate;
@@ -39,6 +39,27 @@ pub struct Allocation {
     pub queues: BTreeMap<QueueName, QueueAllocation>,
     /// The rules of the queues without an entry.
     pub others: QueueAllocation,
+    pub resources: ResourceRules,
+}
+
+/// Limits that jobs of several types and queues have together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRules {
+    /// By name.
+    pub of: BTreeMap<String, ResourceLimits>,
+}
+
+/// One shared resource. Without a type or a queue, no job uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Jobs in progress at once.
+    pub concurrency: Option<u32>,
+    /// How often jobs start.
+    pub rate: Option<StartRate>,
+    /// Job types that use it, in any queue.
+    pub types: BTreeSet<String>,
+    /// Queues whose jobs use it.
+    pub queues: BTreeSet<QueueName>,
 }
 
 /// The rules of one queue.
@@ -161,7 +182,9 @@ impl Allocation {
         });
         let queues = queues.collect();
         let others = QueueAllocation { share: share(1), ..QueueAllocation::default() };
-        Self { policy, queues, others }
+        let resources = settings.resources.iter();
+        let of = resources.map(|(name, resource)| (name.clone(), resource.limits())).collect();
+        Self { policy, queues, others, resources: ResourceRules { of } }
     }
 
     /// Returns the same rules while jobs may run that have no record: their limits are lower.

@@ -46,6 +46,7 @@ mod reservations;
 mod sampling;
 mod scan;
 mod segments;
+mod shared_resources;
 #[cfg(test)]
 mod simulation;
 mod snapshot;

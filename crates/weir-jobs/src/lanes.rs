@@ -8,8 +8,10 @@
 //! - `levels`: lanes with jobs waiting, by their work in progress, then by time; `heap`: one level.
 //! - `table`: all lanes, with their number limited. `limits`: what their tenants may do. `sleep`: lanes whose next
 //!   job may not start before a time.
+//! - `blocked`: lanes whose next job waits for a shared resource.
 //! - `room`: which slots a tenant above its share may take.
 
+mod blocked;
 mod heap;
 mod lane;
 mod levels;

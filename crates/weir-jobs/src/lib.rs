@@ -7,7 +7,8 @@
 //! - [`key_path`]: the member of a job whose value is its key.
 //! - [`rules`], [`dispatch`], [`lanes`]: pure functions that decide how a failure ends, which queue is
 //!   served next, and which tenant in it.
-//! - [`start_rate`]: how often jobs may start.
+//! - [`start_rate`]: how often jobs may start. [`resources`]: limits that jobs of several types and queues have
+//!   together.
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - [`cron`]: jobs that are enqueued at the times of a schedule.
@@ -44,6 +45,7 @@ pub mod metrics;
 pub mod model;
 pub mod node;
 pub mod quarantine;
+pub mod resources;
 pub mod rules;
 pub mod salvage;
 pub mod server;

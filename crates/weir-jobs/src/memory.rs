@@ -8,6 +8,7 @@ mod fair;
 mod lanes;
 mod look;
 mod moves;
+mod shared_resources;
 mod state;
 mod work;
 
@@ -156,15 +157,20 @@ impl MemoryStoreInner {
 
     /// Delivers jobs of `queues` to the fetches that wait for them, the longest waiting first.
     fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
-        for queue in queues {
-            while let Some(picked) = self.waiters.pick(queue) {
-                let taken = picked
-                    .who()
-                    .map(|(fetcher, queues)| self.take(fetcher.wid.as_ref(), queues, fetcher.max));
-                match taken {
-                    Some(taken) if !taken.is_empty() => picked.serve(taken),
-                    _ => break,
-                }
+        // Those that wait for a resource which a job has left come before its queue, so that all get it in turn.
+        let freed = self.state.borrow_mut().take_freed();
+        freed.iter().for_each(|queue| self.offer_one(queue));
+        queues.into_iter().for_each(|queue| self.offer_one(queue));
+    }
+
+    fn offer_one(&self, queue: &QueueName) {
+        while let Some(picked) = self.waiters.pick(queue) {
+            let taken = picked
+                .who()
+                .map(|(fetcher, queues)| self.take(fetcher.wid.as_ref(), queues, fetcher.max));
+            match taken {
+                Some(taken) if !taken.is_empty() => picked.serve(taken),
+                _ => break,
             }
         }
     }

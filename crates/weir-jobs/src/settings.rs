@@ -7,10 +7,12 @@ use std::time::Duration;
 use weir_base::secret::Secret;
 use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, TableReader, WAIT};
 
+use crate::allocation::ResourceLimits;
 use crate::cron::CronSettings;
 use crate::key_path::KeyPath;
 use crate::lanes::LaneLimits;
 use crate::model::QueueName;
+use crate::resources::RESOURCES_MAX;
 use crate::start_rate::StartRate;
 
 /// Where jobs are kept.
@@ -25,6 +27,9 @@ pub enum StoreKind {
     #[choice("redis")]
     External,
 }
+
+/// A name is a label of metrics.
+const RESOURCE_NAME_BYTES_MAX: usize = 64;
 
 /// When an acknowledged record is on the disk itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
@@ -96,6 +101,9 @@ pub struct JobServerSettings {
     /// Per-queue settings; a queue without an entry gets the defaults.
     #[setting(skip)]
     pub queues: BTreeMap<QueueName, QueueSettings>,
+    /// Limits that jobs of several types and queues have together, by name.
+    #[setting(skip)]
+    pub resources: BTreeMap<String, ResourceSettings>,
     /// Jobs that are enqueued at the times of a schedule.
     #[setting(skip)]
     pub cron: Vec<CronSettings>,
@@ -127,7 +135,64 @@ impl JobServerSettings {
                 Err(error) => table.error(error.to_string()),
             }
         });
-        table.later(&["resources"]);
+        self.read_resources(table);
+    }
+
+    fn read_resources(&mut self, table: &mut TableReader<'_>) {
+        let is_external = self.store == StoreKind::External;
+        let Self { resources, limits, .. } = self;
+        table.named("resources", |name, table| {
+            let mut resource = ResourceSettings::default();
+            resource.read(table);
+            resource.check(table, limits);
+            if is_external {
+                let error = "shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without a look at them: use the concurrency of a queue, which holds for workers of Weir";
+                table.error(format!("jobs.resources.{name}: {error}"));
+            }
+            if name.is_empty() || name.len() > RESOURCE_NAME_BYTES_MAX {
+                table.error(format!("jobs.resources.{name}: the name of a resource has 1 to {RESOURCE_NAME_BYTES_MAX} bytes"));
+            }
+            resources.insert(name.to_owned(), resource);
+        });
+        if resources.len() > RESOURCES_MAX {
+            let count = resources.len();
+            table.error_at(
+                "resources",
+                &format!("{count} resources, and at most {RESOURCES_MAX} may be defined"),
+            );
+        }
+        self.check_resources_of_jobs(table);
+    }
+
+    /// Checks that no job uses more resources than it may.
+    fn check_resources_of_jobs(&self, table: &mut TableReader<'_>) {
+        let most = self.limits.resources_per_job_max;
+        let by_type = users(&self.resources, |resource| &resource.types);
+        let by_queue = users(&self.resources, |resource| &resource.queues);
+        let quoted = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
+        let limit = JobServerLimits::RESOURCES_PER_JOB_MAX;
+        let mut report = |who: String, uses: &BTreeSet<&str>| {
+            if uses.len() > most {
+                let (count, names) = (uses.len(), quoted(uses));
+                table.error_at(
+                    "resources",
+                    &format!(
+                        "{who} use {count} resources ({names}), and a job may use {most} ({limit})"
+                    ),
+                );
+            }
+        };
+        for (jobtype, uses) in &by_type {
+            report(format!("jobs of type {jobtype}"), uses);
+        }
+        for (queue, uses) in &by_queue {
+            report(format!("jobs of queue {queue}"), uses);
+            let of_types = by_type.iter().filter(|(_, of_type)| of_type.len() <= most);
+            for (jobtype, of_type) in of_types.filter(|_| uses.len() <= most) {
+                let both = uses.union(of_type).copied().collect();
+                report(format!("jobs of type {jobtype} in queue {queue}"), &both);
+            }
+        }
     }
 
     fn read_cron(&mut self, table: &mut TableReader<'_>) {
@@ -146,6 +211,69 @@ impl JobServerSettings {
             self.cron.push(cron);
         });
     }
+}
+
+/// `[jobs.resources.NAME]`: a limit that jobs of several types and queues have together.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "jobs.resources.NAME")]
+pub struct ResourceSettings {
+    /// Jobs that use the resource and run at once, over all workers and queues.
+    #[setting(range = 1..=u64::from(u32::MAX))]
+    pub concurrency: Option<u32>,
+    /// How many jobs that use the resource may start per second (s), minute (m), hour (h) or day (d), such as "100/s" or
+    /// "100/s burst 20".
+    #[setting(optional_parsed)]
+    pub rate: Option<StartRate>,
+    /// Job types whose jobs use the resource, in any queue.
+    #[setting(some_texts)]
+    pub types: Vec<String>,
+    /// Queues whose jobs use the resource, of any type.
+    #[setting(some_texts)]
+    pub queues: Vec<String>,
+}
+
+impl ResourceSettings {
+    /// Returns the rules that it defines. The names of queues were checked.
+    pub(crate) fn limits(&self) -> ResourceLimits {
+        let limits = JobServerLimits::default();
+        let queues = self.queues.iter().filter_map(|name| QueueName::parse(name, &limits).ok());
+        ResourceLimits {
+            concurrency: self.concurrency,
+            rate: self.rate,
+            types: self.types.iter().cloned().collect(),
+            queues: queues.collect(),
+        }
+    }
+
+    fn check(&self, table: &mut TableReader<'_>, limits: &JobServerLimits) {
+        let meaning = "a resource without a limit has no effect";
+        table.require_either("concurrency", "rate", meaning);
+        table.require_either("types", "queues", "they say which jobs use the resource");
+        for name in &self.queues {
+            if let Err(error) = QueueName::parse(name, limits) {
+                table.error_at("queues", &error.to_string());
+            }
+        }
+        for jobtype in self.types.iter().filter(|name| name.len() > limits.id_bytes_max) {
+            let most = limits.id_bytes_max;
+            let error = format!("{jobtype:?} is longer than a job type may be: {most} bytes");
+            table.error_at("types", &error);
+        }
+    }
+}
+
+/// Returns the resources of each type or queue, in the order of their names.
+fn users<'a>(
+    resources: &'a BTreeMap<String, ResourceSettings>,
+    of: impl Fn(&'a ResourceSettings) -> &'a [String],
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut users = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for (name, resource) in resources {
+        for user in of(resource) {
+            users.entry(user).or_default().insert(name);
+        }
+    }
+    users
 }
 
 /// `[jobs.queues.NAME]`.
@@ -380,6 +508,10 @@ pub struct JobServerLimits {
     /// jobs recently. Further tenants share up to 1,024 lanes. A lane takes about 80 bytes of memory.
     #[setting(restart, range = 1..=10_000_000, default = 100_000)]
     pub tenants_max: usize,
+    /// Shared resources (jobs.resources) that one job may use, by its type and its queue together. The settings are
+    /// rejected if a job may use more.
+    #[setting(advanced, range = 1..=64, default = 8)]
+    pub resources_per_job_max: usize,
     /// Jobs whose progress is known to TRACK at once; for one more, the one that was updated longest ago
     /// is forgotten. One takes about 300 bytes of memory and its description.
     #[setting(restart, range = COUNT, default = 100_000)]

@@ -260,8 +260,24 @@ pub struct Counts {
     pub batches: u64,
     /// Bytes of the descriptions and callbacks of all batches.
     pub batch_bytes: u64,
+    /// The shared resources, by name.
+    pub resources: Vec<ResourceCounts>,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
+}
+
+/// The state of one shared resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceCounts {
+    pub name: String,
+    /// The most jobs at once.
+    pub concurrency: Option<u32>,
+    /// How often jobs may start, as in the settings.
+    pub rate: Option<String>,
+    /// Jobs in progress.
+    pub used: u64,
+    /// Jobs that wait because the resource has no room.
+    pub blocked: u64,
 }
 
 /// One queue's counters.
@@ -280,6 +296,8 @@ pub struct QueueCounts {
     pub lanes: LaneCounts,
     /// Jobs that wait because of a limit.
     pub blocked: BlockedJobs,
+    /// Those that wait for shared resources, by name. A job may wait for several.
+    pub blocked_by_resource: Vec<(String, u64)>,
 }
 
 /// What this node has done to a queue since its start.

@@ -262,6 +262,9 @@ pub struct QueueView {
     #[serde(default)]
     pub rate: Option<String>,
     pub fresh_lane: bool,
+    /// The shared resources that all jobs of the queue use, or that jobs of it wait for.
+    #[serde(default)]
+    pub resources: Vec<ResourceView>,
 }
 
 /// Jobs that wait because of a limit.
@@ -271,6 +274,23 @@ pub struct BlockedView {
     pub concurrency: u64,
     /// The next job of the queue or tenant may not start yet.
     pub rate: u64,
+    /// A shared resource has no room.
+    #[serde(default)]
+    pub resource: u64,
+}
+
+/// A shared resource that jobs of a queue use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceView {
+    pub name: String,
+    /// Jobs in progress that use it, in all queues.
+    pub used: u64,
+    /// The most of them at once.
+    pub concurrency: Option<u32>,
+    /// How often such jobs may start, as in the settings.
+    pub rate: Option<String>,
+    /// Jobs of the queue that wait because it has no room.
+    pub blocked: u64,
 }
 
 /// Where a job is.

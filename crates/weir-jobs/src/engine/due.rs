@@ -85,6 +85,8 @@ impl<D: Disk> Engine<D> {
         self.run_batches_due(now)?;
         queues.extend(self.relane_slice());
         queues.append(&mut self.woken);
+        // Those that wait for a resource which a job has left come before its queue.
+        queues.splice(..0, self.take_freed());
         let more_to_reclaim = self.reclaim_slice()?;
         Ok(if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() })
     }
@@ -99,6 +101,7 @@ impl<D: Disk> Engine<D> {
         if self.reclaim_due()
             || !self.state.cleared.is_empty()
             || !self.woken.is_empty()
+            || self.state.resources.are_awaited(self.state.reserved.used.freed())
             || is_relaning
         {
             return NextCall::Now;

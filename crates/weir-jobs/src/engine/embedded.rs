@@ -527,6 +527,10 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let mut engine = self.inner.engine.borrow_mut();
         let without_rules = |name: &&QueueName| !allocation.queues.contains_key(*name);
         names.extend(engine.allocation.queues.keys().filter(without_rules).cloned());
+        if !allocation.resources.of.is_empty() || !engine.state.resources.is_empty() {
+            // Jobs of any queue may use them.
+            names = engine.state.queues.iter().map(|(_, queue)| queue.name.clone()).collect();
+        }
         engine.allocate(allocation);
         drop(engine);
         // Changed lanes are filled by the timer.

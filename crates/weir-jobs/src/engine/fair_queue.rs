@@ -1,10 +1,14 @@
 //! The lanes of a queue with `fair_by`, and the jobs in them.
 //!
+//! If job types use shared resources, every other queue has lanes as well: one for each class of types. They are served
+//! in the order of their jobs, without those whose resources have no room.
+//!
 //! A lane is chosen by the job's text, which is read from the log if the job was there before the lanes
 //! (after a start, or when `fair_by` changes): [`super::fairness`] does so in the background, oldest job
 //! first. Until it is done, newer jobs are in no lane, so that the jobs of a tenant stay in order.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
 
@@ -14,6 +18,7 @@ use crate::allocation::{FairRules, TenantLimits, unrecorded_max};
 use crate::key_path::KeyPath;
 use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::resources::{ResourceSet, TypeClass, TypeClasses};
 
 /// A job in progress of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,19 +26,20 @@ pub(crate) struct RunningLane {
     lane: LaneId,
     /// See [`FairQueue::generation`].
     generation: u32,
+    class: TypeClass,
 }
 
 /// To which lane a job goes that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LaneChoice {
-    Tenant(TenantKey),
+    Tenant(TenantKey, TypeClass),
     /// That from which it was taken.
     Same(RunningLane),
 }
 
 impl LaneChoice {
     /// For a job that does not wait, or in a queue without lanes.
-    pub(crate) const NONE: Self = Self::Tenant(TenantKey::NONE);
+    pub(crate) const NONE: Self = Self::Tenant(TenantKey::NONE, TypeClass::NONE);
 }
 
 /// A queue whose jobs are being added to its lanes.
@@ -53,10 +59,37 @@ impl Relaning {
     }
 }
 
+/// What makes the lanes of a queue: one for each tenant, or for each class of job types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneRules<'a> {
+    /// `None`: a lane for each class.
+    pub(crate) fair: Option<&'a FairRules>,
+    pub(crate) classes: &'a Arc<TypeClasses>,
+    /// Of the queue, if it has a limit.
+    pub(crate) concurrency: Option<u32>,
+}
+
+/// Which job of a queue is next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServingOrder {
+    pub(crate) room: Room,
+    /// The newest job, if its order is at least this.
+    pub(crate) newest_from: Option<u64>,
+    /// Resources of which no job may start.
+    pub(crate) blocked: ResourceSet,
+}
+
+/// Lanes that one fetch finds blocked before other work continues.
+const BLOCKED_PER_FETCH: usize = if cfg!(test) { 2 } else { 1_024 };
+
 /// The lanes of one queue.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
-    by: KeyPath,
+    /// `None`: a lane for each class.
+    by: Option<KeyPath>,
+    classes: Arc<TypeClasses>,
+    /// The newest jobs are served first, if they are in time.
+    is_fresh: bool,
     tenants_max: usize,
     limits: TenantLimits,
     pub(crate) headroom: u32,
@@ -75,35 +108,48 @@ pub(crate) struct FairQueue {
 
 impl FairQueue {
     /// Returns the lanes of a queue whose jobs are still to be added to them.
-    pub(crate) fn new(rules: &FairRules, generation: u32, seed: u64, metrics: JobsMetrics) -> Self {
+    pub(crate) fn new(
+        rules: LaneRules<'_>,
+        generation: u32,
+        seed: u64,
+        metrics: JobsMetrics,
+    ) -> Self {
+        let tenants_max = tenants_max(rules.fair);
         let mut queue = Self {
-            by: rules.by.clone(),
-            tenants_max: rules.tenants_max,
-            limits: rules.limits.clone(),
+            by: rules.fair.map(|fair| fair.by.clone()),
+            classes: Arc::clone(rules.classes),
+            is_fresh: false,
+            tenants_max,
+            limits: rules.fair.map(|fair| fair.limits.clone()).unwrap_or_default(),
             headroom: 0,
             concurrency: None,
             seed,
             generation,
-            lanes: Lanes::new(rules.tenants_max),
+            lanes: Lanes::new(tenants_max),
             jobs: LaneJobs::default(),
             laned_up_to: Some(0),
             metrics,
         };
-        queue.apply(rules, None);
+        queue.apply(rules);
         queue
     }
 
     /// Returns whether the lanes of these rules are the same.
-    pub(crate) fn has_lanes_of(&self, rules: &FairRules) -> bool {
-        self.by == rules.by
-            && self.tenants_max == rules.tenants_max
-            && self.limits.limit_the_same(&rules.limits)
+    pub(crate) fn has_lanes_of(&self, rules: LaneRules<'_>) -> bool {
+        let limits_the_same = |fair: &FairRules| self.limits.limit_the_same(&fair.limits);
+        self.by.as_ref() == rules.fair.map(|fair| &fair.by)
+            && self.tenants_max == tenants_max(rules.fair)
+            && rules.fair.is_none_or(limits_the_same)
+            && self.classes.has_classes_of(rules.classes)
     }
 
     /// Applies the rules that need no other lanes.
-    pub(crate) fn apply(&mut self, rules: &FairRules, concurrency: Option<u32>) {
-        self.headroom = rules.headroom;
+    pub(crate) fn apply(&mut self, rules: LaneRules<'_>) {
+        let LaneRules { fair, classes, concurrency } = rules;
+        self.classes = Arc::clone(classes);
         self.concurrency = concurrency;
+        let Some(rules) = fair else { return };
+        self.headroom = rules.headroom;
         let seed = self.seed;
         let weights = rules.weights.iter();
         let weights = weights.map(|(name, weight)| (TenantKey::of(Some(name), seed), *weight));
@@ -114,13 +160,50 @@ impl FairQueue {
         self.lanes.set_limits(rules.limits.each, of);
     }
 
-    /// Returns the tenant of a job.
-    pub(crate) fn tenant(&self, json: &[u8]) -> TenantKey {
-        TenantKey::of(self.by.find(json).as_deref(), self.seed)
+    /// Returns the lane of a job.
+    pub(crate) fn choice(&self, json: &[u8]) -> LaneChoice {
+        let class = self.classes.of_job(json);
+        let tenant = match &self.by {
+            Some(by) => TenantKey::of(by.find(json).as_deref(), self.seed),
+            None => class_key(class, self.seed),
+        };
+        LaneChoice::Tenant(tenant, class)
     }
 
+    /// Returns the number of lanes of tenants.
     pub(crate) fn counts(&self) -> LaneCounts {
-        self.lanes.counts()
+        if self.by.is_some() { self.lanes.counts() } else { LaneCounts::default() }
+    }
+
+    /// Returns the resources of jobs that wait for some of `blocked`, and the number of these jobs. Tenants whose next
+    /// jobs no fetch has found blocked yet are left out.
+    pub(crate) fn waiting_for(
+        &self,
+        blocked: ResourceSet,
+        links: &LaneLinks,
+    ) -> Vec<(ResourceSet, u64)> {
+        let uses = |class| self.classes.uses(TypeClass(class));
+        let waiting: Vec<_> = if self.by.is_some() {
+            self.lanes.blocked_classes().map(|(class, jobs)| (uses(class), jobs)).collect()
+        } else {
+            let of_lane = |lane| {
+                let class = self.jobs.first(lane).map(|job| links.class(job));
+                (self.classes.uses(class.unwrap_or_default()), self.lanes.waiting_in(lane))
+            };
+            self.jobs.lanes().map(of_lane).collect()
+        };
+        waiting.into_iter().filter(|(uses, _)| !uses.is_open(blocked)).collect()
+    }
+
+    /// Lets the next fetch look at a tenant whose next job may start now. With a headroom, at more of them, because it
+    /// may not serve every tenant.
+    pub(crate) fn unblock(&mut self, blocked: ResourceSet) {
+        let max = if self.headroom > 0 { BLOCKED_PER_FETCH } else { 1 };
+        let open = |class: &u16| self.classes.uses(TypeClass(*class)).is_open(blocked);
+        let classes = self.lanes.blocked_classes().map(|(class, _)| class).filter(open);
+        for class in classes.collect::<Vec<_>>() {
+            self.lanes.unblock_some(class, max);
+        }
     }
 
     /// Returns the number of jobs that wait because of a limit of their tenants.
@@ -151,8 +234,22 @@ impl FairQueue {
     }
 
     /// Returns whether a lane may be served.
-    pub(crate) fn can_serve(&self, room: Room) -> bool {
-        self.lanes.can_serve(room)
+    pub(crate) fn can_serve(&self, room: Room, blocked: ResourceSet, links: &LaneLinks) -> bool {
+        match self.by {
+            Some(_) => self.lanes.can_serve(room),
+            None => self.open_lanes(blocked, links).next().is_some(),
+        }
+    }
+
+    /// Returns the lanes of classes with jobs that may start.
+    fn open_lanes(&self, blocked: ResourceSet, links: &LaneLinks) -> impl Iterator<Item = LaneId> {
+        self.jobs.lanes().filter(move |lane| {
+            self.jobs.first(*lane).is_some_and(|job| self.is_open(job, blocked, links))
+        })
+    }
+
+    fn is_open(&self, job: JobIndex, blocked: ResourceSet, links: &LaneLinks) -> bool {
+        self.classes.uses(links.class(job)).is_open(blocked)
     }
 
     /// Adds a job that waits, unless its turn to be added comes later.
@@ -176,25 +273,42 @@ impl FairQueue {
         links: &mut LaneLinks,
         arena: &Arena,
     ) {
-        let lane = match choice {
-            LaneChoice::Same(RunningLane { lane, generation }) if generation == self.generation => {
-                self.lanes.add_to(lane);
-                lane
+        let (lane, class) = match choice {
+            LaneChoice::Same(running) if self.is_current(running) => {
+                self.lanes.add_to(running.lane);
+                (running.lane, running.class)
             }
-            LaneChoice::Same(_) => self.lanes.add(TenantKey::NONE),
-            LaneChoice::Tenant(tenant) => self.lanes.add(tenant),
+            LaneChoice::Same(_) => (self.lanes.add(TenantKey::NONE), TypeClass::NONE),
+            LaneChoice::Tenant(tenant, class) => (self.lanes.add(tenant), class),
         };
         if self.lanes.is_shared(lane) {
             self.metrics.limit_hit(JobServerLimit::TenantsMax);
         }
-        self.jobs.insert(lane, job, links, arena);
+        let before = self.next_of(lane);
+        self.jobs.insert(lane, job, class, links, arena);
+        self.note_change(lane, before);
     }
 
     /// Removes a job that waits.
     pub(crate) fn remove(&mut self, job: JobIndex, order: u64, links: &mut LaneLinks) {
         if self.is_laned(order) {
-            let lane = self.jobs.remove(job, links);
+            let lane = LaneJobs::lane(job, links);
+            let before = self.next_of(lane);
+            self.jobs.remove(job, links);
             self.lanes.remove(lane);
+            self.note_change(lane, before);
+        }
+    }
+
+    /// Returns the jobs of a lane that may be its next.
+    fn next_of(&self, lane: LaneId) -> (Option<JobIndex>, Option<JobIndex>) {
+        (self.jobs.first(lane), self.jobs.last(lane).filter(|_| self.is_fresh))
+    }
+
+    /// Unblocks a lane that has another next job.
+    fn note_change(&mut self, lane: LaneId, before: (Option<JobIndex>, Option<JobIndex>)) {
+        if self.lanes.is_blocked(lane) && self.next_of(lane) != before {
+            self.lanes.unblock(lane);
         }
     }
 
@@ -204,28 +318,74 @@ impl FairQueue {
         self.jobs.clear();
     }
 
-    /// Starts the next job: the oldest of the least served lane; or its newest, if it is newer than
-    /// `newest_from`.
+    /// Starts the next job: the oldest of the least served lane, or its newest. Returns `None` if none may start, or if
+    /// many lanes were found blocked.
     pub(crate) fn take(
         &mut self,
-        room: Room,
-        newest_from: Option<u64>,
+        order: ServingOrder,
         now: Timestamp,
         links: &mut LaneLinks,
         arena: &Arena,
     ) -> Option<(JobIndex, RunningLane)> {
-        let lane = self.lanes.pick(room)?;
-        let is_new = |job: &JobIndex| newest_from.is_some_and(|from| arena.get(*job).order >= from);
-        let newest = self.jobs.last(lane).filter(is_new);
-        let job = newest.or_else(|| self.jobs.first(lane))?;
+        self.is_fresh = order.newest_from.is_some();
+        let (lane, job) = match self.by {
+            Some(_) => self.next_of_tenants(order, links, arena)?,
+            None => self.next_of_classes(order, links, arena)?,
+        };
+        let class = links.class(job);
         self.jobs.remove(job, links);
         self.lanes.start(lane, now);
-        Some((job, RunningLane { lane, generation: self.generation }))
+        Some((job, RunningLane { lane, generation: self.generation, class }))
+    }
+
+    /// Returns the next job of the least served tenant. Those whose next job may not start are blocked.
+    fn next_of_tenants(
+        &mut self,
+        order: ServingOrder,
+        links: &LaneLinks,
+        arena: &Arena,
+    ) -> Option<(LaneId, JobIndex)> {
+        let ServingOrder { room, newest_from, blocked } = order;
+        let is_new = |job: &JobIndex| newest_from.is_some_and(|from| arena.get(*job).order >= from);
+        for _ in 0..BLOCKED_PER_FETCH {
+            let lane = self.lanes.pick(room)?;
+            let newest = self.jobs.last(lane).filter(is_new);
+            let oldest = self.jobs.first(lane)?;
+            let next = newest.into_iter().chain([oldest]);
+            if let Some(job) = next.into_iter().find(|job| self.is_open(*job, blocked, links)) {
+                return Some((lane, job));
+            }
+            self.lanes.block(lane, links.class(oldest).0);
+        }
+        None
+    }
+
+    /// Returns the oldest job of the classes that may start, or the newest.
+    fn next_of_classes(
+        &self,
+        order: ServingOrder,
+        links: &LaneLinks,
+        arena: &Arena,
+    ) -> Option<(LaneId, JobIndex)> {
+        let ServingOrder { newest_from, blocked, .. } = order;
+        let with_order = |(lane, job): (LaneId, JobIndex)| (arena.get(job).order, (lane, job));
+        let open = || self.open_lanes(blocked, links);
+        let newest = newest_from.and_then(|from| {
+            let lasts = open().filter_map(|lane| Some((lane, self.jobs.last(lane)?)));
+            lasts.map(with_order).filter(|(order, _)| *order >= from).max_by_key(|it| it.0)
+        });
+        let oldest = || {
+            let firsts = open().filter_map(|lane| Some((lane, self.jobs.first(lane)?)));
+            firsts.map(with_order).min_by_key(|it| it.0)
+        };
+        newest.or_else(oldest).map(|(_, next)| next)
     }
 
     /// Counts a job that was in progress before there were lanes.
-    pub(crate) fn add_running(&mut self, tenant: TenantKey) -> RunningLane {
-        RunningLane { lane: self.lanes.add_running(tenant), generation: self.generation }
+    pub(crate) fn add_running(&mut self, choice: LaneChoice) -> Option<RunningLane> {
+        let LaneChoice::Tenant(tenant, class) = choice else { return None };
+        let lane = self.lanes.add_running(tenant);
+        Some(RunningLane { lane, generation: self.generation, class })
     }
 
     /// Ends a job in progress, which took so long. `None`: nothing is charged.
@@ -266,4 +426,13 @@ impl FairQueue {
     fn is_laned(&self, order: u64) -> bool {
         self.laned_up_to.is_none_or(|up_to| order <= up_to)
     }
+}
+
+/// Classes are few: each has a lane of its own.
+fn tenants_max(fair: Option<&FairRules>) -> usize {
+    fair.map_or(usize::MAX, |fair| fair.tenants_max)
+}
+
+fn class_key(class: TypeClass, seed: u64) -> TenantKey {
+    TenantKey::of(Some(&class.0.to_string()), seed)
 }

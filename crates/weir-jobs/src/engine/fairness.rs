@@ -1,4 +1,4 @@
-//! Gives the jobs of queues with `fair_by` their lanes: those that were there before the lanes are added in
+//! Gives the jobs of queues with lanes their lanes: those that were there before the lanes are added in
 //! slices, so that a queue of millions of jobs does not delay other work.
 
 use weir_base::clock::Timestamp;
@@ -10,7 +10,7 @@ use super::fair_queue::{LaneChoice, Relaning, RunningLane};
 use super::journal::read_body_ahead;
 use super::queues::EngineQueue;
 use crate::allocation::Allocation;
-use crate::lanes::{Room, TenantKey};
+use crate::lanes::Room;
 use crate::model::QueueName;
 
 /// Jobs that are added before other work continues: some 0.5 ms, mostly for reading them. Small in the
@@ -27,7 +27,10 @@ impl<D: Disk> Engine<D> {
         let rules = self.rules_in_force();
         let old = std::mem::replace(&mut self.allocation, rules);
         self.dispatcher.retain(&old, &self.allocation);
-        for queue in self.state.queues.allocate(&self.allocation, &mut self.random) {
+        self.apply_resources();
+        for queue in
+            self.state.queues.allocate(&self.allocation, &self.state.resources, &mut self.random)
+        {
             self.begin_relaning(queue);
         }
         // Without space for the records, a crash presumes what the new limits allow to presume.
@@ -96,12 +99,12 @@ impl<D: Disk> Engine<D> {
     }
 
     fn add_to_lane(&mut self, queue: u16, job: JobIndex) {
-        let tenant = self.tenant_of(queue, job);
+        let choice = self.lane_of(queue, job);
         let order = self.state.arena.get(job).order;
         let super::state::EngineState { queues, links, arena, .. } = &mut self.state;
         if let Some(fair) = &mut queues.get_mut(queue).fair {
             fair.laned_up_to = Some(order);
-            fair.add_to_lane(job, LaneChoice::Tenant(tenant), links, arena);
+            fair.add_to_lane(job, choice, links, arena);
         }
     }
 
@@ -110,26 +113,26 @@ impl<D: Disk> Engine<D> {
         let Some(job) = self.state.reserved.with_ticket(jid, ticket).map(|held| held.job) else {
             return;
         };
-        let tenant = self.tenant_of(queue, job);
+        let choice = self.lane_of(queue, job);
         let fair = &mut self.state.queues.get_mut(queue).fair;
         if let (Some(fair), Some(held)) = (fair, self.state.reserved.with_ticket(jid, ticket)) {
-            held.lane = Some(fair.add_running(tenant));
+            held.lane = fair.add_running(choice);
         }
     }
 
-    /// Returns the tenant of a job from its record. A job that can't be read has none; its fetch finds that
-    /// out.
-    fn tenant_of(&mut self, queue: u16, job: JobIndex) -> TenantKey {
-        let Some(fair) = &self.state.queues.get(queue).fair else { return TenantKey::NONE };
+    /// Returns the lane of a job from its record. A job that can't be read has no tenant and no type; its fetch finds
+    /// that out.
+    fn lane_of(&mut self, queue: u16, job: JobIndex) -> LaneChoice {
+        let Some(fair) = &self.state.queues.get(queue).fair else { return LaneChoice::NONE };
         let position = self.state.arena.get(job).position;
         let body = read_body_ahead(&mut self.ahead, position);
-        body.map_or(TenantKey::NONE, |body| fair.tenant(body.json))
+        body.map_or(LaneChoice::NONE, |body| fair.choice(body.json))
     }
 
     /// Returns the lane for a job with this text that moves to `rest`.
     pub(crate) fn lane_for(&self, queue: u16, rest: EntryState, json: &[u8]) -> LaneChoice {
         match &self.state.queues.get(queue).fair {
-            Some(fair) if rest == EntryState::Waiting => LaneChoice::Tenant(fair.tenant(json)),
+            Some(fair) if rest == EntryState::Waiting => fair.choice(json),
             _ => LaneChoice::NONE,
         }
     }
@@ -144,7 +147,7 @@ impl<D: Disk> Engine<D> {
         let fair = self.state.queues.get(queue).fair.as_ref();
         match running.filter(|running| fair.is_some_and(|fair| fair.is_current(*running))) {
             Some(running) => LaneChoice::Same(running),
-            None => LaneChoice::Tenant(self.tenant_of(queue, job)),
+            None => self.lane_of(queue, job),
         }
     }
 

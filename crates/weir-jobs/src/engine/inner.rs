@@ -177,8 +177,10 @@ impl<D: Disk> EngineShared<D> {
         if self.waiters.len() == 0 {
             return;
         }
+        // Those that wait for a resource which a job has left come before its queue, so that all get it in turn.
+        let freed = self.engine.borrow_mut().take_freed();
         let mut last = None;
-        for number in queues {
+        for number in freed.into_iter().chain(queues) {
             if last == Some(number) {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! The waiting jobs of each lane, linked in their order: 12 bytes per job, which only jobs in queues
-//! with `fair_by` have.
+//! The waiting jobs of each lane, linked in their order: 16 bytes per job, which only jobs in queues
+//! with lanes have.
 
 use super::arena::{Arena, CHUNK_ENTRIES, JobIndex};
 use crate::lanes::LaneId;
+use crate::resources::TypeClass;
 
 const NO_LANE: LaneId = LaneId(u32::MAX);
 const NO_JOB: JobIndex = JobIndex(u32::MAX);
@@ -13,10 +14,12 @@ struct LaneLink {
     lane: LaneId,
     previous: JobIndex,
     next: JobIndex,
+    class: TypeClass,
 }
 
 impl LaneLink {
-    const NONE: Self = Self { lane: NO_LANE, previous: NO_JOB, next: NO_JOB };
+    const NONE: Self =
+        Self { lane: NO_LANE, previous: NO_JOB, next: NO_JOB, class: TypeClass::NONE };
 }
 
 #[derive(Debug)]
@@ -36,6 +39,11 @@ pub(crate) struct LaneLinks {
 }
 
 impl LaneLinks {
+    /// Returns the class of a job that is in a lane.
+    pub(crate) fn class(&self, job: JobIndex) -> TypeClass {
+        self.get(job).class
+    }
+
     fn get(&self, job: JobIndex) -> LaneLink {
         let (number, slot) = place_of(job);
         let chunk = self.chunks.get(number).and_then(Option::as_ref);
@@ -124,6 +132,12 @@ impl LaneJobs {
         Some(self.ends(lane).first).filter(|job| *job != NO_JOB)
     }
 
+    /// Returns the lanes with jobs.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> {
+        let lanes = (0..).zip(&self.ends).filter(|(_, ends)| ends.first != NO_JOB);
+        lanes.map(|(number, _)| LaneId(number))
+    }
+
     /// Returns the newest job of a lane.
     pub(crate) fn last(&self, lane: LaneId) -> Option<JobIndex> {
         Some(self.ends(lane).last).filter(|job| *job != NO_JOB)
@@ -135,6 +149,7 @@ impl LaneJobs {
         &mut self,
         lane: LaneId,
         job: JobIndex,
+        class: TypeClass,
         links: &mut LaneLinks,
         arena: &Arena,
     ) {
@@ -174,7 +189,7 @@ impl LaneJobs {
             self.returned = job;
             previous
         };
-        self.insert_after(previous, lane, job, links);
+        self.insert_after(previous, lane, job, class, links);
     }
 
     fn insert_after(
@@ -182,6 +197,7 @@ impl LaneJobs {
         previous: JobIndex,
         lane: LaneId,
         job: JobIndex,
+        class: TypeClass,
         links: &mut LaneLinks,
     ) {
         let ends = self.ends_mut(lane);
@@ -194,12 +210,17 @@ impl LaneJobs {
         }
         links.change(previous, |link| link.next = job);
         links.change(next, |link| link.previous = job);
-        links.set(job, LaneLink { lane, previous, next });
+        links.set(job, LaneLink { lane, previous, next, class });
+    }
+
+    /// Returns the lane of a job that is in a list.
+    pub(crate) fn lane(job: JobIndex, links: &LaneLinks) -> LaneId {
+        links.get(job).lane
     }
 
     /// Removes a job that is in a list. Returns its lane.
     pub(crate) fn remove(&mut self, job: JobIndex, links: &mut LaneLinks) -> LaneId {
-        let LaneLink { lane, previous, next } = links.get(job);
+        let LaneLink { lane, previous, next, .. } = links.get(job);
         let ends = self.ends_mut(lane);
         if ends.first == job {
             ends.first = next;
@@ -286,7 +307,7 @@ mod tests {
                     Step::Append(lane) => {
                         next += 1;
                         let job = arena.insert(entry(next));
-                        jobs.insert(LaneId(lane), job, &mut links, &arena);
+                        jobs.insert(LaneId(lane), job, TypeClass::NONE, &mut links, &arena);
                         model.insert((lane, next), job);
                     }
                     Step::Remove(place) | Step::Delete(place) => {
@@ -301,7 +322,7 @@ mod tests {
                     }
                     Step::Return(place) if !out.is_empty() => {
                         let (key, job) = out.swap_remove(place % out.len());
-                        jobs.insert(LaneId(key.0), job, &mut links, &arena);
+                        jobs.insert(LaneId(key.0), job, TypeClass::NONE, &mut links, &arena);
                         model.insert(key, job);
                     }
                     Step::Return(_) => {}
@@ -332,12 +353,12 @@ mod tests {
             (Arena::default(), LaneLinks::default(), LaneJobs::default());
         let all: Vec<JobIndex> = (0..JOBS).map(|order| arena.insert(entry(order))).collect();
         for job in &all {
-            jobs.insert(LaneId(0), *job, &mut links, &arena);
+            jobs.insert(LaneId(0), *job, TypeClass::NONE, &mut links, &arena);
         }
         let near_ends = [1, 2, 5, all.len() - 6, all.len() - 3, all.len() - 2];
         for place in near_ends.into_iter().chain(near_ends.into_iter().rev()) {
             jobs.remove(all[place], &mut links);
-            jobs.insert(LaneId(0), all[place], &mut links, &arena);
+            jobs.insert(LaneId(0), all[place], TypeClass::NONE, &mut links, &arena);
         }
         assert!(jobs.steps < 100, "{} steps", jobs.steps);
     }
@@ -348,7 +369,7 @@ mod tests {
             (Arena::default(), LaneLinks::default(), LaneJobs::default());
         let all: Vec<JobIndex> = (0..5_000).map(|order| arena.insert(entry(order))).collect();
         for job in &all {
-            jobs.insert(LaneId(0), *job, &mut links, &arena);
+            jobs.insert(LaneId(0), *job, TypeClass::NONE, &mut links, &arena);
         }
         for job in &all {
             jobs.remove(*job, &mut links);

@@ -17,6 +17,7 @@ use super::head::RecordHead;
 use super::kept_key::KeptKey;
 use super::reservation_record::{LoggedReservation, reservation_key};
 use super::reservations::EngineReservation;
+use crate::resources::ResourceSet;
 use crate::tracks::TrackState;
 
 /// What happened to the lease of a job.
@@ -29,16 +30,24 @@ pub(crate) enum ExtendOutcome {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Returns whether a job that was taken may run only with so many others: its queue or its tenant has a limit, or
-    /// it holds a unique lock while it runs.
-    pub(crate) fn is_limited(&self, job: JobIndex, lane: Option<RunningLane>) -> bool {
+    /// Returns whether a job that was taken may run only with so many others: its queue, its tenant or one of its
+    /// resources has a limit, or it holds a unique lock while it runs.
+    pub(crate) fn is_limited(
+        &self,
+        job: JobIndex,
+        lane: Option<RunningLane>,
+        uses: ResourceSet,
+    ) -> bool {
         let queue = self.state.queues.get(self.state.arena.get(job).queue);
         let is_tenant_limited = || {
             let fair = queue.fair.as_ref().zip(lane);
             fair.is_some_and(|(fair, lane)| fair.is_limited(lane))
         };
         let has_concurrency = self.allocation.of(&queue.name).concurrency.is_some();
-        has_concurrency || is_tenant_limited() || self.holds_lock(job)
+        has_concurrency
+            || is_tenant_limited()
+            || self.holds_lock(job)
+            || self.state.resources.is_counted(uses)
     }
 
     /// Returns whether a job holds a unique lock while it runs.
@@ -74,8 +83,8 @@ impl<D: Disk> Engine<D> {
         until: Timestamp,
     ) -> Result<ExtendOutcome, EngineError> {
         let Some(held) = self.state.reserved.get(jid) else { return Ok(ExtendOutcome::Unknown) };
-        let is_longer =
-            self.outlasts_presumption(held.since, until) && self.is_limited(held.job, held.lane);
+        let is_longer = self.outlasts_presumption(held.since, until)
+            && self.is_limited(held.job, held.lane, held.uses);
         let order = self.state.arena.get(held.job).order;
         let logged = held.logged.or_else(|| is_longer.then(|| reservation_key(order)));
         if let Some(key) = logged

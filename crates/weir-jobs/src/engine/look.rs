@@ -43,8 +43,9 @@ impl<D: Disk> Engine<D> {
             failed_total: queue.failed_total,
             lanes: queue.fair.as_ref().map(|fair| fair.counts()).unwrap_or_default(),
             blocked: self.blocked(queue, now),
+            blocked_by_resource: Vec::new(),
         });
-        Counts {
+        let mut counts = Counts {
             queues: queues.collect(),
             scheduled: self.state.set(SetName::Scheduled).len() as u64,
             retries: self.state.set(SetName::Retries).len() as u64,
@@ -58,18 +59,20 @@ impl<D: Disk> Engine<D> {
             batches: self.state.features.batches.len() as u64,
             batch_bytes: self.state.features.batches.definition_bytes() as u64,
             ..Counts::default()
-        }
+        };
+        self.add_resources(&mut counts, now);
+        counts
     }
 
-    /// Returns how many jobs of a queue wait because of a limit.
+    /// Returns how many jobs of a queue wait because of a limit of the queue or of tenants.
     fn blocked(&self, queue: &EngineQueue, now: Timestamp) -> BlockedJobs {
         let most = self.allocation.of(&queue.name).concurrency;
         let all = queue.lane.len() as u64;
         if most.is_some_and(|most| queue.reserved >= most) {
-            return BlockedJobs { concurrency: all, rate: 0 };
+            return BlockedJobs { concurrency: all, ..BlockedJobs::default() };
         }
         if queue.rate.blocked_until(now).is_some() {
-            return BlockedJobs { concurrency: 0, rate: all };
+            return BlockedJobs { rate: all, ..BlockedJobs::default() };
         }
         queue.fair.as_ref().map(|fair| fair.blocked()).unwrap_or_default()
     }

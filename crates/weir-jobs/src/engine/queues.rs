@@ -1,16 +1,18 @@
 //! The queues, which have numbers in the log and names elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
 use weir_base::token_bucket::Rate;
 
-use super::fair_queue::FairQueue;
+use super::fair_queue::{FairQueue, LaneRules};
 use super::snapshot::QueueFacts;
 use super::waiting_list::WaitingList;
 use crate::allocation::{Allocation, FairRules};
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
+use crate::resources::{ResourceSet, ResourceTable, TypeClasses};
 use crate::start_rate::QueueRate;
 
 /// One queue.
@@ -18,11 +20,13 @@ use crate::start_rate::QueueRate;
 pub(crate) struct EngineQueue {
     pub(crate) name: QueueName,
     pub(crate) lane: WaitingList,
-    /// The lanes of its tenants, if it has `fair_by`. The jobs in them are those in `lane`.
+    /// Its lanes, if it has `fair_by` or if job types use shared resources. The jobs in them are those in `lane`.
     pub(crate) fair: Option<Box<FairQueue>>,
     pub(crate) paused: bool,
     /// How often its jobs start.
     pub(crate) rate: QueueRate,
+    /// The shared resources that all its jobs use.
+    pub(crate) uses: ResourceSet,
     /// Its time in [`super::state::EngineState::sleeping`].
     pub(crate) wakes_at: Option<Timestamp>,
     /// Number of its reserved jobs.
@@ -60,11 +64,16 @@ pub(crate) struct Queues {
     metrics: JobsMetrics,
 }
 
-/// The queues that have `fair_by`, with their limits of concurrency; and those with a rate.
+/// The rules of queues: who shares their workers, and their limits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FairQueueRules {
-    rules: BTreeMap<QueueName, (FairRules, Option<u32>)>,
+    rules: BTreeMap<QueueName, FairRules>,
     rates: BTreeMap<QueueName, Rate>,
+    concurrency: BTreeMap<QueueName, u32>,
+    /// Of job types.
+    classes: Arc<TypeClasses>,
+    /// The shared resources of queues.
+    uses: BTreeMap<QueueName, ResourceSet>,
     /// Whether a queue or a tenant has a rate.
     has_rates: bool,
     seed: u64,
@@ -97,18 +106,21 @@ impl Queues {
     pub(crate) fn allocate(
         &mut self,
         allocation: &Allocation,
+        resources: &ResourceTable<u16>,
         random: &mut fastrand::Rng,
     ) -> Vec<u16> {
-        let fair = allocation.queues.iter().filter_map(|(name, rules)| {
-            Some((name.clone(), (rules.fair.clone()?, rules.concurrency)))
-        });
+        let queues = || allocation.queues.iter();
+        let fair = queues().filter_map(|(name, rules)| Some((name.clone(), rules.fair.clone()?)));
         self.fair_rules.rules = fair.collect();
-        let rates = allocation.queues.iter();
-        let rates = rates.filter_map(|(name, rules)| Some((name.clone(), rules.rate?)));
+        let rates = queues().filter_map(|(name, rules)| Some((name.clone(), rules.rate?)));
         self.fair_rules.rates = rates.collect();
+        let most = queues().filter_map(|(name, rules)| Some((name.clone(), rules.concurrency?)));
+        self.fair_rules.concurrency = most.collect();
+        self.fair_rules.classes = Arc::clone(&resources.classes);
+        self.fair_rules.uses = resources.of_queues().collect();
         let mut tenants = self.fair_rules.rules.values();
         self.fair_rules.has_rates =
-            !self.fair_rules.rates.is_empty() || tenants.any(|(fair, _)| fair.limits.has_rates());
+            !self.fair_rules.rates.is_empty() || tenants.any(|fair| fair.limits.has_rates());
         if self.fair_rules.seed == 0 {
             self.fair_rules.seed = random.u64(1..);
         }
@@ -124,10 +136,16 @@ impl Queues {
             return false;
         };
         queue.rate.set(fair_rules.rates.get(&queue.name).copied());
-        let Some((rules, concurrency)) = fair_rules.rules.get(&queue.name) else {
+        queue.uses = fair_rules.uses.get(&queue.name).copied().unwrap_or_default();
+        let rules = LaneRules {
+            fair: fair_rules.rules.get(&queue.name),
+            classes: &fair_rules.classes,
+            concurrency: fair_rules.concurrency.get(&queue.name).copied(),
+        };
+        if rules.fair.is_none() && rules.classes.is_empty() {
             queue.fair = None;
             return false;
-        };
+        }
         let is_new = !queue.fair.as_ref().is_some_and(|fair| fair.has_lanes_of(rules));
         if is_new {
             fair_rules.generation = fair_rules.generation.wrapping_add(1);
@@ -135,7 +153,7 @@ impl Queues {
             queue.fair = Some(Box::new(fair));
         }
         if let Some(fair) = &mut queue.fair {
-            fair.apply(rules, *concurrency);
+            fair.apply(rules);
         }
         is_new
     }
@@ -184,6 +202,7 @@ impl Queues {
             fair: None,
             paused: false,
             rate: QueueRate::default(),
+            uses: ResourceSet::NONE,
             wakes_at: None,
             reserved: 0,
             jobs: 0,

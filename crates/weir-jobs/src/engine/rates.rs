@@ -12,16 +12,21 @@ use super::queues::EngineQueue;
 use crate::model::QueueName;
 
 impl<D: Disk> Engine<D> {
-    /// Wakes the tenants of these queues whose next job may start.
+    /// Wakes the tenants of these queues whose next job may start, by their rates and shared resources.
     pub(crate) fn wake_for_fetch(&mut self, queues: &[QueueName], now: Timestamp) {
-        if !self.state.queues.have_rates() {
+        let has_resources = !self.state.resources.is_empty();
+        if !self.state.queues.have_rates() && !has_resources {
             return;
         }
+        let blocked = self.blocked_resources(now);
         for name in queues {
             let number = self.state.queues.number(name.as_str());
             let queue = number.and_then(|number| self.state.queues.find_mut(number));
             if let Some(fair) = queue.and_then(|queue| queue.fair.as_mut()) {
                 fair.wake(now);
+                if has_resources {
+                    fair.unblock(blocked);
+                }
             }
         }
     }
@@ -33,15 +38,21 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Remembers when the next jobs of these queues may start, for a fetch that waits.
+    /// Remembers when the next jobs of these queues may start, and for which resources they wait, for a fetch that waits.
     pub(crate) fn sleep_for_fetch(&mut self, queues: &[QueueName], now: Timestamp) {
-        if !self.state.queues.have_rates() {
+        if !self.state.queues.have_rates() && self.state.resources.is_empty() {
             return;
         }
         for name in queues {
             let Some(number) = self.state.queues.number(name.as_str()) else { continue };
             let Some(queue) = self.state.queues.find_mut(number) else { continue };
-            let Some(at) = next_start(queue, now) else { continue };
+            if queue.paused || queue.lane.len() == 0 {
+                continue;
+            }
+            let by_rates = next_start(queue, now);
+            let by_resources = self.wait_for_resources(number, now);
+            let Some(at) = by_rates.into_iter().chain(by_resources).min() else { continue };
+            let Some(queue) = self.state.queues.find_mut(number) else { continue };
             if queue.wakes_at == Some(at) {
                 continue;
             }
@@ -80,9 +91,6 @@ impl<D: Disk> Engine<D> {
 
 /// Returns when the next job of a queue may start, if its rate or those of its tenants prevent that now.
 fn next_start(queue: &mut EngineQueue, now: Timestamp) -> Option<Timestamp> {
-    if queue.paused || queue.lane.len() == 0 {
-        return None;
-    }
     let of_queue = queue.rate.wait_until(now);
     of_queue.or_else(|| queue.fair.as_ref().and_then(|fair| fair.next_wake()))
 }

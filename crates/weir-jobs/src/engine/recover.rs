@@ -24,6 +24,7 @@ use crate::custom::BatchId;
 use crate::features::{CallbackJob, CronRun};
 use crate::metrics::JobsMetrics;
 use crate::model::{QueueName, SetName};
+use crate::resources::TypeKey;
 use crate::settings::JobServerLimits;
 
 /// Number of jobs that are added to the jid index together: enough that each part of the table
@@ -254,7 +255,8 @@ fn restore_reservation<D: Disk>(
         stored => stored,
     };
     if let (Some(recorded), Ok(stored)) = (recorded, stored) {
-        state.restore_reservation(job, Box::from(stored.jid), &recorded);
+        let jobtype = TypeKey::of(stored.jobtype);
+        state.restore_reservation(job, Box::from(stored.jid), jobtype, &recorded);
         state.note_kept(reservation_key(entry.order), position);
     }
     Ok(())

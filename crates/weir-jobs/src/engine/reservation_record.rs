@@ -10,6 +10,7 @@ use super::reservations::EngineReservation;
 use super::state::EngineState;
 use super::varint::{self, FieldReader, Malformed};
 use crate::model::Wid;
+use crate::resources::{ResourceSet, TypeKey};
 
 /// A reservation as recorded in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ impl EngineState {
         &mut self,
         job: JobIndex,
         jid: Box<str>,
+        jobtype: TypeKey,
         recorded: &LoggedReservation<'_>,
     ) {
         let entry = *self.arena.get(job);
@@ -85,6 +87,9 @@ impl EngineState {
             lane: None,
             logged: Some(reservation_key(entry.order)),
             run: None,
+            jobtype,
+            // They are counted when the rules are applied.
+            uses: ResourceSet::NONE,
         });
     }
 }

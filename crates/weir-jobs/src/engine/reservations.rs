@@ -13,6 +13,7 @@ use super::kept_key::KeptKey;
 use crate::dispatch::DispatchCharge;
 use crate::job_types::TypeRun;
 use crate::model::Wid;
+use crate::resources::{ResourceSet, ResourceUse, TypeKey};
 use crate::rules;
 
 /// A worker's reservation of a job.
@@ -33,6 +34,9 @@ pub(crate) struct EngineReservation {
     pub(crate) logged: Option<KeptKey>,
     /// Of the statistics by type. `None`: it was reserved before the restart.
     pub(crate) run: Option<TypeRun>,
+    pub(crate) jobtype: TypeKey,
+    /// The shared resources that the job uses.
+    pub(crate) uses: ResourceSet,
 }
 
 /// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.
@@ -41,6 +45,8 @@ pub(crate) struct Reservations {
     by_jid: HashTable<EngineReservation>,
     by_expiry: BTreeSet<(Timestamp, JobIndex)>,
     busy: HashMap<Wid, u64>,
+    /// Jobs in progress of each shared resource.
+    pub(crate) used: ResourceUse,
     next_ticket: u64,
 }
 
@@ -71,6 +77,7 @@ impl Reservations {
 
     pub(crate) fn insert(&mut self, reservation: EngineReservation) {
         self.by_expiry.insert((reservation.expires_at, reservation.job));
+        self.used.add(reservation.uses);
         if let Some(wid) = &reservation.wid {
             match self.busy.get_mut(wid) {
                 Some(count) => *count += 1,
@@ -135,6 +142,7 @@ impl Reservations {
         let is_it = |found: &EngineReservation| &*found.jid == jid && wanted(found);
         let (reservation, _) = self.by_jid.find_entry(key(jid), is_it).ok()?.remove();
         self.by_expiry.remove(&(reservation.expires_at, reservation.job));
+        self.used.remove(reservation.uses);
         if let Some(wid) = &reservation.wid
             && let Some(count) = self.busy.get_mut(wid)
         {
@@ -167,6 +175,15 @@ impl Reservations {
             self.by_expiry.remove(&(held.expires_at, held.job));
             held.expires_at = until;
             self.by_expiry.insert((until, held.job));
+        }
+    }
+
+    /// Counts the jobs of each resource again, after the resources have changed.
+    pub(crate) fn recount(&mut self, uses: impl Fn(&EngineReservation) -> ResourceSet) {
+        self.used.clear();
+        for held in self.by_jid.iter_mut() {
+            held.uses = uses(held);
+            self.used.add(held.uses);
         }
     }
 

@@ -15,16 +15,22 @@ use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::core::{Engine, EngineError};
 use super::due::NextCall;
 use super::head::StoredPlace;
-use crate::allocation::{Allocation, FairRules, LaneLimits, QueueAllocation, TenantLimits};
+use super::work::EngineFetch;
+use crate::allocation::{
+    Allocation, FairRules, LaneLimits, QueueAllocation, ResourceLimits, ResourceRules, TenantLimits,
+};
 use crate::batches::BatchDefinition;
 use crate::custom::BatchId;
 use crate::job::JobBatch;
+use crate::key_path::KeyPath;
 use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, QueueName, SetName, Wid, WorkerEnd};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 
 const QUEUES: [&str; 3] = ["default", "mailers", "pull"];
+const TYPES: [&str; 3] = ["T", "U", "V"];
+const RESOURCES: [&str; 3] = ["r1", "r2", "r3"];
 /// Most runs are short; one in eight is long enough for segments to be reclaimed.
 const STEPS: usize = 120;
 const STEPS_LONG: usize = 900;
@@ -82,6 +88,10 @@ struct Run {
     leases_lost_total: u32,
     /// When jobs of each queue started, since its rate began.
     starts: BTreeMap<QueueName, Vec<Timestamp>>,
+    /// The same of resources.
+    resource_starts: BTreeMap<String, Vec<Timestamp>>,
+    /// Fetches that found nothing while jobs of other types or queues waited for resources.
+    fetches_blocked: u32,
 }
 
 fn settings() -> JobServerSettings {
@@ -123,6 +133,8 @@ impl Run {
             leases_lost: Vec::new(),
             leases_lost_total: 0,
             starts: BTreeMap::new(),
+            resource_starts: BTreeMap::new(),
+            fetches_blocked: 0,
         }
     }
 
@@ -172,9 +184,11 @@ impl Run {
             let rules = QueueAllocation { fair, concurrency, rate, ..QueueAllocation::default() };
             queues.insert(queue(name), rules);
         }
-        self.allocation = Allocation { queues, ..Allocation::default() };
+        let resources = self.resources();
+        self.allocation = Allocation { queues, resources, ..Allocation::default() };
         self.engine.allocate(self.allocation.clone());
         self.starts.clear();
+        self.resource_starts.clear();
         // Limits that are lowered count the jobs that have a record by then.
         self.leases_lost.clear();
         self.note_recorded();
@@ -189,6 +203,28 @@ impl Run {
                 (lease.is_recorded, lease.reserved_at) = (true, self.engine.end().0);
             }
         }
+    }
+
+    fn resources(&mut self) -> ResourceRules {
+        let mut of = BTreeMap::new();
+        for name in RESOURCES {
+            if self.random.u8(0..3) == 0 {
+                continue;
+            }
+            let types = TYPES.into_iter().filter(|_| self.random.u8(0..3) == 0);
+            let types = types.map(str::to_owned).collect();
+            let queues = QUEUES.into_iter().filter(|_| self.random.u8(0..4) == 0).map(queue);
+            let queues = queues.collect();
+            let rate = ["1/s", "2/s burst 3", "30/m"][self.random.usize(0..3)].parse().unwrap();
+            let limits = ResourceLimits {
+                concurrency: self.random.bool().then(|| self.random.u32(1..4)),
+                rate: (self.random.u8(0..3) == 0).then_some(rate),
+                types,
+                queues,
+            };
+            of.insert(name.to_owned(), limits);
+        }
+        ResourceRules { of }
     }
 
     /// Returns a rate of about a job per step.
@@ -248,8 +284,10 @@ impl Run {
             _ => (String::new(), format!("\"{padding}\"")),
         };
         let name = if lock < 6 { QUEUES[0] } else { name };
+        // Unique jobs are of one type, which is part of the key.
+        let jobtype = if lock < 6 { TYPES[0] } else { TYPES[self.random.usize(0..3)] };
         let json = format!(
-            r#"{{"jid":"{jid}","jobtype":"T","args":[{args}],"queue":"{name}","retry":{retry}{at}{custom}}}"#
+            r#"{{"jid":"{jid}","jobtype":"{jobtype}","args":[{args}],"queue":"{name}","retry":{retry}{at}{custom}}}"#
         );
         let mut batch = JobBatch::new();
         let now = self.now;
@@ -310,7 +348,10 @@ impl Run {
         }
         for _ in 0..20 {
             self.now = self.now + Duration::from_secs(2_000);
-            while self.run(|engine, now| engine.tick(now)).unwrap().next == NextCall::Now {}
+            while self.run(|engine, now| engine.tick(now)).unwrap().next == NextCall::Now {
+                // A segment is removed once the log has room to note that.
+                let _ = self.syncer.sync().and_then(|_| self.syncer.maintain());
+            }
             while let Ok(Some(taken)) = self.engine.take(None, &queues, |_| 0, self.now) {
                 let jid = taken.delivery.jid;
                 if jid.starts_with("cb-") {
@@ -368,11 +409,14 @@ impl Run {
             self.note_vanished();
             self.note(false);
         }
+        if taken.is_none() && self.engine.end() == before {
+            self.check_nothing_may_start(&queues);
+        }
         if let Some(taken) = &taken {
             // It may get a record later, when its queue gets a limit.
             self.ledger.leases_ended.remove(&*taken.delivery.jid);
             let held = self.engine.state.reserved.get(&taken.delivery.jid).unwrap();
-            if self.engine.is_limited(held.job, held.lane) {
+            if self.engine.is_limited(held.job, held.lane, held.uses) {
                 let Delivery { jid, json } = taken.delivery.clone();
                 self.note_lease(&jid, wid, json);
             }
@@ -382,7 +426,8 @@ impl Run {
             let _ = self.run(|engine, _| engine.note_all_waiting());
             self.note(false);
         } else if let Some(taken) = &taken {
-            self.note_start(&taken.delivery.jid);
+            self.note_start(&taken.delivery.jid, &taken.delivery.json);
+            self.check_is_logged(taken);
         }
         if let Some(taken) = taken {
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
@@ -394,18 +439,82 @@ impl Run {
         }
     }
 
-    /// Records that a job started. In any period, at most the burst and one job per interval start.
-    fn note_start(&mut self, jid: &str) {
+    /// Records that a job started, for the rates.
+    fn note_start(&mut self, jid: &str, json: &[u8]) {
         let state = &self.engine.state;
         let job = state.reserved.get(jid).unwrap().job;
         let name = state.queues.get(state.arena.get(job).queue).name.clone();
-        let Some(rate) = self.allocation.of(&name).rate else { return };
-        let starts = self.starts.entry(name).or_default();
-        starts.push(self.now);
-        for (count, first) in starts.iter().rev().enumerate() {
-            let intervals = self.now.since(*first).as_micros() / rate.interval().as_micros();
-            assert!((count as u128) < u128::from(rate.burst()) + intervals, "{starts:?}");
+        let jobtype = jobtype(json);
+        if let Some(rate) = self.allocation.of(&name).rate {
+            check_rate(self.starts.entry(name.clone()).or_default(), rate, self.now);
         }
+        for (resource, limits) in &self.allocation.resources.of {
+            if let Some(rate) = limits.rate.filter(|_| uses(limits, &name, &jobtype)) {
+                let starts = self.resource_starts.entry(resource.clone()).or_default();
+                check_rate(starts, rate.rate(), self.now);
+            }
+        }
+    }
+
+    /// Checks that a job that uses a resource with a limit of jobs at once has a record of its reservation.
+    fn check_is_logged(&self, taken: &EngineFetch) {
+        let state = &self.engine.state;
+        let job = state.reserved.get(&taken.delivery.jid).unwrap().job;
+        let name = &state.queues.get(state.arena.get(job).queue).name;
+        let jobtype = jobtype(&taken.delivery.json);
+        let counted = self.allocation.resources.of.values().filter(|it| it.concurrency.is_some());
+        let is_counted = counted.into_iter().any(|limits| uses(limits, name, &jobtype));
+        assert!(taken.is_logged || !is_counted, "{}", taken.delivery.jid);
+    }
+
+    /// Checks that a fetch of these queues left out no job that may start.
+    fn check_nothing_may_start(&mut self, queues: &[QueueName]) {
+        let engine = &self.engine;
+        if !engine.held_by_log.is_empty() || !engine.held_by_space.is_empty() {
+            return;
+        }
+        let state = &engine.state;
+        let running = |limits: &ResourceLimits| {
+            let held = state.reserved.iter().filter(|held| {
+                let name = &state.queues.get(state.arena.get(held.job).queue).name;
+                uses(limits, name, &self.jobtype(held.job))
+            });
+            held.count()
+        };
+        let is_full = |limits: &ResourceLimits| {
+            limits.concurrency.is_some_and(|most| running(limits) >= most as usize)
+        };
+        let resources = || self.allocation.resources.of.values();
+        // Rates are checked when jobs start; here they only hold up more.
+        let blocking: Vec<_> = resources().filter(|it| it.rate.is_some() || is_full(it)).collect();
+        for name in queues {
+            let Some(queue) = state.queues.number(name.as_str()).map(|it| state.queues.get(it))
+            else {
+                continue;
+            };
+            let rules = self.allocation.of(name);
+            let is_held_back = queue.paused
+                || rules.rate.is_some()
+                || rules.fair.is_some()
+                || rules.concurrency.is_some_and(|most| queue.reserved >= most);
+            let laned_up_to = queue.fair.as_ref().and_then(|fair| fair.laned_up_to);
+            if is_held_back || laned_up_to.is_some() {
+                continue;
+            }
+            for job in queue.lane.after(None, &state.arena) {
+                let jobtype = self.jobtype(job);
+                let is_blocked = blocking.iter().any(|it| uses(it, name, &jobtype));
+                assert!(is_blocked, "a job of {name} and type {jobtype} may start");
+                self.fetches_blocked += 1;
+            }
+        }
+    }
+
+    fn jobtype(&self, job: JobIndex) -> String {
+        let mut buffer = Vec::new();
+        let position = self.engine.state.arena.get(job).position;
+        let body = self.engine.journal.read(position, &mut buffer).unwrap();
+        body.jobtype.to_owned()
     }
 
     /// Records that a worker gets a job, unless the process ends first. No limit may be exceeded.
@@ -440,6 +549,14 @@ impl Run {
             let own = self.ledger.leases.get(jid).and_then(tenant);
             let running = running().filter(|lease| tenant(lease) == own).count();
             assert!(running <= most as usize, "{running} jobs of {own:?} run, and {most} may");
+        }
+        for (name, limits) in &self.allocation.resources.of {
+            let uses = |lease: &Lease| uses(limits, &lease.queue, &jobtype(&lease.json));
+            let is_used = self.ledger.leases.get(jid).is_some_and(uses);
+            if let Some(most) = limits.concurrency.filter(|_| is_used) {
+                let running = self.ledger.leases.values().filter(|lease| uses(lease)).count();
+                assert!(running <= most as usize, "{running} jobs of {name} run, and {most} may");
+            }
         }
     }
 
@@ -613,6 +730,7 @@ impl Run {
     fn reopen(&mut self, disk: SimulatedDisk, promised: u64) {
         self.crashes += 1;
         self.starts.clear();
+        self.resource_starts.clear();
         if self.full {
             // Opening an existing log needs no room; what comes then may.
             self.full = false;
@@ -792,6 +910,24 @@ impl Run {
     }
 }
 
+/// Records a start. In any period, at most the burst and one job per interval start.
+fn check_rate(starts: &mut Vec<Timestamp>, rate: Rate, now: Timestamp) {
+    starts.push(now);
+    for (count, first) in starts.iter().rev().enumerate() {
+        let intervals = now.since(*first).as_micros() / rate.interval().as_micros();
+        assert!((count as u128) < u128::from(rate.burst()) + intervals, "{starts:?}");
+    }
+}
+
+fn uses(limits: &ResourceLimits, queue: &QueueName, jobtype: &str) -> bool {
+    limits.queues.contains(queue) || limits.types.contains(jobtype)
+}
+
+fn jobtype(json: &[u8]) -> String {
+    let path: KeyPath = "/jobtype".parse().unwrap();
+    path.find(json).unwrap().into_owned()
+}
+
 fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::RecoveryReport) {
     let random = fastrand::Rng::with_seed(seed);
     Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
@@ -820,17 +956,26 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 fn what_was_promised_survives_power_cuts_and_kills() {
     let runs = number_from_environment("WEIR_SIMULATION_RUNS", 300);
     let first = number_from_environment("WEIR_SIMULATION_SEED", 0);
-    let (mut crashes, mut jobs, mut leases, mut lost) = (0, 0, 0, 0);
+    let (mut crashes, mut jobs, mut leases, mut lost, mut blocked) = (0, 0, 0, 0, 0);
     for seed in first..first + runs {
         let outcome = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
+            if seed % 3 == 1 {
+                run.change_rules();
+            }
             let steps = if seed % 8 == 7 { STEPS_LONG } else { STEPS };
             for _ in 0..steps {
                 run.step();
             }
             run.crash();
             run.finish_batches();
-            (run.crashes, run.next_jid, run.leases_restored, run.leases_lost_total)
+            (
+                run.crashes,
+                run.next_jid,
+                run.leases_restored,
+                run.leases_lost_total,
+                run.fetches_blocked,
+            )
         });
         let Ok(outcome) = outcome else {
             panic!(
@@ -841,11 +986,12 @@ fn what_was_promised_survives_power_cuts_and_kills() {
         jobs += outcome.1;
         leases += outcome.2;
         lost += outcome.3;
+        blocked += outcome.4;
     }
     println!(
-        "{runs} runs, {crashes} power cuts and kills, {jobs} jobs, {leases} leases found again, {lost} presumed: every promise held"
+        "{runs} runs, {crashes} power cuts and kills, {jobs} jobs, {leases} leases found again, {lost} presumed, {blocked} jobs waited for resources: every promise held"
     );
-    assert!(leases > 0 && lost > 0);
+    assert!(leases > 0 && lost > 0 && blocked > 0);
 }
 
 /// Restarts after every change of segments, so that each snapshot is read.

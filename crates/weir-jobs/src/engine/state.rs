@@ -8,7 +8,7 @@ use weir_log::RecordPosition;
 
 use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
 use super::cleared::Cleared;
-use super::fair_queue::{LaneChoice, RunningLane};
+use super::fair_queue::{LaneChoice, RunningLane, ServingOrder};
 use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
 use super::kept_key::KeptRecords;
@@ -22,6 +22,7 @@ use crate::features::FeatureTable;
 use crate::lanes::Room;
 use crate::metrics::JobsMetrics;
 use crate::model::SetName;
+use crate::resources::{ResourceSet, ResourceTable};
 
 /// A set of jobs, ordered by time.
 pub(crate) type TimeSet = BTreeSet<(u64, JobIndex)>;
@@ -53,6 +54,8 @@ pub(crate) struct EngineState {
     pub(crate) links: LaneLinks,
     /// Queues that fetches wait for, and when the next job of each may start by its rate or that of a tenant.
     pub(crate) sleeping: BTreeSet<(Timestamp, u16)>,
+    /// The shared resources, and the queues that wait for them.
+    pub(crate) resources: ResourceTable<u16>,
     /// The seed of the jid hashes.
     pub(crate) seed: u64,
     /// Greater than every order assigned so far.
@@ -119,6 +122,7 @@ impl EngineState {
             kept: KeptRecords::default(),
             links: LaneLinks::default(),
             sleeping: BTreeSet::new(),
+            resources: ResourceTable::default(),
             seed,
             next_order: 1,
         }
@@ -220,19 +224,21 @@ impl EngineState {
 
     /// Removes the next job of a queue and marks it as reserved: the oldest, or the newest if
     /// `newest_from` has the order from which jobs are in time. In a queue with `fair_by`, that of the
-    /// next lane. The caller adds the reservation.
+    /// next lane; not one that uses a resource of `blocked`. The caller adds the reservation.
     pub(crate) fn take(
         &mut self,
         queue: u16,
         newest_from: Option<u64>,
         room: Room,
+        blocked: ResourceSet,
         now: Timestamp,
     ) -> Option<(JobIndex, Option<RunningLane>)> {
         let Self { queues, arena, links, .. } = self;
         let queue = queues.get_mut(queue);
         let (job, lane) = match &mut queue.fair {
             Some(fair) => {
-                let (job, lane) = fair.take(room, newest_from, now, links, arena)?;
+                let order = ServingOrder { room, newest_from, blocked };
+                let (job, lane) = fair.take(order, now, links, arena)?;
                 queue.lane.remove(job, arena);
                 (job, Some(lane))
             }

@@ -17,6 +17,7 @@ use super::core::{Engine, EngineError};
 use super::fair_queue::RunningLane;
 use super::head::RecordHead;
 use super::reservation_record::{LoggedReservation, reservation_key};
+use super::reservations::EngineReservation;
 use crate::allocation::{Allocation, unrecorded_max};
 use crate::settings::Fsync;
 
@@ -70,18 +71,14 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Returns whether a job that was taken may run only if its reservation is in the log.
-    pub(super) fn needs_record(
-        &self,
-        job: JobIndex,
-        lane: Option<RunningLane>,
-        lease: Duration,
-    ) -> bool {
-        self.is_limited(job, lane)
+    pub(super) fn needs_record(&self, held: &EngineReservation) -> bool {
+        self.is_limited(held.job, held.lane, held.uses)
             && (self.presumed_until.is_some()
                 || !self.is_known_to_be_open()
-                || lease > PRESUMED_LEASE
-                || self.holds_lock(job)
-                || !self.is_far_from_limits(job, lane))
+                || self.outlasts_presumption(held.since, held.expires_at)
+                || self.holds_lock(held.job)
+                || self.state.resources.is_counted(held.uses)
+                || !self.is_far_from_limits(held.job, held.lane))
     }
 
     /// Returns whether a restart after a crash knows that the store was open. With other settings than `fsync = "always"`,
@@ -107,12 +104,14 @@ impl<D: Disk> Engine<D> {
     /// Writes the missing records of reservations in queues with limits: before the store is closed, and when limits
     /// change.
     pub(crate) fn record_limited(&mut self) -> Result<(), EngineError> {
-        let is_limited = |job: JobIndex| {
-            let queue = self.state.queues.get(self.state.arena.get(job).queue);
-            self.allocation.of(&queue.name).limits_running() || self.holds_lock(job)
+        let is_limited = |held: &EngineReservation| {
+            let queue = self.state.queues.get(self.state.arena.get(held.job).queue);
+            self.allocation.of(&queue.name).limits_running()
+                || self.holds_lock(held.job)
+                || self.state.resources.is_counted(held.uses)
         };
         let held = self.state.reserved.iter();
-        let held = held.filter(|held| held.logged.is_none() && is_limited(held.job));
+        let held = held.filter(|held| held.logged.is_none() && is_limited(held));
         let missing: Vec<_> = held
             .map(|held| {
                 let key = reservation_key(self.state.arena.get(held.job).order);

@@ -16,10 +16,12 @@ use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
 use crate::job_text;
 use crate::job_types::{StartedJob, TypeRun};
+use crate::lanes::Room;
 use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{
     Delivery, FailureCause, FailureReport, FailureState, QueueName, SetName, Wid, WorkerEnd,
 };
+use crate::resources::{ResourceSet, TypeKey};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
 use crate::tracks::TrackState;
@@ -54,6 +56,8 @@ enum HandOutError {
     Dropped,
     /// It can't be read at the moment, or the log is behind. It waits again.
     JustNow,
+    /// One of its resources has no room: its type was not known before. It waits again.
+    NoRoom,
     /// The log does not accept its reservation. It waits again.
     NotLogged(StoreError),
 }
@@ -92,9 +96,10 @@ impl<D: Disk> Engine<D> {
         self.relane_for_fetch(queues);
         self.wake_for_fetch(queues, now);
         let (mut expired, mut left_out) = (0, LeftOut::default());
+        let blocked = self.blocked_resources(now);
         loop {
             let Some((queue, Choice { end, charge, .. })) =
-                self.choose(queues, &left_out, &fetches_waiting, now)
+                self.choose(queues, &left_out, blocked, &fetches_waiting, now)
             else {
                 self.sleep_for_fetch(queues, now);
                 return left_out.failure.map_or(Ok(None), Err);
@@ -107,8 +112,12 @@ impl<D: Disk> Engine<D> {
             let newest_from = (end == QueueEnd::Newest).then(|| self.in_time_from(queue, now));
             let rules = self.state.queues.get(queue);
             let room = Self::room(rules, || fetches_waiting(&rules.name));
-            let Some((job, lane)) = self.state.take(queue, newest_from, room, now) else {
-                return Ok(None);
+            let Some((job, lane)) = self.state.take(queue, newest_from, room, blocked, now) else {
+                self.take_back_charge(queue, charge);
+                // Its tenants wait for resources. If there are many, some were not looked at yet.
+                left_out.queues.push(queue);
+                self.woken.extend(self.can_serve(queue, room, blocked).then_some(queue));
+                continue;
             };
             if self.state.features.get(job).has_expired(now) {
                 self.take_back_charge(queue, charge);
@@ -119,7 +128,7 @@ impl<D: Disk> Engine<D> {
                 expired += 1;
                 continue;
             }
-            let error = match self.hand_out(job, wid, charge, lane, now) {
+            let error = match self.hand_out(job, wid, charge, lane, blocked, now) {
                 Ok(taken) => return Ok(Some(taken)),
                 Err(error) => error,
             };
@@ -130,6 +139,12 @@ impl<D: Disk> Engine<D> {
                 HandOutError::JustNow => {
                     self.wait_again(job, lane);
                     return Ok(None);
+                }
+                HandOutError::NoRoom => {
+                    self.wait_again(job, None);
+                    self.end_lane(queue, lane, None, now);
+                    left_out.queues.push(queue);
+                    self.woken.push(queue);
                 }
                 HandOutError::NotLogged(error) => {
                     self.wait_again(job, lane);
@@ -185,6 +200,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         queues: &[QueueName],
         left_out: &LeftOut,
+        blocked: ResourceSet,
         fetches_waiting: &impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<(u16, Choice)> {
@@ -197,20 +213,28 @@ impl<D: Disk> Engine<D> {
             }
             let queue = state.queues.get(number);
             let first = queue.lane.first().filter(|_| !queue.paused)?;
-            let is_held_back =
-                |fair: &FairQueue| !fair.can_serve(Self::room(queue, || fetches_waiting(name)));
+            let is_held_back = |fair: &FairQueue| {
+                let room = Self::room(queue, || fetches_waiting(name));
+                !fair.can_serve(room, blocked, &state.links)
+            };
             Some(Candidate {
                 place,
                 running: queue.reserved,
                 oldest_wait: wait(first),
                 newest_wait: queue.lane.last().map(wait).unwrap_or_default(),
                 is_held_back: queue.rate.blocked_until(now).is_some()
+                    || !queue.uses.is_open(blocked)
                     || queue.fair.as_deref().is_some_and(is_held_back),
             })
         });
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
         let number = self.state.queues.number(queues[chosen.place].as_str())?;
         Some((number, chosen))
+    }
+
+    fn can_serve(&self, queue: u16, room: Room, blocked: ResourceSet) -> bool {
+        let fair = self.state.queues.get(queue).fair.as_ref();
+        fair.is_some_and(|fair| fair.can_serve(room, blocked, &self.state.links))
     }
 
     /// Counts a job that starts to wait.
@@ -264,6 +288,7 @@ impl<D: Disk> Engine<D> {
         wid: Option<&Wid>,
         charge: Option<DispatchCharge>,
         lane: Option<RunningLane>,
+        blocked: ResourceSet,
         now: Timestamp,
     ) -> Result<EngineFetch, HandOutError> {
         let ArenaEntry { position, order, queue, .. } = *self.state.arena.get(job);
@@ -274,6 +299,12 @@ impl<D: Disk> Engine<D> {
         let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
         let jid: Box<str> = Box::from(body.jid);
         let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
+        let jobtype = TypeKey::of(body.jobtype);
+        let name = &self.state.queues.get(queue).name;
+        let uses = self.state.resources.of_job(name.as_str(), jobtype);
+        if !uses.is_open(blocked) {
+            return Err(HandOutError::NoRoom);
+        }
         let wid = wid.cloned();
         let ticket = self.state.reserved.ticket();
         let mut reservation = EngineReservation {
@@ -287,8 +318,10 @@ impl<D: Disk> Engine<D> {
             lane,
             logged: None,
             run: Some(self.metrics.types().run_of(body.jobtype, now)),
+            jobtype,
+            uses,
         };
-        if self.needs_record(job, lane, expires_at.since(now))
+        if self.needs_record(&reservation)
             && let Err(error) = self.log_reservation(&mut reservation)
         {
             return Err(match error {
@@ -306,6 +339,7 @@ impl<D: Disk> Engine<D> {
             run.start(&StartedJob { jid: &delivery.jid, queue, ready_at }, now);
         }
         self.state.reserved.insert(reservation);
+        self.state.resources.start(uses, now);
         let features = self.state.features.get(job);
         self.state.features.set(job, features.started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);

@@ -12,13 +12,15 @@ pub struct BlockedJobs {
     pub concurrency: u64,
     /// The next one may not start yet.
     pub rate: u64,
+    /// Resources that they share with others have no room.
+    pub resource: u64,
 }
 
 impl BlockedJobs {
     /// Returns the sum.
     #[must_use]
     pub const fn total(self) -> u64 {
-        self.concurrency + self.rate
+        self.concurrency + self.rate + self.resource
     }
 }
 
@@ -26,6 +28,7 @@ impl std::ops::AddAssign for BlockedJobs {
     fn add_assign(&mut self, other: Self) {
         self.concurrency += other.concurrency;
         self.rate += other.rate;
+        self.resource += other.resource;
     }
 }
 
@@ -33,6 +36,7 @@ impl std::ops::SubAssign for BlockedJobs {
     fn sub_assign(&mut self, other: Self) {
         self.concurrency -= other.concurrency;
         self.rate -= other.rate;
+        self.resource -= other.resource;
     }
 }
 
@@ -89,6 +93,8 @@ pub(super) enum LanePosition {
     Level,
     /// Its next job may not start yet: its rate is used up.
     Sleeping,
+    /// Its next job waits for a shared resource; by class.
+    Blocked(u16),
     /// No job waits or is in progress.
     Idle,
     /// The same, and jobs have started so recently that it counts for the rate.
@@ -143,12 +149,12 @@ impl Lane {
         self.running >= self.running_max
     }
 
-    /// Returns the number of its jobs that wait because of a limit. It must be where it belongs.
+    /// Returns the number of its jobs that wait because of a limit of its tenant. It must be where it belongs.
     pub(super) fn blocked(&self) -> BlockedJobs {
         let waiting = u64::from(self.waiting);
         match self.position {
-            _ if self.is_full() => BlockedJobs { concurrency: waiting, rate: 0 },
-            LanePosition::Sleeping => BlockedJobs { concurrency: 0, rate: waiting },
+            _ if self.is_full() => BlockedJobs { concurrency: waiting, ..BlockedJobs::default() },
+            LanePosition::Sleeping => BlockedJobs { rate: waiting, ..BlockedJobs::default() },
             _ => BlockedJobs::default(),
         }
     }

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use weir_base::clock::Timestamp;
 use weir_base::token_bucket::TokenBucket;
 
+use super::blocked::BlockedLanes;
 use super::heap::LaneHeap;
 use super::lane::{
     BlockedJobs, Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, UNLIMITED, micros_of,
@@ -55,6 +56,8 @@ pub struct Lanes {
     /// Lanes without jobs that have started some recently, by the time in microseconds at which these no longer count for
     /// their rate.
     pub(super) refilling: LaneHeap,
+    /// Lanes whose next job waits for a shared resource, by class.
+    pub(super) by_class: Vec<BlockedLanes>,
     /// The time up to which lanes were woken.
     pub(super) awake_at: Timestamp,
     /// Lanes without jobs whose tenants are behind in time, longest idle first.
@@ -81,6 +84,7 @@ impl Lanes {
             levels: Levels::default(),
             sleeping: LaneHeap::default(),
             refilling: LaneHeap::default(),
+            by_class: Vec::new(),
             awake_at: Timestamp::default(),
             idle: LaneList::EMPTY,
             weight_busy: 0,
@@ -148,6 +152,12 @@ impl Lanes {
         self.blocked
     }
 
+    /// Returns the number of jobs that wait in a lane.
+    #[must_use]
+    pub fn waiting_in(&self, id: LaneId) -> u64 {
+        u64::from(self.lanes[id.index()].waiting)
+    }
+
     /// Returns the number of jobs waiting in all lanes.
     #[must_use]
     pub const fn waiting(&self) -> usize {
@@ -192,6 +202,7 @@ impl Lanes {
             self.blocked -= lane.blocked();
             lane.waiting += 1;
             self.blocked += lane.blocked();
+            self.note_waiting_blocked(id, 1);
         } else {
             self.change(id, |lane| lane.waiting += 1);
         }
@@ -212,6 +223,7 @@ impl Lanes {
             self.blocked -= lane.blocked();
             lane.waiting -= 1;
             self.blocked += lane.blocked();
+            self.note_waiting_blocked(id, -1);
         } else {
             self.change(id, |lane| lane.waiting -= 1);
         }
@@ -290,15 +302,17 @@ impl Lanes {
         }
     }
 
-    /// Takes a lane out of the levels, or wakes it.
+    /// Takes a lane out of the levels, wakes or unblocks it.
     pub(super) fn displace(&mut self, id: LaneId) {
         let lane = &mut self.lanes[id.index()];
         self.blocked -= lane.blocked();
-        if lane.position == LanePosition::Sleeping {
-            lane.position = LanePosition::Nowhere;
-            self.sleeping.remove(&mut self.lanes, id);
-        } else {
-            self.levels.remove(&mut self.lanes, id);
+        match lane.position {
+            LanePosition::Sleeping => {
+                lane.position = LanePosition::Nowhere;
+                self.sleeping.remove(&mut self.lanes, id);
+            }
+            LanePosition::Blocked(class) => self.leave_blocked(id, class),
+            _ => self.levels.remove(&mut self.lanes, id),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Fair shares for the tenants of a queue. A change of `fair_by` adds all jobs to new lanes at once.
 
+use std::sync::Arc;
+
 use weir_base::clock::Timestamp;
 
 use super::lanes::MemoryLanes;
@@ -56,9 +58,12 @@ impl MemoryState {
         queues: impl IntoIterator<Item = &'a QueueName>,
         now: Timestamp,
     ) {
+        let blocked = self.blocked_resources(now);
+        let classes = Arc::clone(&self.resources.classes);
         for name in queues {
             if let Some(fair) = self.queues.get_mut(name).and_then(|queue| queue.fair.as_mut()) {
                 fair.wake(now);
+                fair.unblock(&classes, blocked);
             }
         }
     }
@@ -72,7 +77,9 @@ impl MemoryState {
             }
             let of_queue = queue.rate.wait_until(now);
             let of_tenants = || queue.fair.as_ref().and_then(MemoryLanes::next_wake);
-            if let Some(at) = of_queue.or_else(of_tenants) {
+            let by_rates = of_queue.or_else(of_tenants);
+            let by_resources = self.wait_for_resources(name, now);
+            if let Some(at) = by_rates.into_iter().chain(by_resources).min() {
                 self.sleeping.insert((at, name.clone()));
             }
         }
@@ -82,6 +89,9 @@ impl MemoryState {
     pub(super) fn count_start(&mut self, id: JobId, now: Timestamp) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(queue) = self.queues.get_mut(&job.queue) else { return };
+        if let MemoryJobState::Reserved(held) = &job.rest {
+            self.resources.start(held.uses, now);
+        }
         queue.rate.start(now);
         if let (Some(fair), Some(lane)) = (&mut queue.fair, job.lane) {
             fair.count_start(lane, now);

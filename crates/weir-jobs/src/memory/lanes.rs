@@ -7,6 +7,7 @@ use weir_base::clock::Timestamp;
 
 use crate::allocation::FairRules;
 use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
+use crate::resources::{ResourceSet, TypeClass, TypeClasses};
 
 #[derive(Debug)]
 pub(super) struct MemoryLanes<J> {
@@ -25,7 +26,7 @@ impl<J: Copy> MemoryLanes<J> {
         new
     }
 
-    /// Applies rules that need no other lanes.
+    /// Applies rules that need no other lanes. The next fetch looks at those with jobs again.
     pub(super) fn apply(&mut self, rules: &FairRules, concurrency: Option<u32>) {
         (self.rules, self.concurrency) = (rules.clone(), concurrency);
         let weights = rules.weights.iter();
@@ -72,6 +73,7 @@ impl<J: Copy> MemoryLanes<J> {
     pub(super) fn add(&mut self, id: J, order: u64, json: &[u8]) -> LaneId {
         let lane = self.lanes.add(self.tenant(json));
         self.jobs.insert((lane, order), id);
+        self.note_change(lane);
         lane
     }
 
@@ -79,6 +81,14 @@ impl<J: Copy> MemoryLanes<J> {
     pub(super) fn remove(&mut self, lane: LaneId, order: u64) {
         self.jobs.remove(&(lane, order));
         self.lanes.remove(lane);
+        self.note_change(lane);
+    }
+
+    /// A lane may have another next job now.
+    fn note_change(&mut self, lane: LaneId) {
+        if self.lanes.is_blocked(lane) {
+            self.lanes.unblock(lane);
+        }
     }
 
     /// Counts a job in progress. Returns its lane.
@@ -95,14 +105,42 @@ impl<J: Copy> MemoryLanes<J> {
     }
 
     /// Returns the next job: the oldest of the least served lane; or its newest, if its order is at least
-    /// `newest_from`.
-    pub(super) fn next(&mut self, room: Room, newest_from: Option<u64>) -> Option<J> {
-        let lane = self.lanes.pick(room)?;
-        let mut jobs = self.jobs.range((lane, 0)..=(lane, u64::MAX));
-        let (oldest, newest) = (jobs.next()?, jobs.next_back());
-        let is_new =
-            |((_, order), _): &(&(LaneId, u64), &J)| newest_from.is_some_and(|from| *order >= from);
-        Some(*newest.filter(is_new).unwrap_or(oldest).1)
+    /// `newest_from`. Lanes whose next job is of a class that may not start are blocked.
+    pub(super) fn next(
+        &mut self,
+        room: Room,
+        newest_from: Option<u64>,
+        class_of: impl Fn(J) -> TypeClass,
+        is_open: impl Fn(TypeClass) -> bool,
+    ) -> Option<J> {
+        loop {
+            let lane = self.lanes.pick(room)?;
+            let mut jobs = self.jobs.range((lane, 0)..=(lane, u64::MAX));
+            let (oldest, newest) = (jobs.next()?, jobs.next_back());
+            let is_new = |((_, order), _): &(&(LaneId, u64), &J)| {
+                newest_from.is_some_and(|from| *order >= from)
+            };
+            let mut next = newest.filter(is_new).into_iter().chain([oldest]);
+            if let Some((_, job)) = next.find(|(_, job)| is_open(class_of(**job))) {
+                return Some(*job);
+            }
+            let class = class_of(*oldest.1);
+            self.lanes.block(lane, class.0);
+        }
+    }
+
+    /// Lets the next fetch look at all tenants whose next job may start.
+    pub(super) fn unblock(&mut self, classes: &TypeClasses, blocked: ResourceSet) {
+        let open =
+            self.blocked_classes().filter(|(class, _)| classes.uses(*class).is_open(blocked));
+        for (class, _) in open.collect::<Vec<_>>() {
+            self.lanes.unblock_some(class.0, usize::MAX);
+        }
+    }
+
+    /// Returns the classes of jobs that wait for resources, as far as fetches have found them, and the number of these jobs.
+    pub(super) fn blocked_classes(&self) -> impl Iterator<Item = (TypeClass, u64)> {
+        self.lanes.blocked_classes().map(|(class, jobs)| (TypeClass(class), jobs))
     }
 
     pub(super) fn can_serve(&self, room: Room) -> bool {

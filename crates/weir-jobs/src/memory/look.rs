@@ -26,7 +26,7 @@ impl MemoryState {
         let counts = |(name, queue): (&QueueName, &MemoryQueue)| {
             queue.counts(name, self.allocation.of(name).concurrency, now)
         };
-        Counts {
+        let mut counts = Counts {
             queues: visible.map(counts).collect(),
             scheduled: self.set(SetName::Scheduled).len() as u64,
             retries: self.set(SetName::Retries).len() as u64,
@@ -40,7 +40,9 @@ impl MemoryState {
             batches: self.features.batches.len() as u64,
             batch_bytes: self.features.batches.definition_bytes() as u64,
             ..Counts::default()
-        }
+        };
+        self.add_resources(&mut counts, now);
+        counts
     }
 
     /// Returns up to `limit` reservations, oldest first.
@@ -165,10 +167,10 @@ impl MemoryQueue {
     fn blocked(&self, concurrency: Option<u32>, now: Timestamp) -> BlockedJobs {
         let all = self.lane.len() as u64;
         if concurrency.is_some_and(|most| self.reserved >= most) {
-            return BlockedJobs { concurrency: all, rate: 0 };
+            return BlockedJobs { concurrency: all, ..BlockedJobs::default() };
         }
         if self.rate.blocked_until(now).is_some() {
-            return BlockedJobs { concurrency: 0, rate: all };
+            return BlockedJobs { rate: all, ..BlockedJobs::default() };
         }
         self.fair.as_ref().map(MemoryLanes::blocked).unwrap_or_default()
     }
@@ -185,6 +187,7 @@ impl MemoryQueue {
             failed_total: self.totals.failed,
             lanes: self.fair.as_ref().map(MemoryLanes::counts).unwrap_or_default(),
             blocked: self.blocked(concurrency, now),
+            blocked_by_resource: Vec::new(),
         }
     }
 }

@@ -180,6 +180,7 @@ impl MemoryState {
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
         self.dispatcher.retain(&self.allocation, &allocation);
         self.allocation = allocation;
+        self.apply_resources();
         let queues: Vec<QueueName> = self.queues.keys().cloned().collect();
         for name in &queues {
             self.allocate_lanes(name);

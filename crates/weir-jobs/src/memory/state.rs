@@ -17,6 +17,7 @@ use crate::job_types::TypeRun;
 use crate::lanes::LaneId;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
+use crate::resources::{ResourceSet, ResourceTable, ResourceUse};
 use crate::settings::JobServerLimits;
 use crate::start_rate::QueueRate;
 use crate::tracks::{Track, TrackState};
@@ -66,6 +67,8 @@ pub(super) struct MemoryReservation {
     pub(super) charge: Option<DispatchCharge>,
     /// Of the statistics by type.
     pub(super) run: Rc<TypeRun>,
+    /// The shared resources that the job uses.
+    pub(super) uses: ResourceSet,
 }
 
 /// One queue.
@@ -116,6 +119,10 @@ pub(super) struct MemoryState {
     pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
     /// Queues that fetches wait for, by when the next job of each may start by its rate or that of a tenant.
     pub(super) sleeping: BTreeSet<(Timestamp, QueueName)>,
+    /// The shared resources, and the queues that wait for them.
+    pub(super) resources: ResourceTable<QueueName>,
+    /// Jobs in progress of each shared resource.
+    pub(super) used: ResourceUse,
     pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
     pub(super) totals: MemoryTotals,
     pub(super) features: FeatureTable<JobId>,
@@ -137,12 +144,14 @@ impl MemoryState {
         limits: JobServerLimits,
         metrics: JobsMetrics,
     ) -> Self {
-        Self {
+        let mut new = Self {
             jobs: BTreeMap::new(),
             queues: BTreeMap::new(),
             sets: Default::default(),
             expiry: BTreeSet::new(),
             sleeping: BTreeSet::new(),
+            resources: ResourceTable::default(),
+            used: ResourceUse::default(),
             by_jid: BTreeMap::new(),
             totals: MemoryTotals::default(),
             features: FeatureTable::default(),
@@ -154,7 +163,9 @@ impl MemoryState {
             limits,
             metrics,
             random: fastrand::Rng::new(),
-        }
+        };
+        new.apply_resources();
+        new
     }
 
     /// Deletes all jobs and queues, but continues the sequence of orders.
@@ -162,6 +173,8 @@ impl MemoryState {
         let fresh = Self::new(self.allocation.clone(), self.limits.clone(), self.metrics.clone());
         let old = std::mem::replace(self, fresh);
         self.next_order = old.next_order;
+        self.resources = old.resources;
+        self.resources.forget_waiting();
         self.features.cron = old.features.cron;
         self.dispatcher = old.dispatcher;
         self.dispatcher.forget_running();
@@ -315,6 +328,7 @@ impl MemoryState {
             }
             MemoryJobState::Reserved(reservation) => {
                 queue.reserved += 1;
+                self.used.add(reservation.uses);
                 job.lane = queue.fair.as_mut().map(|fair| fair.start(&job.json));
                 self.expiry.insert((reservation.expires_at, id));
             }
@@ -337,6 +351,7 @@ impl MemoryState {
             }
             MemoryJobState::Reserved(reservation) => {
                 queue.reserved -= 1;
+                self.used.remove(reservation.uses);
                 if let Some((fair, lane)) = lane {
                     fair.end(lane, None);
                 }

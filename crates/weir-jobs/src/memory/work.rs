@@ -18,6 +18,7 @@ use crate::metrics::{JobServerLimit, StaleReport};
 use crate::model::{
     Delivery, FailureCause, FailureReport, NewJob, QueueName, SetName, Wid, WorkerEnd,
 };
+use crate::resources::{ResourceSet, TypeKey};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
 use crate::tracks::TrackState;
@@ -195,34 +196,80 @@ impl MemoryState {
         fetches_waiting: &impl Fn(&QueueName) -> u32,
         now: Timestamp,
     ) -> Option<(JobId, Option<DispatchCharge>)> {
+        let blocked = self.blocked_resources(now);
+        let mut left_out = Vec::new();
+        loop {
+            let candidates: Vec<Candidate> = queues
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| !left_out.contains(place))
+                .filter_map(|(place, name)| {
+                    self.candidate(place, name, blocked, fetches_waiting, now)
+                })
+                .collect();
+            let candidates = candidates.iter().copied();
+            let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
+            let name = &queues[chosen.place];
+            let target = self.allocation.of(name).target_latency.unwrap_or_default();
+            let newest_from = (chosen.end == QueueEnd::Newest).then(|| (now - target).as_micros());
+            if let Some(id) = self.next_job(name, newest_from, fetches_waiting, blocked) {
+                return Some((id, chosen.charge));
+            }
+            // The next jobs of all its tenants wait for resources.
+            if let Some(charge) = chosen.charge {
+                self.dispatcher.take_back(name, charge);
+            }
+            left_out.push(chosen.place);
+        }
+    }
+
+    fn candidate(
+        &self,
+        place: usize,
+        name: &QueueName,
+        blocked: ResourceSet,
+        fetches_waiting: &impl Fn(&QueueName) -> u32,
+        now: Timestamp,
+    ) -> Option<Candidate> {
         let wait = |order: &u64| now.since(Timestamp::from_micros(*order));
-        let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
-            let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
-            let (oldest, _) = queue.lane.first_key_value()?;
-            Some(Candidate {
-                place,
-                running: queue.reserved,
-                oldest_wait: wait(oldest),
-                newest_wait: queue.lane.keys().next_back().map(wait).unwrap_or_default(),
-                is_held_back: queue.rate.blocked_until(now).is_some()
-                    || queue
-                        .fair
-                        .as_ref()
-                        .is_some_and(|fair| !fair.can_serve(queue.room(|| fetches_waiting(name)))),
-            })
-        });
-        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates, now)?;
-        let name = &queues[chosen.place];
-        let target = self.allocation.of(name).target_latency.unwrap_or_default();
-        let newest_from = (chosen.end == QueueEnd::Newest).then(|| (now - target).as_micros());
-        let queue = self.queues.get_mut(name)?;
-        let room = queue.room(|| fetches_waiting(name));
-        let id = match (&mut queue.fair, chosen.end) {
-            (Some(fair), _) => fair.next(room, newest_from)?,
-            (None, QueueEnd::Oldest) => *queue.lane.first_key_value()?.1,
-            (None, QueueEnd::Newest) => *queue.lane.last_key_value()?.1,
+        let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
+        let (oldest, _) = queue.lane.first_key_value()?;
+        let has_none = || match &queue.fair {
+            Some(fair) => !fair.can_serve(queue.room(|| fetches_waiting(name))),
+            None => self.oldest_open(queue, blocked).is_none(),
         };
-        Some((id, chosen.charge))
+        Some(Candidate {
+            place,
+            running: queue.reserved,
+            oldest_wait: wait(oldest),
+            newest_wait: queue.lane.keys().next_back().map(wait).unwrap_or_default(),
+            is_held_back: queue.rate.blocked_until(now).is_some()
+                || !self.resources.of_queue(name.as_str()).is_open(blocked)
+                || has_none(),
+        })
+    }
+
+    fn next_job(
+        &mut self,
+        name: &QueueName,
+        newest_from: Option<u64>,
+        fetches_waiting: &impl Fn(&QueueName) -> u32,
+        blocked: ResourceSet,
+    ) -> Option<JobId> {
+        let queue = self.queues.get(name)?;
+        if queue.fair.is_none() {
+            let newest = newest_from.and_then(|from| self.newest_open(queue, from, blocked));
+            return newest.or_else(|| self.oldest_open(queue, blocked));
+        }
+        let room = queue.room(|| fetches_waiting(name));
+        let Self { queues, jobs, resources, .. } = self;
+        let classes = &resources.classes;
+        let class_of = |id| {
+            let jobtype = jobs.get(&id).map_or("", |job: &MemoryJob| &job.jobtype);
+            classes.of_type(TypeKey::of(jobtype))
+        };
+        let is_open = |class| classes.uses(class).is_open(blocked);
+        queues.get_mut(name)?.fair.as_mut()?.next(room, newest_from, class_of, is_open)
     }
 
     /// Takes back what dispatch charged for a job that waits again.
@@ -248,8 +295,9 @@ impl MemoryState {
         let delivery = Delivery { jid: jid.clone(), json: json.clone() };
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
+        let uses = Self::uses(&self.resources, self.job(id));
         let reservation =
-            MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge, run };
+            MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge, run, uses };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
         self.count_start(id, now);
         self.features.set(id, self.features.get(id).started());

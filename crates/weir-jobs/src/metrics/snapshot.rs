@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::{OTHER_QUEUES, node_states, shard_states};
 use crate::lanes::{BlockedJobs, LaneCounts};
 use crate::node::NodeState;
+use crate::store::ResourceCounts;
 use crate::store::shard_state::ShardState;
 
 /// The state of the server at one time.
@@ -39,6 +40,7 @@ pub struct MetricsSnapshot {
     pub log_damages: u64,
     pub shards: Vec<ShardState>,
     pub nodes: Vec<NodeState>,
+    pub resources: Vec<ResourceCounts>,
 }
 
 /// The state of one queue at that time.
@@ -84,6 +86,7 @@ impl Collector for SnapshotCollector {
         limit_queues(&mut snapshot.queues, self.queue_labels_max);
         encode_server(&mut encoder, &snapshot)?;
         encode_queues(&mut encoder, &snapshot.queues)?;
+        encode_resources(&mut encoder, &snapshot.resources)?;
         shard_states::encode(&mut encoder, &snapshot.shards)?;
         node_states::encode(&mut encoder, &snapshot.nodes)
     }
@@ -169,17 +172,22 @@ fn encode_queues(
     queues: &[QueueSnapshot],
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
-    let gauges: [(&str, &str, Value); 7] = [
+    let gauges: [(&str, &str, Value); 8] = [
         ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
         ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
         (
             "queue_blocked",
-            "Jobs waiting in the queue because of a limit of jobs at once or a rate",
+            "Jobs waiting in the queue because of a limit of jobs at once, a rate or a shared resource",
             |queue| queue.blocked.total(),
         ),
         ("queue_rate_blocked", "Jobs waiting in the queue because of a rate", |queue| {
             queue.blocked.rate
         }),
+        (
+            "queue_resource_blocked",
+            "Jobs waiting in the queue because a shared resource has no room",
+            |queue| queue.blocked.resource,
+        ),
         (
             "queue_sleeping_lanes",
             "Tenants of the queue with jobs that wait because of a rate",
@@ -225,6 +233,33 @@ fn encode_queues(
     for queue in queues {
         let label = [("queue", queue.name.as_str())];
         ConstGauge::new(queue.latency_seconds).encode(family.encode_family(&label)?)?;
+    }
+    Ok(())
+}
+
+fn encode_resources(
+    encoder: &mut DescriptorEncoder<'_>,
+    resources: &[ResourceCounts],
+) -> Result<(), Error> {
+    type Value = fn(&ResourceCounts) -> Option<u64>;
+    let gauges: [(&str, &str, Value); 3] = [
+        ("resource_working", "Jobs in progress that use the shared resource", |resource| {
+            Some(resource.used)
+        }),
+        ("resource_concurrency", "Jobs that may use the shared resource at once", |resource| {
+            resource.concurrency.map(u64::from)
+        }),
+        ("resource_blocked", "Jobs waiting because the shared resource has no room", |resource| {
+            Some(resource.blocked)
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for resource in resources {
+            let Some(value) = value(resource) else { continue };
+            let label = [("resource", resource.name.as_str())];
+            ConstGauge::new(value).encode(family.encode_family(&label)?)?;
+        }
     }
     Ok(())
 }

@@ -146,6 +146,7 @@ mod tests {
             failed_total: 0,
             lanes: crate::lanes::LaneCounts::default(),
             blocked: crate::lanes::BlockedJobs::default(),
+            blocked_by_resource: Vec::new(),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::model::{FailureState, SetName};
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
 use crate::store::{
-    BackupPoint, CallbackJob, ExportedFeatures, JobState, QueueCounts, Reserved, ShardState,
-    Storage, Store, StoreCondition, StoredJob,
+    BackupPoint, CallbackJob, Counts, ExportedFeatures, JobState, QueueCounts, Reserved,
+    ShardState, Storage, Store, StoreCondition, StoredJob,
 };
 use crate::view;
 
@@ -135,8 +135,11 @@ pub(super) async fn queues<S: Store>(service: &JobService<S>) -> Vec<view::Queue
     let now = service.clock.now();
     let settings = service.settings();
     let counts = service.store.counts().await;
-    let mut queues: Vec<_> =
-        counts.queues.iter().map(|queue| queue_view(service, &settings, queue, now)).collect();
+    let mut queues: Vec<_> = counts
+        .queues
+        .iter()
+        .map(|queue| queue_view(service, &settings, &counts, queue, now))
+        .collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));
     queues
 }
@@ -144,6 +147,7 @@ pub(super) async fn queues<S: Store>(service: &JobService<S>) -> Vec<view::Queue
 fn queue_view<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
+    counts: &Counts,
     queue: &QueueCounts,
     now: Timestamp,
 ) -> view::QueueView {
@@ -159,6 +163,7 @@ fn queue_view<S: Store>(
         blocked_by: view::BlockedView {
             concurrency: queue.blocked.concurrency,
             rate: queue.blocked.rate,
+            resource: queue.blocked.resource,
         },
         pushed: queue.pushed_total,
         processed: queue.processed_total,
@@ -170,7 +175,34 @@ fn queue_view<S: Store>(
         concurrency: queue_settings.concurrency,
         rate: queue_settings.rate.map(|rate| rate.to_string()),
         fresh_lane: queue_settings.fresh_lane,
+        resources: resources(settings, counts, queue),
     }
+}
+
+/// Returns the resources that all jobs of a queue use, or that jobs of it wait for.
+fn resources(
+    settings: &JobServerSettings,
+    counts: &Counts,
+    queue: &QueueCounts,
+) -> Vec<view::ResourceView> {
+    let views = counts.resources.iter().filter_map(|resource| {
+        let waiting = queue.blocked_by_resource.iter().find(|(name, _)| *name == resource.name);
+        let is_of_queue = || {
+            let settings = settings.resources.get(&resource.name);
+            settings.is_some_and(|it| it.queues.iter().any(|name| **name == *queue.name.as_str()))
+        };
+        if waiting.is_none() && !is_of_queue() {
+            return None;
+        }
+        Some(view::ResourceView {
+            name: resource.name.clone(),
+            used: resource.used,
+            concurrency: resource.concurrency,
+            rate: resource.rate.clone(),
+            blocked: waiting.map_or(0, |(_, jobs)| *jobs),
+        })
+    });
+    views.collect()
 }
 
 /// Converts a job.

@@ -128,6 +128,7 @@ async fn snapshot<S: Store>(
         log_damages: storage.damages,
         shards: storage.shards,
         nodes: storage.nodes,
+        resources: counts.resources.clone(),
     }
 }
 

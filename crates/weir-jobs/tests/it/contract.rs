@@ -23,6 +23,7 @@ mod order;
 mod queues;
 mod rates;
 mod reservations;
+mod resources;
 mod restore;
 mod retries;
 mod scan;
@@ -169,6 +170,19 @@ mod obeys_custom {
                     a_concurrency_and_a_rate_hold_together,
                     rates_change_at_a_reload,
                     only_jobs_that_are_handed_out_count_as_starts;
+                resources:
+                    a_resource_holds_over_types_and_queues,
+                    other_types_of_a_queue_start_in_their_order,
+                    a_job_starts_when_all_its_resources_have_room,
+                    a_rate_holds_over_queues,
+                    queues_get_a_resource_in_turn,
+                    a_tenant_whose_next_job_waits_is_left_out,
+                    every_end_of_a_job_frees_its_resources,
+                    resources_change_while_jobs_wait_and_run,
+                    many_jobs_get_other_lanes_when_types_change,
+                    the_fresh_lane_serves_the_newest_job_that_may_start,
+                    an_operator_moves_and_deletes_jobs_that_wait_for_a_resource,
+                    resources_are_counted;
                 crons:
                     a_time_enqueues_one_job,
                     a_unique_cron_job_is_left_out_while_the_last_one_runs,
@@ -179,7 +193,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, crons, dispatch, fair, rates, tracking, unique};
+    use super::{batching, crons, dispatch, fair, rates, resources, tracking, unique};
 }
 
 /// The same after a crash.
@@ -202,10 +216,12 @@ mod obeys_custom_and_survives {
             tenants_survive_a_crash;
         rates:
             rates_begin_with_their_burst_after_a_crash;
+        resources:
+            jobs_in_progress_count_after_a_crash;
         crons:
             handled_times_survive_a_crash;
     });
-    use super::{batching, crons, fair, rates, tracking, unique};
+    use super::{batching, crons, fair, rates, resources, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

@@ -12,6 +12,7 @@ mod faktory_life;
 mod faktory_limits;
 mod faktory_queue_limits;
 mod faktory_rates;
+mod faktory_resources;
 mod faktory_server;
 mod faktory_tls;
 mod hostile;

@@ -107,6 +107,7 @@ impl StoreCore {
     fn queue_counts(&self, name: &QueueName, reading: &QueueReading) -> QueueCounts {
         let totals = self.state.borrow().queues.get(name).map(|it| it.totals).unwrap_or_default();
         QueueCounts {
+            blocked_by_resource: Vec::new(),
             name: name.clone(),
             depth: reading.depth,
             oldest: reading.oldest.filter(|_| reading.depth > 0),

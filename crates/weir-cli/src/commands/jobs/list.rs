@@ -84,12 +84,22 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
 }
 
 fn queue_state(queue: &QueueView) -> String {
-    match (queue.paused, queue.blocked, queue.blocked_by.rate) {
-        (true, ..) => "paused".to_owned(),
-        (false, 0, _) => "running".to_owned(),
-        (false, blocked, 0) => format!("{blocked} blocked"),
-        (false, blocked, by_rate) if by_rate == blocked => format!("{blocked} blocked by a rate"),
-        (false, blocked, by_rate) => format!("{blocked} blocked, {by_rate} by a rate"),
+    if queue.paused {
+        return "paused".to_owned();
+    }
+    let blocked = queue.blocked;
+    if blocked == 0 {
+        return "running".to_owned();
+    }
+    let by_rate = (queue.blocked_by.rate, "a rate");
+    let by_resource = queue.resources.iter().map(|it| (it.blocked, it.name.as_str()));
+    let causes = std::iter::once(by_rate).chain(by_resource).filter(|(jobs, _)| *jobs > 0);
+    match causes.collect::<Vec<_>>().as_slice() {
+        [(jobs, cause)] if *jobs == blocked => format!("{blocked} blocked by {cause}"),
+        causes => {
+            let causes = causes.iter().map(|(jobs, cause)| format!(", {jobs} by {cause}"));
+            format!("{blocked} blocked{}", causes.collect::<String>())
+        }
     }
 }
 
@@ -177,4 +187,37 @@ fn job_row(job: &JobView, now: f64) -> Vec<String> {
         format!("{}: {message}", failure.errtype)
     });
     vec![job.jid.clone(), job.jobtype.clone(), job.queue.clone(), when, error.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_jobs::view::{BlockedView, ResourceView};
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_queue_names_what_holds_back_its_jobs() {
+        let state = |blocked, rate, by_resource: &[(&str, u64)]| {
+            let resources = by_resource.iter().map(|(name, blocked)| ResourceView {
+                name: (*name).to_owned(),
+                blocked: *blocked,
+                ..ResourceView::default()
+            });
+            queue_state(&QueueView {
+                blocked,
+                blocked_by: BlockedView { rate, ..BlockedView::default() },
+                resources: resources.collect(),
+                ..QueueView::default()
+            })
+        };
+        assert_eq!(state(0, 0, &[("payments", 0)]), "running");
+        assert_eq!(state(4, 0, &[]), "4 blocked");
+        assert_eq!(state(4, 4, &[]), "4 blocked by a rate");
+        assert_eq!(state(4, 1, &[]), "4 blocked, 1 by a rate");
+        assert_eq!(state(4, 0, &[("payments", 4), ("api", 0)]), "4 blocked by payments");
+        let both = state(5, 1, &[("payments", 4), ("api", 2)]);
+        assert_eq!(both, "5 blocked, 1 by a rate, 4 by payments, 2 by api");
+        let paused = QueueView { paused: true, blocked: 3, ..QueueView::default() };
+        assert_eq!(queue_state(&paused), "paused");
+    }
 }

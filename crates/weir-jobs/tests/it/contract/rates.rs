@@ -31,7 +31,7 @@ fn of_tenants(rate: Rate) -> QueueAllocation {
 }
 
 async fn blocked<H: Harness>(world: &World<H>) -> (u64, u64) {
-    let BlockedJobs { concurrency, rate } = world.queue("a").await.unwrap().blocked;
+    let BlockedJobs { concurrency, rate, .. } = world.queue("a").await.unwrap().blocked;
     (concurrency, rate)
 }
 

@@ -13,8 +13,12 @@ use super::client::{self, Client};
 use super::number_from_environment;
 use super::server::{Server, Victim};
 
-/// What is limited: a queue, and two tenants of another one. Their names begin the jids.
-const LIMITED: [(&str, u32); 3] = [("queue", 3), ("small", 1), ("large", 2)];
+/// What is limited: a queue, two tenants of another one, and a resource that jobs of two queues use. Their names begin
+/// the jids.
+const LIMITED: [(&str, u32); 4] = [("queue", 3), ("small", 1), ("large", 2), ("shared", 2)];
+/// The place of the resource. Its jobs take longer than a restart of the server, so that workers have some meanwhile.
+const SHARED: usize = 3;
+const LONG_JOB_MS: u64 = 600;
 const WORKERS: u32 = 12;
 /// Jobs that end between two kills, so that each life of the server hands some out.
 const JOBS_PER_LIFE: u64 = 4;
@@ -35,6 +39,10 @@ tenants.large.concurrency = 2
 fair_by = "/args/0"
 rate = "1/h burst 5"
 tenant_rate = "1/h burst 3"
+[jobs.resources.shared]
+concurrency = 2
+types = ["Shared"]
+queues = ["pool-b"]
 "#;
 
 /// The tenants of the queue `rated`.
@@ -47,8 +55,8 @@ const QUEUE_BURST: u64 = 5;
 #[derive(Debug, Default)]
 struct Fleet {
     /// In the order of [`LIMITED`].
-    running: [AtomicU32; 3],
-    running_max: [AtomicU32; 3],
+    running: [AtomicU32; 4],
+    running_max: [AtomicU32; 4],
     /// Jobs that ended, without those with a rate: a burst of them must not end a life of the server.
     done: AtomicU64,
     /// In the order of [`RATED`].
@@ -71,13 +79,14 @@ impl Fleet {
         let nth = LIMITED.iter().position(|(name, _)| jid.starts_with(name)).expect("a known jid");
         let running = self.running[nth].fetch_add(1, Ordering::SeqCst) + 1;
         self.running_max[nth].fetch_max(running, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(random.u64(0..25)));
+        let took_max = if nth == SHARED { LONG_JOB_MS } else { 25 };
+        std::thread::sleep(Duration::from_millis(random.u64(0..took_max)));
         self.running[nth].fetch_sub(1, Ordering::SeqCst);
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the most that ran at once, in the order of [`LIMITED`].
-    fn most(&self) -> [u32; 3] {
+    fn most(&self) -> [u32; 4] {
         self.running_max.each_ref().map(|most| most.load(Ordering::SeqCst))
     }
 
@@ -116,7 +125,7 @@ fn work(address: SocketAddr, fleet: &Fleet, mut random: fastrand::Rng) -> Option
         let beat = format!(r#"BEAT {{"wid":"{wid}"}}"#);
         while let Some(reply) = client
             .try_send_command(&beat)
-            .and_then(|_| client.try_send_command("FETCH limited tenants rated"))
+            .and_then(|_| client.try_send_command("FETCH limited tenants rated pool-a pool-b"))
         {
             if fleet.is_over() {
                 return None;
@@ -138,13 +147,16 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     let mut server = Server::start_with(SETTINGS);
     let mut producer = Client::connect(server.address(), "producer").expect("it is up");
     let job = |number: u64, name: &str| {
-        let queue = match name {
-            "queue" => "limited",
-            rated if RATED.contains(&rated) => "rated",
-            _ => "tenants",
+        let (queue, jobtype) = match name {
+            "queue" => ("limited", "L"),
+            // By its type in one queue, and as any job of the other.
+            "shared" if number.is_multiple_of(2) => ("pool-a", "Shared"),
+            "shared" => ("pool-b", "L"),
+            rated if RATED.contains(&rated) => ("rated", "L"),
+            _ => ("tenants", "L"),
         };
         let jid = format!("{name}-{number:06}");
-        format!(r#"{{"jid":"{jid}","jobtype":"L","args":["{name}"],"queue":"{queue}"}}"#)
+        format!(r#"{{"jid":"{jid}","jobtype":"{jobtype}","args":["{name}"],"queue":"{queue}"}}"#)
     };
     let numbers = 0..JOBS + kills * 50;
     let names = || LIMITED.map(|(name, _)| name).into_iter().chain(RATED);
