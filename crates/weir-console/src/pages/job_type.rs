@@ -210,7 +210,7 @@ impl TypePart {
             running: figures::count(it.running),
             started: tile(recent.started, total.started),
             ended: tile(recent.ended, total.ended),
-            failed: CountTile { recent: failed(recent), total: failed(total) },
+            failed: CountTile { recent: failed(recent), ..tile(recent.failed, total.failed) },
             failed_class: if recent.failed > 0 { "late" } else { "" },
             returned: (total.returned > 0).then(|| tile(recent.returned, total.returned)),
             wait: DurationRow::new(it.wait.as_ref()),
