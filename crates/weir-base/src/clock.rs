@@ -84,13 +84,13 @@ impl Clock {
         Self(None)
     }
 
-    /// Creates a clock that only [`Clock::advance`] changes. Clones share it.
+    /// Creates a clock that only [`Clock::advance`] and [`Clock::set_back`] change. Clones share it.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self(Some(Arc::new(AtomicU64::new(start.as_micros()))))
     }
 
-    /// Returns whether only [`Clock::advance`] changes the time.
+    /// Returns whether it is a manual clock.
     #[must_use]
     pub const fn is_manual(&self) -> bool {
         self.0.is_some()
@@ -117,6 +117,15 @@ impl Clock {
         let manual = self.0.as_ref().expect("only a manual clock can be moved");
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         manual.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Sets a manual clock back, as happens to the system's.
+    ///
+    /// # Panics
+    /// For the system clock, which cannot be set.
+    pub fn set_back(&self, by: Duration) {
+        let manual = self.0.as_ref().expect("only a manual clock can be moved");
+        manual.store((self.now() - by).0, Ordering::SeqCst);
     }
 }
 

@@ -136,10 +136,11 @@ impl QueueRate {
         }
     }
 
-    /// Returns the same as [`Self::blocked_until`], unless the clock was set back since the last start.
-    pub(crate) fn wait_until(&mut self, now: Timestamp) -> Option<Timestamp> {
-        self.bucket.limit_debt(self.rate?, now);
-        self.blocked_until(now)
+    /// Lets it owe no more starts than the rate allows to owe. Needed if the clock was set back since the last start.
+    pub(crate) fn limit_debt(&mut self, now: Timestamp) {
+        if let Some(rate) = self.rate {
+            self.bucket.limit_debt(rate, now);
+        }
     }
 
     /// Returns when the next job may start, unless one may now.
@@ -229,9 +230,9 @@ mod tests {
         queue.start(now);
         let earlier = Timestamp::from_millis(1_000);
         assert_eq!(queue.blocked_until(earlier), Some(now + Duration::from_secs(1)));
+        queue.limit_debt(earlier);
         let until = Some(earlier + Duration::from_secs(1));
-        assert_eq!(queue.wait_until(earlier), until, "the clock was set back");
-        assert_eq!(queue.blocked_until(earlier), until);
+        assert_eq!(queue.blocked_until(earlier), until, "the clock was set back");
         queue.set(Some(Rate::new(1, Duration::from_secs(3_600))));
         let later = earlier + Duration::from_secs(1);
         queue.start(later);

@@ -43,6 +43,14 @@ pub(crate) struct EngineQueue {
 }
 
 impl EngineQueue {
+    /// Wakes the tenants whose next job may start, and lets the queue owe no more starts than its rate allows to owe.
+    pub(crate) fn wake(&mut self, now: Timestamp) {
+        self.rate.limit_debt(now);
+        if let Some(fair) = &mut self.fair {
+            fair.wake(now);
+        }
+    }
+
     /// Marks a queue as removed while it still has jobs.
     pub(crate) const fn hide(&mut self) {
         self.hidden = true;
@@ -165,8 +173,8 @@ impl Queues {
 
     /// Wakes the tenants of all queues whose next job may start by `now`.
     pub(crate) fn wake_all(&mut self, now: Timestamp) {
-        for fair in self.by_number.iter_mut().flatten().filter_map(|queue| queue.fair.as_mut()) {
-            fair.wake(now);
+        for queue in self.by_number.iter_mut().flatten() {
+            queue.wake(now);
         }
     }
 

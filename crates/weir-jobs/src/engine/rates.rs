@@ -12,7 +12,8 @@ use super::queues::EngineQueue;
 use crate::model::QueueName;
 
 impl<D: Disk> Engine<D> {
-    /// Wakes the tenants of these queues whose next job may start, by their rates and shared resources.
+    /// Wakes the tenants of these queues whose next job may start, by their rates and shared resources, and lets no queue
+    /// owe more than its rate allows.
     pub(crate) fn wake_for_fetch(&mut self, queues: &[QueueName], now: Timestamp) {
         let has_resources = !self.state.resources.is_empty();
         if !self.state.queues.have_rates() && !has_resources {
@@ -22,9 +23,9 @@ impl<D: Disk> Engine<D> {
         for name in queues {
             let number = self.state.queues.number(name.as_str());
             let queue = number.and_then(|number| self.state.queues.find_mut(number));
-            if let Some(fair) = queue.and_then(|queue| queue.fair.as_mut()) {
-                fair.wake(now);
-                if has_resources {
+            if let Some(queue) = queue {
+                queue.wake(now);
+                if let Some(fair) = queue.fair.as_mut().filter(|_| has_resources) {
                     fair.unblock(blocked);
                 }
             }
@@ -90,7 +91,7 @@ impl<D: Disk> Engine<D> {
 }
 
 /// Returns when the next job of a queue may start, if its rate or those of its tenants prevent that now.
-fn next_start(queue: &mut EngineQueue, now: Timestamp) -> Option<Timestamp> {
-    let of_queue = queue.rate.wait_until(now);
+fn next_start(queue: &EngineQueue, now: Timestamp) -> Option<Timestamp> {
+    let of_queue = queue.rate.blocked_until(now);
     of_queue.or_else(|| queue.fair.as_ref().and_then(|fair| fair.next_wake()))
 }

@@ -86,8 +86,8 @@ struct Run {
     /// Leases that no restart knows.
     leases_lost: Vec<Lease>,
     leases_lost_total: u32,
-    /// When jobs of each queue started, since its rate began.
-    starts: BTreeMap<QueueName, Vec<Timestamp>>,
+    /// When jobs of each queue, and of each tenant of it, started since their rates began.
+    starts: BTreeMap<(QueueName, Option<String>), Vec<Timestamp>>,
     /// The same of resources.
     resource_starts: BTreeMap<String, Vec<Timestamp>>,
     /// Fetches that found nothing while jobs of other types or queues waited for resources.
@@ -426,7 +426,7 @@ impl Run {
             let _ = self.run(|engine, _| engine.note_all_waiting());
             self.note(false);
         } else if let Some(taken) = &taken {
-            self.note_start(&taken.delivery.jid, &taken.delivery.json);
+            self.note_start(&taken.delivery);
             self.check_is_logged(taken);
         }
         if let Some(taken) = taken {
@@ -439,14 +439,22 @@ impl Run {
         }
     }
 
-    /// Records that a job started, for the rates.
-    fn note_start(&mut self, jid: &str, json: &[u8]) {
+    /// Records that a job started. In any period, at most the burst and one job per interval start: of its queue, of its
+    /// tenant, who may share a lane, and of its resources.
+    fn note_start(&mut self, started: &Delivery) {
         let state = &self.engine.state;
-        let job = state.reserved.get(jid).unwrap().job;
+        let job = state.reserved.get(&started.jid).unwrap().job;
         let name = state.queues.get(state.arena.get(job).queue).name.clone();
-        let jobtype = jobtype(json);
-        if let Some(rate) = self.allocation.of(&name).rate {
-            check_rate(self.starts.entry(name.clone()).or_default(), rate, self.now);
+        let jobtype = jobtype(&started.json);
+        let rules = self.allocation.of(&name);
+        let of_tenant = rules.fair.as_ref().and_then(|fair| {
+            let tenant = fair.by.find(&started.json).map(Cow::into_owned).unwrap_or_default();
+            Some((Some(tenant), fair.limits.each.rate?))
+        });
+        let of_queue = rules.rate.map(|rate| (None, rate));
+        let rates: Vec<_> = of_queue.into_iter().chain(of_tenant).collect();
+        for (tenant, rate) in rates {
+            check_rate(self.starts.entry((name.clone(), tenant)).or_default(), rate, self.now);
         }
         for (resource, limits) in &self.allocation.resources.of {
             if let Some(rate) = limits.rate.filter(|_| uses(limits, &name, &jobtype)) {
@@ -685,7 +693,7 @@ impl Run {
         let _ = self.run(|engine, _| engine.act_on_queue(name, action));
         if action == QueueAction::Remove {
             // A queue without jobs is forgotten, and its rate begins anew with the next job.
-            self.starts.remove(name);
+            self.starts.retain(|(queue, _), _| queue.as_str() != name);
         }
         self.note_vanished();
         self.note(false);

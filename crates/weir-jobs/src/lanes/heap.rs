@@ -19,11 +19,6 @@ impl LaneHeap {
         self.entries.first().copied()
     }
 
-    /// Returns the times and the lanes, in no particular order.
-    pub(super) fn entries(&self) -> &[(u64, LaneId)] {
-        &self.entries
-    }
-
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }

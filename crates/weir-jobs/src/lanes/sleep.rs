@@ -11,7 +11,7 @@ use super::table::Lanes;
 /// Lanes that one call wakes, so that it takes no longer than some 0.1 ms. The next call wakes more.
 const WAKES_MAX: usize = 1_024;
 
-/// If the clock is set back by more than this, lanes that sleep are given new times.
+/// If the clock is set back by more than this, all lanes under a rate are given new times.
 const CLOCK_STEP: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Lane {
@@ -105,17 +105,20 @@ impl Lanes {
         }
     }
 
+    /// Lets no lane owe more than its rate allows to owe: neither those that sleep, nor those that will when they have jobs
+    /// or room for one again.
     fn give_new_times(&mut self) {
-        for (_, id) in self.sleeping.entries().to_vec() {
-            let rate = self.limits.rate(self.lanes[id.index()].owner);
-            self.displace(id);
-            self.lanes[id.index()].limit_debt(rate, self.awake_at);
-            self.place(id);
-        }
-        for (_, id) in self.refilling.entries().to_vec() {
-            let rate = self.limits.rate(self.lanes[id.index()].owner);
-            self.lanes[id.index()].limit_debt(rate, self.awake_at);
-            self.refill_anew(id);
+        for index in 0..self.lanes.len() {
+            let id = LaneId(u32::try_from(index).unwrap_or(u32::MAX));
+            let rate = self.limits.rate(self.lanes[index].owner);
+            if self.lanes[index].is_busy() {
+                self.displace(id);
+                self.lanes[index].limit_debt(rate, self.awake_at);
+                self.place(id);
+            } else {
+                self.lanes[index].limit_debt(rate, self.awake_at);
+                self.refill_anew(id);
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ enum Step {
     Rate(Option<(u32, u64)>),
     /// So many milliseconds pass.
     Pass(u64),
+    /// The clock is set back by so many milliseconds.
+    SetBack(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -65,6 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => limit,
         2 => rate,
         40 => pass,
+        4 => (1_001..20_000_u64).prop_map(Step::SetBack),
     ];
     prop::collection::vec(step, 0..400)
 }
@@ -78,6 +81,8 @@ struct Model {
     limits: LaneLimits,
     /// When jobs of each tenant started, in its own lane or in one that it shares, since the rate changed.
     starts: BTreeMap<u16, Vec<Timestamp>>,
+    /// The same of all tenants together that share a lane, by its remainder.
+    starts_shared: BTreeMap<u16, Vec<Timestamp>>,
     now: Timestamp,
     next: u64,
 }
@@ -91,6 +96,7 @@ impl Model {
             weights: BTreeMap::new(),
             limits: LaneLimits::default(),
             starts: BTreeMap::new(),
+            starts_shared: BTreeMap::new(),
             now: Timestamp::from_millis(1_700_000_000_000),
             next: 0,
         }
@@ -139,9 +145,13 @@ impl Model {
                 let rate = rate.map(|(burst, ms)| Rate::new(burst, Duration::from_millis(ms)));
                 self.limits.rate = rate;
                 self.lanes.set_limits(self.limits, []);
-                self.starts.clear();
+                self.forget_starts();
             }
             Step::Pass(ms) => self.now = self.now + Duration::from_millis(ms),
+            Step::SetBack(ms) => {
+                self.now = self.now - Duration::from_millis(ms);
+                self.forget_starts();
+            }
         }
         self.lanes.wake(self.now);
         self.check_blocked();
@@ -172,16 +182,29 @@ impl Model {
         (at > self.now).then_some(at)
     }
 
+    /// Forgets the starts, because the rate changed, or the clock was set back.
+    fn forget_starts(&mut self) {
+        self.starts.clear();
+        self.starts_shared.clear();
+    }
+
     /// Records a start. In any period, a tenant starts at most the burst and one job per interval, although its lane
-    /// was dropped in between, or it shared one.
-    fn note_start(&mut self, number: u16) {
+    /// was dropped in between, or it shared one. So do all tenants together that share a lane.
+    fn note_start(&mut self, number: u16, id: LaneId) {
         let Some(rate) = self.limits.rate else { return };
         let interval = rate.interval().as_micros() as u64;
-        let starts = self.starts.entry(number).or_default();
-        starts.push(self.now);
-        for (count, first) in starts.iter().rev().enumerate() {
-            let elapsed = self.now.since(*first).as_micros() as u64;
-            assert!((count as u64) < u64::from(rate.burst()) + elapsed / interval, "{starts:?}");
+        let shared = match self.lanes.lanes[id.index()].owner {
+            LaneOwner::Shared(remainder) => Some(self.starts_shared.entry(remainder).or_default()),
+            LaneOwner::Tenant(_) => None,
+        };
+        let own = self.starts.entry(number).or_default();
+        for starts in std::iter::once(own).chain(shared) {
+            starts.push(self.now);
+            for (count, first) in starts.iter().rev().enumerate() {
+                let elapsed = self.now.since(*first).as_micros() as u64;
+                let most = u64::from(rate.burst()) + elapsed / interval;
+                assert!((count as u64) < most, "{starts:?}");
+            }
         }
     }
 
@@ -204,7 +227,7 @@ impl Model {
         assert!(!self.waiting.values().any(earlier), "a job passed an earlier one of its tenant");
         self.lanes.start(id, self.now);
         self.running.push(id);
-        self.note_start(number);
+        self.note_start(number, id);
     }
 
     /// What decides about a lane: work in progress for its weight, then time.
@@ -251,6 +274,11 @@ impl Model {
             let running = self.running.iter().filter(|it| **it == id).count();
             assert_eq!((lane.waiting as usize, lane.running as usize), (waiting, running));
             let is_placed = matches!(lane.position, LanePosition::Wheel(_) | LanePosition::Level);
+            let blocked_until =
+                self.blocked_until(id).filter(|_| lane.waiting > 0 && !lane.is_full());
+            let is_in_time =
+                |rate: Rate| blocked_until.is_none_or(|at| at <= self.now + rate.interval());
+            assert!(self.limits.rate.is_none_or(is_in_time), "it waits for more than one interval");
             let is_blocked = self.blocked_until(id).is_some();
             assert_eq!(is_placed, waiting > 0 && !lane.is_full() && !is_blocked);
             let is_asleep = lane.position == LanePosition::Sleeping;

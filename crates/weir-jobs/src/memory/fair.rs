@@ -52,7 +52,7 @@ impl MemoryState {
         }
     }
 
-    /// Wakes the tenants of these queues whose next job may start.
+    /// Wakes the tenants of these queues whose next job may start, and lets no queue owe more than its rate allows.
     pub(super) fn wake<'a>(
         &mut self,
         queues: impl IntoIterator<Item = &'a QueueName>,
@@ -61,7 +61,9 @@ impl MemoryState {
         let blocked = self.blocked_resources(now);
         let classes = Arc::clone(&self.resources.classes);
         for name in queues {
-            if let Some(fair) = self.queues.get_mut(name).and_then(|queue| queue.fair.as_mut()) {
+            let Some(queue) = self.queues.get_mut(name) else { continue };
+            queue.rate.limit_debt(now);
+            if let Some(fair) = &mut queue.fair {
                 fair.wake(now);
                 fair.unblock(&classes, blocked);
             }
@@ -75,7 +77,7 @@ impl MemoryState {
             if queue.paused || queue.lane.is_empty() {
                 continue;
             }
-            let of_queue = queue.rate.wait_until(now);
+            let of_queue = queue.rate.blocked_until(now);
             let of_tenants = || queue.fair.as_ref().and_then(MemoryLanes::next_wake);
             let by_rates = of_queue.or_else(of_tenants);
             let by_resources = self.wait_for_resources(name, now);

@@ -169,7 +169,9 @@ mod obeys_custom {
                     tenants_without_a_lane_have_one_rate_together,
                     a_concurrency_and_a_rate_hold_together,
                     rates_change_at_a_reload,
-                    only_jobs_that_are_handed_out_count_as_starts;
+                    only_jobs_that_are_handed_out_count_as_starts,
+                    a_clock_that_is_set_back_holds_a_rate_back_for_one_interval,
+                    a_clock_that_is_set_back_holds_no_queue_back_beside_another_one;
                 resources:
                     a_resource_holds_over_types_and_queues,
                     other_types_of_a_queue_start_in_their_order,

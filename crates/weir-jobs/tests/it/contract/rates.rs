@@ -132,11 +132,65 @@ pub(crate) async fn tenants_without_a_lane_have_one_rate_together<H: Harness>(wo
         }),
     );
     // Each starts one job. Their lanes are kept, so none is free for another tenant.
-    let names: Vec<String> = (b'a'..=b'z').map(|letter| char::from(letter).to_string()).collect();
-    push(&world, 100, &names.join(" ")).await;
+    let mut names: Vec<String> = Vec::new();
+    loop {
+        assert!(names.len() < 1_000, "there are 1,024 lanes: two of so many tenants share one");
+        names.push(format!("t{}", names.len()));
+        push(&world, 1_000 + names.len(), &names[names.len() - 1]).await;
+        let lanes = world.queue("a").await.unwrap().lanes;
+        if lanes.tenants + lanes.shared < names.len() as u64 {
+            break;
+        }
+    }
+    let lanes = world.queue("a").await.unwrap().lanes;
+    assert_eq!(lanes.tenants + lanes.shared, names.len() as u64 - 1, "two share one");
     let first = world.drain("a").await.split(' ').count();
-    push(&world, 200, &names.join(" ")).await;
-    assert_eq!(served(&world, 1).await, "-", "{first} lanes are at their rate");
+    assert_eq!(first, names.len() - 1, "those two start one job together");
+    push(&world, 2_000, &names.join(" ")).await;
+    assert_eq!(served(&world, 1).await, "-", "all lanes are at their rate");
+    world.advance(seconds(1)).await;
+    assert_eq!(world.drain("a").await.split(' ').count(), names.len() - 1);
+}
+
+pub(crate) async fn a_clock_that_is_set_back_holds_a_rate_back_for_one_interval<H: Harness>(
+    world: World<H>,
+) {
+    let mut number = 1;
+    for is_running in [true, false] {
+        allocate(&world, of_tenants(burst(1)));
+        push(&world, number, "h").await;
+        assert_eq!(served(&world, 1).await, format!("h{number}"));
+        if !is_running {
+            world.ack(&format!("h-{number:06}")).await;
+        }
+        world.clock.set_back(seconds(3_600));
+        // This FETCH notices it while the tenant has no jobs that wait.
+        assert_eq!(served(&world, 1).await, "-");
+        push(&world, number + 1, "h").await;
+        assert_eq!(served(&world, 1).await, "-");
+        world.advance(seconds(1)).await;
+        assert_eq!(served(&world, 1).await, format!("h{}", number + 1), "{is_running}");
+        for jid in [number, number + 1] {
+            world.store().ack(&[&format!("h-{jid:06}")]).await.unwrap();
+        }
+        world.advance(seconds(10)).await;
+        number += 2;
+    }
+}
+
+pub(crate) async fn a_clock_that_is_set_back_holds_no_queue_back_beside_another_one<H: Harness>(
+    world: World<H>,
+) {
+    allocate(&world, of_queue(burst(1)));
+    push(&world, 1, "h h").await;
+    world.push_to("b", "other-001 other-002 other-003").await;
+    assert_eq!(world.fetch("a b").await.as_deref(), Some("h-000001"));
+    world.clock.set_back(seconds(3_600));
+    assert_eq!(world.fetch("a b").await.as_deref(), Some("other-001"));
+    world.advance(millis(999)).await;
+    assert_eq!(world.fetch("a b").await.as_deref(), Some("other-002"));
+    world.advance(millis(1)).await;
+    assert_eq!(world.fetch("a b").await.as_deref(), Some("h-000002"));
 }
 
 pub(crate) async fn a_concurrency_and_a_rate_hold_together<H: Harness>(world: World<H>) {
