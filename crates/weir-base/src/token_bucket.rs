@@ -45,6 +45,12 @@ impl Rate {
         self.interval
     }
 
+    /// Returns how long an empty bucket takes to fill.
+    #[must_use]
+    pub const fn filled_after(self) -> Duration {
+        self.interval.saturating_mul(self.burst)
+    }
+
     /// Returns the tokens added per second, rounded down.
     #[must_use]
     pub fn tokens_per_second(self) -> u32 {
@@ -56,9 +62,8 @@ impl Rate {
         nanoseconds(self.interval)
     }
 
-    /// Returns how long an empty bucket takes to fill.
     fn capacity_ns(self) -> u64 {
-        nanoseconds(self.interval.saturating_mul(self.burst))
+        nanoseconds(self.filled_after())
     }
 }
 

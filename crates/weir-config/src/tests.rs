@@ -467,9 +467,9 @@ fn tenants_are_a_setting_of_the_embedded_store() {
     let of_queue = of_queue.into_values().next().and_then(|queue| queue.rate);
     assert_eq!(of_queue.map(Rate::burst), Some(10));
     insta::assert_snapshot!(errors("[jobs.queues.crawl]\nrate = \"5 per second\"\ntenant_rate = \"5/s\"\ntenants.a = { rate = \"0/s\" }\n"), @r#"
-    weir.toml:2:8: jobs.queues.crawl.rate: "5 per second" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second)
+    weir.toml:2:8: jobs.queues.crawl.rate: "5 per second" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second; a burst of at most what the rate allows in 10 years)
     weir.toml:3:15: jobs.queues.crawl.tenant_rate: needs fair_by, which says what names the tenant of a job
-    weir.toml:4:22: jobs.queues.crawl.tenants.a.rate: "0/s" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second)
+    weir.toml:4:22: jobs.queues.crawl.tenants.a.rate: "0/s" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second; a burst of at most what the rate allows in 10 years)
     "#);
     insta::assert_snapshot!(errors("jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\njobs.queues.a.rate = \"5/s\"\n"), @"weir.toml:2:22: jobs.queues.a.rate: needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir");
     let in_redis =

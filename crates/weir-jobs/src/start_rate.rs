@@ -14,6 +14,9 @@ use weir_base::token_bucket::{Rate, TokenBucket};
 const PER_SECOND_MAX: u64 = 1_000_000;
 const COUNT_MAX: u32 = 1_000_000;
 const BURST_MAX: u32 = 1_000_000;
+/// Time in which a rate makes up for its burst. A bucket is stored as the time at which it is full again, in nanoseconds
+/// that end in the year 2554: beyond that, it would never be empty.
+const FILLED_AFTER_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 /// Without a burst of its own, a rate has the burst that it allows in this time: longer than a timer is late.
 const BURST_OF: Duration = Duration::from_millis(100);
@@ -37,7 +40,7 @@ enum RateUnit {
 /// The text is no [`StartRate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no rate: write how many jobs may start per s, m, h or d, such as \"100/s\" or \"30/m burst 5\", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second)"
+    "{0:?} is no rate: write how many jobs may start per s, m, h or d, such as \"100/s\" or \"30/m burst 5\", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second; a burst of at most what the rate allows in 10 years)"
 )]
 pub struct StartRateError(String);
 
@@ -73,7 +76,9 @@ impl StartRate {
                 _ => return None,
             },
         };
-        (u64::from(rate.count) <= PER_SECOND_MAX * rate.unit.seconds()).then_some(rate)
+        let is_slow_enough = u64::from(rate.count) <= PER_SECOND_MAX * rate.unit.seconds();
+        let filled_after = rate.rate().filled_after();
+        (is_slow_enough && filled_after <= FILLED_AFTER_MAX).then_some(rate)
     }
 
     /// Returns the rate, never faster than it is written.
@@ -185,6 +190,7 @@ mod tests {
         assert_eq!(rate("7200/h burst 1"), Rate::new(1, millis(500)));
         assert_eq!(rate("1/d"), Rate::new(1, millis(86_400_000)));
         assert_eq!(rate("3/s").burst(), 1);
+        assert_eq!(rate("1/d burst 3660").burst(), 3_660);
         assert_eq!(rate("1000000/s"), Rate::new(100_000, Duration::from_micros(1)));
         // 3 intervals are not shorter than a second.
         assert_eq!(rate("3/s"), Rate::new(1, Duration::from_nanos(333_333_334)));
@@ -205,6 +211,9 @@ mod tests {
             "1/S",
             "1000001/s",
             "1000001/d",
+            "1/d burst 200000",
+            "1/d burst 3661",
+            "5/d burst 1000000",
             "5/s burst",
             "5/s burst 0",
             "5/s burst 2 3",
