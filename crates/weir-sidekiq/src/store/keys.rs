@@ -110,8 +110,13 @@ impl StoreKeys {
         self.weirs("queues")
     }
 
-    /// A hash: how often each job was returned because its worker or its node vanished.
-    pub(super) fn vanished(&self) -> String {
+    /// A hash: how often each job has killed its worker, by jid.
+    pub(super) fn kills(&self) -> String {
+        self.weirs("kills")
+    }
+
+    /// A hash: what earlier versions counted instead, in which ends of nodes and of workers in order counted as well.
+    pub(super) fn earlier_kills(&self) -> String {
         self.weirs("vanished")
     }
 
@@ -148,8 +153,13 @@ impl StoreKeys {
         self.beside(key, "nodes")
     }
 
-    /// A hash: as `vanished`, of the jobs of one queue.
-    pub(super) fn vanished_beside(&self, key: &str) -> String {
+    /// A hash: as `kills`, of the jobs of one queue.
+    pub(super) fn kills_beside(&self, key: &str) -> String {
+        self.beside(key, "kills")
+    }
+
+    /// A hash: as `earlier_kills`, of the jobs of one queue.
+    pub(super) fn earlier_kills_beside(&self, key: &str) -> String {
         self.beside(key, "vanished")
     }
 
@@ -201,7 +211,7 @@ mod tests {
                 assert_eq!(keys.of_nodes("epochs"), "weir:{nodes}:epochs");
                 let (lease, counted) = (keys.lease_beside(&key), keys.counted_beside(&key, "n"));
                 let (leaving, arrived) = (keys.leaving(&key), keys.arrived(&key));
-                for companion in [lease, counted, leaving, arrived, keys.vanished_beside(&key)] {
+                for companion in [lease, counted, leaving, arrived, keys.kills_beside(&key)] {
                     assert_eq!(slot_of(companion.as_bytes()), slot, "{companion}");
                 }
             }

@@ -9,9 +9,9 @@ use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
 
 use super::store_core::StoreCore;
-use super::vanish::COUNT_AGE_MAX;
+use super::undelivered::COUNT_AGE_MAX;
 
-/// Counts of returned jobs that are kept. Each takes some 50 bytes.
+/// Counts of kills that are kept. Each takes some 50 bytes.
 const COUNTS_KEPT_MAX: usize = 100_000;
 /// Counts that are examined in one step, more or less.
 const COUNTS_PER_STEP: usize = 1_000;
@@ -23,12 +23,14 @@ const QUEUES_PER_STEP: usize = 100;
 pub(super) struct Unused {
     /// Queues without reservations.
     pub(super) queues: Vec<QueueName>,
+    /// Queues with reservations, of which only counts may be of no use.
+    pub(super) in_use: Vec<QueueName>,
     /// Owners without reservations whose lease has ended.
     pub(super) owners: BTreeSet<String>,
 }
 
 impl StoreCore {
-    /// Deletes what is unused, counts of returns that are too old or too many, and nodes that are gone.
+    /// Deletes what is unused, counts of kills that are too old or too many, and nodes that are gone.
     /// Each step checks that it still is.
     pub(super) async fn prune(
         &self,
@@ -54,7 +56,8 @@ impl StoreCore {
         owners: Option<&BTreeSet<String>>,
     ) -> Result<(), StoreError> {
         let mut invocation = self.scripts.prune.key(self.keys.nodes());
-        invocation.key(self.keys.vanished()).key(self.keys.reserving());
+        invocation.key(self.keys.kills()).key(self.keys.earlier_kills());
+        invocation.key(self.keys.reserving());
         for queue in queues {
             invocation.key(self.keys.reserved(queue.as_str()));
         }
@@ -74,7 +77,7 @@ impl StoreCore {
         Ok(())
     }
 
-    /// Does the same with a step for each queue that has no reservations.
+    /// Does the same with a step for each queue.
     async fn prune_by_queue(
         &self,
         connection: &mut LinkConnection,
@@ -83,6 +86,10 @@ impl StoreCore {
         let mut failed = None;
         for queue in &unused.queues {
             let pruned = self.prune_queue(connection, queue).await;
+            failed = failed.or(pruned.err());
+        }
+        for queue in &unused.in_use {
+            let pruned = self.prune_beside(connection, queue).await;
             failed = failed.or(pruned.err());
         }
         if !unused.owners.is_empty() && failed.is_none() {
@@ -99,21 +106,8 @@ impl StoreCore {
         connection: &mut LinkConnection,
         queue: &QueueName,
     ) -> Result<(), StoreError> {
+        let is_used = self.prune_beside(connection, queue).await?;
         let list = self.keys.list(queue.as_str());
-        let mut cursor = "0".to_owned();
-        let is_used = loop {
-            let mut invocation = self.scripts.prune.key(self.lease_key(&list));
-            invocation.key(self.keys.vanished_beside(&list));
-            invocation.arg("").arg(self.seconds_argument());
-            invocation.arg(COUNT_AGE_MAX.as_secs()).arg(COUNTS_KEPT_MAX).arg(&cursor);
-            let reply = invocation.arg(COUNTS_PER_STEP).invoke_async(connection).await;
-            let (next, counts, leases): (String, u64, u64) =
-                reply.map_err(|error| self.link.failed(&error))?;
-            if next == "0" {
-                break counts > 0 || leases > 0;
-            }
-            cursor = next;
-        };
         let moving = connection.exists(self.keys.leaving(&list)).await;
         let moving: bool = moving.map_err(|error| self.link.failed(&error))?;
         if is_used || moving {
@@ -121,5 +115,29 @@ impl StoreCore {
         }
         let forgotten = connection.srem(self.keys.reserving(), queue.as_str()).await;
         forgotten.map_err(|error| self.link.failed(&error))
+    }
+
+    /// Deletes what is of no use beside the list of a queue. Returns whether something is left.
+    async fn prune_beside(
+        &self,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+    ) -> Result<bool, StoreError> {
+        let list = self.keys.list(queue.as_str());
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut invocation = self.scripts.prune.key(self.lease_key(&list));
+            invocation.key(self.keys.kills_beside(&list));
+            invocation.key(self.keys.earlier_kills_beside(&list));
+            invocation.arg("").arg(self.seconds_argument());
+            invocation.arg(COUNT_AGE_MAX.as_secs()).arg(COUNTS_KEPT_MAX).arg(&cursor);
+            let reply = invocation.arg(COUNTS_PER_STEP).invoke_async(connection).await;
+            let (next, counts, leases): (String, u64, u64) =
+                reply.map_err(|error| self.link.failed(&error))?;
+            if next == "0" {
+                return Ok(counts > 0 || leases > 0);
+            }
+            cursor = next;
+        }
     }
 }

@@ -86,7 +86,7 @@ impl StoreCore {
             }
         }
         let mut pipeline = Pipeline::new();
-        for key in [self.keys.queues(), self.keys.reserving(), self.keys.vanished()] {
+        for key in [self.keys.queues(), self.keys.reserving(), self.keys.kills()] {
             pipeline.del(key).ignore();
         }
         for set in SetName::ALL.map(|set| self.keys.set(set)) {
@@ -115,8 +115,8 @@ impl StoreCore {
         let mut pipeline = Pipeline::new();
         for queue in queues {
             let (list, reserved) = (self.keys.list(queue), self.keys.reserved(queue));
-            let (leaving, vanished) = (self.keys.leaving(&list), self.keys.vanished_beside(&list));
-            let keys = [list, reserved, self.keys.control(queue), leaving, vanished];
+            let (leaving, kills) = (self.keys.leaving(&list), self.keys.kills_beside(&list));
+            let keys = [list, reserved, self.keys.control(queue), leaving, kills];
             pipeline.del(&keys).ignore();
         }
         pipeline.srem(self.keys.queues(), queues).ignore();

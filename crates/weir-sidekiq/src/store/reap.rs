@@ -79,7 +79,7 @@ impl StoreCore {
     ) -> Result<(), StoreError> {
         let known_below = self.settled_below();
         let leases = self.leases(connection).await?;
-        let mut unused = Unused { queues: Vec::new(), owners: leases.ended.clone() };
+        let mut unused = Unused { owners: leases.ended.clone(), ..Unused::default() };
         let mut failed = None;
         let moved = self.end_left_moves(connection, |owner| leases.alive.contains(owner)).await;
         failed = failed.or(moved.err());
@@ -91,7 +91,10 @@ impl StoreCore {
         for queue in queues {
             match self.reap_queue(connection, &queue, &leases, known_below).await {
                 Ok(orphaned) if orphaned.is_empty_queue => unused.queues.push(queue),
-                Ok(orphaned) => unused.owners.retain(|it| !orphaned.by_owner.contains_key(it)),
+                Ok(orphaned) => {
+                    unused.owners.retain(|it| !orphaned.by_owner.contains_key(it));
+                    unused.in_use.push(queue);
+                }
                 Err(error) if self.link.absence_text().is_some() => return Err(error),
                 // A key of another type stops no other queue.
                 Err(error) => {

@@ -79,11 +79,11 @@ impl StoreCore {
         if self.is_split() { self.keys.lease_beside(key) } else { self.nodes_key() }
     }
 
-    /// Returns the key of the counts of returned jobs of a queue.
-    pub(super) fn vanished_key(&self, queue: &str) -> String {
+    /// Returns the key of the counts of killed workers of the jobs of a queue.
+    pub(super) fn kills_key(&self, queue: &str) -> String {
         match self.is_split() {
-            true => self.keys.vanished_beside(&self.keys.list(queue)),
-            false => self.keys.vanished(),
+            true => self.keys.kills_beside(&self.keys.list(queue)),
+            false => self.keys.kills(),
         }
     }
 

@@ -111,7 +111,7 @@ pub(super) struct StoreState {
     /// Ids of the moves between slots that are in progress.
     pub(super) moving: BTreeSet<String>,
     pub(super) reap_passes: u64,
-    /// Where the next step through the counts of returned jobs begins.
+    /// Where the next step through the counts of kills begins.
     pub(super) prune_cursor: String,
     /// Under which this node's statistics are added since its start, or since all was deleted.
     pub(super) statistics_id: Option<u64>,

@@ -1,15 +1,19 @@
 //! Jobs that were reserved and not delivered return to their queues.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
 use weir_jobs::model::QueueName;
+use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
 use super::handover::GiveBack;
 use super::link_connection::LinkConnection;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
-use super::vanish::COUNT_AGE_MAX;
 
+/// The age at which a count of kills starts again.
+pub(super) const COUNT_AGE_MAX: Duration = rules::KILLS_AGE_MAX;
 /// Jobs that one script returns.
 pub(super) const RETURNED_PER_SCRIPT_MAX: usize = 25;
 
@@ -89,7 +93,7 @@ impl StoreCore {
     ) -> Result<Vec<bool>, StoreError> {
         let mut invocation = self.scripts.give_back.key(self.keys.reserved(queue));
         let list = self.keys.list(queue);
-        invocation.key(&list).key(self.lease_key(&list)).key(self.vanished_key(queue));
+        invocation.key(&list).key(self.lease_key(&list)).key(self.kills_key(queue));
         self.add_queues_key(&mut invocation);
         invocation.arg(queue).arg(by.victim).arg(by.token);
         invocation.arg(self.seconds_argument()).arg(COUNT_AGE_MAX.as_secs());

@@ -95,7 +95,7 @@ impl StoreCore {
         if jids.is_empty() {
             return Ok(KillCounts::new());
         }
-        let counts = connection.hmget(self.vanished_key(queue), &jids).await;
+        let counts = connection.hmget(self.kills_key(queue), &jids).await;
         let counts: Vec<redis::Value> = match counts {
             // Of a key of another type, nothing is known.
             Err(error) if error.code() == Some("WRONGTYPE") => Vec::new(),
@@ -115,7 +115,7 @@ impl StoreCore {
         queue: &str,
         jid: &str,
     ) -> Result<(), StoreError> {
-        let forgotten: Result<(), _> = connection.hdel(self.vanished_key(queue), jid).await;
+        let forgotten: Result<(), _> = connection.hdel(self.kills_key(queue), jid).await;
         forgotten.map_err(|error| self.link.failed(&error))
     }
 }

@@ -1,7 +1,7 @@
--- Forgets what is of no use any more: counts of returns that are too old or too many, leases that
--- are over, names of queues without reservations.
--- KEYS: leases, hash of returns, set of queues with reservations, then for each queue its
--- reservations.
+-- Forgets what is of no use any more: counts of kills that are too old or too many, leases that are
+-- over, names of queues without reservations, what earlier versions counted.
+-- KEYS: leases, hash of kills, hash of earlier versions, set of queues with reservations, then for
+-- each queue its reservations.
 -- ARGV: owner whose lease must be alive ('' for any; then leases that are over are deleted), time in seconds ('' for Redis' clock), age in seconds at
 -- which a count is forgotten, the number of counts that are kept, cursor in the hash, the number of
 -- counts to examine, then the names of the queues and the owners without reservations: each is
@@ -20,10 +20,11 @@ elseif not is_alive(ARGV[1]) then
   return {}
 end
 local seconds, age_max, kept = tonumber(ARGV[2]) or now, tonumber(ARGV[3]), tonumber(ARGV[4])
-local queue = 4
+redis.call('DEL', KEYS[3])
+local queue = 5
 for place = 7, #ARGV, 2 do
   if ARGV[place] == 'queue' then
-    if redis.call('EXISTS', KEYS[queue]) == 0 then redis.pcall('SREM', KEYS[3], ARGV[place + 1]) end
+    if redis.call('EXISTS', KEYS[queue]) == 0 then redis.pcall('SREM', KEYS[4], ARGV[place + 1]) end
     queue = queue + 1
   elseif not is_alive(ARGV[place + 1]) then
     redis.call('ZREM', KEYS[1], ARGV[place + 1])

@@ -1,6 +1,6 @@
--- Returns reserved jobs to the end of their queue that is served next, and counts how often that
--- happened to each.
--- KEYS: reservations, list, leases, hash of returns, set of queue names, unless the caller adds the
+-- Returns reserved jobs to the end of their queue that is served next, and counts for some how often
+-- they have killed their worker.
+-- KEYS: reservations, list, leases, hash of kills, set of queue names, unless the caller adds the
 -- name itself.
 -- ARGV: queue name, owner whose lease must be over ('' for any), owner that returns the jobs, whose
 -- lease must be alive ('' for any), time in seconds ('' for Redis' clock), age in seconds at which a

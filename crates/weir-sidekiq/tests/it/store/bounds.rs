@@ -44,22 +44,22 @@ fn a_hundred_thousand_names_of_queues_are_not_read() {
 fn counts_of_returned_jobs_are_forgotten() {
     run(async |redis| {
         let fresh = "local now = redis.call('TIME')[1] for n = 1, ARGV[1] + 500 do \
-                     redis.call('HSET', 'weir:vanished', 'job-' .. n, '1 ' .. now) end";
+                     redis.call('HSET', 'weir:kills', 'job-' .. n, '1 ' .. now) end";
         fill(&redis, fresh);
         let mut client = client(&redis);
         for (jid, count) in [("old-1", "1 1"), ("old-2", "3 1000000"), ("odd", "what")] {
-            let _: u64 = client.hset("weir:vanished", jid, count).unwrap();
+            let _: u64 = client.hset("weir:kills", jid, count).unwrap();
         }
         let node = Node::open(&redis);
         assert_eq!(node.fetch_now("q").await, None);
         let old = ["old-1", "old-2", "odd"];
         let has_old = |client: &mut redis::Connection| {
-            let counts: Vec<Option<String>> = client.hmget("weir:vanished", &old).unwrap();
+            let counts: Vec<Option<String>> = client.hmget("weir:kills", &old).unwrap();
             counts.iter().any(Option::is_some)
         };
         let client = std::cell::RefCell::new(client);
         node.until(async || !has_old(&mut client.borrow_mut())).await;
-        let kept: usize = client.borrow_mut().hlen("weir:vanished").unwrap();
+        let kept: usize = client.borrow_mut().hlen("weir:kills").unwrap();
         assert!((90_000..=NAMES).contains(&kept), "{kept}");
     });
 }

@@ -37,6 +37,28 @@ fn node(redis: &RedisEndpoint) -> Node {
 }
 
 #[test]
+fn old_counts_of_a_queue_that_is_never_idle_are_forgotten() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    run_for(TIME_MAX, async move {
+        let queue = &queues(&cluster)[0];
+        let key = |name: &str| format!("weir:{{queue:{queue}}}:{name}");
+        let (kills, earlier) = (key("kills"), key("vanished"));
+        let _: u64 = cluster.query(&kills, &["HSET", &kills, "old-00001", "2 1"]);
+        let _: u64 = cluster.query(&earlier, &["HSET", &earlier, "old-00001", "2 1"]);
+        let node = Node::open(&cluster.endpoint());
+        node.push(&job("job-00001", queue)).await.unwrap();
+        assert_eq!(node.fetch_now(queue).await.as_deref(), Some("job-00001"));
+        let is_there = |key: &str| cluster.query::<u64>(key, &["EXISTS", key]) == 1;
+        node.until(async || !is_there(&kills) && !is_there(&earlier)).await;
+        assert_eq!(
+            node.store.ack(&["job-00001"]).await,
+            Ok(vec![]),
+            "it was reserved all the time"
+        );
+    });
+}
+
+#[test]
 fn a_job_passes_through_all_its_states() {
     let Some(cluster) = RedisCluster::start() else { return };
     run_for(TIME_MAX, async move {

@@ -96,7 +96,7 @@ fn due_jobs_of_a_queue_that_is_no_list_stop_no_others() {
 #[test]
 fn a_schedule_of_another_type_stops_no_retries() {
     run(async |redis| {
-        for key in ["schedule", "processes", "stat:processed", "weir:vanished", "weir:queues"] {
+        for key in ["schedule", "processes", "stat:processed", "weir:kills", "weir:queues"] {
             set(&redis, key);
         }
         let _: u64 = client(&redis).zadd("retry", OF_SIDEKIQ, 1).unwrap();
